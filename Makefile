@@ -1,0 +1,64 @@
+# `make help` lists the targets. Each one may be the first: it makes the .venv it needs.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+SEEDS ?= 1000
+ARGS ?=
+
+# The interpreter: PYTHON= when given, else the one .venv was made with, else the first that runs and is new enough.
+# (A name on the path proves nothing: a version manager's shim may exist and refuse to run.)
+CANDIDATES := $(or $(PYTHON),.venv/bin/python python3.13 python3.12 python3.11 python3)
+BASE := $(shell for name in $(CANDIDATES); do \
+	"$$name" -c 'import os, sys; sys.version_info >= (3, 11) or sys.exit(1); print(os.path.realpath(sys.executable))' \
+	2>/dev/null && break; done)
+
+# .venv is rebuilt when pyproject.toml, the interpreter or the folder changes; the stamps are named after all three.
+KEY := $(shell { cat pyproject.toml; echo "$(BASE) $(CURDIR)"; } | cksum | cut -d ' ' -f 1)
+VENV := .venv/made-$(KEY)
+DEMO := .venv/demo-$(KEY)
+DEV := .venv/dev-$(KEY)
+PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
+
+.PHONY: help demo test check simulate clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F '|' '{ printf "make %-9s %s\n", $$1, $$2 }'
+
+demo: $(DEMO) ## watch a worker die and its job survive (ARGS="--seconds 20")
+	@.venv/bin/holdfast demo $(ARGS)
+
+test: $(DEV) ## run the tests (ARGS="-k lease -x")
+	@.venv/bin/python -m pytest $(ARGS)
+
+check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs
+	@echo "lint (ruff)"; .venv/bin/ruff check -q .
+	@echo "format (ruff)"; .venv/bin/ruff format -q --check .
+	@echo "types (mypy --strict)"; .venv/bin/mypy --strict --no-error-summary src
+	@echo "import direction (import-linter)"; .venv/bin/lint-imports --no-logo
+	@echo "sizes of files and functions"; .venv/bin/python scripts/check_sizes.py
+	@echo "paths and links in the documents"; .venv/bin/python scripts/check_docs.py
+
+simulate: $(DEV) ## run the engine under seeded faults (SEEDS=1000)
+	@.venv/bin/python -m holdfast.testing.simulate --seeds $(SEEDS) $(ARGS)
+
+clean: ## remove .venv, caches and the demo's output
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis holdfast-demo dist
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV):
+	@test -n "$(BASE)" || { echo "Holdfast needs Python 3.11 or newer; none of these runs: $(CANDIDATES). Name one: make PYTHON=/path/to/python3"; exit 2; }
+	@echo "making .venv with $(BASE)"
+	@"$(BASE)" -m venv --clear .venv
+	@touch $@
+
+$(DEMO): $(VENV)
+	@echo "installing what the demo needs"
+	@$(PIP) -e '.[demo]'
+	@touch $@
+
+$(DEV): $(VENV)
+	@echo "installing what the tests and checks need"
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(DEMO)

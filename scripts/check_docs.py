@@ -1,0 +1,57 @@
+"""Keep the documents true to the tree; `make check` runs this.
+
+Every path in the tables of CONTRIBUTING.md exists (seen from the root or from src/holdfast), and every relative link in the
+Markdown files of the root and of docs/ leads somewhere.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+CODE = re.compile(r"`([^`]+)`")
+PATH = re.compile(r"[\w.*/-]*(/|\.(py|sql|md|toml))[\w.*/-]*")
+LINK = re.compile(r"\]\(<?([^()\s>]+)>?[^)]*\)|\b(?:src|href)=\"([^\"]+)\"")
+FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+ELSEWHERE = re.compile(r"^([a-z][a-z0-9+.-]*:|//|#)", re.IGNORECASE)
+
+
+def check_map(root: Path) -> Iterator[str]:
+    """Yield the paths named in tables of CONTRIBUTING.md that do not exist."""
+    lines = (root / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.startswith("|"):
+            continue
+        for name in CODE.findall(line):
+            if PATH.fullmatch(name) and not any(any(base.glob(name.strip("/"))) for base in (root, root / "src/holdfast")):
+                yield f"CONTRIBUTING.md:{number}: {name} does not exist: the map names it, so move or remove the row"
+
+
+def check_links(root: Path) -> Iterator[str]:
+    """Yield the relative links that lead nowhere."""
+    for page in sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")]):
+        text = FENCE.sub(_blank, page.read_text(encoding="utf-8"))
+        for number, line in enumerate(text.splitlines(), 1):
+            for target in (markdown or html for markdown, html in LINK.findall(line)):
+                if ELSEWHERE.match(target) or (page.parent / unquote(target.split("#")[0])).exists():
+                    continue
+                yield f"{page.relative_to(root)}:{number}: {target} leads nowhere: correct the link"
+
+
+def _blank(fence: re.Match[str]) -> str:
+    return "\n" * fence.group().count("\n")
+
+
+def main(root: Path) -> int:
+    """Check the documents of the repository at `root`; 1 when one is wrong."""
+    found = [*check_map(root), *check_links(root)]
+    for advice in found:
+        print(advice)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else ".")))

@@ -1,0 +1,1 @@
+"""The words: pure values and functions. No I/O, no clock, no randomness, no asyncio."""

@@ -1,0 +1,32 @@
+"""Durations as users write them: a timedelta, seconds, or text with a unit."""
+
+import math
+import re
+from datetime import timedelta
+
+Duration = timedelta | float | int | str
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
+
+
+def seconds(duration: Duration) -> float:
+    """A duration in seconds; ``ValueError`` naming the accepted forms for anything else or below zero.
+
+    >>> seconds("0.6s"), seconds("5m"), seconds(2), seconds(timedelta(hours=1))
+    (0.6, 300.0, 2.0, 3600.0)
+    """
+    if isinstance(duration, timedelta):
+        value = duration.total_seconds()
+    elif isinstance(duration, str):
+        found = _TEXT.fullmatch(duration)
+        if found is None:
+            raise ValueError(f"{duration!r} is no duration: use a number and a unit (ms s m h d), for example '30s' or '1.5h'")
+        value = float(found[1]) * _UNITS[found[2]]
+    elif type(duration) in (int, float):
+        value = float(duration)
+    else:
+        raise ValueError(f"{duration!r} is no duration: use a timedelta, seconds, or text such as '30s'")
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"{duration!r} is no duration: it must be finite and not negative")
+    return value

@@ -1,0 +1,184 @@
+"""The nouns: a job, who holds it, and what is remembered of it.
+
+Every value is frozen. Durations are float seconds; instants are aware UTC datetimes and appear
+only in what is *read*, because whoever decides about time must ask the store's clock.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.policy import Policy
+
+
+class State(StrEnum):
+    """What a job is doing, as users see it."""
+
+    SCHEDULED = "scheduled"
+    AVAILABLE = "available"
+    BLOCKED = "blocked"
+    HELD = "held"
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Place(StrEnum):
+    """Where a job is kept; it is in exactly one place, and a move is atomic."""
+
+    PENDING = "pending"
+    ACTIVE = "active"
+    FINISHED = "finished"
+
+
+PLACE_OF = {
+    State.SCHEDULED: Place.PENDING,
+    State.AVAILABLE: Place.PENDING,
+    State.BLOCKED: Place.PENDING,
+    State.HELD: Place.PENDING,
+    State.CLAIMED: Place.ACTIVE,
+    State.RUNNING: Place.ACTIVE,
+    State.COMPLETED: Place.FINISHED,
+    State.FAILED: Place.FINISHED,
+    State.CANCELLED: Place.FINISHED,
+}
+
+
+class Reason(StrEnum):
+    """Why a job failed or was cancelled: a closed list."""
+
+    HANDLER_ERROR = "HANDLER_ERROR"
+    PERMANENT = "PERMANENT"
+    WORKER_CRASHED = "WORKER_CRASHED"
+    PAYLOAD_INVALID = "PAYLOAD_INVALID"
+    RESULT_INVALID = "RESULT_INVALID"
+    BY_OPERATOR = "BY_OPERATOR"
+    BY_HANDLER = "BY_HANDLER"
+
+
+class AttemptOutcome(StrEnum):
+    """How one start of a handler ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    CANCELLED = "cancelled"
+    RELEASED = "released"
+    SNOOZED = "snoozed"
+
+
+class Token(Struct, frozen=True):
+    """The right to change one job: the claim's 128 random bits and the claim's growing number.
+
+    A pending job is owned by nobody: its token is ``Token(None, number)``. The random part is
+    needed because a store that lost its newest writes can hand out the same number again.
+    """
+
+    claim: UUID | None
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.claim.hex if self.claim else '-'}"
+
+
+class Failure(Struct, frozen=True):
+    """An exception as data: type and message, and a traceback without local variables."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class NewJob(Struct, frozen=True, kw_only=True):
+    """A job to be: everything enqueue writes. ``payload`` is JSON; ``delay`` is used unless ``run_at`` is given."""
+
+    id: UUID
+    task: str
+    payload: bytes
+    policy: Policy
+    queue: str = "default"
+    priority: int = 0
+    delay: float = 0.0
+    run_at: datetime | None = None
+    tags: tuple[str, ...] = ()
+
+
+class Hold(Struct, frozen=True, kw_only=True):
+    """An active job as its owner, an auditor or a rescuer sees it: all that a decision needs."""
+
+    job: UUID
+    token: Token
+    lease: UUID
+    task: str
+    state: State
+    attempt: int
+    failures: int
+    crashes: int
+    policy: Policy
+    cancel_requested: bool = False
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """What a claim hands to its worker: the hold, and what the handler needs to run."""
+
+    hold: Hold
+    payload: bytes
+    checkpoint: bytes | None = None
+
+
+class AttemptRecord(Struct, frozen=True, kw_only=True):
+    """What is remembered of one attempt, keyed by job and token; a first-try success leaves none."""
+
+    job: UUID
+    token: Token
+    attempt: int
+    worker: str
+    outcome: AttemptOutcome
+    error: Failure | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    signal: str | None = None
+    stacks: str | None = None
+    late_result: bytes | None = None
+
+
+class JobRecord(Struct, frozen=True, kw_only=True):
+    """A job in full, read in one snapshot, its attempts included."""
+
+    id: UUID
+    token: Token
+    task: str
+    queue: str
+    priority: int
+    state: State
+    payload: bytes
+    policy: Policy
+    attempt: int
+    failures: int
+    crashes: int
+    created_at: datetime
+    available_at: datetime
+    claimed_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    reason: Reason | None = None
+    error: Failure | None = None
+    result: bytes | None = None
+    lease: UUID | None = None
+    worker: str | None = None
+    stage: str | None = None
+    fraction: float | None = None
+    message: str | None = None
+    last_progress_at: datetime | None = None
+    checkpoint: bytes | None = None
+    cancel_requested: bool = False
+    tags: tuple[str, ...] = ()
+    attempts: tuple[AttemptRecord, ...] = ()
+
+
+Json = Any  # JSON data after decoding; the one place where shape is the user's own business

@@ -1,0 +1,241 @@
+"""The one state machine: which moves exist, and which transition an event leads to.
+
+A ``Transition`` is the one value that moves an active job. It has no constructor without a token,
+so that a write that is not fenced cannot even be written down.
+"""
+
+from enum import StrEnum
+from typing import assert_never
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from holdfast._core.job import AttemptOutcome, Failure, Hold, Reason, State, Token
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
+from holdfast._core.policy import CrashPolicy
+
+
+class Event(StrEnum):
+    """Everything that can happen to a job after it was enqueued."""
+
+    BECOME_DUE = "become_due"
+    CLAIM = "claim"
+    PREFETCH = "prefetch"
+    START = "start"
+    COMPLETE = "complete"
+    RETRY = "retry"
+    SNOOZE = "snooze"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    RELEASE = "release"
+    RESCUE = "rescue"
+    HOLD = "hold"
+    OPERATOR_CANCEL = "operator_cancel"
+    OPERATOR_RETRY = "operator_retry"
+
+
+_PENDING = (State.AVAILABLE, State.SCHEDULED)
+_ACTIVE = (State.CLAIMED, State.RUNNING)
+_FINISHED = (State.COMPLETED, State.FAILED, State.CANCELLED)
+
+MOVES: dict[tuple[State, Event], tuple[State, ...]] = {
+    (State.SCHEDULED, Event.BECOME_DUE): (State.AVAILABLE,),
+    (State.AVAILABLE, Event.CLAIM): (State.RUNNING,),
+    (State.AVAILABLE, Event.PREFETCH): (State.CLAIMED,),
+    (State.CLAIMED, Event.START): (State.RUNNING,),
+    (State.RUNNING, Event.COMPLETE): (State.COMPLETED,),
+    (State.RUNNING, Event.RETRY): _PENDING,
+    (State.RUNNING, Event.SNOOZE): _PENDING,
+    (State.RUNNING, Event.FAIL): (State.FAILED,),
+    (State.RUNNING, Event.CANCEL): (State.CANCELLED,),
+    **{(state, Event.RELEASE): _PENDING for state in _ACTIVE},
+    (State.CLAIMED, Event.RESCUE): (State.AVAILABLE,),
+    (State.RUNNING, Event.RESCUE): (*_PENDING, State.FAILED),
+    (State.RUNNING, Event.HOLD): (State.HELD,),
+    **{(state, Event.OPERATOR_CANCEL): (State.CANCELLED,) for state in (*_PENDING, State.HELD)},
+    # A running job is only marked: its owner stops the code first, then the job moves.
+    **{(state, Event.OPERATOR_CANCEL): (state,) for state in _ACTIVE},
+    **{(state, Event.OPERATOR_RETRY): (State.AVAILABLE,) for state in (*_FINISHED, State.HELD, State.SCHEDULED)},
+}
+
+
+def can(state: State, event: Event) -> bool:
+    """Whether the event may happen to a job in this state.
+
+    >>> can(State.COMPLETED, Event.CLAIM)
+    False
+    """
+    return (state, event) in MOVES
+
+
+class Judge(StrEnum):
+    """What must still be true in the write that moves the job."""
+
+    OWNER = "owner"
+    LEASE_ENDED = "lease_ended"
+
+
+class Transition(Struct, frozen=True, kw_only=True):
+    """One move of one active job, carrying its token.
+
+    ``to`` is AVAILABLE (with ``delay`` seconds to wait), HELD, or a finished state. ``failures`` and
+    ``crashes`` are new totals, not increments, so that sending it twice counts once. ``record`` is the
+    outcome to keep in the attempt record; ``None`` for a first-try success.
+    """
+
+    job: UUID
+    token: Token
+    to: State
+    failures: int
+    crashes: int
+    retention: float
+    judge: Judge = Judge.OWNER
+    delay: float = 0.0
+    reason: Reason | None = None
+    error: Failure | None = None
+    result: bytes | None = None
+    record: AttemptOutcome | None = None
+    signal: str | None = None
+    stacks: str | None = None
+
+    def moved_by(self, *, cancel_requested: bool) -> "Transition":
+        """This transition as it applies to a row: one marked for cancellation that does not complete ends cancelled."""
+        if not cancel_requested or self.to in (State.COMPLETED, State.CANCELLED):
+            return self
+        return structs.replace(self, to=State.CANCELLED, reason=Reason.BY_OPERATOR, delay=0.0)
+
+
+class End(StrEnum):
+    """Why a lease ended."""
+
+    CRASHED = "crashed"
+    EXPIRED = "expired"
+    CLOSED = "closed"
+
+
+class LeaseEnd(Struct, frozen=True):
+    """Why a lease ended; stored with its end and applied by whoever moves its claims.
+
+    ``is_free``: nobody pays, because the end explains itself (a drain, a self-stop, a deliberate kill).
+    ``culprits``: jobs that pay although the end is free for the others.
+    """
+
+    end: End
+    signal: str | None = None
+    is_free: bool = False
+    culprits: tuple[UUID, ...] = ()
+    stacks: str | None = None
+
+    def charges(self, hold: Hold) -> bool:
+        """Whether this job's crash budget pays for the end."""
+        return hold.state is State.RUNNING and (hold.job in self.culprits or not self.is_free)
+
+
+def finish(hold: Hold, outcome: Outcome, *, jitter: float) -> Transition:
+    """The owner's answer as a transition; ``jitter`` is a random number in [-1, 1]."""
+    match outcome:
+        case Done(result=result):
+            record = AttemptOutcome.COMPLETED if hold.attempt > 1 else None
+            return _settle(hold, State.COMPLETED, result=result, record=record)
+        case Retry(after=after, reason=reason):
+            failure = Failure("Retry", reason)
+            return _failed_attempt(hold, failure, after=after, jitter=jitter)
+        case Raised(failure=failure, is_final=is_final):
+            if is_final:
+                return _fail(hold, Reason.HANDLER_ERROR, failure, failures=hold.failures + 1)
+            return _failed_attempt(hold, failure, after=None, jitter=jitter)
+        case Snooze(for_=wait):
+            return _settle(hold, State.AVAILABLE, delay=wait, record=AttemptOutcome.SNOOZED)
+        case Cancel(reason=reason):
+            error = Failure("Cancel", reason)
+            return _settle(hold, State.CANCELLED, reason=Reason.BY_HANDLER, error=error, record=AttemptOutcome.CANCELLED)
+        case Fail(reason=reason):
+            return _fail(hold, Reason.PERMANENT, Failure("Fail", reason), failures=hold.failures + 1)
+        case Invalid(reason=why, failure=failure):
+            return _fail(hold, why, failure, failures=hold.failures + 1)
+        case _:
+            assert_never(outcome)
+
+
+def release(hold: Hold, *, code_ran: bool) -> Transition:
+    """Give a job back free of charge; code cut short under ``hold`` or ``fail`` is what its task fears, so it is not re-run."""
+    record = AttemptOutcome.RELEASED if code_ran else None
+    if not code_ran or hold.policy.on_crash is CrashPolicy.RETRY:
+        return _settle(hold, State.AVAILABLE, record=record)
+    return _crashed(hold, crashes=hold.crashes, record=AttemptOutcome.RELEASED, delay=0.0)
+
+
+def cancelled(hold: Hold) -> Transition:
+    """The job was marked for cancellation and its code has stopped."""
+    return _settle(hold, State.CANCELLED, reason=Reason.BY_OPERATOR, record=AttemptOutcome.CANCELLED)
+
+
+def rescue(hold: Hold, why: LeaseEnd, *, jitter: float) -> Transition:
+    """Take a job from an owner whose lease has ended.
+
+    The first rescue is due at once; later ones wait ``backoff(n - 1)``, because a job that keeps killing
+    its workers should not do it in a tight loop.
+    """
+    if hold.state is State.CLAIMED:
+        moved = _settle(hold, State.AVAILABLE)
+    elif not why.charges(hold):
+        moved = release(hold, code_ran=True)
+    else:
+        crashes = hold.crashes + 1
+        delay = 0.0 if crashes == 1 else hold.policy.backoff.delay(crashes - 2, jitter=jitter)
+        moved = _crashed(hold, crashes=crashes, record=AttemptOutcome.CRASHED, delay=delay)
+    return structs.replace(moved, judge=Judge.LEASE_ENDED, signal=why.signal, stacks=why.stacks)
+
+
+def _crashed(hold: Hold, *, crashes: int, record: AttemptOutcome, delay: float) -> Transition:
+    match hold.policy.on_crash:
+        case CrashPolicy.HOLD:
+            return _settle(hold, State.HELD, crashes=crashes, record=record)
+        case CrashPolicy.RETRY if crashes < hold.policy.max_crashes:
+            return _settle(hold, State.AVAILABLE, crashes=crashes, record=record, delay=delay)
+        case CrashPolicy.RETRY | CrashPolicy.FAIL:
+            error = Failure(
+                "WorkerCrashed", f"the worker ended while the job ran ({crashes} of {hold.policy.max_crashes} crashes)"
+            )
+            return _settle(hold, State.FAILED, reason=Reason.WORKER_CRASHED, crashes=crashes, record=record, error=error)
+        case _:
+            assert_never(hold.policy.on_crash)
+
+
+def _failed_attempt(hold: Hold, failure: Failure, *, after: float | None, jitter: float) -> Transition:
+    failures = hold.failures + 1
+    if failures >= hold.policy.max_attempts:
+        return _fail(hold, Reason.HANDLER_ERROR, failure, failures=failures)
+    delay = hold.policy.backoff.delay(failures - 1, jitter=jitter) if after is None else after
+    return _settle(hold, State.AVAILABLE, failures=failures, error=failure, delay=delay, record=AttemptOutcome.FAILED)
+
+
+def _fail(hold: Hold, reason: Reason, failure: Failure, *, failures: int) -> Transition:
+    return _settle(hold, State.FAILED, reason=reason, error=failure, failures=failures, record=AttemptOutcome.FAILED)
+
+
+def _settle(
+    hold: Hold,
+    to: State,
+    *,
+    failures: int | None = None,
+    crashes: int | None = None,
+    delay: float = 0.0,
+    reason: Reason | None = None,
+    error: Failure | None = None,
+    result: bytes | None = None,
+    record: AttemptOutcome | None = None,
+) -> Transition:
+    return Transition(
+        job=hold.job,
+        token=hold.token,
+        to=to,
+        failures=hold.failures if failures is None else failures,
+        crashes=hold.crashes if crashes is None else crashes,
+        retention=hold.policy.retention,
+        delay=delay,
+        reason=reason,
+        error=error,
+        result=result,
+        record=record,
+    )

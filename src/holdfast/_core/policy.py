@@ -1,0 +1,89 @@
+"""How long to wait before another try, and how many tries there are.
+
+A task's policy is written on the job's row, so that a rescuer who has never seen the task's code
+can still decide.
+"""
+
+from enum import StrEnum
+from typing import Literal, Self, assert_never
+
+from msgspec import Struct
+
+from holdfast._core.durations import Duration, seconds
+
+
+class CrashPolicy(StrEnum):
+    """What becomes of a job whose worker died under it."""
+
+    RETRY = "retry"
+    FAIL = "fail"
+    HOLD = "hold"
+
+
+class Backoff(Struct, frozen=True):
+    """Waiting time before the n-th retry, in seconds; n counts from 0.
+
+    Jitter keeps jobs that failed together from coming back together.
+
+    >>> Backoff.exponential("1s", cap="1h").delay(3, jitter=0.0)
+    8.0
+    """
+
+    kind: Literal["exponential", "linear", "fixed"]
+    delays: tuple[float, ...]
+    cap: float = 3600.0
+    spread: float = 0.25
+
+    @classmethod
+    def exponential(cls, base: Duration = "1s", cap: Duration = "1h", *, spread: float = 0.25) -> Self:
+        """``base · 2^n`` up to ``cap``, ± ``spread``."""
+        return cls("exponential", (seconds(base),), seconds(cap), spread)
+
+    @classmethod
+    def linear(cls, step: Duration = "1s", cap: Duration = "1h", *, spread: float = 0.25) -> Self:
+        """``step · (n + 1)`` up to ``cap``, ± ``spread``."""
+        return cls("linear", (seconds(step),), seconds(cap), spread)
+
+    @classmethod
+    def fixed(cls, *delays: Duration, spread: float = 0.0) -> Self:
+        """The listed delays one after the other; the last one repeats. ``ValueError`` when none is given."""
+        if not delays:
+            raise ValueError("Backoff.fixed needs at least one delay, for example Backoff.fixed('10s', '1m')")
+        waits = tuple(seconds(delay) for delay in delays)
+        return cls("fixed", waits, max(waits), spread)
+
+    def delay(self, n: int, *, jitter: float) -> float:
+        """Seconds to wait before retry ``n``; ``jitter`` is a random number in [-1, 1]."""
+        return min(self._unbounded(n), self.cap) * (1.0 + self.spread * jitter)
+
+    def _unbounded(self, n: int) -> float:
+        match self.kind:
+            case "exponential":
+                return self.delays[0] * 2.0 ** min(n, 60)
+            case "linear":
+                return self.delays[0] * (n + 1)
+            case "fixed":
+                return self.delays[min(n, len(self.delays) - 1)]
+            case _:
+                assert_never(self.kind)
+
+
+class Policy(Struct, frozen=True, omit_defaults=True):
+    """Budgets of a task: handler failures and worker crashes are counted apart."""
+
+    max_attempts: int = 3
+    max_crashes: int = 3
+    backoff: Backoff = Backoff("exponential", (1.0,))
+    on_crash: CrashPolicy = CrashPolicy.RETRY
+    retention: float = 7 * 86400.0
+
+    def problems(self) -> list[str]:
+        """What is wrong with it, one sentence each, naming the remedy."""
+        found = []
+        if self.max_attempts < 1:
+            found.append(f"max_attempts={self.max_attempts}: use 1 for a single try, or more")
+        if self.max_crashes < 1:
+            found.append(f"max_crashes={self.max_crashes}: use 1 to end at the first crash, or more")
+        if self.retention < 0:
+            found.append(f"retention={self.retention}: use 0 or a positive duration such as '7d'")
+        return found

@@ -1,0 +1,89 @@
+"""Every timer rule of ownership in one place.
+
+The owner stops before anybody may judge it: its deadline ``D = sent + ttl - margin`` is taken before
+the beat is sent, while the store's expiry is taken after the beat arrived. ``margin`` therefore covers
+clock rate error, steps of the store's clock and the time it takes to stop.
+"""
+
+from typing import Self
+
+from msgspec import Struct
+
+from holdfast._core.durations import Duration, seconds
+
+SELF_SUFFICIENT_BEATS = 3
+
+
+class LeaseTiming(Struct, frozen=True):
+    """A lease's times in seconds; written on the lease, so that others judge it by its own rules.
+
+    >>> LeaseTiming.of("30s")
+    LeaseTiming(ttl=30.0, beat=6.0, margin=5.0)
+    """
+
+    ttl: float
+    beat: float
+    margin: float
+
+    @classmethod
+    def of(cls, ttl: Duration = "30s", beat: Duration | None = None, margin: Duration | None = None) -> Self:
+        """Beat and margin follow the ttl (a fifth, a sixth) unless given."""
+        life = seconds(ttl)
+        return cls(life, life / 5 if beat is None else seconds(beat), life / 6 if margin is None else seconds(margin))
+
+    def problems(self) -> list[str]:
+        """Broken rules, all together, each naming itself and a remedy."""
+        found = []
+        if self.ttl <= 0 or self.beat <= 0:
+            return [f"ttl={self.ttl:g}s, beat={self.beat:g}s: both must be greater than zero"]
+        if self.ttl < 2 * self.beat:
+            found.append(f"ttl >= 2 x beat is broken: ttl={self.ttl:g}s, beat={self.beat:g}s; raise ttl or lower beat")
+        if self.ttl - self.margin < 2 * self.beat:
+            usable = f"ttl - margin={self.ttl - self.margin:g}s, beat={self.beat:g}s"
+            found.append(f"ttl - margin >= 2 x beat is broken: {usable}; one lost beat would stop the worker")
+        if self.margin < self.beat / 2:
+            found.append(
+                f"margin >= beat / 2 is broken: margin={self.margin:g}s, beat={self.beat:g}s; raise margin or lower beat"
+            )
+        return found
+
+    def warnings(self) -> list[str]:
+        """Settings that work but leave little room."""
+        if self.problems() or self.ttl - self.margin >= SELF_SUFFICIENT_BEATS * self.beat:
+            return []
+        return [
+            f"ttl - margin is less than 3 x beat ({self.ttl - self.margin:g}s, {self.beat:g}s): two late beats stop the worker"
+        ]
+
+    def owner_deadline(self, sent: float) -> float:
+        """When a worker whose last answered beat was sent at ``sent`` starts nothing more and cancels its code."""
+        return sent + self.ttl - self.margin
+
+    def guard_deadline(self, sent: float) -> float:
+        """When code that did not stop is killed."""
+        return sent + self.ttl - self.margin / 2
+
+    def may_judge(self, *, contact: float, now: float) -> bool:
+        """Whether somebody in touch with the store since ``contact``, without a gap, may judge this lease.
+
+        After an outage every lease looks expired; its owner gets one beat and the margin to renew it.
+        """
+        return now - contact >= self.beat + self.margin
+
+    def is_gap(self, silence: float) -> bool:
+        """Whether this long without an answer from the store breaks contact."""
+        return silence > self.beat
+
+    def is_step(self, *, store: float, own: float) -> bool:
+        """Whether the store's clock and ours disagree about how much time has passed."""
+        return abs(store - own) > self.margin
+
+
+def problems_of_intervals(recovery_interval: float, poll_interval: float) -> list[str]:
+    """Broken rules of the loops around the lease."""
+    found = []
+    if recovery_interval <= 0:
+        found.append(f"recovery_interval={recovery_interval:g}s: must be greater than zero, for example '5s'")
+    if poll_interval <= 0:
+        found.append(f"poll_interval={poll_interval:g}s: must be greater than zero, for example '1s'")
+    return found

@@ -1,0 +1,1 @@
+"""The verbs: behaviour over the sockets. Knows no brand of database."""

@@ -1,0 +1,99 @@
+"""The closed list of events. Logs, metrics and traces subscribe here; a subscriber can never break the engine."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+logger = logging.getLogger("holdfast")
+
+
+class EventName(StrEnum):
+    """``noun.past``, each with the fields it carries in its comment."""
+
+    JOB_ENQUEUED = "job.enqueued"  # job task queue
+    JOB_CLAIMED = "job.claimed"  # job task attempt worker
+    JOB_COMPLETED = "job.completed"  # job task attempt worker
+    JOB_RETRIED = "job.retried"  # job task attempt worker delay error
+    JOB_SNOOZED = "job.snoozed"  # job task attempt worker delay
+    JOB_FAILED = "job.failed"  # job task attempt worker reason error
+    JOB_CANCELLED = "job.cancelled"  # job task attempt worker reason
+    JOB_RELEASED = "job.released"  # job task attempt worker
+    JOB_RESCUED = "job.rescued"  # job task attempt worker reason to delay
+    JOB_LOST = "job.lost"  # job task attempt worker: a zombie's write was refused
+    LEASE_OPENED = "lease.opened"  # lease worker
+    LEASE_ENDED = "lease.ended"  # lease worker reason signal
+    LEASE_LOST = "lease.lost"  # lease worker: it learnt that it is a zombie
+    LEASE_LATE = "lease.late"  # lease worker: past its deadline, code is being stopped
+    WORKER_STARTED = "worker.started"  # worker pid
+    WORKER_READY = "worker.ready"  # worker lease
+    WORKER_ENDED = "worker.ended"  # worker pid exit
+    WORKER_KILLED = "worker.killed"  # worker pid reason
+    WORKER_DRAINING = "worker.draining"  # worker
+    STORE_UNAVAILABLE = "store.unavailable"  # operation error
+    STORE_RECOVERED = "store.recovered"  # operation silence
+    STORE_CLOCK_STEPPED = "store.clock_stepped"  # store own
+    TASK_UNKNOWN = "task.unknown"  # task
+    PAYLOAD_FIELDS_IGNORED = "payload.fields_ignored"  # job task fields
+    SUBSCRIBER_FAILED = "subscriber.failed"  # event error
+
+
+_LEVELS: dict[EventName, int] = {
+    EventName.JOB_RETRIED: logging.WARNING,
+    EventName.JOB_FAILED: logging.ERROR,
+    EventName.JOB_RESCUED: logging.WARNING,
+    EventName.JOB_LOST: logging.WARNING,
+    EventName.LEASE_LOST: logging.WARNING,
+    EventName.LEASE_LATE: logging.WARNING,
+    EventName.WORKER_KILLED: logging.WARNING,
+    EventName.STORE_UNAVAILABLE: logging.WARNING,
+    EventName.STORE_CLOCK_STEPPED: logging.WARNING,
+    EventName.SUBSCRIBER_FAILED: logging.ERROR,
+    EventName.TASK_UNKNOWN: logging.WARNING,
+    EventName.LEASE_ENDED: logging.INFO,
+    EventName.WORKER_STARTED: logging.INFO,
+    EventName.WORKER_READY: logging.INFO,
+    EventName.WORKER_ENDED: logging.INFO,
+    EventName.WORKER_DRAINING: logging.INFO,
+    EventName.STORE_RECOVERED: logging.INFO,
+}
+
+
+class Event(Struct, frozen=True):
+    """Something that happened; ``fields`` never hold a payload, a result or a traceback."""
+
+    name: EventName
+    fields: dict[str, Any]
+
+
+class Events:
+    """Subscribers of one App."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[str, list[Callable[[Event], object]]] = defaultdict(list)
+
+    def on(self, name: str, callback: Callable[[Event], object]) -> None:
+        """Call ``callback`` for each event of that name (``"*"``: every one); ``ValueError`` for an unknown name."""
+        if name != "*" and name not in set(EventName):
+            raise ValueError(f"{name!r} is no event; there are: {', '.join(sorted(EventName))}")
+        self._subscribers[name].append(callback)
+
+    def emit(self, name: EventName, **fields: Any) -> None:
+        """Log the event and tell its subscribers; formats nothing when nobody listens."""
+        level = _LEVELS.get(name, logging.DEBUG)
+        if logger.isEnabledFor(level):
+            text = " ".join(f"{key}={value}" for key, value in fields.items() if value is not None)
+            logger.log(level, "%s %s", name.value, text, extra={"event": name.value, "fields": fields})
+        if self._subscribers:
+            for callback in (*self._subscribers.get(name, ()), *self._subscribers.get("*", ())):
+                self._tell(callback, Event(name, fields))
+
+    def _tell(self, callback: Callable[[Event], object], event: Event) -> None:
+        try:
+            callback(event)
+        except Exception as error:
+            if event.name is not EventName.SUBSCRIBER_FAILED:
+                self.emit(EventName.SUBSCRIBER_FAILED, event=event.name.value, error=type(error).__name__)

@@ -1,0 +1,107 @@
+"""The only place that reads a clock, waits, or draws lots."""
+
+import asyncio
+import random
+import threading
+import time
+from typing import Protocol
+from uuid import UUID
+
+
+class Clock(Protocol):
+    """Time as the engine sees it; seconds as floats."""
+
+    def monotonic(self) -> float:
+        """The kernel's monotonic time: stops in suspend, the same for all processes of one kernel."""
+        ...
+
+    def boottime(self) -> float:
+        """Monotonic time that runs through suspend, for deadlines against somebody else's clock."""
+        ...
+
+    def wall(self) -> float:
+        """Seconds since the epoch; for due times and for people, never for ownership."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class Chance(Protocol):
+    """Randomness as the engine needs it, so that one seed can decide everything."""
+
+    def uuid4(self) -> UUID:
+        """128 random bits as a UUID."""
+        ...
+
+    def uuid7(self) -> UUID:
+        """A UUID that sorts by creation within this process."""
+        ...
+
+    def jitter(self) -> float:
+        """A number in [-1, 1]."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def monotonic(self) -> float:
+        """``CLOCK_MONOTONIC``."""
+        return time.monotonic()
+
+    def boottime(self) -> float:
+        """``CLOCK_BOOTTIME`` where the system has it, else the monotonic clock."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+    def wall(self) -> float:
+        """The system's wall clock."""
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """``asyncio.sleep``."""
+        await asyncio.sleep(seconds)
+
+
+def blocking_sleep(seconds: float) -> None:
+    """Wait in a thread that is not an event loop's, such as a store's own."""
+    time.sleep(seconds)
+
+
+class SystemChance:
+    """Randomness of the machine. UUIDv7 (RFC 9562): 48 bits of milliseconds, then a counter kept per process.
+
+    The 74 bits after the time are random for each new millisecond and count up within it, so ids
+    made by one process sort by creation even when the wall clock steps back.
+    """
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+        self._lock = threading.Lock()
+        self._millisecond = 0
+        self._tail = 0
+
+    def uuid4(self) -> UUID:
+        """128 random bits."""
+        return UUID(int=self._random.getrandbits(128))
+
+    def uuid7(self) -> UUID:
+        """A UUIDv7, greater than every one made before by this object."""
+        now = time.time_ns() // 1_000_000
+        with self._lock:
+            if now > self._millisecond:
+                self._millisecond, self._tail = now, self._random.getrandbits(73)
+            else:
+                self._tail += 1 + self._random.getrandbits(32)
+            return compose_uuid7(self._millisecond, self._tail)
+
+    def jitter(self) -> float:
+        """Uniform in [-1, 1]."""
+        return self._random.uniform(-1.0, 1.0)
+
+
+def compose_uuid7(millisecond: int, tail: int) -> UUID:
+    """RFC 9562 layout: 48 bits time, version 7, 12 bits, variant 2, 62 bits; ``tail`` fills the 74 free bits."""
+    high, low = (tail >> 62) & 0xFFF, tail & (2**62 - 1)
+    return UUID(int=(millisecond & (2**48 - 1)) << 80 | 7 << 76 | high << 64 | 2 << 62 | low)

@@ -1,0 +1,255 @@
+"""The store port: the only owner. Each verb with its promise.
+
+Every verb is atomic. Durations cross this port, never instants, except those a user gave (``run_at``);
+what *now* is, the store decides. Losing a race is a value, never an exception. Any exception out of a
+verb means *unknown*: it may or may not have happened. Every verb may therefore be sent again.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Literal, Protocol
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import Claim, Failure, Hold, JobRecord, NewJob, State, Token
+from holdfast._core.lifecycle import LeaseEnd, Transition
+from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
+
+
+class Answer(StrEnum):
+    """What became of one fenced write.
+
+    APPLIED: it is so now (also when an earlier copy of the same write did it). LOST: somebody else owns or
+    owned the job; nothing changed. MISSING: no trace of the job in any place, read in one snapshot.
+    """
+
+    APPLIED = "applied"
+    LOST = "lost"
+    MISSING = "missing"
+
+
+class Capabilities(Struct, frozen=True):
+    """What differs between stores and the engine must know.
+
+    ``lease_clock``: whose time leases are judged by. ``kernel``: the monotonic clock that all processes of the
+    machine share; ``server``: the store's own; ``none``: readers time the lease's changes themselves.
+    """
+
+    name: str
+    lease_clock: Literal["kernel", "server", "none"]
+
+
+class NewLease(Struct, frozen=True):
+    """A worker incarnation's right to hold claims: a client-made id, who it is, and its timing."""
+
+    id: UUID
+    worker: str
+    process: ProcessIdentity
+    timing: LeaseTiming
+    queues: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+
+
+class LeaseView(Struct, frozen=True, kw_only=True):
+    """A lease as read. ``overdue``: seconds since its expiry on the store's clock, negative while it is alive.
+
+    ``seen`` is an opaque mark of this state of the lease: it changes with every beat. ``end`` is set once it has ended.
+    """
+
+    id: UUID
+    worker: str
+    process: ProcessIdentity
+    timing: LeaseTiming
+    overdue: float
+    seen: str
+    age: float
+    holds: int = 0
+    is_draining: bool = False
+    end: LeaseEnd | None = None
+    queues: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+
+
+class BeatAnswer(Struct, frozen=True):
+    """``alive``: leases that were renewed. ``gone``: leases that ended or never were. ``cancelled``: active jobs, by
+    lease, that an operator marked. ``elapsed``: seconds on the store's clock since the oldest previous beat of these
+    leases, ``None`` when none was renewed."""
+
+    alive: frozenset[UUID]
+    gone: frozenset[UUID]
+    cancelled: dict[UUID, tuple[UUID, ...]]
+    elapsed: float | None = None
+
+
+class ClaimRequest(Struct, frozen=True, kw_only=True):
+    """Claim at most ``limit`` jobs, born running, and ``prefetch`` more, born claimed.
+
+    ``tasks`` maps each task the worker knows to its policy, which is written on the row. ``queues=None``: all.
+    """
+
+    lease: UUID
+    claim: UUID
+    tasks: Mapping[str, Policy]
+    limit: int
+    prefetch: int = 0
+    queues: tuple[str, ...] | None = None
+
+
+class ExchangeAnswer(Struct, frozen=True):
+    """One answer per transition, in order, and the jobs claimed."""
+
+    answers: tuple[Answer, ...] = ()
+    claims: tuple[Claim, ...] = ()
+
+
+class Update(Struct, frozen=True, kw_only=True):
+    """What a handler said about its job. ``None`` leaves a field as it is; the latest progress wins."""
+
+    job: UUID
+    token: Token
+    stage: str | None = None
+    fraction: float | None = None
+    message: str | None = None
+    checkpoint: bytes | None = None
+
+
+class Note(Struct, frozen=True, kw_only=True):
+    """Something learnt too late to move the job: kept on that attempt's own record."""
+
+    job: UUID
+    token: Token
+    late_result: bytes | None = None
+    error: Failure | None = None
+    stacks: str | None = None
+
+
+class JobFilter(Struct, frozen=True, kw_only=True):
+    """Which jobs to list, newest first; ``before`` is the last id of the previous page."""
+
+    state: State | None = None
+    task: str | None = None
+    queue: str | None = None
+    tag: str | None = None
+    limit: int = 100
+    before: UUID | None = None
+
+
+class Check(Struct, frozen=True):
+    """One finding about the store's health; ``remedy`` says what to do."""
+
+    level: Literal["ok", "warning", "error"]
+    name: str
+    message: str
+    remedy: str = ""
+
+
+class Store(Protocol):
+    """Where jobs live. All verbs may be called concurrently."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store can do; constant."""
+        ...
+
+    # moving
+
+    async def enqueue(self, call: UUID, jobs: Sequence[NewJob]) -> None:
+        """All jobs durably, or none. A call whose receipt exists inserts nothing and answers the same."""
+        ...
+
+    async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
+        """Settle each transition under its token, then claim what the request asks.
+
+        A transition lands only if its job is active under that token and, for ``Judge.LEASE_ENDED``, only if the
+        lease that holds it has ended (or has no row), judged in the same write. Its attempt record commits with it.
+        The claim takes due jobs of known tasks by (priority, available_at, id), never more than asked, each for the
+        one live lease of the request: none if that lease has ended or run out.
+        """
+        ...
+
+    async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
+        """``claimed`` to ``running`` for each (job, token); the jobs that were lost. Starting a started one is no loss."""
+        ...
+
+    async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
+        """Progress and checkpoints under their tokens; the jobs that were lost."""
+        ...
+
+    async def annotate(self, notes: Sequence[Note]) -> None:
+        """Keep a late result or stacks on the attempt record of exactly that token; nothing if there is none."""
+        ...
+
+    async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
+        """End waiting jobs as cancelled, mark active ones, leave finished ones; the state each is in now, absent if unknown."""
+        ...
+
+    async def reopen(self, ids: Sequence[UUID]) -> dict[UUID, State]:
+        """Finished, held and scheduled jobs become available at once with fresh budgets; claim numbers go on."""
+        ...
+
+    # owning
+
+    async def open_lease(self, lease: NewLease) -> bool:
+        """A new incarnation, alive from now for its ttl; repeatable. ``False`` if a lease of this id has already ended."""
+        ...
+
+    async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+        """Renew, durably and in one write, those that have not ended; an expired lease nobody ended lives on."""
+        ...
+
+    async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> bool:
+        """No beat, claim or start of it ever lands again; its holds stay until moved. Repeatable: the first reason stays.
+
+        With ``seen``: only if it is still in that state *and* still past its expiry. Whether it has ended now.
+        """
+        ...
+
+    async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
+        """What the store thinks this lease owns, longest held first."""
+        ...
+
+    async def expired(self, limit: int) -> tuple[LeaseView, ...]:
+        """Leases past their expiry or ended that still hold jobs, and leases past their expiry; longest overdue first.
+
+        An active row whose lease has no row counts: it is answered as a lease already ended.
+        """
+        ...
+
+    # reading: each sees one snapshot of all places
+
+    async def get(self, job: UUID) -> JobRecord | None:
+        """The job with its attempts, or ``None``."""
+        ...
+
+    async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
+        """Matching jobs, newest first, without attempts."""
+        ...
+
+    async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
+        """Jobs by (group, state); the group is ``""`` without ``by``. Zeros are left out."""
+        ...
+
+    async def workers(self) -> tuple[LeaseView, ...]:
+        """Leases that have not ended, oldest first."""
+        ...
+
+    async def next_due(self, tasks: Sequence[str], queues: Sequence[str] | None = None) -> float | None:
+        """Seconds until the next waiting job of these tasks is due (0 if one is), ``None`` if there is none."""
+        ...
+
+    # keeping
+
+    async def migrate(self) -> tuple[int, int]:
+        """Bring the schema up to date; versions before and after. Refuses a newer one with ``SchemaTooNew``."""
+        ...
+
+    async def check(self) -> tuple[Check, ...]:
+        """What is right and wrong with this store, all findings at once."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of every connection. Calling a verb later opens it again."""
+        ...

@@ -1,0 +1,235 @@
+"""Lines per language, counted incrementally: only what changed between two commits is looked at, and each blob is read once.
+
+The totals of a commit are those of the one before, minus its old blobs, plus its new ones. So the state between two commits is a
+handful of numbers (`Tally`), a resumed analysis needs nothing but the last row it wrote, and memory does not grow with history.
+"""
+
+from binascii import unhexlify
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import IO
+
+from holdfast.demo.git import Git, GitFailed
+from holdfast.demo.history import Commit
+from holdfast.demo.languages import language_of
+
+BINARY, LARGE = -1, -2  # counts of blobs which have no lines
+LARGEST = 5 * 1024 * 1024  # bytes; what is larger is data, not code
+_SNIFFED = 8000  # bytes git itself looks at for a NUL
+_CACHED = 65_536  # blobs, about 12 MB; what was evicted is counted again when it changes
+_AT_ONCE = 60  # ids asked for in one go: 60 × 65 bytes fit even into the smallest pipe, so neither side can block
+_SLICE = 512  # changes per slice, so that a huge first commit reports progress too
+_SYMLINK, _SUBMODULE, _NONE = b"120000", b"160000", b"000000"
+
+
+class BlobCounter:
+    """Counts lines of blobs by id through two long-lived git processes, with a bounded memory of what it counted."""
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+        self._sizes = git.converse("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)")
+        self._contents = git.converse("cat-file", "--batch=%(objectname) %(objecttype) %(objectsize)")
+        self._cache: dict[bytes, int] = {}
+        self.counted = 0
+
+    def close(self) -> None:
+        """Ends both processes."""
+        for process in (self._sizes, self._contents):
+            self._git.children.end(process)
+
+    def lines_of(self, names: Iterable[bytes]) -> dict[bytes, int]:
+        """Line counts, or BINARY, or LARGE, of hexadecimal blob ids. Raises GitFailed for a missing blob."""
+        answer: dict[bytes, int] = {}
+        unknown: list[bytes] = []
+        for name in dict.fromkeys(names):
+            known = self._cache.pop(unhexlify(name), None)
+            if known is None:
+                unknown.append(name)
+            else:
+                answer[name] = self._cache[unhexlify(name)] = known  # to the young end: least recently used goes first
+        for start in range(0, len(unknown), _AT_ONCE):
+            answer.update(self._count(unknown[start : start + _AT_ONCE]))
+        return answer
+
+    def _count(self, names: Sequence[bytes]) -> dict[bytes, int]:
+        stdin, stdout = _pipes(self._sizes.stdin, self._sizes.stdout)
+        _ask(stdin, names)
+        sizes = {name: _size(stdout.readline(), name) for name in names}
+        answer = {name: LARGE for name, size in sizes.items() if size > LARGEST}
+        small = [name for name, size in sizes.items() if size <= LARGEST]
+        stdin, stdout = _pipes(self._contents.stdin, self._contents.stdout)
+        _ask(stdin, small)
+        for name in small:
+            self._git.children.raise_if_ended()
+            answer[name] = count_lines(stdout, _size(stdout.readline(), name))
+            stdout.read(1)
+        self.counted += len(names)
+        self._remember(answer)
+        return answer
+
+    def _remember(self, answer: dict[bytes, int]) -> None:
+        self._cache.update((unhexlify(name), lines) for name, lines in answer.items())
+        for oldest in list(islice(self._cache, max(0, len(self._cache) - _CACHED))):
+            del self._cache[oldest]
+
+
+def _pipes(stdin: IO[bytes] | None, stdout: IO[bytes] | None) -> tuple[IO[bytes], IO[bytes]]:
+    assert stdin is not None and stdout is not None
+    return stdin, stdout
+
+
+def _ask(stdin: IO[bytes], names: Sequence[bytes]) -> None:
+    try:
+        stdin.write(b"".join(name + b"\n" for name in names))
+        stdin.flush()
+    except BrokenPipeError:
+        raise GitFailed("git cat-file ended") from None
+
+
+def _size(header: bytes, name: bytes) -> int:
+    fields = header.split()
+    if len(fields) != 3 or fields[0] != name or fields[1] != b"blob":
+        raise GitFailed(header.decode("ascii", "replace").strip() or "git cat-file ended")
+    return int(fields[2])
+
+
+def count_lines(content: IO[bytes], size: int) -> int:
+    """Reads `size` bytes and answers their lines (a last one without newline counts), or BINARY; never holds more than 64 KiB.
+
+    >>> import io
+    >>> count_lines(io.BytesIO(b"one\\ntwo"), 7), count_lines(io.BytesIO(b"a\\0b"), 3)
+    (2, -1)
+    """
+    lines, sniffed, is_binary, last = 0, 0, False, b"\n"
+    while size > 0:
+        chunk = content.read(min(size, 65536))
+        if not chunk:
+            raise GitFailed("git cat-file ended")
+        if sniffed < _SNIFFED and chunk.find(0, 0, _SNIFFED - sniffed) >= 0:
+            is_binary = True
+        lines += chunk.count(b"\n")
+        sniffed, size, last = sniffed + len(chunk), size - len(chunk), chunk[-1:]
+    return BINARY if is_binary else lines + (last != b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One side of one changed path: `sign` +1 appeared, -1 went.
+
+    >>> Change(+1, b"100644", b"e69de29b", b"a.py").sign
+    1
+    """
+
+    sign: int
+    mode: bytes
+    blob: bytes
+    path: bytes
+
+    @property
+    def is_counted(self) -> bool:
+        """Is this a file of people's own text, whose blob has to be read?"""
+        return self.mode not in (_SYMLINK, _SUBMODULE) and language_of(self.path) is not None
+
+
+@dataclass(slots=True)
+class Tally:
+    """The totals at one commit: lines per language, counted files, and what was left out, by reason.
+
+    >>> tally = Tally()
+    >>> tally.add(Change(+1, b"100644", b"", b"a.py"), 7)
+    >>> tally.languages, tally.files
+    ({'Python': 7}, 1)
+    """
+
+    languages: dict[str, int] = field(default_factory=dict)
+    files: int = 0
+    binary: int = 0
+    large: int = 0
+    vendored: int = 0
+    symlinks: int = 0
+    submodules: int = 0
+
+    def add(self, change: Change, lines: int) -> None:
+        """Applies one change, given the lines of its blob."""
+        language = language_of(change.path)
+        if change.mode == _SUBMODULE:
+            self.submodules += change.sign
+        elif change.mode == _SYMLINK:
+            self.symlinks += change.sign
+        elif language is None:
+            self.vendored += change.sign
+        elif lines == BINARY:
+            self.binary += change.sign
+        elif lines == LARGE:
+            self.large += change.sign
+        else:
+            self.files += change.sign
+            self._add_lines(language, change.sign * lines)
+
+    def _add_lines(self, language: str, lines: int) -> None:
+        total = self.languages.get(language, 0) + lines
+        if total:
+            self.languages[language] = total
+        else:
+            self.languages.pop(language, None)  # so that a row does not depend on what came and went before
+
+
+def count_commits(git: Git, blobs: BlobCounter, tally: Tally, base: str, commits: Sequence[Commit]) -> Iterator[Commit | None]:
+    """Carries the tally from tree `base` over the commits in turn: yields each when the tally is its, and None between slices."""
+    trees = [base, *(commit.tree for commit in commits)]
+    pairs = [f"{old} {new}" for old, new in zip(trees, trees[1:], strict=False)]
+    upcoming = iter(commits)
+    current: Commit | None = None
+    slice_: list[Change] = []
+    with git.stream("diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", lines=pairs) as output:
+        for change in _changes(output):
+            if change is None or len(slice_) >= _SLICE:
+                _apply(blobs, tally, slice_)
+                slice_ = []
+                if change is not None or current is not None:
+                    yield current if change is None else None
+            if change is None:
+                current = next(upcoming)
+            else:
+                slice_.append(change)
+    _apply(blobs, tally, slice_)
+    if current is None or next(upcoming, None) is not None:
+        raise GitFailed("git diff-tree answered too little")
+    yield current
+
+
+def _apply(blobs: BlobCounter, tally: Tally, changes: Sequence[Change]) -> None:
+    counts = blobs.lines_of(change.blob for change in changes if change.is_counted)
+    for change in changes:
+        tally.add(change, counts.get(change.blob, 0) if change.is_counted else 0)
+
+
+def _changes(output: IO[bytes]) -> Iterator[Change | None]:
+    """Parses raw diffs: None where the next pair of trees begins, else both sides of each changed path.
+
+    A pair's header ends with a newline, everything else with NUL: the next header stands before the next entry's fields.
+    """
+    pieces = _pieces(output)
+    for piece in pieces:
+        fields = piece
+        while not fields.startswith(b":"):
+            header, newline, fields = fields.partition(b"\n")
+            yield None
+            if not fields:
+                return
+        old_mode, new_mode, old, new, _ = fields[1:].split(b" ")
+        path = next(pieces)
+        if old_mode != _NONE:
+            yield Change(-1, old_mode, old, path)
+        if new_mode != _NONE:
+            yield Change(+1, new_mode, new, path)
+
+
+def _pieces(output: IO[bytes]) -> Iterator[bytes]:
+    rest = b""
+    while chunk := output.read(65536):
+        *whole, rest = (rest + chunk).split(b"\0")
+        yield from whole
+    if rest:
+        yield rest

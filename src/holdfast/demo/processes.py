@@ -1,0 +1,173 @@
+"""The child processes and the one thread of an analysis: started here, and surely ended here."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, ParamSpec, Self, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Channel = int | IO[bytes]
+
+
+class Ended(Exception):
+    """The analysis was cancelled while its thread worked; nobody but the cancelled caller ever sees it.
+
+    >>> isinstance(Ended(), Exception)
+    True
+    """
+
+
+class Children:
+    """Every child process of one analysis, so that none can outlive it.
+
+    Each child leads a process group of its own (git starts helpers), but stays in the worker's session:
+    when the worker dies by SIGKILL, its supervisor ends the whole session, clones included.
+
+    >>> children = Children()
+    >>> children.kill(); children.reap()
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._alive: set[subprocess.Popen[bytes]] = set()
+        self._is_ended = False
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        stdin: Channel = subprocess.DEVNULL,
+        stdout: Channel = subprocess.DEVNULL,
+        stderr: Channel = subprocess.DEVNULL,
+    ) -> subprocess.Popen[bytes]:
+        """Starts a child, or raises Ended: under the lock, so that no child slips past a kill.
+
+        >>> process = Children().start(["true"], environment={"PATH": os.environ["PATH"]})
+        >>> process.wait()
+        0
+        """
+        with self._lock:
+            if self._is_ended:
+                raise Ended
+            process = subprocess.Popen(arguments, env=environment, stdin=stdin, stdout=stdout, stderr=stderr, process_group=0)
+            self._alive.add(process)
+        return process
+
+    def end(self, process: subprocess.Popen[bytes]) -> int:
+        """Kills one child if it still runs, waits for it and closes its pipes; its exit code.
+
+        >>> children = Children()
+        >>> children.end(children.start(["sleep", "60"], environment={"PATH": os.environ["PATH"]}))
+        -9
+        """
+        _kill_group(process)
+        return self.wait(process)
+
+    def wait(self, process: subprocess.Popen[bytes]) -> int:
+        """Waits for a child which ends by itself and closes its pipes; raises Ended when it was killed from outside.
+
+        >>> children = Children()
+        >>> children.wait(children.start(["false"], environment={"PATH": os.environ["PATH"]}))
+        1
+        """
+        code = process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        with self._lock:
+            self._alive.discard(process)
+            if self._is_ended:
+                raise Ended
+        return code
+
+    def kill(self) -> None:
+        """Sends SIGKILL to every group and lets no new child start; returns at once.
+
+        >>> Children().kill()
+        """
+        with self._lock:
+            self._is_ended = True
+            for process in self._alive:
+                _kill_group(process)
+
+    def reap(self) -> None:
+        """Waits for what `kill` ended, so that no zombie process stays behind.
+
+        >>> Children().reap()
+        """
+        for process in list(self._alive):
+            with contextlib.suppress(Ended):
+                self.wait(process)
+
+    def raise_if_ended(self) -> None:
+        """Raises Ended once `kill` was called, for loops which would otherwise run on.
+
+        >>> Children().raise_if_ended()
+        """
+        if self._is_ended:
+            raise Ended
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    # returncode is set only by wait(), under which the pid cannot have been given to another process yet
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+class Workshop:
+    """One thread for the blocking work of one analysis, and its children; leaving it ends both, cancelled or not.
+
+    A thread of its own instead of `asyncio.to_thread`: a full default pool can neither delay a step nor keep a cancelled one.
+
+    >>> async def main() -> int:
+    ...     async with Workshop() as workshop:
+    ...         return await workshop.run(int, "7")
+    >>> asyncio.run(main())
+    7
+    """
+
+    def __init__(self) -> None:
+        self.children = Children()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-demo")
+        self._running: asyncio.Future[object] | None = None
+
+    async def run(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs one blocking step in the thread; a cancelled caller leaves at once and `__aexit__` tidies up."""
+        future = asyncio.get_running_loop().run_in_executor(self._thread, lambda: step(*args, **kwargs))
+        self._running = asyncio.ensure_future(asyncio.gather(future, return_exceptions=True))
+        return await asyncio.shield(future)
+
+    async def next(self, steps: Iterator[T]) -> T | None:
+        """Runs a generator up to its next yield, or answers None at its end: long work in slices between which we report."""
+        return await self.run(next, steps, None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.children.kill()
+        if self._running is not None:
+            await _settled(self._running)
+        await _settled(asyncio.get_running_loop().run_in_executor(self._thread, self.children.reap))
+        self._thread.shutdown(wait=False)
+
+
+async def _settled(future: asyncio.Future[T]) -> None:
+    """Waits until the future is done whoever cancels us meanwhile, because leaving early would leave a thread behind."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

@@ -1,0 +1,94 @@
+"""Every exception users meet; each message names the remedy.
+
+HoldfastError
+├── ConfigurationError      .problems: everything that is wrong, at once
+│   └── MissingExtra        a driver is not installed; names the extra
+├── PayloadInvalid          (also a ValueError) the payload does not fit the handler
+│   └── PayloadTooLarge
+├── UnknownTask             (also a LookupError)
+├── JobNotFound             (also a LookupError)
+├── JobFailed               .reason .error .attempts
+├── JobCancelled
+├── StoreUnavailable        the outcome is *unknown*: it may or may not have happened
+├── SchemaMissing
+├── SchemaTooNew
+├── Unsupported             this store cannot do that, by its nature
+└── InsideEventLoop         a blocking call inside a running loop; names the a-twin
+JobLost                     a BaseException: the job belongs to somebody else now, the handler must end
+"""
+
+from collections.abc import Sequence
+
+
+class HoldfastError(Exception):
+    """Base of all errors raised by Holdfast."""
+
+
+class ConfigurationError(HoldfastError):
+    """Settings that cannot work; ``problems`` lists all of them."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class MissingExtra(ConfigurationError):
+    """A driver is not installed."""
+
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__([f"{module} is not installed: pip install 'holdfast[{extra}]'"])
+
+
+class PayloadInvalid(HoldfastError, ValueError):
+    """A payload does not fit the task's signature, or is no JSON."""
+
+
+class PayloadTooLarge(PayloadInvalid):
+    """A payload, result or checkpoint is beyond its cap."""
+
+
+class UnknownTask(HoldfastError, LookupError):
+    """No task of that name is registered here."""
+
+
+class JobNotFound(HoldfastError, LookupError):
+    """No job has that id: it never existed, or its retention has passed."""
+
+
+class JobFailed(HoldfastError):
+    """The job whose result was asked for has failed."""
+
+    def __init__(self, reason: str, error: object, attempts: object) -> None:
+        super().__init__(f"{reason}: {error}")
+        self.reason, self.error, self.attempts = reason, error, attempts
+
+
+class JobCancelled(HoldfastError):
+    """The job whose result was asked for was cancelled."""
+
+
+class StoreUnavailable(HoldfastError):
+    """The store did not answer. Whether the write happened is unknown, so nothing may be concluded from it."""
+
+
+class SchemaMissing(HoldfastError):
+    """The store has no schema yet."""
+
+
+class SchemaTooNew(HoldfastError):
+    """The store was migrated by a newer release; this one would not understand it."""
+
+
+class Unsupported(HoldfastError):
+    """This store cannot do that, by its nature."""
+
+
+class InsideEventLoop(HoldfastError):
+    """A blocking call was made inside a running event loop, which it would block."""
+
+    def __init__(self, twin: str) -> None:
+        super().__init__(f"called inside a running event loop: use `await {twin}(...)` here")
+
+
+class JobLost(BaseException):
+    """The job belongs to somebody else now; the handler must end. A BaseException, so that no ``except Exception`` hides it."""

@@ -1,0 +1,1 @@
+"""One room per place where jobs can live."""

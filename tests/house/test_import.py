@@ -1,0 +1,45 @@
+"""The front door opens: what it names is there, and opening it costs little."""
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import entry_points, requires
+from importlib.resources import files
+from pathlib import Path
+
+import holdfast
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_public_name_is_importable_and_listed_once() -> None:
+    assert list(holdfast.__all__) == sorted(set(holdfast.__all__))
+    for name in holdfast.__all__:
+        assert getattr(holdfast, name) is not None
+
+
+def test_types_are_shipped() -> None:
+    assert files("holdfast").joinpath("py.typed").is_file()
+
+
+def test_import_needs_no_optional_driver() -> None:
+    code = "import sys, holdfast; print(sorted({'apsw', 'matplotlib', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_core_dependencies_stay_three() -> None:
+    core = [line for line in requires("holdfast") or [] if "extra ==" not in line]
+    assert sorted(line.split(">")[0] for line in core) == ["click", "msgspec", "rich"]
+
+
+def test_all_holds_every_extra_and_dev_holds_all() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras["all"] == [f"holdfast[{','.join(sorted(extras.keys() - {'all', 'dev'}))}]"]
+    assert "holdfast[all]" in extras["dev"]
+
+
+def test_command_line_is_installed() -> None:
+    (script,) = entry_points(group="console_scripts", name="holdfast")
+    assert script.value == "holdfast.cli:main"
+    assert callable(script.load())
