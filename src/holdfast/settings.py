@@ -36,27 +36,19 @@ class Settings(Struct, frozen=True, kw_only=True):
         reconcile: str = "process",
     ) -> Self:
         """Settings from what the user wrote; ``ConfigurationError`` with every problem found."""
-        problems: list[str] = []
-
-        def duration(name: str, value: Duration | None) -> float | None:
-            try:
-                return None if value is None else seconds(value)
-            except ValueError as error:
-                problems.append(f"{name}: {error}")
-                return None
-
+        reader = _Reader()
         address = url or os.environ.get("HOLDFAST_URL", "")
         if not address:
-            problems.append("no store: pass App('sqlite:///jobs.db') or set HOLDFAST_URL")
-        life, pulse, slack = duration("ttl", ttl), duration("beat", beat), duration("margin", margin)
-        recover, poll = duration("recovery_interval", recovery_interval), duration("poll_interval", poll_interval)
-        block, patience = duration("max_block", max_block), duration("grace", grace)
+            reader.problems.append("no store: pass App('sqlite:///jobs.db') or set HOLDFAST_URL")
         if reconcile not in ("process", "hostname", "off"):
-            problems.append(f"reconcile={reconcile!r}: use 'process', 'hostname' or 'off'")
-        if problems or life is None or recover is None or poll is None or block is None or patience is None:
-            raise ConfigurationError(problems)
+            reader.problems.append(f"reconcile={reconcile!r}: use 'process', 'hostname' or 'off'")
+        life = reader.seconds("ttl", ttl)
+        pulse = None if beat is None else reader.seconds("beat", beat)
+        slack = None if margin is None else reader.seconds("margin", margin)
+        recover, poll = reader.seconds("recovery_interval", recovery_interval), reader.seconds("poll_interval", poll_interval)
+        block, patience = reader.seconds("max_block", max_block), reader.seconds("grace", grace)
         timing = LeaseTiming.of(life, pulse, slack)
-        problems = [*timing.problems(), *problems_of_intervals(recover, poll)]
+        problems = reader.problems or [*timing.problems(), *problems_of_intervals(recover, poll)]
         if problems:
             raise ConfigurationError(problems)
         return cls(
@@ -68,3 +60,18 @@ class Settings(Struct, frozen=True, kw_only=True):
             grace=patience,
             reconcile=reconcile,  # type: ignore[arg-type]
         )
+
+
+class _Reader:
+    """Reads durations and keeps every problem, so that a user mends all of them at once."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def seconds(self, name: str, value: Duration) -> float:
+        """The value in seconds; a problem and any number if it is no duration."""
+        try:
+            return seconds(value)
+        except ValueError as error:
+            self.problems.append(f"{name}: {error}")
+            return 1.0

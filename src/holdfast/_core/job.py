@@ -93,6 +93,9 @@ class Failure(Struct, frozen=True):
     message: str
     traceback: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
 
 class NewJob(Struct, frozen=True, kw_only=True):
     """A job to be: everything enqueue writes. ``payload`` is JSON; ``delay`` is used unless ``run_at`` is given."""

@@ -71,8 +71,12 @@ class LeaseTiming(Struct, frozen=True):
         return now - contact >= self.beat + self.margin
 
     def is_gap(self, silence: float) -> bool:
-        """Whether this long without an answer from the store breaks contact."""
-        return silence > self.beat
+        """Whether this long without an answer from the store breaks contact.
+
+        Contact is proven by our own beats, so it must allow a beat's own period and a slow answer. By
+        ``ttl - margin >= 2 x beat`` a lease that is beaten survives every silence that is no gap.
+        """
+        return silence > self.beat + self.margin / 2
 
     def is_step(self, *, store: float, own: float) -> bool:
         """Whether the store's clock and ours disagree about how much time has passed."""

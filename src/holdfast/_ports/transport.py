@@ -8,9 +8,9 @@ from msgspec import Struct
 
 
 class Hint(Struct, frozen=True):
-    """Ids only: jobs of this queue may be due. No payload ever travels in a hint."""
+    """Ids only: jobs of this queue may be due, or these jobs changed. Without a queue it is meant for everybody."""
 
-    queue: str
+    queue: str = ""
     ids: tuple[UUID, ...] = ()
 
 

@@ -7,7 +7,7 @@ handful of numbers (`Tally`), a resumed analysis needs nothing but the last row 
 from binascii import unhexlify
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from typing import IO
 
 from holdfast.demo.git import Git, GitFailed
@@ -24,7 +24,10 @@ _SYMLINK, _SUBMODULE, _NONE = b"120000", b"160000", b"000000"
 
 
 class BlobCounter:
-    """Counts lines of blobs by id through two long-lived git processes, with a bounded memory of what it counted."""
+    """Counts lines of blobs by id through two long-lived git processes, with a bounded memory of what it counted.
+
+    The processes end with the analysis they belong to (`Workshop`).
+    """
 
     def __init__(self, git: Git) -> None:
         self._git = git
@@ -32,11 +35,6 @@ class BlobCounter:
         self._contents = git.converse("cat-file", "--batch=%(objectname) %(objecttype) %(objectsize)")
         self._cache: dict[bytes, int] = {}
         self.counted = 0
-
-    def close(self) -> None:
-        """Ends both processes."""
-        for process in (self._sizes, self._contents):
-            self._git.children.end(process)
 
     def lines_of(self, names: Iterable[bytes]) -> dict[bytes, int]:
         """Line counts, or BINARY, or LARGE, of hexadecimal blob ids. Raises GitFailed for a missing blob."""
@@ -75,7 +73,8 @@ class BlobCounter:
 
 
 def _pipes(stdin: IO[bytes] | None, stdout: IO[bytes] | None) -> tuple[IO[bytes], IO[bytes]]:
-    assert stdin is not None and stdout is not None
+    assert stdin is not None
+    assert stdout is not None
     return stdin, stdout
 
 
@@ -178,22 +177,24 @@ class Tally:
 def count_commits(git: Git, blobs: BlobCounter, tally: Tally, base: str, commits: Sequence[Commit]) -> Iterator[Commit | None]:
     """Carries the tally from tree `base` over the commits in turn: yields each when the tally is its, and None between slices."""
     trees = [base, *(commit.tree for commit in commits)]
-    pairs = [f"{old} {new}" for old, new in zip(trees, trees[1:], strict=False)]
+    pairs = [f"{old} {new}" for old, new in pairwise(trees)]
     upcoming = iter(commits)
     current: Commit | None = None
-    slice_: list[Change] = []
+    pending: list[Change] = []
     with git.stream("diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", lines=pairs) as output:
         for change in _changes(output):
-            if change is None or len(slice_) >= _SLICE:
-                _apply(blobs, tally, slice_)
-                slice_ = []
-                if change is not None or current is not None:
-                    yield current if change is None else None
-            if change is None:
+            if change is not None:
+                pending.append(change)
+            if change is None or len(pending) >= _SLICE:
+                _apply(blobs, tally, pending)
+                pending.clear()
+            if change is None:  # the next commit begins, so the one before is complete
+                if current is not None:
+                    yield current
                 current = next(upcoming)
-            else:
-                slice_.append(change)
-    _apply(blobs, tally, slice_)
+            elif not pending:
+                yield None
+    _apply(blobs, tally, pending)
     if current is None or next(upcoming, None) is not None:
         raise GitFailed("git diff-tree answered too little")
     yield current
@@ -214,12 +215,12 @@ def _changes(output: IO[bytes]) -> Iterator[Change | None]:
     for piece in pieces:
         fields = piece
         while not fields.startswith(b":"):
-            header, newline, fields = fields.partition(b"\n")
+            fields = fields.partition(b"\n")[2]
             yield None
             if not fields:
                 return
         old_mode, new_mode, old, new, _ = fields[1:].split(b" ")
-        path = next(pieces)
+        path = next(pieces, b"")
         if old_mode != _NONE:
             yield Change(-1, old_mode, old, path)
         if new_mode != _NONE:
@@ -231,5 +232,5 @@ def _pieces(output: IO[bytes]) -> Iterator[bytes]:
     while chunk := output.read(65536):
         *whole, rest = (rest + chunk).split(b"\0")
         yield from whole
-    if rest:
+    if rest.endswith(b"\n"):  # headers of pairs without a difference; anything else was cut off, and git's exit code says why
         yield rest

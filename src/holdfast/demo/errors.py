@@ -1,9 +1,9 @@
 """What an analysis refuses, each with its remedy.
 
-    AnalysisError(ValueError)
-    ├── BadRepository      not there, empty, no rights, wrong argument: trying again does not help
-    └── Unreachable        the network or the server: trying again may help
-    ChartFailed(RuntimeError)   the child process which draws died
+AnalysisError(ValueError)
+├── BadRepository      not there, empty, no rights, wrong argument: trying again does not help
+└── Unreachable        the network or the server: trying again may help
+ChartFailed(RuntimeError)   the child process which draws died
 """
 
 
@@ -55,7 +55,13 @@ _NO_RIGHTS = (
     "host key verification failed",
     "access denied",
 )
-_NOT_THERE = ("does not exist", "not found", "does not appear to be a git repository", "returned error: 404", "not a git repository")
+_NOT_THERE = (
+    "does not exist",
+    "not found",
+    "does not appear to be a git repository",
+    "returned error: 404",
+    "not a git repository",
+)
 
 
 def explain_clone(shown: str, complaint: str) -> AnalysisError:
@@ -68,18 +74,23 @@ def explain_clone(shown: str, complaint: str) -> AnalysisError:
     """
     text = complaint.lower()
     if "dubious ownership" in text:
-        return BadRepository(f"{shown} belongs to another user", remedy="trust it: git config --global --add safe.directory <path>")
+        return BadRepository(
+            f"{shown} belongs to another user", remedy="trust it: git config --global --add safe.directory <path>"
+        )
     if any(sign in text for sign in _NO_RIGHTS):
-        return BadRepository(f"no rights to read {shown}", remedy="give this worker credentials (credential helper, ssh key) or read access")
+        return BadRepository(
+            f"no rights to read {shown}", remedy="give the worker a credential helper, an ssh key, or read access"
+        )
     if "transport" in text and "not allowed" in text:
         return BadRepository(f"{shown} uses a transport which is not allowed", remedy="use a path, https, ssh, git or file")
     if any(sign in text for sign in _NOT_THERE):
         return BadRepository(f"there is no git repository at {shown}", remedy="check the path or URL")
     if "no space left" in text:
         return Unreachable(f"the disk is full while cloning {shown}", remedy="free some space, or pass `work` on another disk")
+    why = last_line(complaint)
     if "://" in shown or "@" in shown:
-        return Unreachable(f"{shown} cannot be reached ({last_line(complaint)})", remedy="check the address and the network, then try again")
-    return BadRepository(f"{shown} cannot be cloned ({last_line(complaint)})", remedy="run `git fsck` there")
+        return Unreachable(f"{shown} cannot be reached ({why})", remedy="check the address and the network, then try again")
+    return BadRepository(f"{shown} cannot be cloned ({why})", remedy="run `git fsck` there")
 
 
 def last_line(complaint: str) -> str:

@@ -13,10 +13,10 @@ from holdfast.demo.errors import AnalysisError, BadRepository, explain_clone, la
 from holdfast.demo.processes import Children
 
 # What git would take from a hook or a shell around us, and which means another repository (git rev-parse --local-env-vars).
-_FOREIGN = (
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT GIT_OBJECT_DIRECTORY GIT_DIR GIT_WORK_TREE "
-    "GIT_GRAFT_FILE GIT_INDEX_FILE GIT_REPLACE_REF_BASE GIT_PREFIX GIT_SHALLOW_FILE GIT_COMMON_DIR GIT_NAMESPACE"
-).split()
+_FOREIGN = re.compile(
+    "GIT_(ALTERNATE_OBJECT_DIRECTORIES|OBJECT_DIRECTORY|DIR|COMMON_DIR|WORK_TREE|INDEX_FILE|GRAFT_FILE|SHALLOW_FILE|PREFIX|NAMESPACE"
+    "|REPLACE_REF_BASE|CONFIG|CONFIG_PARAMETERS|CONFIG_COUNT)"
+)
 _QUIET = {
     "LC_ALL": "C",
     "GIT_TERMINAL_PROMPT": "0",
@@ -40,7 +40,7 @@ _OPTIONS = (
     "advice.detachedHead=false",
 )
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\\]+@[^/:]+:")
-_PERCENT = re.compile(rb"(Receiving objects|Resolving deltas|Updating files):\s+(\d+)%")
+_PERCENT = re.compile(rb"(Receiving objects|Resolving deltas):\s+(\d+)%")
 
 
 class GitFailed(Exception):
@@ -57,7 +57,7 @@ def git_environment() -> dict[str, str]:
     >>> git_environment()["GIT_TERMINAL_PROMPT"]
     '0'
     """
-    inherited = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
+    inherited = {name: value for name, value in os.environ.items() if not _FOREIGN.fullmatch(name)}
     return {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes", **inherited, **_QUIET}
 
 
@@ -79,7 +79,9 @@ def locate(repository: str) -> str:
     'https://example.org/x.git'
     """
     if not repository.strip() or "\0" in repository or repository.startswith("-"):
-        raise BadRepository(f"{repository!r} is no path or URL of a repository", remedy="pass a path or URL, like /home/me/project")
+        raise BadRepository(
+            f"{repository!r} is no path or URL of a repository", remedy="pass a path or URL, like /home/me/project"
+        )
     path = Path(repository).expanduser()
     if _URL.match(repository) and not path.exists():
         return repository
@@ -179,12 +181,13 @@ def clone(children: Children, repository: str, target: Path) -> Iterator[float]:
             complaint = (complaint + chunk)[-8192:]
             if found := _PERCENT.findall(complaint):
                 phase, percent = found[-1]
-                yield int(percent) / 100 * 0.8 + (0.0 if phase == b"Receiving objects" else 0.2)
+                yield 0.8 * int(percent) / 100 if phase == b"Receiving objects" else 0.8 + 0.2 * int(percent) / 100
     except BaseException:
         children.end(process)
         raise
     if children.wait(process) != 0:
-        raise explain_clone(without_secrets(repository), complaint.decode("utf-8", "replace").replace(repository, without_secrets(repository)))
+        shown = without_secrets(repository)
+        raise explain_clone(shown, complaint.decode("utf-8", "replace").replace(repository, shown))
     partial.rename(target)
 
 
@@ -199,6 +202,5 @@ def tip_of(git: Git, repository: str) -> str:
 
 def damaged(repository: str, reason: object) -> AnalysisError:
     """What to say when git cannot read its own history."""
-    return BadRepository(
-        f"the history of {without_secrets(repository)} cannot be read ({reason})", remedy="run `git fsck` there; a partial clone must be refetched"
-    )
+    problem = f"the history of {without_secrets(repository)} cannot be read ({reason})"
+    return BadRepository(problem, remedy="run `git fsck` there; a partial clone must be refetched")

@@ -21,6 +21,7 @@ _EXTENSIONS = {
     "Cython": "pyx pxd pxi",
     "D": "d di",
     "Dart": "dart",
+    "Diff": "diff patch",
     "Elixir": "ex exs heex",
     "Elm": "elm",
     "Emacs Lisp": "el",
@@ -103,12 +104,24 @@ OTHER = "Other"
 _BY_EXTENSION = {end.encode(): language for language, ends in _EXTENSIONS.items() for end in ends.split()}
 _BY_NAME = {name.encode(): language for language, names in _NAMES.items() for name in names.split()}
 
-_NOT_OURS = frozenset(b"node_modules vendor vendored third_party third-party bower_components Pods .yarn dist-packages site-packages".split())
+_NOT_OURS = frozenset(
+    b"node_modules vendor vendored third_party third-party bower_components Pods .yarn dist-packages site-packages".split()
+)
 _GENERATED_NAMES = frozenset(
     b"package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml poetry.lock uv.lock Pipfile.lock Cargo.lock go.sum "
     b"composer.lock Gemfile.lock flake.lock".split()
 )
-_GENERATED_ENDS = (b".min.js", b".min.css", b".min.mjs", b".js.map", b".css.map", b"_pb2.py", b"_pb2_grpc.py", b".pb.go", b".bundle.js")
+_GENERATED_ENDS = (
+    b".min.js",
+    b".min.css",
+    b".min.mjs",
+    b".js.map",
+    b".css.map",
+    b"_pb2.py",
+    b"_pb2_grpc.py",
+    b".pb.go",
+    b".bundle.js",
+)
 
 
 @lru_cache(maxsize=4096)

@@ -68,24 +68,25 @@ class Children:
         -9
         """
         _kill_group(process)
-        return self.wait(process)
+        code = process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # closing flushes, and nobody listens any more
+                    pipe.close()
+        with self._lock:
+            self._alive.discard(process)
+        return code
 
     def wait(self, process: subprocess.Popen[bytes]) -> int:
-        """Waits for a child which ends by itself and closes its pipes; raises Ended when it was killed from outside.
+        """Waits for a child which ends by itself; its exit code, or Ended when it was killed from outside.
 
         >>> children = Children()
         >>> children.wait(children.start(["false"], environment={"PATH": os.environ["PATH"]}))
         1
         """
-        code = process.wait()
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        with self._lock:
-            self._alive.discard(process)
-            if self._is_ended:
-                raise Ended
+        process.wait()
+        code = self.end(process)
+        self.raise_if_ended()
         return code
 
     def kill(self) -> None:
@@ -104,8 +105,7 @@ class Children:
         >>> Children().reap()
         """
         for process in list(self._alive):
-            with contextlib.suppress(Ended):
-                self.wait(process)
+            self.end(process)
 
     def raise_if_ended(self) -> None:
         """Raises Ended once `kill` was called, for loops which would otherwise run on.
@@ -138,13 +138,10 @@ class Workshop:
     def __init__(self) -> None:
         self.children = Children()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-demo")
-        self._running: asyncio.Future[object] | None = None
 
     async def run(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs one blocking step in the thread; a cancelled caller leaves at once and `__aexit__` tidies up."""
-        future = asyncio.get_running_loop().run_in_executor(self._thread, lambda: step(*args, **kwargs))
-        self._running = asyncio.ensure_future(asyncio.gather(future, return_exceptions=True))
-        return await asyncio.shield(future)
+        """Runs one blocking step in the thread; a cancelled caller leaves at once and `__aexit__` waits for the step to end."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: step(*args, **kwargs))
 
     async def next(self, steps: Iterator[T]) -> T | None:
         """Runs a generator up to its next yield, or answers None at its end: long work in slices between which we report."""
@@ -155,8 +152,7 @@ class Workshop:
 
     async def __aexit__(self, *_: object) -> None:
         self.children.kill()
-        if self._running is not None:
-            await _settled(self._running)
+        # one thread takes its work in turn: when it has reaped, the step that was running has ended too
         await _settled(asyncio.get_running_loop().run_in_executor(self._thread, self.children.reap))
         self._thread.shutdown(wait=False)
 

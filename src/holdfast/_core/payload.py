@@ -1,0 +1,216 @@
+"""Values to JSON and back, typed by the handler's signature.
+
+A payload is checked when it is enqueued, where somebody can still correct it, and again before the
+handler runs, because the code may have changed in between. Nothing but JSON is ever read or written:
+no pickle, no import by a stored name.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, Signature
+from typing import Any, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from holdfast._core.job import Json
+from holdfast.errors import ConfigurationError, PayloadInvalid, PayloadTooLarge
+
+PAYLOAD_LIMIT = 256 * 1024
+RESULT_LIMIT = 256 * 1024
+CHECKPOINT_LIMIT = 64 * 1024
+ERROR_TEXT_LIMIT = 16 * 1024
+MESSAGE_LIMIT = 1024
+
+_NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+
+
+class PayloadType(Struct, frozen=True):
+    """What a handler accepts, read from its signature without the job parameter.
+
+    >>> def resize(path: str, width: int = 800) -> None: ...
+    >>> PayloadType.of(resize, skip=0).encode((), {"path": "a.png"})
+    b'{"path":"a.png"}'
+    """
+
+    name: str
+    signature: Signature
+    fields: frozenset[str]
+    known: "msgspec.json.Decoder[Struct]"
+    extra: "msgspec.json.Decoder[object] | None"
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], *, skip: int) -> "PayloadType":
+        """Leave out the first ``skip`` parameters; ``ConfigurationError`` with everything JSON cannot carry."""
+        name = getattr(function, "__name__", repr(function))
+        hints = hints_of(function)
+        every = list(inspect.signature(function).parameters.values())[skip:]
+        problems = [f"task {name}: {problem}" for problem in map(_problem_of, every) if problem]
+        if problems:
+            raise ConfigurationError(problems)
+        named = [each for each in every if each.kind in _NAMED]
+        free = [each.name for each in every if each.kind is Parameter.VAR_KEYWORD]
+        try:
+            known = _decoder(msgspec.defstruct(name, [_field(each, hints.get(each.name, Any)) for each in named]))
+            extra = _decoder(hints.get(free[0], Any)) if free else None
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError([f"task {name}: its parameters cannot be read from JSON: {error}"]) from error
+        return cls(name, Signature(every), frozenset(each.name for each in named), known, extra)
+
+    def encode(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
+        """The payload of a call with these arguments; ``PayloadInvalid`` names the path and the expected type."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise PayloadInvalid(f"{self.name}: {error}") from None
+        for each in self.signature.parameters.values():
+            if each.kind is Parameter.VAR_KEYWORD:
+                bound.arguments.update(bound.arguments.pop(each.name, {}))
+        payload = _encode(bound.arguments, f"{self.name}: the payload", PAYLOAD_LIMIT)
+        self.decode(payload)
+        return payload
+
+    def decode(self, payload: bytes) -> tuple[dict[str, object], tuple[str, ...]]:
+        """The handler's keyword arguments, and the names of fields it does not know (a newer release wrote them).
+
+        Fields that are absent stay absent, so that the defaults of the code that runs apply.
+        """
+        try:
+            present = _FIELDS.decode(payload)
+            value = self.known.decode(payload)
+            kwargs = {name: getattr(value, name) for name in present if name in self.fields}
+            unknown = tuple(name for name in present if name not in self.fields)
+            if self.extra is None:
+                return kwargs, unknown
+            return kwargs | {name: self._decode_extra(name, present[name]) for name in unknown}, ()
+        except PayloadInvalid:
+            raise
+        except Exception as error:  # constructors of the user's types run here and may raise anything
+            raise PayloadInvalid(f"{self.name}: {_explain(error)}") from error
+
+    def _decode_extra(self, name: str, value: Raw) -> object:
+        assert self.extra is not None
+        try:
+            return self.extra.decode(value)
+        except msgspec.ValidationError as error:
+            raise PayloadInvalid(f"{self.name}: {error} - at `$.{name}`") from error
+
+
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of a handler, resolved; ``ConfigurationError`` when a name in them is not there at run time."""
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        name = getattr(function, "__name__", repr(function))
+        raise ConfigurationError(
+            [f"task {name}: {error}; import the names in its annotations at module level, outside TYPE_CHECKING"]
+        ) from error
+
+
+def encode_payload(name: str, values: Mapping[str, object]) -> bytes:
+    """A payload for a task whose code is not here: checked to be JSON of acceptable size, not to fit."""
+    return _encode(values, f"{name}: the payload", PAYLOAD_LIMIT)
+
+
+def encode_result(value: object) -> bytes:
+    """A handler's answer as JSON; ``PayloadInvalid`` or ``PayloadTooLarge`` when it is none."""
+    return _encode(value, "the result", RESULT_LIMIT)
+
+
+def encode_checkpoint(value: object) -> bytes:
+    """A checkpoint as JSON; ``PayloadInvalid`` or ``PayloadTooLarge`` when it is none."""
+    return _encode(value, "the checkpoint", CHECKPOINT_LIMIT)
+
+
+def decode_json(data: bytes) -> Json:
+    """JSON as plain dicts, lists, strings, numbers, booleans and ``None``; ``PayloadInvalid`` when it is none."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise PayloadInvalid(_explain(error)) from error
+
+
+def cut_text(text: str, limit_bytes: int) -> str:
+    """The text, cut to fit; a cut one ends in an ellipsis. Characters UTF-8 cannot hold become ``?``.
+
+    >>> cut_text("a long story", 9)
+    'a long…'
+    """
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit_bytes:
+        return data.decode()
+    return data[: limit_bytes - len("…".encode())].decode("utf-8", "ignore") + "…"
+
+
+def _problem_of(parameter: Parameter) -> str | None:
+    match parameter.kind:
+        case Parameter.VAR_POSITIONAL:
+            return f"*{parameter.name} cannot be filled from JSON fields: use a list parameter"
+        case Parameter.POSITIONAL_ONLY:
+            return f"{parameter.name} is positional-only and cannot be filled by name: remove the '/'"
+    return None
+
+
+def _field(parameter: Parameter, kind: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+    if parameter.default is Parameter.empty:
+        return (parameter.name, kind)
+    return (parameter.name, kind, msgspec.field(default=UNSET))
+
+
+def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
+    return msgspec.json.Decoder(kind, dec_hook=_from_json)
+
+
+def _from_json(kind: type, value: object) -> object:
+    """Pydantic models, recognised by their method so that pydantic need not be installed."""
+    validate = getattr(kind, "model_validate", None)
+    if validate is None:
+        raise TypeError(
+            f"`{kind.__name__}` cannot be read from JSON: use plain types, a dataclass, a TypedDict or a msgspec.Struct"
+        )
+    return validate(value)
+
+
+def _to_json(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"{type(value).__name__} is no JSON data: use plain types, a dataclass, a TypedDict or a msgspec.Struct")
+    return dump(mode="json")
+
+
+def _encode(value: object, what: str, limit: int) -> bytes:
+    try:
+        data = _ENCODER.encode(value)
+        # The encoder writes null for NaN and infinity; a number that silently becomes nothing is refused instead.
+        is_finite = b"null" not in data or _is_finite(msgspec.to_builtins(value, enc_hook=_to_json))
+    except Exception as error:  # hooks and properties of the user's types run here and may raise anything
+        raise PayloadInvalid(f"{what}: {_explain(error)}") from error
+    if not is_finite:
+        raise PayloadInvalid(f"{what}: NaN and infinity are no JSON numbers: use None or text")
+    if len(data) > limit:
+        raise PayloadTooLarge(f"{what} has {len(data):,} bytes, at most {limit:,}: store it elsewhere and pass a reference")
+    return data
+
+
+def _is_finite(value: object) -> bool:
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case float() as number if not math.isfinite(number):
+                return False
+            case dict() as fields:
+                waiting.extend(fields.values())
+            case list() | tuple() | set() | frozenset() as items:
+                waiting.extend(items)
+    return True
+
+
+def _explain(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply, or a reference to itself"
+    return str(error) or type(error).__name__
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_to_json)
+_FIELDS = msgspec.json.Decoder(dict[str, Raw])

@@ -1,0 +1,133 @@
+"""Jobs' rows as values: what each move makes of one. Stores that keep rows elsewhere say the same in their own words."""
+
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct, structs
+
+from holdfast._core.job import PLACE_OF, AttemptOutcome, AttemptRecord, Hold, JobRecord, NewJob, Place, State, Token
+from holdfast._core.lifecycle import Transition
+
+OUTCOME_OF = {
+    State.COMPLETED: AttemptOutcome.COMPLETED,
+    State.FAILED: AttemptOutcome.FAILED,
+    State.CANCELLED: AttemptOutcome.CANCELLED,
+}
+
+
+class Ended(Struct, frozen=True):
+    """One remembered attempt; ``to``: where its transition asked to go, before any cancellation mark."""
+
+    record: AttemptRecord
+    to: State
+
+
+def new_row(job: NewJob, now: datetime) -> JobRecord:
+    """A job just enqueued."""
+    return JobRecord(
+        id=job.id,
+        token=Token(None, 0),
+        task=job.task,
+        queue=job.queue,
+        priority=job.priority,
+        state=State.AVAILABLE,
+        payload=job.payload,
+        policy=job.policy,
+        attempt=0,
+        failures=0,
+        crashes=0,
+        created_at=now,
+        available_at=job.run_at.astimezone(UTC) if job.run_at else _later(now, job.delay),
+        tags=job.tags,
+    )
+
+
+def view(row: JobRecord, now: datetime) -> JobRecord:
+    """The row as read: a waiting job that is not due yet is scheduled, by time alone."""
+    is_early = row.state is State.AVAILABLE and row.available_at > now
+    return structs.replace(row, state=State.SCHEDULED) if is_early else row
+
+
+def hold_of(row: JobRecord) -> Hold:
+    """An active row as its owner and its rescuers see it."""
+    assert row.lease is not None
+    return Hold(
+        job=row.id,
+        token=row.token,
+        lease=row.lease,
+        task=row.task,
+        state=row.state,
+        attempt=row.attempt,
+        failures=row.failures,
+        crashes=row.crashes,
+        policy=row.policy,
+        cancel_requested=row.cancel_requested,
+    )
+
+
+def unowned(row: JobRecord, state: State, available_at: datetime) -> JobRecord:
+    """The row back among the waiting ones: nobody's, but it keeps its number, its checkpoint and what it said last."""
+    return structs.replace(
+        row,
+        token=Token(None, row.token.number),
+        state=state,
+        available_at=available_at,
+        lease=None,
+        worker=None,
+        claimed_at=None,
+        started_at=None,
+    )
+
+
+def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
+    """The active row after its transition, any cancellation mark already heeded by ``moved_by``.
+
+    A finished row keeps token, lease and worker, so that the same settle is recognised when it comes again.
+    A waiting one keeps its last error until it ends.
+    """
+    spent = structs.replace(row, failures=moved.failures, crashes=moved.crashes, reason=moved.reason)
+    if PLACE_OF[moved.to] is Place.FINISHED:
+        return structs.replace(spent, state=moved.to, error=moved.error, result=moved.result, finished_at=now)
+    waiting = unowned(spent, moved.to, _later(now, moved.delay))
+    return structs.replace(waiting, error=moved.error or row.error)
+
+
+def reopened(row: JobRecord, now: datetime) -> JobRecord:
+    """The row as an operator's retry leaves it: due at once with fresh budgets; attempts and claim numbers go on."""
+    fresh = structs.replace(row, failures=0, crashes=0, reason=None, error=None, result=None, finished_at=None)
+    return unowned(structs.replace(fresh, cancel_requested=False), State.AVAILABLE, now)
+
+
+def record_of(row: JobRecord, transition: Transition, outcome: AttemptOutcome, now: datetime) -> Ended:
+    """What is remembered of the attempt that this transition ends."""
+    record = AttemptRecord(
+        job=row.id,
+        token=row.token,
+        attempt=row.attempt,
+        worker=row.worker or "",
+        outcome=outcome,
+        error=transition.error,
+        started_at=row.started_at,
+        ended_at=now,
+        signal=transition.signal,
+        stacks=transition.stacks,
+    )
+    return Ended(record, transition.to)
+
+
+def record_of_finished(row: JobRecord) -> Ended:
+    """The record of a finished job's last attempt, made when it is reopened: its row is about to forget the token."""
+    record = AttemptRecord(
+        job=row.id,
+        token=row.token,
+        attempt=row.attempt,
+        worker=row.worker or "",
+        outcome=OUTCOME_OF[row.state],
+        error=row.error,
+        started_at=row.started_at,
+        ended_at=row.finished_at,
+    )
+    return Ended(record, row.state)
+
+
+def _later(now: datetime, seconds: float) -> datetime:
+    return now + timedelta(microseconds=round(seconds * 1e6))

@@ -1,0 +1,92 @@
+"""What users read: a job and its attempts, with JSON decoded. The command line and the dashboard print the same."""
+
+from datetime import datetime
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from holdfast._core.job import AttemptOutcome, AttemptRecord, Failure, JobRecord, Json, Reason, State
+from holdfast._core.payload import decode_json
+from holdfast.errors import PayloadInvalid
+
+
+class AttemptView(Struct, frozen=True, kw_only=True):
+    """One start of the handler. ``late_result``: what it answered after the job was somebody else's."""
+
+    attempt: int
+    worker: str
+    outcome: AttemptOutcome
+    error: Failure | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    signal: str | None
+    stacks: str | None
+    late_result: Json
+
+    @classmethod
+    def of(cls, record: AttemptRecord) -> "AttemptView":
+        """The view of a record."""
+        known = {name: getattr(record, name) for name in cls.__struct_fields__ if name != "late_result"}
+        return cls(**known, late_result=_readable(record.late_result))
+
+
+class JobView(Struct, frozen=True, kw_only=True):
+    """A job as read in one snapshot. ``attempt`` counts starts; ``attempts`` is filled by ``get``, not by ``list``."""
+
+    id: UUID
+    task: str
+    queue: str
+    priority: int
+    state: State
+    reason: Reason | None
+    error: Failure | None
+    payload: Json
+    result: Json
+    attempt: int
+    failures: int
+    crashes: int
+    max_attempts: int
+    max_crashes: int
+    created_at: datetime
+    available_at: datetime
+    claimed_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    worker: str | None
+    stage: str | None
+    fraction: float | None
+    message: str | None
+    last_progress_at: datetime | None
+    checkpoint: Json
+    attempts: tuple[AttemptView, ...]
+    tags: tuple[str, ...]
+    expires_at: datetime | None = None
+    unique_key: str | None = None
+    workflow: UUID | None = None
+
+    @classmethod
+    def of(cls, record: JobRecord) -> "JobView":
+        """The view of a record; stored bytes that are no JSON are shown as text, because a look must never fail."""
+        same = {name: getattr(record, name) for name in _SAME}
+        return cls(
+            **same,
+            payload=_readable(record.payload),
+            result=_readable(record.result),
+            checkpoint=_readable(record.checkpoint),
+            max_attempts=record.policy.max_attempts,
+            max_crashes=record.policy.max_crashes,
+            attempts=tuple(AttemptView.of(attempt) for attempt in record.attempts),
+        )
+
+
+_DECODED = {"payload", "result", "checkpoint", "attempts"}
+_SAME = {field.name for field in structs.fields(JobRecord)} & {field.name for field in structs.fields(JobView)} - _DECODED
+
+
+def _readable(data: bytes | None) -> Json:
+    if data is None:
+        return None
+    try:
+        return decode_json(data)
+    except PayloadInvalid:
+        return data.decode("utf-8", "replace")

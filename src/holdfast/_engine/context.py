@@ -1,0 +1,132 @@
+"""What a handler holds: its job."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from holdfast._core.job import Claim, Json, Token
+from holdfast._core.payload import cut_text, decode_json, encode_checkpoint
+from holdfast.errors import JobLost
+
+if TYPE_CHECKING:
+    from holdfast._engine.reporter import Reporter
+
+MESSAGE_LIMIT = 1024
+Result = TypeVar("Result")
+
+
+class Context:
+    """What both kinds of handler see; told from outside when the job is lost or to be cancelled."""
+
+    def __init__(self, claim: Claim, reporter: "Reporter") -> None:
+        self._claim = claim
+        self._reporter = reporter
+        self._checkpoint = claim.checkpoint
+        self._is_cancelled = claim.hold.cancel_requested
+        self._is_lost = False
+        self.was_told = False
+
+    @property
+    def id(self) -> UUID:
+        """The job's id: the same in every attempt, so an idempotency key."""
+        return self._claim.hold.job
+
+    @property
+    def attempt(self) -> int:
+        """Which start of the handler this is, from 1."""
+        return self._claim.hold.attempt
+
+    @property
+    def crashes(self) -> int:
+        """How many workers died under this job so far."""
+        return self._claim.hold.crashes
+
+    @property
+    def token(self) -> Token:
+        """The fencing token of this attempt; give its number to outside systems that can compare."""
+        return self._claim.hold.token
+
+    @property
+    def checkpoint_value(self) -> Json:
+        """What the last checkpoint of any attempt saved, or ``None``."""
+        return None if self._checkpoint is None else decode_json(self._checkpoint)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the handler should end soon. One that saw it and returned nothing has not completed its job."""
+        self.was_told = self._is_cancelled or self._is_lost
+        return self.was_told
+
+    def mark_lost(self) -> None:
+        """The engine's: from now on every call raises ``JobLost``."""
+        self._is_lost = True
+
+    def mark_cancelled(self) -> None:
+        """The engine's: tell a handler that looks at ``is_cancelled``."""
+        self._is_cancelled = True
+
+    def _require_owned(self) -> None:
+        if self._is_lost:
+            raise JobLost(f"job {self.id} was taken from this attempt ({self.attempt}); its handler must end")
+
+    async def _progress(self, stage: str | None, fraction: float | None, message: str | None) -> None:
+        self._require_owned()
+        text = None if message is None else cut_text(message, MESSAGE_LIMIT)
+        self._reporter.progress(self._claim.hold, stage=stage, fraction=fraction, message=text)
+
+    async def _save(self, value: Json) -> None:
+        self._require_owned()
+        data = encode_checkpoint(value)
+        await self._reporter.checkpoint(self._claim.hold, data)
+        self._checkpoint = data
+
+
+class Job(Context):
+    """The job of an ``async def`` handler.
+
+    >>> async def analyze(job: Job, url: str) -> None:
+    ...     start = (job.checkpoint_value or {"next": 0})["next"]
+    ...     await job.progress(stage="walk", fraction=0.5)
+    ...     await job.checkpoint({"next": start + 1})
+    """
+
+    async def progress(self, *, stage: str | None = None, fraction: float | None = None, message: str | None = None) -> None:
+        """Say how far the job is; coalesced (the latest wins), returns at once. Raises ``JobLost``."""
+        await self._progress(stage, fraction, message)
+
+    async def alive(self) -> None:
+        """Say that the job moves, without news."""
+        await self._progress(None, None, None)
+
+    async def checkpoint(self, value: Json) -> None:
+        """Save where the next attempt starts; durable when it returns. At most 64 KiB of JSON, else ``PayloadTooLarge``."""
+        await self._save(value)
+
+
+class SyncJob(Context):
+    """The job of a ``def`` handler, which runs in a thread: the same names, blocking.
+
+    >>> def resize(job: SyncJob, path: str) -> None:
+    ...     for done in range(10):
+    ...         job.progress(fraction=done / 10)
+    """
+
+    def __init__(self, claim: Claim, reporter: "Reporter", loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(claim, reporter)
+        self._loop = loop
+
+    def progress(self, *, stage: str | None = None, fraction: float | None = None, message: str | None = None) -> None:
+        """Say how far the job is; coalesced. Raises ``JobLost``."""
+        self._in_loop(self._progress(stage, fraction, message))
+
+    def alive(self) -> None:
+        """Say that the job moves, without news."""
+        self._in_loop(self._progress(None, None, None))
+
+    def checkpoint(self, value: Json) -> None:
+        """Save where the next attempt starts; durable when it returns."""
+        self._in_loop(self._save(value))
+
+    def _in_loop(self, coroutine: Coroutine[None, None, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

@@ -1,0 +1,76 @@
+"""The only loop: wake, step, back off. Every service of the engine is a ``step()`` that tests can call."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from holdfast._engine.events import EventName, Events
+from holdfast._ports.clock import Chance
+
+SHORTEST_PAUSE = 0.05
+
+
+class Wake:
+    """A signal that is remembered until somebody waits for it."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Wake whoever waits, or will wait next."""
+        self._event.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait at most this long; whether it was woken."""
+        if not self._event.is_set() and seconds > 0:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._event.wait()
+            except TimeoutError:
+                return False
+        woken = self._event.is_set()
+        self._event.clear()
+        return woken
+
+
+class Service:
+    """A step that is repeated for ever: an error is reported and backed off from, never the end of it."""
+
+    def __init__(
+        self, name: str, step: Callable[[], Awaitable[float]], *, events: Events, chance: Chance, longest_pause: float
+    ) -> None:
+        self.name = name
+        self.wake = Wake()
+        self._step = step
+        self._events = events
+        self._chance = chance
+        self._longest_pause = longest_pause
+
+    async def run(self) -> None:
+        """Step, wait as long as the step says or until woken, again."""
+        failures = 0
+        while True:
+            try:
+                wait = await self._step()
+            except Exception as error:
+                failures += 1
+                wait = self._pause(failures)
+                operation, text = self.name, f"{type(error).__name__}: {error}"
+                self._events.emit(EventName.STORE_UNAVAILABLE, operation=operation, error=text, failures=failures)
+            else:
+                if failures:
+                    self._events.emit(EventName.STORE_RECOVERED, operation=self.name, failures=failures)
+                failures = 0
+            # A step that always answers 0 would never let anything else run.
+            await (self.wake.wait(wait) if wait > 0 else _turn())
+
+    def _pause(self, failures: int) -> float:
+        """Exponential with jitter, so that a store that comes back is not met by everybody at once."""
+        longest = min(self._longest_pause, SHORTEST_PAUSE * 2.0 ** min(failures - 1, 16))
+        return longest * (0.75 + 0.25 * self._chance.jitter())
+
+
+async def _turn() -> None:
+    """Let everything else that is ready run once."""
+    turn = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(turn.set_result, None)
+    await turn

@@ -1,0 +1,169 @@
+"""Take jobs from owners that lost their right: end the lease first, then move its claims through the door of all moves.
+
+Every supervisor runs it; there is no leader. Whatever is seen here is judged again inside the write.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core import lifecycle
+from holdfast._core.identity import is_provably_dead
+from holdfast._core.job import Hold, State
+from holdfast._core.lifecycle import End, LeaseEnd, Transition
+from holdfast._core.timing import LeaseTiming
+from holdfast._engine.events import EventName, Events
+from holdfast._ports.clock import Chance
+from holdfast._ports.host import Host
+from holdfast._ports.store import Answer, LeaseView, Store
+from holdfast._ports.transport import Hint
+
+LEASES_PER_STEP = 100
+HOLDS_PER_MOVE = 100
+
+
+class Rescued(Struct, frozen=True):
+    """One job taken from a worker: why its lease ended, which attempt it was, and where the job went."""
+
+    id: UUID
+    task: str
+    reason: str
+    worker: str
+    attempt: int
+    to: State
+
+
+class Contact:
+    """How long the store has answered us without a gap: after an outage every lease looks expired (amnesty)."""
+
+    def __init__(self, timing: LeaseTiming, now: Callable[[], float]) -> None:
+        self._timing = timing
+        self._now = now
+        self.since = self._last = now()
+        self.is_broken = False
+
+    def answered(self, sent: float) -> None:
+        """The store answered a call that was sent then."""
+        now = self._now()
+        if self.is_broken or self._timing.is_gap(sent - self._last) or self._timing.is_gap(now - sent):
+            self.since, self.is_broken = now, False
+        self._last = now
+
+    def broke(self) -> None:
+        """A call failed, or time itself cannot be trusted: start anew with the next answer."""
+        self.is_broken = True
+
+    def allows(self, lease: LeaseTiming) -> bool:
+        """Whether a lease of this timing may be judged by now."""
+        return not self.is_broken and lease.may_judge(contact=self.since, now=self._now())
+
+
+class Recovery:
+    """Finds leases without right and empties them."""
+
+    def __init__(
+        self,
+        store: Store,
+        contact: Contact,
+        *,
+        now: Callable[[], float],
+        chance: Chance,
+        events: Events,
+        publish: Callable[[Sequence[Hint]], Awaitable[None]],
+        host: Host | None = None,
+        own: Callable[[], Collection[UUID]] = frozenset,
+    ) -> None:
+        self._store = store
+        self._contact = contact
+        self._now = now
+        self._chance = chance
+        self._events = events
+        self._publish = publish
+        self._host = host
+        self._own = own
+
+    async def step(self, *, skip_amnesty: bool = False) -> list[Rescued]:
+        """One pass over everything that has lost its right."""
+        rescued = await self.reconcile()
+        for lease in await self._expired():
+            why = lease.end
+            if why is None:
+                if not (skip_amnesty or self._contact.allows(lease.timing)):
+                    continue
+                why = LeaseEnd(End.EXPIRED, is_free=lease.is_draining)
+                if not await self._store.end_lease(lease.id, why, seen=lease.seen):
+                    continue
+                self._announce_end(lease.id, lease.worker, why)
+            rescued += await self.empty(lease.id, lease.worker, why)
+        return rescued
+
+    async def reconcile(self, *, by_host_name: bool = False) -> list[Rescued]:
+        """End leases of processes that are provably dead, after what is left of their sessions is killed. Needs no amnesty."""
+        if self._host is None:
+            return []
+        rescued: list[Rescued] = []
+        ours = self._host.process()
+        for lease in await self._workers():
+            theirs = lease.process
+            is_dead = is_provably_dead(theirs, ours, is_running=self._host.is_running(theirs))
+            if is_dead or (by_host_name and theirs.host == ours.host and not self._host.is_running(theirs)):
+                self._host.kill_leftovers(theirs)
+                why = LeaseEnd(End.CRASHED, is_free=lease.is_draining)
+                await self._store.end_lease(lease.id, why)
+                self._announce_end(lease.id, lease.worker, why)
+                rescued += await self.empty(lease.id, lease.worker, why)
+        return rescued
+
+    async def end(self, lease: UUID, worker: str, why: LeaseEnd, *, undelivered: Sequence[Transition] = ()) -> list[Rescued]:
+        """A worker whose death we saw: deliver what it had ended, end its lease, move the rest."""
+        if undelivered:
+            await self._store.exchange(undelivered)
+        await self._store.end_lease(lease, why)
+        self._announce_end(lease, worker, why)
+        return await self.empty(lease, worker, why)
+
+    async def empty(self, lease: UUID, worker: str, why: LeaseEnd) -> list[Rescued]:
+        """Move the claims of an ended lease, in bounded batches, until none is left that we can move."""
+        rescued: list[Rescued] = []
+        while holds := await self._store.held(lease, HOLDS_PER_MOVE):
+            moves = [lifecycle.rescue(hold, why, jitter=self._chance.jitter()) for hold in holds]
+            answer = await self._store.exchange(moves)
+            moved = [(h, m) for h, m, a in zip(holds, moves, answer.answers, strict=True) if a is Answer.APPLIED]
+            if not moved:
+                break
+            rescued += [self._announce(hold, move, worker, why) for hold, move in moved]
+            await self._publish([Hint(ids=tuple(hold.job for hold, _ in moved))])
+        return rescued
+
+    async def _expired(self) -> tuple[LeaseView, ...]:
+        sent = self._now()
+        leases = await self._store.expired(LEASES_PER_STEP)
+        self._contact.answered(sent)
+        own = self._own()
+        return tuple(lease for lease in leases if lease.id not in own)
+
+    async def _workers(self) -> tuple[LeaseView, ...]:
+        sent = self._now()
+        leases = await self._store.workers()
+        self._contact.answered(sent)
+        own = self._own()
+        return tuple(lease for lease in leases if lease.id not in own)
+
+    def _announce(self, hold: Hold, move: Transition, worker: str, why: LeaseEnd) -> Rescued:
+        rescued = Rescued(hold.job, hold.task, why.end.value, worker, hold.attempt, move.to)
+        self._events.emit(
+            EventName.JOB_RESCUED,
+            job=hold.job,
+            task=hold.task,
+            attempt=hold.attempt,
+            worker=worker,
+            reason=why.signal or why.end.value,
+            to=move.to.value,
+            crashes=move.crashes,
+            delay=move.delay or None,
+        )
+        return rescued
+
+    def _announce_end(self, lease: UUID, worker: str, why: LeaseEnd) -> None:
+        self._events.emit(EventName.LEASE_ENDED, lease=lease, worker=worker, reason=why.end.value, signal=why.signal)

@@ -1,0 +1,91 @@
+"""Progress and checkpoints on their way to the store: coalesced, many jobs in one write, fenced."""
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.job import Hold
+from holdfast._ports.store import Store, Update
+from holdfast.errors import JobLost
+
+PROGRESS_INTERVAL = 1.0
+
+
+class Reporter:
+    """Collects what handlers say; ``step()`` writes it under the tokens."""
+
+    def __init__(self, store: Store, *, now: Callable[[], float], wake: Callable[[], None], lost: Callable[[UUID], None]) -> None:
+        self._store = store
+        self._now = now
+        self._wake = wake
+        self._lost = lost
+        self._updates: dict[UUID, Update] = {}
+        self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
+        self._written = float("-inf")
+
+    def progress(self, hold: Hold, *, stage: str | None, fraction: float | None, message: str | None) -> None:
+        """Remember the latest; written within ``PROGRESS_INTERVAL``."""
+        is_first = not self._updates
+        self._add(Update(job=hold.job, token=hold.token, stage=stage, fraction=fraction, message=message))
+        if is_first:
+            self._wake()
+
+    async def checkpoint(self, hold: Hold, data: bytes) -> None:
+        """Return once the checkpoint is durable; ``JobLost`` if the job is somebody else's."""
+        done = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(hold.job, []).append(done)
+        self._add(Update(job=hold.job, token=hold.token, checkpoint=data))
+        self._wake()
+        await done
+
+    def forget(self, hold: Hold) -> None:
+        """The handler has ended: nothing of it is written any more."""
+        update = self._updates.get(hold.job)
+        if update is not None and update.token == hold.token:
+            del self._updates[hold.job]
+        for waiter in self._waiters.pop(hold.job, ()):
+            waiter.cancel()
+
+    async def step(self) -> float:
+        """Write what there is; seconds until it is worth looking again."""
+        if not self._updates:
+            return PROGRESS_INTERVAL * 60
+        due = self._written + PROGRESS_INTERVAL - self._now()
+        if due > 0 and not self._waiters:
+            return due
+        updates, self._updates = self._updates, {}
+        waiters, self._waiters = self._waiters, {}
+        try:
+            lost = await self._store.report(tuple(updates.values()))
+        except BaseException:
+            # Unknown: the same updates under the same tokens may land twice without harm; newer ones win.
+            newer, self._updates = self._updates, updates
+            for update in newer.values():
+                self._add(update)
+            for job, futures in waiters.items():
+                self._waiters[job] = futures + self._waiters.get(job, [])
+            raise
+        self._written = self._now()
+        for job in lost:
+            self._lost(job)
+        for job, futures in waiters.items():
+            _answer(futures, JobLost(f"job {job} was taken from this attempt") if job in lost else None)
+        return PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
+
+    def _add(self, update: Update) -> None:
+        older = self._updates.get(update.job)
+        if older is not None and older.token == update.token:
+            said = {name: getattr(update, name) for name in ("stage", "fraction", "message", "checkpoint")}
+            update = structs.replace(older, **{name: value for name, value in said.items() if value is not None})
+        self._updates[update.job] = update
+
+
+def _answer(futures: list[asyncio.Future[None]], error: JobLost | None) -> None:
+    for future in futures:
+        if not future.done():
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)

@@ -1,0 +1,295 @@
+"""Parent of workers: spawn, beat, watch, kill, recover, shut down. Never runs user code."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.identity import worker_name
+from holdfast._engine import messages
+from holdfast._engine.events import EventName, Events
+from holdfast._engine.loop import Service
+from holdfast._engine.recovery import Contact, Recovery
+from holdfast._engine.ward import Ward
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.host import Exit, Host
+from holdfast._ports.store import BeatAnswer, NewLease, Store
+from holdfast._ports.transport import Transport
+from holdfast.settings import Settings
+
+START_PATIENCE = 30.0
+LONGEST_RESPAWN_PAUSE = 30.0
+BURIAL_PAUSE = 0.2
+
+OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 75
+
+
+class SupervisorOptions(Struct, frozen=True, kw_only=True):
+    """How many workers, and when to end. ``grace=None``: what the app says."""
+
+    processes: int = 1
+    until_empty: bool = False
+    grace: float | None = None
+
+
+class Supervisor:
+    """Keeps its workers alive, their leases beaten and everybody's lost jobs moving."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        clock: Clock,
+        chance: Chance,
+        events: Events,
+        open_store: Callable[[Settings], Store],
+        open_transport: Callable[[Settings], Transport],
+        options: SupervisorOptions,
+        arguments: Sequence[str],
+    ) -> None:
+        self._host, self._clock, self._chance, self._events = host, clock, chance, events
+        self._open_store, self._open_transport = open_store, open_transport
+        self._options, self._arguments = options, tuple(arguments)
+        self.wards: list[Ward] = []
+        self.problems: tuple[str, ...] = ()
+        self._burials: dict[asyncio.Task[None], Ward] = {}
+        self._settings: Settings | None = None
+        self._opening = asyncio.Lock()
+        self._services: list[asyncio.Task[None]] = []
+        self._drained = asyncio.Event()
+        self._beaten: tuple[frozenset[UUID], float] | None = None
+        self._drains = 0
+        self._exit_code = OK
+
+    async def run(self) -> int:
+        """Until drained; the exit code."""
+        await asyncio.gather(*(self._keep() for _ in range(self._options.processes)))
+        if self._burials:
+            await asyncio.wait(self._burials, timeout=START_PATIENCE)
+        for service in self._services:
+            service.cancel()
+        if self._settings is not None:
+            await self._transport.close()
+            await self._store.close()
+        return self._exit_code
+
+    def drain(self) -> None:
+        """End: stop claiming and give running jobs the grace. Asked again: stop their code now."""
+        self._drains += 1
+        self._drained.set()
+        self._events.emit(EventName.WORKER_DRAINING, workers=len(self.wards), again=self._drains > 1 or None)
+        for ward in self.wards:
+            self._drain(ward)
+        if self._services:
+            self._beating.wake.set()
+
+    def dump_stacks(self) -> dict[str, str]:
+        """Stacks of all threads of all workers, by worker."""
+        return {ward.name: ward.child.dump_stacks() for ward in self.wards}
+
+    def _drain(self, ward: Ward) -> None:
+        grace = self._options.grace
+        if grace is None:
+            grace = self._settings.grace if self._settings is not None else 0.0
+        if ward.hello is None:
+            ward.kill("drained before it was ready", is_free=True)
+        else:
+            ward.drain(grace if self._drains == 1 else 0.0)
+
+    async def _keep(self) -> None:
+        """One slot: a worker, and its successor when it dies; back-off only for those that die before they are ready."""
+        failures = 0
+        while not self._drains:
+            failures = 0 if await self._live() else failures + 1
+            if failures and not self._drains:
+                try:
+                    async with asyncio.timeout(min(LONGEST_RESPAWN_PAUSE, 0.25 * 2**failures)):
+                        await self._drained.wait()
+                except TimeoutError:
+                    pass
+
+    async def _live(self) -> bool:
+        """One worker's life; whether it became ready."""
+        try:
+            child = await self._host.spawn(self._arguments)
+        except OSError as error:
+            self._complain("spawn", error)
+            return False
+        ward = Ward(child, now=self._now_of_lease, events=self._events)
+        self.wards.append(ward)
+        self._events.emit(EventName.WORKER_STARTED, worker=ward.name)
+        exit = await self._accompany(ward)
+        self._bury(ward, exit)
+        self.wards.remove(ward)
+        if ward.refused and not self._services:
+            self.problems, self._exit_code = ward.refused, USAGE
+            self.drain()
+        return ward.is_ready
+
+    async def _accompany(self, ward: Ward) -> Exit:
+        listening = asyncio.create_task(self._listen(ward))
+        exit = await ward.child.wait()
+        # What it said before it died is still in the pipe.
+        await asyncio.wait({listening}, timeout=1.0)
+        listening.cancel()
+        ward.child.channel.close()
+        self._events.emit(EventName.WORKER_ENDED, worker=ward.name, exit=str(exit))
+        return exit
+
+    async def _listen(self, ward: Ward) -> None:
+        while (data := await ward.child.channel.receive()) is not None:
+            message = messages.decode(data)
+            ward.heard(message)
+            if isinstance(message, messages.Hello):
+                await self._hand_lease(ward, message)
+
+    async def _hand_lease(self, ward: Ward, hello: messages.Hello) -> None:
+        """Open the store with the first worker's settings, then this worker's lease; a store out of reach at the start ends us."""
+        give_up = self._clock.monotonic() + START_PATIENCE
+        while not self._drains:
+            try:
+                await self._prepare(hello.settings)
+                await self._open_lease(ward, hello)
+                break
+            except Exception as error:
+                self._complain("open", error)
+            if not self._services and self._clock.monotonic() > give_up:
+                self._exit_code = UNREACHABLE
+                self.drain()
+            await self._clock.sleep(0.25)
+        if self._drains:
+            self._drain(ward)
+
+    async def _open_lease(self, ward: Ward, hello: messages.Hello) -> None:
+        process, timing = ward.child.process, hello.settings.timing
+        lease = self._chance.uuid4()
+        name = worker_name(process.host, process.pid, lease)
+        new = NewLease(lease, name, process, timing, hello.queues, hello.tasks)
+        sent = self._now_of_lease()
+        await self._store.open_lease(new)
+        self._contact.answered(sent)
+        ward.leased(new, sent)
+        self._events.emit(EventName.LEASE_OPENED, lease=lease, worker=name)
+
+    async def _prepare(self, settings: Settings) -> None:
+        """Open store and transport once, reconcile, start the services."""
+        async with self._opening:
+            if self._services:
+                return
+            if self._settings is None:
+                self._settings = settings
+                self._store = self._open_store(settings)
+                self._transport = self._open_transport(settings)
+            self._contact = Contact(settings.timing, self._now_of_lease)
+            self._recovery = Recovery(
+                self._store,
+                self._contact,
+                now=self._now_of_lease,
+                chance=self._chance,
+                events=self._events,
+                publish=self._transport.publish,
+                host=None if settings.reconcile == "off" else self._host,
+                own=self._own_leases,
+            )
+            await self._recovery.reconcile(by_host_name=settings.reconcile == "hostname")
+            self._beating = self._service("beat", self._beat, pause=settings.timing.beat / 2)
+            recovering = self._service("recovery", self._recover, pause=settings.recovery_interval)
+            watching = self._service("watch", self._watch, pause=settings.timing.beat)
+            self._services = [asyncio.create_task(each.run()) for each in (self._beating, recovering, watching)]
+
+    def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:
+        return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
+
+    async def _beat(self) -> float:
+        """One durable write for all workers, however many jobs they run."""
+        assert self._settings is not None
+        timing = self._settings.timing
+        wards = {ward.lease.id: ward for ward in self.wards if ward.lease is not None and not ward.is_gone}
+        sent = self._now_of_lease()
+        try:
+            async with asyncio.timeout(timing.ttl):
+                answer = await self._store.beat(tuple(wards), draining=self._drains > 0)
+        except BaseException:
+            self._contact.broke()
+            raise
+        self._contact.answered(sent)
+        self._judge_clock(answer, frozenset(wards), sent)
+        for lease, ward in wards.items():
+            if lease in answer.alive:
+                ward.renewed(sent)
+            elif lease in answer.gone:
+                ward.lost()
+            if jobs := answer.cancelled.get(lease):
+                ward.send(messages.Cancelled(jobs))
+            ward.send(messages.Ping())
+        return max(0.001, sent + timing.beat - self._now_of_lease())
+
+    def _judge_clock(self, answer: BeatAnswer, leases: frozenset[UUID], sent: float) -> None:
+        """The store's clock and ours must agree on how much time has passed, else nobody may be judged for a while."""
+        assert self._settings is not None
+        previous, self._beaten = self._beaten, (leases, sent)
+        if previous is None or previous[0] != leases or answer.alive != leases or answer.elapsed is None:
+            return
+        own = sent - previous[1]
+        if self._settings.timing.is_step(store=answer.elapsed, own=own):
+            self._events.emit(EventName.STORE_CLOCK_STEPPED, store=answer.elapsed, own=own)
+            self._contact.broke()
+
+    async def _recover(self) -> float:
+        assert self._settings is not None
+        try:
+            await self._recovery.step()
+        except BaseException:
+            self._contact.broke()
+            raise
+        return self._settings.recovery_interval
+
+    async def _watch(self) -> float:
+        assert self._settings is not None
+        timing = self._settings.timing
+        grace = self._settings.grace if self._options.grace is None else self._options.grace
+        for ward in tuple(self.wards):
+            ward.watch(timing, max_block=self._settings.max_block, grace=grace, is_store_silent=self._contact.is_broken)
+        if self._options.until_empty and not self._drains:
+            self._end_if_empty()
+            return min(timing.beat / 4, 0.1)
+        return min(timing.beat, timing.margin) / 4
+
+    def _end_if_empty(self) -> None:
+        if not self._burials and self.wards and all(ward.is_ready and ward.is_idle for ward in self.wards):
+            self.drain()
+        for ward in self.wards:
+            ward.send(messages.Ping())
+
+    def _bury(self, ward: Ward, exit: Exit) -> None:
+        if ward.lease is not None:
+            self._burials[task := asyncio.create_task(self._move_jobs_of(ward, exit))] = ward
+            task.add_done_callback(lambda done: self._burials.pop(done))
+
+    async def _move_jobs_of(self, ward: Ward, exit: Exit) -> None:
+        """Again and again until the store answers: until then nobody else may think the lease is alive for long anyway."""
+        assert ward.lease is not None
+        why = ward.epitaph(exit)
+        while True:
+            try:
+                await self._recovery.end(ward.lease.id, ward.name, why, undelivered=ward.undelivered)
+                return
+            except Exception as error:
+                self._complain("end_lease", error)
+                self._contact.broke()
+                await self._clock.sleep(BURIAL_PAUSE * (1.0 + 0.5 * self._chance.jitter()))
+
+    def _own_leases(self) -> frozenset[UUID]:
+        wards = (*self.wards, *self._burials.values())
+        return frozenset(ward.lease.id for ward in wards if ward.lease is not None)
+
+    def _now_of_lease(self) -> float:
+        """Deadlines are taken on the lease's own clock where the store has none."""
+        if self._settings is not None and self._store.capabilities.lease_clock != "kernel":
+            return self._clock.boottime()
+        return self._clock.monotonic()
+
+    def _complain(self, operation: str, error: Exception) -> None:
+        self._events.emit(EventName.STORE_UNAVAILABLE, operation=operation, error=f"{type(error).__name__}: {error}")

@@ -1,0 +1,132 @@
+"""One worker process in its supervisor's care, from spawn to burial."""
+
+from collections.abc import Callable
+from typing import assert_never
+from uuid import UUID
+
+from holdfast._core.lifecycle import End, LeaseEnd, Transition
+from holdfast._core.timing import LeaseTiming
+from holdfast._engine import messages
+from holdfast._engine.events import EventName, Events
+from holdfast._ports.host import Child, Exit
+from holdfast._ports.store import NewLease
+
+
+class Ward:
+    """What the supervisor knows of one worker, and what it decides about it."""
+
+    def __init__(self, child: Child, *, now: Callable[[], float], events: Events) -> None:
+        self.child = child
+        self.name = str(child.process.pid)
+        self.lease: NewLease | None = None
+        self.hello: messages.Hello | None = None
+        self.refused: tuple[str, ...] = ()
+        self.undelivered: tuple[Transition, ...] = ()
+        self.culprits: tuple[UUID, ...] = ()
+        self.stacks: str | None = None
+        self.deadline = float("-inf")
+        self.is_ready = False
+        self.is_gone = False
+        self.is_idle = False
+        self.drain_by: float | None = None
+        self.kill_reason: str | None = None
+        self._is_end_free = False
+        self._now = now
+        self._events = events
+        self._ponged = self._answered = now()
+        self._stopped_since: float | None = None
+
+    def leased(self, lease: NewLease, sent: float) -> None:
+        """Its lease is open since a call that was sent then."""
+        self.lease, self.name = lease, lease.worker
+        self._ponged = self._answered = self._now()
+        self.deadline = lease.timing.owner_deadline(sent)
+        self.child.set_deadline(lease.timing.guard_deadline(sent))
+        self.send(messages.Leased(lease.id, lease.worker, self.deadline))
+
+    def renewed(self, sent: float) -> None:
+        """A beat that was sent then was answered."""
+        if self.lease is not None:
+            self.deadline = self.lease.timing.owner_deadline(sent)
+            self.child.set_deadline(self.lease.timing.guard_deadline(sent))
+            self.send(messages.Beaten(self.deadline))
+
+    def lost(self) -> None:
+        """Somebody ended its lease: it must stop, and is killed if it does not."""
+        if not self.is_gone and self.lease is not None:
+            self.is_gone = True
+            self.send(messages.Gone())
+            self.drain_by = self._now() + self.lease.timing.margin
+
+    def drain(self, grace: float) -> None:
+        """Ask it to end; a shorter grace cuts a longer one short."""
+        by = self._now() + grace
+        if self.drain_by is None or by < self.drain_by:
+            self.drain_by = by
+            self._is_end_free = True
+            self.send(messages.Drain(grace))
+
+    def kill(self, reason: str, *, is_free: bool = False) -> None:
+        """Kill its session, once."""
+        if self.kill_reason is None:
+            self.kill_reason = reason
+            self._is_end_free = self._is_end_free or is_free
+            self._events.emit(EventName.WORKER_KILLED, worker=self.name, reason=reason)
+            self.child.kill()
+
+    def send(self, message: messages.Message) -> None:
+        """Put a message into its pipe."""
+        self.child.channel.send(messages.encode(message))
+
+    def heard(self, message: messages.Message) -> None:
+        """A message of its own came."""
+        match message:
+            case messages.Hello():
+                self.hello = message
+            case messages.Refused(problems=problems):
+                self.refused = problems
+            case messages.Ready():
+                self.is_ready = True
+            case messages.Pong(answered=answered, is_idle=is_idle):
+                self._ponged = self._now()
+                self._answered = max(self._answered, answered)
+                self.is_idle = is_idle
+            case messages.Undelivered(transitions=transitions):
+                self.undelivered = transitions
+            case messages.Deaf(jobs=jobs):
+                self.culprits = jobs
+            case (
+                messages.Leased()
+                | messages.Beaten()
+                | messages.Gone()
+                | messages.Cancelled()
+                | messages.Ping()
+                | messages.Drain()
+            ):
+                pass
+            case _:
+                assert_never(message)
+
+    def watch(self, timing: LeaseTiming, *, max_block: float, grace: float, is_store_silent: bool) -> None:
+        """Judge what cannot judge itself: a stopped, deaf, cut-off or overdue process."""
+        now = self._now()
+        if not self.child.is_stopped():
+            self._stopped_since = None
+        elif self._stopped_since is None:
+            self._stopped_since = now
+        stopped = 0.0 if self._stopped_since is None else now - self._stopped_since
+        # A process stopped inside a write blocks every writer of an embedded store, us included.
+        if stopped >= timing.ttl - timing.margin or (is_store_silent and stopped >= timing.beat):
+            self.kill("stopped")
+        elif self.is_ready and now - self._ponged > max_block:
+            self.stacks = self.child.dump_stacks()
+            self.kill("its event loop is blocked")
+        elif self.drain_by is not None and now > self.drain_by + timing.margin:
+            self.kill("it did not end when asked")
+        elif self.culprits or (self.is_ready and not is_store_silent and now - self._answered > timing.ttl):
+            self.drain(grace)
+
+    def epitaph(self, exit: Exit) -> LeaseEnd:
+        """Why its lease ends: free if the end explains itself or its code had to stop before anyway."""
+        is_free = self._is_end_free or self._now() >= self.deadline or (exit.code == 0 and self.drain_by is not None)
+        return LeaseEnd(End.CRASHED, str(exit), is_free=is_free, culprits=self.culprits, stacks=self.stacks)

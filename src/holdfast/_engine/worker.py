@@ -1,0 +1,261 @@
+"""One process: claim, run, settle, drain. Told by its supervisor until when it may; needs nobody to stop."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, assert_never
+
+from msgspec import Struct
+
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.policy import Policy
+from holdfast._engine import messages
+from holdfast._engine.events import EventName, Events
+from holdfast._engine.exchange import Exchange
+from holdfast._engine.executor import Ended, Executor, Stop
+from holdfast._engine.heart import Heart
+from holdfast._engine.loop import Service, Wake
+from holdfast._engine.registry import Registry
+from holdfast._engine.reporter import Reporter
+from holdfast._engine.runners import ThreadRunner
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.host import Cell
+from holdfast._ports.store import Store
+from holdfast._ports.transport import Hint, Transport
+from holdfast.settings import Settings
+
+
+class WorkerOptions(Struct, frozen=True, kw_only=True):
+    """How much one worker does at once, and of what. ``queues=None``: all."""
+
+    concurrency: int = 100
+    threads: int = 8
+    queues: tuple[str, ...] | None = None
+
+
+class Worker:
+    """One incarnation, from its lease to its end."""
+
+    def __init__(
+        self,
+        *,
+        cell: Cell,
+        store: Store,
+        transport: Transport,
+        registry: Registry,
+        settings: Settings,
+        clock: Clock,
+        chance: Chance,
+        events: Events,
+        options: WorkerOptions,
+        limits: Sequence[str] = (),
+    ) -> None:
+        self._cell, self._store, self._transport = cell, store, transport
+        self._registry, self._settings, self._options = registry, settings, options
+        self._clock, self._chance, self._events = clock, chance, events
+        self._limits = tuple(limits)
+        self._now = clock.monotonic if store.capabilities.lease_clock == "kernel" else clock.boottime
+        self.heart = Heart(self._now)
+        self.threads = ThreadRunner(options.threads)
+        self._kinds = {kind: _policies(registry, is_async=kind) for kind in (True, False)}
+        self._drain_by: float | None = None
+        self._is_orphan = False
+        self._ending = Wake()
+
+    async def run(self) -> None:
+        """Live until drained, orphaned or out of rights; then nothing of it runs and everything is delivered."""
+        self._send(
+            messages.Hello(self._settings, tuple(self._registry.names()), self._options.queues or (), self._limits),
+        )
+        first = await self._first_message()
+        if first is None:
+            return
+        self.heart.renew(first.deadline)
+        self._assemble(first)
+        services = (self._exchanging, self._reporting, self._auditing, self._watching)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(coroutine) for coroutine in (*(each.run() for each in services), self._listen())]
+            await self._transport.subscribe(self._hinted)
+            self._send(messages.Ready())
+            self._events.emit(EventName.WORKER_READY, worker=first.worker)
+            await self._until_ended(first)
+            for task in tasks:
+                task.cancel()
+        await self._transport.close()
+        self.threads.close()
+
+    def _assemble(self, leased: messages.Leased) -> None:
+        reporter = Reporter(
+            self._store,
+            now=self._now,
+            wake=lambda: self._reporting.wake.set(),
+            lost=lambda job: self.executor.stop(job, Stop.LOST),
+        )
+        self.executor = Executor(
+            self._registry,
+            reporter,
+            threads=self.threads,
+            events=self._events,
+            chance=self._chance,
+            now=self._now,
+            on_ended=self._deliver,
+            set_code_running=self._cell.set_code_running,
+        )
+        self.exchange = Exchange(
+            self._store,
+            self.executor,
+            self.heart,
+            lease=leased.lease,
+            worker=leased.worker,
+            wanted=self._wanted,
+            queues=self._options.queues,
+            poll_interval=self._settings.poll_interval,
+            events=self._events,
+            chance=self._chance,
+        )
+        beat = self._settings.timing.beat
+        self._exchanging = self._service("exchange", self.exchange.step, pause=min(self._settings.poll_interval, beat))
+        self._reporting = self._service("report", reporter.step, pause=min(1.0, beat))
+        self._auditing = self._service("audit", self._audit, pause=beat)
+        self._watching = self._service("watch", self._watch, pause=beat)
+
+    def _deliver(self, ended: Ended) -> None:
+        self.exchange.add(ended)
+        self._exchanging.wake.set()
+
+    def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:
+        return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
+
+    def _wanted(self) -> tuple[dict[str, Policy], int]:
+        """Tasks with a free slot and how many to claim; the scarcer kind limits both, so that none is ever claimed too many."""
+        limits = {True: self._options.concurrency, False: min(self._options.threads, self._options.concurrency)}
+        free = {kind: limits[kind] - self.executor.count(is_async=kind) for kind in limits}
+        kinds = [kind for kind in (True, False) if free[kind] > 0 and self._kinds[kind]]
+        tasks = {name: policy for kind in kinds for name, policy in self._kinds[kind].items()}
+        return tasks, min((free[kind] for kind in kinds), default=0)
+
+    async def _audit(self) -> float:
+        """Once a beat: the store may think more or less of us than we know. Unanswered outcomes also go up the pipe."""
+        if not self.heart.is_gone:
+            self.exchange.request_audit()
+            self._exchanging.wake.set()
+        undelivered = self.exchange.undelivered
+        if undelivered and self._now() - self.heart.answered > self._settings.timing.beat:
+            self._send(messages.Undelivered(undelivered))
+        return self._settings.timing.beat
+
+    async def _watch(self) -> float:
+        """Stop code that has no right to run any more; name code that does not stop."""
+        if not self.heart.may_act():
+            if self.executor.running and any(running.stop is None for running in self.executor.running.values()):
+                self._events.emit(EventName.LEASE_LATE, running=len(self.executor.running))
+            self.executor.stop_all(Stop.LOST if self.heart.is_gone else Stop.LATE)
+        deaf = self._deaf()
+        if deaf:
+            self._send(messages.Deaf(deaf))
+        beat = self._settings.timing.beat
+        return min(beat, self.heart.remaining() + 0.001) if self.heart.may_act() else beat / 4
+
+    def _deaf(self) -> tuple[Any, ...]:
+        patience = self._settings.grace
+        return tuple(
+            job
+            for job, running in self.executor.running.items()
+            if running.stop in (Stop.CANCELLED, Stop.LOST)
+            and running.stopped_at is not None
+            and self._now() - running.stopped_at > patience
+        )
+
+    def _hinted(self, hint: Hint) -> None:
+        if hint.queue and self._options.queues is not None and hint.queue not in self._options.queues:
+            return
+        if any(job in self.executor.running for job in hint.ids):
+            self.exchange.request_audit()
+        self._exchanging.wake.set()
+
+    async def _first_message(self) -> messages.Leased | None:
+        while (data := await self._cell.channel.receive()) is not None:
+            message = messages.decode(data)
+            if isinstance(message, messages.Leased):
+                return message
+            if isinstance(message, messages.Drain):
+                return None
+        return None
+
+    async def _listen(self) -> None:
+        while (data := await self._cell.channel.receive()) is not None:
+            self._hear(messages.decode(data))
+        self._is_orphan = True
+        self.exchange.close()
+        self.executor.stop_all(Stop.LATE)
+        self._ending.set()
+
+    def _hear(self, message: messages.Message) -> None:
+        match message:
+            case messages.Beaten(deadline=deadline):
+                self.heart.renew(deadline)
+                self._watching.wake.set()
+            case messages.Ping():
+                self._send(messages.Pong(self.heart.answered, self.exchange.is_idle and not self.exchange.undelivered))
+            case messages.Cancelled(jobs=jobs):
+                for job in jobs:
+                    self.executor.stop(job, Stop.CANCELLED)
+            case messages.Gone():
+                self.heart.lose()
+                self.exchange.close()
+                self._events.emit(EventName.LEASE_LOST, running=len(self.executor.running))
+                self.executor.stop_all(Stop.LOST)
+                self._ending.set()
+            case messages.Drain(grace=grace):
+                self.exchange.close()
+                self._drain_by = self._now() + grace
+                self._ending.set()
+            case messages.Leased() | messages.Hello() | messages.Refused() | messages.Ready():
+                pass
+            case messages.Pong() | messages.Undelivered() | messages.Deaf():
+                pass
+            case _:
+                assert_never(message)
+
+    async def _until_ended(self, leased: messages.Leased) -> None:
+        """Wait for a reason to end, then for the code to stop and for its outcomes to be delivered."""
+        while not (self._is_orphan or self.heart.is_gone or self._drain_by is not None):
+            await self._ending.wait(self._settings.timing.ttl)
+        while self.executor.running or not self.exchange.is_delivered:
+            if self._drain_by is not None and self._now() >= self._drain_by:
+                self.executor.stop_all(Stop.DRAINED)
+            if self._is_orphan and self.heart.remaining() <= 0:
+                return
+            self._exchanging.wake.set()
+            await self._ending.wait(self._pause_of_drain())
+        if not self.heart.is_gone:
+            await self._end_lease(leased)
+
+    def _pause_of_drain(self) -> float:
+        left = 0.05 if self._drain_by is None else self._drain_by - self._now()
+        return min(max(left, 0.005), 0.05)
+
+    async def _end_lease(self, leased: messages.Leased) -> None:
+        """Best effort: a supervisor, or the lease's own expiry, ends it otherwise."""
+        try:
+            await self._store.end_lease(leased.lease, LeaseEnd(End.CLOSED, is_free=True))
+        except Exception as error:
+            self._events.emit(EventName.STORE_UNAVAILABLE, operation="end_lease", error=type(error).__name__, failures=1)
+
+    def _send(self, message: messages.Message) -> None:
+        self._cell.channel.send(messages.encode(message))
+
+
+def _policies(registry: Registry, *, is_async: bool) -> dict[str, Policy]:
+    definitions = (registry.get(name) for name in registry.names())
+    return {task.name: task.policy for task in definitions if task is not None and task.is_async is is_async}
+
+
+def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
+    """Run ``main`` to its end; a SystemExit or KeyboardInterrupt out of a handler's child task does not end the loop."""
+    task = loop.create_task(main)
+    while not task.done():
+        try:
+            loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt):
+            if task.done():
+                raise

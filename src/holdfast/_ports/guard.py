@@ -1,0 +1,183 @@
+"""The guard: a small process in a worker's session that kills the session when code outlives its right to run.
+
+Nothing inside the worker can do that: a timer there dies with a held GIL, or kills code that the supervisor still
+beats for. The guard reads each deadline from a pipe whose write end only the supervisor holds, so it needs no
+message to act, and it sees the supervisor's death as the end of that pipe.
+
+It runs as a script, without site-packages, and imports next to nothing: there is one beside every worker.
+"""
+
+import _signal  # type: ignore[import-not-found]  # without the enum on top of it: 0.7 MB less in every guard
+import os
+import select
+import sys
+import time
+
+SIGKILL = 9
+DEAD = "ZX"
+"""States of a process that runs no more, zombies included."""
+CLOCKS = {"monotonic": time.CLOCK_MONOTONIC, "boottime": getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)}
+DEADLINE_BYTES = 8
+RECHECK = 0.1
+"""Seconds between two looks at what announces nothing: the flag past the deadline, a worker without a pidfd."""
+NAP = 1.0
+"""Longest wait for a deadline on a clock that runs through suspend: a wait does not count that time."""
+PATIENCE = 5.0
+"""Seconds to wait for killed processes; only one stuck in the kernel takes longer, and it runs no code any more."""
+
+
+def read_stat(pid: int) -> tuple[str, int, int, int] | None:
+    """State, parent, session and start time in kernel ticks since boot; ``None`` if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything, spaces and ")" included
+    return fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19])
+
+
+def sees_processes() -> bool:
+    """Whether /proc shows our own process table; a container may have none, or another namespace's."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
+
+
+def members(session: int, state_is_in: str = "") -> list[int]:
+    """Processes of a session: the living ones, or those in any of the given states."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and _session_of(int(name)) == session:
+            stat = read_stat(int(name))
+            if stat is not None and (stat[0] in state_is_in if state_is_in else stat[0] not in DEAD):
+                found.append(int(name))
+    return found
+
+
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return -1
+
+
+def open_pidfd(pid: int) -> int:
+    """A descriptor that stays with this very process and becomes readable with its death; -1 where there is none."""
+    try:
+        return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else -1
+    except OSError:
+        return -1
+
+
+def kill_member(pid: int, session: int) -> None:
+    """SIGKILL a process if it is still in that session. By pidfd: between look and kill we may be frozen, and its pid reused."""
+    handle = open_pidfd(pid)
+    try:
+        if _session_of(pid) == session:
+            if handle >= 0:
+                _signal.pidfd_send_signal(handle, SIGKILL)
+            else:
+                os.kill(pid, SIGKILL)
+    except OSError:
+        pass  # it is gone, or no signal of ours can reach it
+    finally:
+        if handle >= 0:
+            os.close(handle)
+
+
+def strike(session: int, spare: int = 0) -> int:
+    """SIGKILL every process of a session but one; how many were still alive. Its pid must not be free for others yet."""
+    try:
+        os.killpg(session, SIGKILL)  # at one blow: nothing in the worker's own group can fork its way out
+    except OSError:
+        pass
+    found = [pid for pid in members(session) if pid != spare] if sees_processes() else []
+    for pid in found:
+        kill_member(pid, session)
+    return len(found)
+
+
+def kill_session(session: int, spare: int = 0) -> None:
+    """Strike until nothing is left."""
+    until = time.monotonic() + PATIENCE
+    while strike(session, spare) and time.monotonic() < until:
+        time.sleep(0.001)
+
+
+class Guard:
+    """Watches one worker: its deadlines, the flag it sets while user code runs, and its life."""
+
+    def __init__(self, pipe: int, flag: int, clock: int, worker: int) -> None:
+        self._pipe, self._flag, self._clock, self._worker = pipe, flag, clock, worker
+        self._deadline: float | None = None
+        self._is_supervised = True
+        self._poll = select.poll()
+        self._poll.register(pipe, select.POLLIN)
+        self._death = select.poll()
+        self._pidfd = open_pidfd(worker)
+        if self._pidfd >= 0:
+            self._poll.register(self._pidfd, select.POLLIN)
+            self._death.register(self._pidfd, select.POLLIN)
+        os.set_blocking(pipe, False)
+
+    def watch(self) -> None:
+        """Return when the session must end."""
+        while True:
+            # First the clock, then the pipe: whoever was frozen in between knows every deadline given until "now".
+            now = time.clock_gettime(self._clock)
+            self._read_deadlines()
+            if not self._is_worker_alive() or self._must_end(now):
+                return
+            wait = self._wait(now)
+            self._poll.poll(None if wait is None else wait * 1000 + 1)
+
+    def _read_deadlines(self) -> None:
+        while self._is_supervised:
+            try:
+                data = os.read(self._pipe, 1024 * DEADLINE_BYTES)
+            except BlockingIOError:
+                return
+            if data:
+                self._deadline = memoryview(data).cast("d")[-1]
+            else:
+                self._is_supervised = False
+                self._poll.unregister(self._pipe)
+
+    def _is_worker_alive(self) -> bool:
+        if self._pidfd >= 0:
+            return not self._death.poll(0)
+        return _session_of(self._worker) == self._worker
+
+    def _must_end(self, now: float) -> bool:
+        if self._deadline is None:  # no lease yet, so nothing to lose: whatever hangs there, its supervisor is gone
+            return not self._is_supervised
+        return now >= self._deadline and os.pread(self._flag, 1, 0) != b"\0"
+
+    def _wait(self, now: float) -> float | None:
+        """Seconds until there is something to judge; ``None``: only news can change anything."""
+        blind = None if self._pidfd >= 0 else RECHECK
+        if self._deadline is None:
+            return blind
+        if now >= self._deadline:
+            return RECHECK
+        wait = self._deadline - now
+        return wait if self._clock == time.CLOCK_MONOTONIC and blind is None else min(wait, blind or NAP)
+
+
+def main(pipe: int, flag: int, clock: str) -> None:
+    """Arm the guard and answer by exit: 0, it watches from a process of its own, which nobody has to wait for."""
+    worker = os.getppid()
+    if os.getsid(0) != worker:
+        sys.exit("the worker does not lead a session of its own")
+    guard = Guard(pipe, flag, CLOCKS[clock], worker)
+    if os.fork():
+        os._exit(0)
+    os.dup2(1, 2)  # whoever armed us reads there until it is closed
+    guard.watch()
+    kill_session(worker, spare=os.getpid())
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,342 @@
+"""The machine, for real: worker processes as sessions of their own, their pipes, their guards and their death."""
+
+import asyncio
+import faulthandler
+import mmap
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._ports import guard
+from holdfast._ports.clock import Clock, SystemClock, blocking_sleep
+from holdfast._ports.host import Exit
+from holdfast._ports.system_channel import SystemChannel
+
+# -P: a file in the current folder that is named like a module of ours or of the standard library is not imported.
+WORKER_COMMAND = (sys.executable, "-P", "-m", "holdfast.cli.process")
+MARK = "HOLDFAST_WORKER"
+"""In the environment of every worker and, unless they clear it, of everything it starts."""
+MOST_STACKS = 16 * 1024
+STACKS_WITHIN = 0.2
+REAP_INTERVAL = 0.002
+
+
+class SystemHost:
+    """This machine. ``command`` is what a worker process runs, before its descriptors and arguments."""
+
+    def __init__(self, clock: Clock | None = None, command: Sequence[str] = WORKER_COMMAND) -> None:
+        self._clock = clock or SystemClock()
+        self._command = tuple(command)
+
+    def process(self) -> ProcessIdentity:
+        """Who we are."""
+        return identify(os.getpid())
+
+    def is_running(self, process: ProcessIdentity) -> bool:
+        """Whether it exists here; a zombie does not count. In doubt it does."""
+        if not guard.sees_processes():
+            return _exists(process.pid)
+        stat = guard.read_stat(process.pid)
+        if stat is None or stat[0] in guard.DEAD:
+            return False
+        # Start times are shown shifted in another time namespace; then the pid alone must do.
+        return stat[3] == process.start or process.clock != self.process().clock
+
+    def kill_leftovers(self, process: ProcessIdentity) -> int:
+        """Kill what is left of a dead worker's session; how many processes that were.
+
+        A session keeps its number until its last process is gone. But the number may have been free in between and
+        lead another session since, so only processes that carry the mark of a worker are taken.
+        """
+        if not self.process().shares_processes_with(process) or not process.start or self._is_taken(process):
+            return 0
+        killed: set[int] = set()
+        until = self._clock.monotonic() + guard.PATIENCE
+        while (left := _marked_members(process.pid)) and self._clock.monotonic() < until:
+            for pid in left:
+                guard.kill_member(pid, process.pid)
+            killed.update(left)
+            blocking_sleep(REAP_INTERVAL)
+        return len(killed)
+
+    def _is_taken(self, process: ProcessIdentity) -> bool:
+        """Whether that pid belongs to anything but this process' own zombie."""
+        stat = guard.read_stat(process.pid)
+        return stat is not None and (stat[0] not in guard.DEAD or stat[3] != process.start)
+
+    async def spawn(self, arguments: Sequence[str]) -> "SystemChild":
+        """Start a worker process from the main thread."""
+        return SystemChild(self._clock, self._command, arguments)
+
+
+class SystemChild:
+    """A worker process. Its life is watched from the start, so it is reaped whether or not anybody waits."""
+
+    def __init__(self, clock: Clock, command: Sequence[str], arguments: Sequence[str]) -> None:
+        self._clock = clock
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # inherited: the kernel would reap, and the exit be lost
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        ours, theirs = socket.socketpair()
+        deadlines, self._deadlines = os.pipe()
+        os.set_blocking(self._deadlines, False)
+        self._stacks = _shared_file("holdfast-stacks")
+        passed = {"--channel": theirs.fileno(), "--guard": deadlines, "--stacks": self._stacks}
+        words = [word for name, fd in passed.items() for word in (name, str(fd))]
+        try:
+            self._popen = subprocess.Popen(
+                [*command, *words, *arguments],
+                stdin=subprocess.DEVNULL,
+                pass_fds=tuple(passed.values()),
+                start_new_session=True,
+                env={**os.environ, MARK: "1"},
+            )
+        except BaseException:
+            ours.close()
+            self._close()
+            raise
+        finally:
+            theirs.close()
+            os.close(deadlines)
+        self._process = identify(self._popen.pid)
+        self._channel = SystemChannel(ours)
+        self._ended = asyncio.get_running_loop().create_task(self._reap())
+
+    @property
+    def process(self) -> ProcessIdentity:
+        """Who it is."""
+        return self._process
+
+    @property
+    def channel(self) -> SystemChannel:
+        """Our end of its pipe."""
+        return self._channel
+
+    def set_deadline(self, guard_deadline: float) -> None:
+        """Tell its guard; a guard that has not read for hours loses news, which only makes it judge by an older deadline."""
+        try:
+            os.write(self._deadlines, struct.pack("d", guard_deadline))
+        except OSError:
+            pass  # full, or nobody reads any more, or reaped already
+
+    def is_stopped(self) -> bool:
+        """State T, or t under a debugger."""
+        stat = guard.read_stat(self._process.pid)
+        return stat is not None and stat[0] in "Tt"
+
+    def dump_stacks(self) -> str:
+        """Ask its signal handler, which needs neither its event loop nor its GIL. Waits for it up to 0.2 s."""
+        if self._stacks < 0 or (before := os.fstat(self._stacks).st_size) == 0:
+            return ""  # reaped; or no handler yet, and the signal would kill it
+        os.kill(self._process.pid, signal.SIGUSR1)
+        size, until = before, self._clock.monotonic() + STACKS_WITHIN
+        while self._clock.monotonic() < until:
+            blocking_sleep(0.01)
+            now = os.fstat(self._stacks).st_size
+            if now == size > before:
+                break
+            size = now
+        return os.pread(self._stacks, MOST_STACKS, before).decode("ascii", "replace")
+
+    def kill(self) -> None:
+        """SIGKILL every process of its session; ``wait`` sees to those that are being forked meanwhile."""
+        if self._popen.returncode is None:  # its pid is ours until it is reaped
+            guard.strike(self._process.pid)
+
+    async def wait(self) -> Exit:
+        """How it ended, once it has been reaped and nothing of its session is left."""
+        return await asyncio.shield(self._ended)
+
+    async def _reap(self) -> Exit:
+        try:
+            await _death_of(self._popen)
+            until = self._clock.monotonic() + guard.PATIENCE
+            while guard.strike(self._process.pid) and self._clock.monotonic() < until:
+                await self._clock.sleep(REAP_INTERVAL)
+            _reap_adopted(self._process.pid)
+            code = self._popen.wait()
+        finally:
+            self._close()
+        return Exit(code) if code >= 0 else Exit(signal=_name_of(-code))
+
+    def _close(self) -> None:
+        for fd in (self._deadlines, self._stacks):
+            if fd >= 0:
+                os.close(fd)
+        self._deadlines = self._stacks = -1
+
+
+class SystemCell:
+    """A worker process from inside. ``limits``: what this machine cannot promise, to be said at start."""
+
+    def __init__(self, channel: SystemChannel, flag: mmap.mmap, limits: Sequence[str]) -> None:
+        self._channel, self._flag, self.limits = channel, flag, tuple(limits)
+
+    @classmethod
+    def adopt(cls, channel_fd: int, guard_fd: int, stacks_fd: int, clock_name: str) -> "SystemCell":
+        """Take over what the supervisor passed and start the guard. Call it first of all, from the main thread.
+
+        ``clock_name``: the lease's clock, ``monotonic`` or ``boottime``.
+        """
+        for fd in (channel_fd, guard_fd, stacks_fd):
+            os.set_inheritable(fd, False)
+        flag_fd = _shared_file("holdfast-code-running")
+        os.ftruncate(flag_fd, 1)
+        limits = []
+        problem = _start_guard(guard_fd, flag_fd, clock_name)
+        if problem:
+            limits.append(f"no guard ({problem}): code that blocks this process may run past its lease")
+        if not guard.sees_processes():
+            limits.append("no /proc: a dead worker's jobs wait for its ttl, and child processes may outlive it")
+        faulthandler.register(signal.SIGUSR1, file=stacks_fd, all_threads=True, chain=False)
+        os.write(stacks_fd, b"\n")  # from now on the signal is safe to send
+        cell = cls(SystemChannel(socket.socket(fileno=channel_fd)), mmap.mmap(flag_fd, 1), limits)
+        os.close(guard_fd)
+        os.close(flag_fd)
+        return cell
+
+    @property
+    def channel(self) -> SystemChannel:
+        """This end of the pipe to the supervisor."""
+        return self._channel
+
+    def process(self) -> ProcessIdentity:
+        """Who this process is."""
+        return identify(os.getpid())
+
+    def set_code_running(self, is_running: bool) -> None:
+        """One byte of shared memory: no system call, so the GIL is not given away for it."""
+        self._flag[0] = is_running
+
+
+def identify(pid: int) -> ProcessIdentity:
+    """A process of this machine that exists; what the system does not tell is left empty, and then proves nothing."""
+    stat = guard.read_stat(pid) if guard.sees_processes() else None
+    return ProcessIdentity(
+        host=socket.gethostname(),
+        pid=pid,
+        start=0 if stat is None else stat[3],
+        boot=_boot_id(),
+        pid_namespace=_namespace("pid"),
+        clock=_namespace("time"),
+    )
+
+
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _namespace(kind: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/ns/{kind}")
+    except OSError:
+        return ""
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _marked_members(session: int) -> list[int]:
+    return [pid for pid in guard.members(session) if _is_marked(pid)]
+
+
+def _is_marked(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return any(entry.startswith(MARK.encode() + b"=") for entry in file.read().split(b"\0"))
+    except OSError:
+        return False
+
+
+def _shared_file(name: str) -> int:
+    """A file without a name, shared with child processes by its descriptor."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _start_guard(guard_fd: int, flag_fd: int, clock_name: str) -> str:
+    """Start the guard and wait until it is armed; what went wrong, if anything."""
+    # Signals stay blocked in it for ever: it must outlive whatever stops or ends the others.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        armed = subprocess.run(
+            [sys.executable, "-I", "-S", guard.__file__, str(guard_fd), str(flag_fd), clock_name],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=(guard_fd, flag_fd),
+            process_group=0,  # so that it can kill the worker's whole group at one blow
+            cwd="/",
+            check=False,
+        )
+    except OSError as error:
+        return str(error)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return armed.stderr.decode(errors="replace").strip() or f"exit {armed.returncode}" if armed.returncode else ""
+
+
+async def _death_of(popen: "subprocess.Popen[bytes]") -> None:
+    """Return when the process has ended, without reaping it: until then its pid and session number stay ours.
+
+    Never by the end of a pipe, which a forked child keeps open.
+    """
+    loop, died = asyncio.get_running_loop(), asyncio.Event()
+    pidfd = guard.open_pidfd(popen.pid)
+    if pidfd < 0:
+        threading.Thread(target=_wait_in_thread, args=(popen, loop, died), daemon=True).start()
+        await died.wait()
+        return
+    loop.add_reader(pidfd, died.set)
+    try:
+        await died.wait()
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+
+
+def _wait_in_thread(popen: "subprocess.Popen[bytes]", loop: asyncio.AbstractEventLoop, died: asyncio.Event) -> None:
+    if hasattr(os, "waitid"):
+        os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOWAIT)
+    else:
+        popen.wait()
+    try:
+        loop.call_soon_threadsafe(died.set)
+    except RuntimeError:
+        pass  # the loop is closed: nobody wants to know
+
+
+def _reap_adopted(session: int) -> None:
+    """As process 1 of a container we inherit what a dead worker leaves, and nobody else would reap it."""
+    for pid in guard.members(session, guard.DEAD) if guard.sees_processes() else ():
+        if pid != session:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                pass  # somebody else's
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

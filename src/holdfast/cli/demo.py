@@ -1,0 +1,53 @@
+"""`holdfast demo`."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from holdfast.cli.options import DURATION
+
+
+@click.command()
+@click.option("--repo", metavar="PATH_OR_URL", help="Whose history to tell; the repository you stand in if left out.")
+@click.option("--url", metavar="STORE", help="Where the jobs live; a temporary SQLite file if left out.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("holdfast-demo"), show_default=True, help="Where results go."
+)
+@click.option("--seconds", type=DURATION, default="12", show_default=True, help="About how long the show takes.")
+@click.option("--no-kill", is_flag=True, help="Let the worker live.")
+def demo(repo: str | None, url: str | None, out: Path, seconds: float, no_kill: bool) -> None:
+    """Watch a worker die and its job survive.
+
+    Two workers analyze how the code of a git repository evolved. Half-way the one that owns the job is killed with
+    SIGKILL; the other one takes over from the last checkpoint. Ends with a timeline and the path of the chart.
+    """
+    from holdfast.demo.show import Show, ShowFailed, Wishes
+
+    wishes = Wishes(repo=repo, url=url, out=out, seconds=seconds, kill=not no_kill)
+    try:
+        if sys.stderr.isatty() and sys.stdout.isatty():
+            chart = _on_a_terminal(wishes)
+        else:
+            chart = Show(wishes, say=lambda line: click.echo(line), draw=lambda view: None).run()
+    except ShowFailed as failure:
+        click.echo(f"error: {failure}", err=True)
+        sys.exit(1)
+    click.echo(str(chart))
+
+
+def _on_a_terminal(wishes: "Wishes") -> Path:  # type: ignore[name-defined]  # noqa: F821
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from holdfast.demo.show import Show
+
+    console = Console()
+    columns = (TextColumn("[bold]{task.fields[stage]:<7}"), BarColumn(30), TextColumn("{task.percentage:>3.0f} %"))
+    with Progress(*columns, TextColumn("{task.fields[message]}"), TimeElapsedColumn(), console=console) as progress:
+        task = progress.add_task("", total=1.0, stage="waits", message="")
+
+        def draw(view: "JobView") -> None:  # type: ignore[name-defined]  # noqa: F821
+            progress.update(task, completed=view.fraction or 0.0, stage=view.stage or view.state, message=view.message or "")
+
+        return Show(wishes, say=lambda line: console.print(line, highlight=False, soft_wrap=True), draw=draw).run()

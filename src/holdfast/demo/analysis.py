@@ -1,0 +1,314 @@
+"""The story of an analysis: clone → walk → count → report, told again from the last checkpoint when a worker dies.
+
+What a killed analysis leaves lies in its work directory, named after the job: the clone, the walked commits, the rows counted so far.
+The checkpoint says which of that is valid. Every attempt writes files of its own, so that a worker which was frozen, lost the job and
+wakes up disturbs nobody; what it copies from its predecessor is only what the checkpoint vouches for.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+from holdfast.demo.bookmark import VERSION, Bookmark
+from holdfast.demo.count import BlobCounter, Tally, count_commits
+from holdfast.demo.errors import AnalysisError, BadRepository, ChartFailed, last_line
+from holdfast.demo.git import Git, GitFailed, clone, damaged, locate, repository_name, tip_of, without_secrets
+from holdfast.demo.history import Commit, CommitFile, Walk, walk
+from holdfast.demo.journal import Journal, Row, last_row, rows_of
+from holdfast.demo.processes import Workshop
+from holdfast.demo.report import COUNTERS, languages_of, write_csv, write_json
+from holdfast.errors import MissingExtra
+
+Sleep = Callable[[float], Awaitable[None]]
+# Where each stage lies in the fraction of the whole, which only ever grows.
+_SPANS = {"clone": (0.0, 0.1), "walk": (0.1, 0.15), "count": (0.15, 0.95), "report": (0.95, 1.0)}
+
+
+class Reporter(Protocol):
+    """What an analysis needs of its job: so little that a test writes it in ten lines; `holdfast.Job` has it all."""
+
+    @property
+    def id(self) -> object: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def checkpoint_value(self) -> object: ...
+    async def progress(self, *, stage: str, fraction: float, message: str) -> object: ...
+    async def checkpoint(self, value: object, /) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to analyze: `batch` commits lie between two checkpoints, each followed by a wait of `pace` seconds.
+
+    Raises BadRepository for values that cannot work.
+
+    >>> Request("/home/me/project", out="evolution", max_commits=300).batch
+    50
+    """
+
+    repository: str
+    out: str
+    max_commits: int | None = None
+    batch: int = 50
+    pace: float = 0.0
+    work: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or (self.max_commits is not None and self.max_commits < 1) or not 0 <= self.pace < 3600:
+            raise BadRepository("impossible numbers", remedy="batch and max_commits are 1 or more, pace is 0 to 3600 seconds")
+
+    def folder(self, job: object) -> Path:
+        """The job's work directory: the same in every attempt, another for every job."""
+        parent = Path(self.work) if self.work else Path(self.out) / ".work"
+        return parent.expanduser().absolute() / re.sub(r"[^\w-]", "-", str(job))
+
+    def file(self, kind: str) -> Path:
+        """Where a result goes."""
+        return Path(self.out).expanduser().absolute() / f"evolution.{kind}"
+
+
+async def analyze_repository(job: Reporter, request: Request, *, sleep: Sleep) -> dict[str, object]:
+    """Finds out how the code of a repository evolved; the result names the files written. Resumes from the job's checkpoint.
+
+    Raises AnalysisError, MissingExtra or ChartFailed.
+    """
+    if not find_spec("matplotlib"):
+        raise MissingExtra("matplotlib", "demo")
+    if not shutil.which("git"):
+        raise BadRepository("git is not installed on this worker", remedy="install git")
+    if (finished := _finished(job.checkpoint_value)) is not None:
+        return finished
+    folder = request.folder(job.id)
+    with ExitStack() as open_files:
+        async with Workshop() as workshop:
+            try:
+                result = await _Analysis(job, request, workshop, folder, open_files).run(sleep)
+            except GitFailed as failure:
+                raise damaged(request.repository, failure) from None
+            except AnalysisError:
+                await workshop.run(_forget, folder)
+                raise
+            await job.checkpoint({"version": VERSION, "done": result})
+            await workshop.run(_forget, folder)
+    return result
+
+
+def _finished(checkpoint: object) -> dict[str, object] | None:
+    """The result of an earlier attempt which wrote everything, but died before it could say so."""
+    done = checkpoint.get("done") if isinstance(checkpoint, dict) and checkpoint.get("version") == VERSION else None
+    files = done.get("files") if isinstance(done, dict) else None
+    is_there = isinstance(files, dict) and all(Path(str(path)).is_file() for path in files.values())
+    return done if isinstance(done, dict) and is_there else None
+
+
+def _forget(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.parent.name == ".work" and not any(folder.parent.iterdir()):
+        folder.parent.rmdir()
+
+
+class _Analysis:
+    def __init__(self, job: Reporter, request: Request, workshop: Workshop, folder: Path, open_files: ExitStack) -> None:
+        self._job = job
+        self._request = request
+        self._workshop = workshop
+        self._folder = folder
+        self._open_files = open_files
+
+    async def run(self, sleep: Sleep) -> dict[str, object]:
+        mark = await self._resumed() or await self._started()
+        mark = await self._count(mark, sleep)
+        return await self._report(mark)
+
+    async def _say(self, stage: str, part: float, message: str) -> float:
+        low, high = _SPANS[stage]
+        fraction = round(low + (high - low) * part, 4)
+        await self._job.progress(stage=stage, fraction=fraction, message=message)
+        return fraction
+
+    # ── resume ──
+
+    async def _resumed(self) -> Bookmark | None:
+        mark = Bookmark.from_json(self._job.checkpoint_value)
+        if mark is None or not await self._workshop.run(self._is_intact, mark):
+            return None
+        await self._say("count", mark.next / mark.sampled, f"resumed at commit {mark.next:,} of {mark.sampled:,}")
+        return mark
+
+    def _is_intact(self, mark: Bookmark) -> bool:
+        """Is what the checkpoint vouches for still there? On another machine, or after a clean-up, it is not."""
+        try:
+            self._git(mark).ask("cat-file", "-e", mark.tip)
+            commits = CommitFile(self._folder / mark.commit_file)
+            if commits.count != mark.sampled or mark.next > mark.sampled:
+                return False
+            row = last_row(self._folder / mark.rows, mark.length, mark.next) if mark.next else {}
+            return row is not None and (mark.next == 0 or row.get("commit") == commits.read(mark.next - 1, mark.next)[0].id)
+        except (OSError, GitFailed):
+            return False
+
+    def _git(self, mark: Bookmark) -> Git:
+        return Git(self._folder / mark.clone, self._workshop.children)
+
+    # ── clone and walk ──
+
+    async def _started(self) -> Bookmark:
+        attempt, name = self._job.attempt, repository_name(self._request.repository)
+        await self._say("clone", 0.0, f"cloning {name}")
+        await self._workshop.run(self._prepare)
+        git = Git(self._folder / f"clone-{attempt}", self._workshop.children)
+        cloning = clone(self._workshop.children, self._request.repository, git.directory)
+        while (part := await self._workshop.next(cloning)) is not None:
+            await self._say("clone", part, f"cloning {name}: {part:.0%}")
+        tip = await self._workshop.run(tip_of, git, self._request.repository)
+        await self._say("walk", 0.0, f"walking the history of {name}")
+        found = await self._walk(git, tip, self._folder / f"commits-{attempt}")
+        fraction = await self._say("walk", 1.0, f"found {found.commits:,} commits")
+        mark = Bookmark(
+            tip,
+            git.directory.name,
+            f"commits-{attempt}",
+            f"rows-{attempt}",
+            commits=found.commits,
+            sampled=found.sampled,
+            shallow=(git.directory / "shallow").exists(),
+            fraction=fraction,
+        )
+        await self._job.checkpoint(mark.to_json())
+        return mark
+
+    def _prepare(self) -> None:
+        locate(self._request.repository)  # a wrong address is refused before anything is written
+        try:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir(parents=True)
+            self._request.file("json").parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadRepository(
+                f"cannot write results: {error}", remedy="pass `out` and `work` which this worker may write to"
+            ) from None
+
+    async def _walk(self, git: Git, tip: str, target: Path) -> Walk:
+        walking = walk(git, tip, self._request.max_commits, target)
+        found = Walk(0, 0)
+        while (more := await self._workshop.next(walking)) is not None:
+            found = more
+            await self._say("walk", 0.5, f"walked {found.sampled:,} of {found.commits:,} commits")
+        return found
+
+    # ── count ──
+
+    async def _count(self, mark: Bookmark, sleep: Sleep) -> Bookmark:
+        run, git = self._workshop.run, self._git(mark)
+        blobs = await run(BlobCounter, git)
+        journal = self._open_files.enter_context(await run(self._open_journal, mark))
+        commits = await run(CommitFile, self._folder / mark.commit_file)
+        tally, base = await run(self._position, mark, git, commits)
+        while mark.next < mark.sampled:
+            batch = await run(commits.read, mark.next, mark.next + self._request.batch)
+            counting = _rows_of_batch(count_commits(git, blobs, tally, base, batch), tally, journal)
+            done, fraction = 0, mark.fraction
+            while (more := await self._workshop.next(counting)) is not None:
+                done = mark.next + more
+                message = f"commit {done:,} of {mark.sampled:,} · {sum(tally.languages.values()):,} lines"
+                fraction = await self._say("count", done / mark.sampled, message)
+            length = await run(journal.commit)
+            mark = replace(mark, rows=journal.path.name, next=done, length=length, fraction=fraction)
+            await self._job.checkpoint(mark.to_json())
+            base = batch[-1].tree
+            if self._request.pace:
+                await sleep(self._request.pace)
+        return mark
+
+    def _open_journal(self, mark: Bookmark) -> Journal:
+        path = self._folder / f"rows-{self._job.attempt}"
+        return Journal.resume(self._folder / mark.rows, mark.length, path) if mark.next else Journal.begin(path)
+
+    def _position(self, mark: Bookmark, git: Git, commits: CommitFile) -> tuple[Tally, str]:
+        """The totals so far and the tree they belong to: those of the last valid row, or nothing and the empty tree."""
+        if mark.next == 0:
+            return Tally(), git.ask("hash-object", "-t", "tree", "/dev/null")
+        row = last_row(self._folder / mark.rows, mark.length, mark.next) or {}
+        counters = {name: int(str(row[name])) for name in COUNTERS}
+        return Tally(languages_of(row), **counters), commits.read(mark.next - 1, mark.next)[0].tree
+
+    # ── report ──
+
+    async def _report(self, mark: Bookmark) -> dict[str, object]:
+        await self._say("report", 0.0, "writing JSON and CSV")
+        result = await self._workshop.run(self._write, mark)
+        await self._say("report", 0.3, "drawing the chart")
+        await self._workshop.run(self._draw)
+        lines = result["lines"]
+        await self._say("report", 1.0, f"{mark.sampled:,} commits, {lines:,} lines")
+        return result
+
+    def _write(self, mark: Bookmark) -> dict[str, object]:
+        rows_path = self._folder / mark.rows
+
+        def rows() -> Iterator[Row]:
+            return rows_of(rows_path, mark.length)
+
+        tip = last_row(rows_path, mark.length, mark.sampled) or {}
+        languages = dict(sorted(languages_of(tip).items(), key=lambda item: (-item[1], item[0])))
+        head: dict[str, object] = {
+            "repo": without_secrets(self._request.repository),
+            "name": repository_name(self._request.repository),
+            "commits": mark.commits,
+            "sampled": mark.sampled,
+            "shallow": mark.shallow,
+            "tip": mark.tip,
+            "lines": sum(languages.values()),
+            "languages": languages,
+        }
+        write_json({"format": 1, **head}, rows, self._request.file("json"))
+        write_csv(rows, self._request.file("csv"))
+        return {**head, "files": {kind: str(self._request.file(kind)) for kind in ("json", "csv", "svg", "png")}}
+
+    def _draw(self) -> None:
+        """Draws in a child process: matplotlib takes 100 MB which a worker never gives back."""
+        source, svg, png = (str(self._request.file(kind)) for kind in ("json", "svg", "png"))
+        command = [sys.executable, "-m", "holdfast.demo.chart", source, "--svg", svg, "--png", png]
+        _run_child(self._workshop, command)
+
+
+def _run_child(workshop: Workshop, command: Sequence[str]) -> None:
+    package_root = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, (package_root, os.environ.get("PYTHONPATH"))))
+    with tempfile.TemporaryFile() as stderr:
+        process = workshop.children.start(
+            command, environment={**os.environ, "PYTHONPATH": path}, stdout=subprocess.DEVNULL, stderr=stderr
+        )
+        code = workshop.children.wait(process)
+        if code != 0:
+            stderr.seek(0)
+            raise ChartFailed(f"drawing failed with exit code {code}: {last_line(stderr.read().decode('utf-8', 'replace'))}")
+
+
+def _rows_of_batch(counting: Iterator[Commit | None], tally: Tally, journal: Journal) -> Iterator[int]:
+    """Writes a row for every commit counted; yields how many of the batch are done, also between slices of a big one."""
+    done = 0
+    for commit in counting:
+        if commit is not None:
+            counters = {name: getattr(tally, name) for name in COUNTERS}
+            journal.append(
+                {
+                    "commit": commit.id,
+                    "date": commit.date,
+                    "mainline": commit.is_mainline,
+                    "languages": tally.languages,
+                    **counters,
+                }
+            )
+            done += 1
+        yield done

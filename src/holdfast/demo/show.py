@@ -1,0 +1,200 @@
+"""`holdfast demo`: an analysis whose worker is killed half-way, told as it happens."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast import App, JobView
+from holdfast._ports.clock import SystemClock, blocking_sleep
+from holdfast.demo.bookmark import Bookmark
+from holdfast.demo.errors import AnalysisError
+from holdfast.demo.git import git_command, git_environment, locate, repository_name
+from holdfast.demo.sample import generate
+
+FEWEST_COMMITS = 20
+MOST_COMMITS = 1000
+BATCHES = 40
+GLANCE = 0.02
+PATIENCE = 60.0
+FINISHED = ("completed", "failed", "cancelled")
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    """What the user asked for. ``url=None``: a temporary SQLite store."""
+
+    repo: str | None = None
+    url: str | None = None
+    out: Path = Path("holdfast-demo")
+    seconds: float = 12.0
+    kill: bool = True
+
+
+class ShowFailed(Exception):
+    """The show cannot go on; the message says why and what to do."""
+
+
+class Show:
+    """One run. ``say`` takes a line for an event; ``draw`` the job's progress, as often as it is looked at."""
+
+    def __init__(self, wishes: Wishes, *, say: Callable[[str], None], draw: Callable[[JobView], None]) -> None:
+        self._wishes, self._say, self._draw = wishes, say, draw
+        self._now = SystemClock().monotonic
+
+    def run(self) -> Path:
+        """Play it; the path of the chart. Raises ``ShowFailed``."""
+        with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+            repository, name, commits = self._repository(Path(folder))
+            out = (self._wishes.out / name).absolute()
+            url = self._wishes.url or f"sqlite:///{folder}/jobs.db"
+            app = App(url)
+            try:
+                with _workers(url, Path(folder) / "workers.log"):
+                    job = self._enqueue(app, repository, out, min(commits, MOST_COMMITS))
+                    view = self._watch(app, job, Path(folder) / "workers.log")
+            finally:
+                app.close()
+        if view.state != "completed":
+            raise ShowFailed(f"the analysis ended {view.state} ({view.reason}): {_message(view)}")
+        self._tell_timeline(view)
+        return out / "evolution.png"
+
+    def _repository(self, folder: Path) -> tuple[str, str, int]:
+        """Whose history is told: the one asked for, the one we stand in, or one made to order."""
+        asked = self._wishes.repo
+        try:
+            where = locate(asked or ".")
+        except AnalysisError as error:
+            if asked:
+                raise ShowFailed(str(error)) from None
+            where = ""
+        if "://" in where or where.startswith("git@"):
+            return where, repository_name(where), MOST_COMMITS
+        commits = _count_commits(where) if where else 0
+        if commits >= FEWEST_COMMITS:
+            self._say(f"repository {where}: {commits} commits")
+            return where, repository_name(where), commits
+        why = f"{where} has {commits} commits, fewer than {FEWEST_COMMITS}" if where else "there is no repository here"
+        self._say(f"{why}: made one with 400 commits")
+        generate(folder / "sample.git", 400)
+        return str(folder / "sample.git"), "sample", 400
+
+    def _enqueue(self, app: App, repository: str, out: Path, commits: int) -> UUID:
+        batch = max(1, -(-commits // BATCHES))
+        pace = self._wishes.seconds * 0.7 / -(-commits // batch)
+        self._say(f"paced to about {self._wishes.seconds:g} s: a checkpoint every {batch} commits, then a wait of {pace:.2f} s")
+        handle = app.enqueue("analyze", repo=repository, out=str(out), max_commits=commits, batch=batch, pace=pace)
+        self._say(f"enqueued job {handle.id}")
+        return handle.id
+
+    def _watch(self, app: App, job: UUID, log: Path) -> JobView:
+        """Look at the job until it has ended; kill its first owner once it has saved half of its work."""
+        killed_at: float | None = None
+        looked = -1.0
+        seen_attempt = 0
+        waiting_since = self._now()
+        while True:
+            view = app.jobs.get(job)
+            if self._now() - looked > 0.25 or view.state in FINISHED:
+                looked = self._now()
+                self._draw(view)
+            if view.attempt > seen_attempt:
+                self._tell_start(view, seen_attempt, killed_at)
+                seen_attempt, waiting_since = view.attempt, self._now()
+            if view.state in FINISHED:
+                return view
+            if view.attempt == 1 and killed_at is None and self._wishes.kill and (mark := _half_way(view)):
+                killed_at = self._kill(app, view, mark)
+                waiting_since = self._now()
+            if view.state not in ("running",) and self._now() - waiting_since > PATIENCE:
+                raise ShowFailed(f"no worker took the job within {PATIENCE:g} s; the workers said:\n{_tail(log)}")
+            blocking_sleep(GLANCE)
+
+    def _kill(self, app: App, view: JobView, mark: Bookmark) -> float | None:
+        owner = next((worker for worker in app.workers.list() if worker.name == view.worker), None)
+        if owner is None:
+            return None
+        os.kill(owner.pid, signal.SIGKILL)
+        self._say(f"killed worker {owner.name} (SIGKILL) at {mark.fraction:.0%}")
+        return self._now()
+
+    def _tell_start(self, view: JobView, before: int, killed_at: float | None) -> None:
+        if before == 0 or killed_at is None:
+            self._say(f"worker {view.worker} runs attempt {view.attempt}")
+            return
+        self._say(f"rescued by worker {view.worker} after {self._now() - killed_at:.1f} s: attempt {view.attempt}")
+        if (mark := Bookmark.from_json(view.checkpoint)) is not None:
+            self._say(f"resumed from checkpoint: commit {mark.next} of {mark.sampled} ({mark.fraction:.0%})")
+
+    def _tell_timeline(self, view: JobView) -> None:
+        started = min((a.started_at for a in view.attempts if a.started_at is not None), default=view.started_at)
+        if started is None or view.finished_at is None:
+            return
+        whole = max((view.finished_at - started) / timedelta(seconds=1), 0.001)
+        self._say(f"timeline ({whole:.1f} s)")
+        rows = [(a.attempt, a.worker, str(a.outcome), a.signal, a.started_at, a.ended_at) for a in view.attempts]
+        if not rows:
+            rows = [(view.attempt, view.worker or "", "completed", None, view.started_at, view.finished_at)]
+        for attempt, worker, outcome, why, begin, end in rows:
+            if begin is None or end is None:
+                continue
+            left = (begin - started) / timedelta(seconds=1)
+            right = (end - started) / timedelta(seconds=1)
+            self._say(
+                f"  attempt {attempt} {_bar(left / whole, right / whole)} {left:4.1f}-{right:4.1f} s {why or outcome}  {worker}"
+            )
+
+
+def _bar(left: float, right: float, width: int = 40) -> str:
+    begin = min(int(left * width), width - 1)
+    end = max(begin + 1, round(right * width))
+    return "·" * begin + "█" * (end - begin) + "·" * (width - end)
+
+
+def _half_way(view: JobView) -> Bookmark | None:
+    """The checkpoint, if it was saved in the middle of the work."""
+    mark = Bookmark.from_json(view.checkpoint)
+    return mark if view.state == "running" and mark is not None and 0.4 <= mark.fraction <= 0.6 else None
+
+
+def _message(view: JobView) -> str:
+    return "" if view.error is None else view.error.message
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-2000:]
+
+
+def _count_commits(repository: str) -> int:
+    counting = git_command("-C", repository, "rev-list", "--count", "HEAD")
+    done = subprocess.run(counting, env=git_environment(), capture_output=True, text=True, check=False)
+    return int(done.stdout) if done.returncode == 0 else 0
+
+
+@contextmanager
+def _workers(url: str, log: Path) -> Iterator[None]:
+    """Two workers under a supervisor of their own, ended with the show."""
+    if shutil.which("git") is None:
+        raise ShowFailed("git is not installed: the demo analyzes a git repository")
+    command = [sys.executable, "-m", "holdfast.cli", "worker", "holdfast.demo.app:app", "--processes", "2", "--grace", "1s"]
+    environment = {**os.environ, "HOLDFAST_URL": url}
+    with log.open("wb") as said:
+        supervisor = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        try:
+            yield
+        finally:
+            supervisor.terminate()
+            try:
+                supervisor.wait(15)
+            except subprocess.TimeoutExpired:
+                supervisor.kill()
+                supervisor.wait()

@@ -1,0 +1,33 @@
+"""The analysis as a Holdfast task: `register(app)` is all an application needs."""
+
+import asyncio
+
+from holdfast import App, Job, Task
+from holdfast.demo.analysis import Request, analyze_repository
+from holdfast.demo.errors import BadRepository
+
+
+async def analyze(
+    job: Job, repo: str, out: str, max_commits: int | None = None, batch: int = 50, *, pace: float = 0.0, work: str | None = None
+) -> dict[str, object]:
+    """Finds out how the code of the git repository at `repo` (path or URL) evolved; writes `out`/evolution.{json,csv,svg,png}.
+
+    A killed analysis goes on at its last checkpoint, one every `batch` commits. Relative paths are the worker's.
+
+    >>> analyze.enqueue(repo="https://github.com/pallets/flask", out="evolution", max_commits=500)   # doctest: +SKIP
+    """
+    request = Request(repo, out, max_commits, batch, pace, work)
+    return await analyze_repository(job, request, sleep=_pause)
+
+
+def register(app: App) -> Task:
+    """Adds `analyze` to an app: bad repositories fail at once, and five silent minutes mean that it hangs.
+
+    >>> analyze = register(App("sqlite:///jobs.db"))   # doctest: +SKIP
+    """
+    return app.task(name="analyze", fail_for=(BadRepository,), progress_within="5m")(analyze)
+
+
+async def _pause(seconds: float) -> None:
+    # asyncio.sleep is for the clock room alone; this wait paces a show and decides nothing
+    await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=seconds)

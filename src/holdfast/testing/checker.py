@@ -1,0 +1,386 @@
+"""Folds a history in one pass into a verdict for each property of ownership (semantics §10).
+
+What a history does not say is not judged: the same checker reads simulated runs, where every write carries its
+right, and the logs of real processes, where only rows and handlers are known.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from uuid import UUID
+
+from msgspec import Struct, field
+
+from holdfast._core.job import PLACE_OF, Place, Reason, State, Token
+from holdfast._core.lifecycle import Judge
+from holdfast.testing.history import Event, History, JobRow, LeaseRow, Phase
+
+PROPERTIES = {
+    "S1": "single owner",
+    "S2": "tokens never repeat",
+    "S3": "no zombie write",
+    "S4": "finished is final",
+    "S5": "rescue only of the expired",
+    "S6": "no acknowledged job is lost",
+    "S8": "past its deadline a worker starts nothing, and code ends before its job moves",
+    "S9": "attempt and crash budgets hold",
+    "S10": "settling and enqueuing are idempotent",
+    "L1": "the recovery bound",
+    "L2": "nothing stuck",
+}
+RATE = 1.001  # the rate error that clocks may have
+WAKING = 0.1  # what runs right after a thaw had no chance to look at a clock yet
+
+
+class Violation(Struct, frozen=True):
+    """A broken property: which event showed it."""
+
+    name: str
+    event: int
+    job: UUID | None
+    text: str
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    """What this history promises. ``step``: how far the store's clock may step; ``bound``: L1, ``None`` where it is not promised.
+
+    ``is_timed=False``: clocks were beyond their assumptions, so two handlers may overlap and leases may look expired early.
+    """
+
+    step: float = 0.0
+    is_timed: bool = True
+    bound: float | None = None
+    is_complete: bool = True
+
+
+class _Job(Struct):
+    row: JobRow | None = None
+    is_acknowledged: bool = False
+    is_reopening: bool = False
+    tokens: set[Token] = field(default_factory=set)
+    told: dict[Token, str] = field(default_factory=dict)
+    moved: dict[Token, tuple[str, State]] = field(default_factory=dict)
+    running: dict[Token, str] = field(default_factory=dict)
+    started: set[Token] = field(default_factory=set)
+    orphaned_at: float | None = None
+
+
+class _Lease(Struct):
+    row: LeaseRow
+    at: float
+    is_ended: bool = False
+
+
+class _Process(Struct):
+    died_at: float | None = None
+    is_frozen: bool = False
+    thawed_at: float = -1e9
+
+
+class Report(Struct):
+    """What the checker found."""
+
+    violations: list[Violation] = field(default_factory=list)
+    checked: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+    overlaps_inside: int = 0
+    overlaps_outside: int = 0
+    starts: int = 0
+    rescues: int = 0
+    slowest_recovery: float = 0.0
+
+    def verdict(self, name: str) -> bool:
+        """Whether the property held."""
+        return not any(violation.name == name for violation in self.violations)
+
+    def explain(self, history: History, *, most: int = 3) -> str:
+        """The first violations, each with the story of its job."""
+        told = []
+        for violation in self.violations[:most]:
+            name = f"{violation.name} ({PROPERTIES[violation.name]})"
+            told.append(f"{name}: {violation.text}")
+            if violation.job is not None:
+                told += [f"the story of job {violation.job}:", history.story(violation.job, until=violation.event + 1)]
+        return "\n".join(told)
+
+
+def check(history: History, rules: Rules | None = None) -> Report:
+    """Judge a history."""
+    checker = Checker(Rules() if rules is None else rules)
+    for event in history:
+        checker.see(event)
+    return checker.finish()
+
+
+class Checker:
+    """One pass; ``see`` each event, then ``finish``."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.report = Report()
+        self._rules = rules
+        self._index = -1
+        self._jobs: defaultdict[UUID, _Job] = defaultdict(_Job)
+        self._leases: dict[UUID, _Lease] = {}
+        self._processes: defaultdict[str, _Process] = defaultdict(_Process)
+        self._holds: defaultdict[str, set[UUID]] = defaultdict(set)
+        self._calm_since = 0.0
+        self._now = 0.0
+        self._seers: dict[str, Callable[[Event], None]] = {
+            "job": self._see_row,
+            "lease": self._see_lease,
+            "handler.start": self._see_start,
+            "handler.effect": self._see_effect,
+            "handler.end": self._see_end,
+            "process.end": self._see_death,
+            "process.freeze": self._see_freeze,
+            "process.thaw": self._see_thaw,
+            "calm": self._see_calm,
+        }
+
+    def see(self, event: Event) -> None:
+        """The next event."""
+        self._index += 1
+        self._now = event.time
+        if event.phase is Phase.UNKNOWN:
+            self.report.unknown[event.what] += 1
+        elif event.phase in (Phase.TRUTH, Phase.LIFE):
+            seer = self._seers.get(event.what)
+            if seer is not None:
+                seer(event)
+        elif event.job is not None:
+            self._see_call(event, event.job)
+
+    def finish(self) -> Report:
+        """L2 and S6, at the end; the report."""
+        for job, track in self._jobs.items():
+            self._expect("S6", track.row is not None or not track.is_acknowledged, job, "it was acknowledged and does not exist")
+            if track.row is not None and self._rules.is_complete:
+                is_settled = PLACE_OF[track.row.state] is Place.FINISHED or track.row.state is State.HELD
+                self._expect("L2", is_settled, job, f"at the end it is still {track.row.state}")
+        return self.report
+
+    # truth: rows of jobs
+
+    def _see_row(self, event: Event) -> None:
+        assert event.job is not None
+        before, after = event.before, event.after
+        job, track = event.job, self._jobs[event.job]
+        if not isinstance(after, JobRow):
+            self._expect("S6", False, job, "its row is gone")
+            track.row = None
+            return
+        if track.row is None or not isinstance(before, JobRow):
+            self._expect("S10", track.row is None, job, "it was inserted again")
+            track.row = after
+            return
+        match PLACE_OF[before.state], PLACE_OF[after.state]:
+            case Place.PENDING, Place.ACTIVE:
+                self._see_claim(event, job, before, after)
+            case Place.ACTIVE, Place.ACTIVE:
+                self._see_write(event, job, before, after)
+            case Place.ACTIVE, _:
+                self._see_move(event, job, before, after)
+            case Place.FINISHED, _:
+                is_allowed = track.is_reopening and after.state is State.AVAILABLE
+                self._expect("S4", is_allowed, job, f"{before.state} became {after.state} without an operator")
+            case _:
+                pass
+        self._expect("S2", after.token.number >= before.token.number, job, "its claim number went down")
+        track.row = after
+
+    def _see_claim(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
+        track = self._jobs[job]
+        is_new = after.token not in track.tokens and after.token.number > before.token.number
+        self._expect("S2", is_new, job, f"token {after.token} is not new")
+        self._expect("S1", before.state in (State.AVAILABLE, State.SCHEDULED), job, f"it was claimed while {before.state}")
+        self._expect("S1", after.lease is not None, job, "it was claimed for no lease")
+        lease = None if after.lease is None else self._leases.get(after.lease)
+        if lease is not None:
+            self._expect("S8", not lease.is_ended, job, "it was claimed for a lease that had ended")
+            if self._rules.is_timed:
+                late = lease.row.overdue + (self._now - lease.at) / RATE
+                self._expect("S8", late <= self._rules.step + 0.01, job, f"its lease had run out {late:.3f} s before")
+        spent = 1 if after.state is State.RUNNING else 0
+        is_counted = after.attempt == before.attempt + spent
+        is_kept = (after.failures, after.crashes) == (before.failures, before.crashes)
+        self._expect("S9", is_counted and is_kept, job, "the claim changed its budgets")
+        track.tokens.add(after.token)
+        track.orphaned_at = None
+        if lease is not None:
+            self._holds[lease.row.process].add(job)
+            died_at = self._processes[lease.row.process].died_at
+            track.orphaned_at = None if died_at is None else self._now
+
+    def _see_write(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
+        self._expect("S1", after.token == before.token, job, f"the owner changed from {before.token} to {after.token}")
+        self._expect_right(event, job, before)
+        is_witnessed = after.witness in (before.witness, "", str(before.token))
+        self._expect("S3", is_witnessed, job, f"{after.witness} reported for the job of {before.token}")
+        if before.state is State.CLAIMED and after.state is State.RUNNING:
+            lease = None if before.lease is None else self._leases.get(before.lease)
+            self._expect("S8", lease is None or not lease.is_ended, job, "started under a lease that had ended")
+            self._expect("S9", after.attempt == before.attempt + 1, job, "the start did not count")
+
+    def _see_move(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
+        track = self._jobs[job]
+        lease = None if before.lease is None else self._leases.get(before.lease)
+        self._expect_right(event, job, before)
+        is_witnessed = after.result in ("", before.result, str(before.token))
+        self._expect("S3", is_witnessed, job, f"{after.result} completed the job of {before.token}")
+        is_rescue = event.by is not None and event.by.judge is Judge.LEASE_ENDED
+        if is_rescue:
+            self.report.rescues += 1
+            self._expect("S5", lease is None or lease.is_ended, job, "it was rescued from a lease that had not ended")
+        owner = track.running.get(before.token)
+        is_stopped = owner is None or self._is_excused(owner)
+        self._expect("S8", is_stopped, job, f"it moved while the code of {before.token} was running in {owner}")
+        self._expect_budgets(job, before, after, is_charged=is_rescue and _is_charged(job, before, lease))
+        if event.by is not None:
+            track.moved[before.token] = (event.by.outcome, after.state)
+        self._expect_bound(job, track)
+        if lease is not None:
+            self._holds[lease.row.process].discard(job)
+
+    def _expect_right(self, event: Event, job: UUID, before: JobRow) -> None:
+        if event.by is not None and event.by.token is not None:
+            is_owner = event.by.token == before.token
+            self._expect("S3", is_owner, job, f"{event.by.verb} of {event.by.token} changed the job of {before.token}")
+
+    def _expect_budgets(self, job: UUID, before: JobRow, after: JobRow, *, is_charged: bool) -> None:
+        crashes = before.crashes + 1 if is_charged else before.crashes
+        said = "a crash was not counted" if is_charged else "it was charged for a crash without one"
+        self._expect("S9", after.crashes == crashes, job, f"{said}: {before.crashes} became {after.crashes}")
+        is_spent = after.failures >= after.max_attempts or after.crashes >= after.max_crashes
+        is_over = after.failures > after.max_attempts or after.crashes > after.max_crashes
+        is_waiting = PLACE_OF[after.state] is Place.PENDING and after.state is not State.HELD
+        self._expect("S9", not is_over and not (is_spent and is_waiting), job, "it goes on beyond its budget")
+
+    def _expect_bound(self, job: UUID, track: _Job) -> None:
+        if track.orphaned_at is not None and self._rules.bound is not None:
+            took = self._now - max(track.orphaned_at, self._calm_since)
+            self.report.slowest_recovery = max(self.report.slowest_recovery, took)
+            self._expect("L1", took <= self._rules.bound, job, f"back in line only {took:.1f} s after its owner's death")
+        track.orphaned_at = None
+
+    # truth: leases
+
+    def _see_lease(self, event: Event) -> None:
+        assert event.lease is not None
+        after, known = event.after, self._leases.get(event.lease)
+        if not isinstance(after, LeaseRow):
+            return
+        if known is not None and known.is_ended:
+            self._expect("S3", after.is_ended, None, f"lease {event.lease} ended and lives again")
+            self._expect("S3", after.overdue >= 0 or after.overdue >= known.row.overdue, None, "an ended lease was beaten")
+        elif known is not None and after.is_ended:
+            self._see_lease_end(event, known, after)
+        self._leases[event.lease] = _Lease(after, event.time, after.is_ended)
+
+    def _see_lease_end(self, event: Event, known: _Lease, after: LeaseRow) -> None:
+        holder = self._processes[after.process]
+        if event.by is not None and event.by.is_judged:
+            self._expect("S5", after.overdue >= 0, None, f"lease {event.lease} was ended {-after.overdue:.3f} s before its expiry")
+        elif event.by is not None:
+            is_own = event.process == after.process
+            self._expect("S5", is_own or holder.died_at is not None, None, f"lease {event.lease} of a living process was ended")
+
+    # what callers saw
+
+    def _see_call(self, event: Event, job: UUID) -> None:
+        track = self._jobs[job]
+        match event.what, event.phase:
+            case "enqueue", Phase.OK:
+                track.is_acknowledged = True
+                self._expect("S6", track.row is not None, job, "its enqueue was acknowledged and it does not exist")
+            case "reopen", Phase.INVOKE:
+                track.is_reopening = True
+            case "claim", Phase.OK if event.token is not None:
+                told = track.told.setdefault(event.token, event.process)
+                self._expect("S1", told == event.process, job, f"token {event.token} was given to {told} as well")
+                self._expect("S1", event.token in track.tokens, job, f"token {event.token} was given and never made")
+            case "settle", Phase.OK | Phase.FAIL if event.token is not None:
+                self._see_answer(event, job, event.token)
+            case _:
+                pass
+
+    def _see_answer(self, event: Event, job: UUID, token: Token) -> None:
+        track = self._jobs[job]
+        moved = track.moved.get(token)
+        if event.phase is Phase.OK:
+            is_true = moved is not None and (moved[0] == event.note or moved[1] is State.CANCELLED)
+            self._expect("S10", is_true, job, f"'{event.note}' of {token} was confirmed, the store did {moved}")
+        elif event.note == "missing":
+            self._expect("S10", track.row is None, job, "the store found no trace of it")
+        else:
+            self._expect("S10", moved is None or moved[0] != event.note, job, f"'{event.note}' of {token} was done and denied")
+
+    # life
+
+    def _see_start(self, event: Event) -> None:
+        assert event.job is not None
+        assert event.token is not None
+        job, token, track = event.job, event.token, self._jobs[event.job]
+        self.report.starts += 1
+        self._expect("S1", token in track.tokens, job, f"code started with token {token}, which was never made")
+        self._expect("S10", token not in track.started, job, f"code started twice with token {token}")
+        track.started.add(token)
+        self._see_overlap(event, job, token)
+        track.running[token] = event.process
+        if track.row is not None and track.row.token == token and track.row.lease in self._leases:
+            lease = self._leases[track.row.lease]
+            late = self._now - lease.at - (lease.row.ttl - lease.row.margin) * RATE - 0.001
+            if late > 0:
+                is_excused = self._is_excused(event.process)
+                self._expect("S8", is_excused, job, f"code started {late:.3f} s after its worker's deadline")
+
+    def _see_effect(self, event: Event) -> None:
+        assert event.job is not None
+        assert event.token is not None
+        track = self._jobs[event.job]
+        if event.token in track.running and track.row is not None and track.row.token != event.token:
+            self._see_overlap(event, event.job, event.token)
+
+    def _see_overlap(self, event: Event, job: UUID, token: Token) -> None:
+        others = [who for each, who in self._jobs[job].running.items() if each != token]
+        if not others:
+            return
+        is_excused = self._is_excused(event.process) or all(self._is_excused(other) for other in others)
+        if is_excused or not self._rules.is_timed:
+            self.report.overlaps_outside += 1
+        else:
+            self.report.overlaps_inside += 1
+            self._expect("S8", False, job, f"code of {token} runs beside other code of the job in {', '.join(others)}")
+
+    def _see_end(self, event: Event) -> None:
+        if event.job is not None and event.token is not None:
+            self._jobs[event.job].running.pop(event.token, None)
+
+    def _see_death(self, event: Event) -> None:
+        self._processes[event.process].died_at = event.time
+        for track in self._jobs.values():
+            track.running = {token: who for token, who in track.running.items() if who != event.process}
+        for job in self._holds.pop(event.process, ()):
+            self._jobs[job].orphaned_at = event.time
+
+    def _see_freeze(self, event: Event) -> None:
+        self._processes[event.process].is_frozen = True
+
+    def _see_thaw(self, event: Event) -> None:
+        process = self._processes[event.process]
+        process.is_frozen, process.thawed_at = False, event.time
+
+    def _see_calm(self, event: Event) -> None:
+        self._calm_since = event.time
+
+    def _is_excused(self, process: str) -> bool:
+        known = self._processes[process]
+        return not self._rules.is_timed or known.is_frozen or self._now - known.thawed_at <= WAKING
+
+    def _expect(self, name: str, is_so: bool, job: UUID | None, text: str) -> None:
+        self.report.checked[name] += 1
+        if not is_so:
+            self.report.violations.append(Violation(name, self._index, job, text))
+
+
+def _is_charged(job: UUID, before: JobRow, lease: _Lease | None) -> bool:
+    """As ``LeaseEnd.charges``, from what the rows say."""
+    return before.state is State.RUNNING and lease is not None and (job in lease.row.culprits or not lease.row.is_free)

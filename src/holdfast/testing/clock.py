@@ -1,0 +1,84 @@
+"""A clock that moves when told to, and chance that a seed decides."""
+
+import asyncio
+import random
+from uuid import UUID
+
+from holdfast._ports.clock import compose_uuid7
+
+_START_OF_WALL = 1_700_000_000.0
+_START_OF_MONOTONIC = 1_000.0
+
+
+class FakeClock:
+    """Time that stands still until ``advance``.
+
+    >>> clock = FakeClock()
+    >>> before = clock.monotonic()
+    >>> clock.advance(30)
+    >>> clock.monotonic() - before
+    30.0
+    """
+
+    def __init__(self) -> None:
+        self._monotonic = self._boottime = _START_OF_MONOTONIC
+        self._wall = _START_OF_WALL
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def monotonic(self) -> float:
+        """Seconds; stands still in ``suspend``."""
+        return self._monotonic
+
+    def boottime(self) -> float:
+        """Seconds; runs through ``suspend``."""
+        return self._boottime
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        return self._wall
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once ``advance`` has moved the clock that far."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self._boottime + seconds, waiter))
+        await waiter
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for all three clocks, and wake who slept until then."""
+        self._monotonic += seconds
+        self.suspend(seconds)
+
+    def suspend(self, seconds: float) -> None:
+        """The machine sleeps: the monotonic clock stands still."""
+        self._boottime += seconds
+        self._wall += seconds
+        due = [sleeper for sleeper in self._sleepers if sleeper[0] <= self._boottime]
+        self._sleepers = [sleeper for sleeper in self._sleepers if sleeper[0] > self._boottime]
+        for _, waiter in due:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def step_wall(self, seconds: float) -> None:
+        """Somebody sets the wall clock; negative: back."""
+        self._wall += seconds
+
+
+class FakeChance:
+    """Randomness of one seed; its UUIDv7 count up, whatever the time is."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+        self._made = 0
+
+    def uuid4(self) -> UUID:
+        """128 bits."""
+        return UUID(int=self._random.getrandbits(128))
+
+    def uuid7(self) -> UUID:
+        """Greater than every one made before by this object."""
+        self._made += 1
+        return compose_uuid7(int(_START_OF_WALL * 1000) + self._made, self._random.getrandbits(74))
+
+    def jitter(self) -> float:
+        """Uniform in [-1, 1]."""
+        return self._random.uniform(-1.0, 1.0)

@@ -1,0 +1,278 @@
+"""Faults around every verb of a store: refused, applied but unanswered, applied late, applied twice, slow, cut off.
+
+The wrapper is generated from the ``Store`` protocol, so a new verb cannot be forgotten. It runs around the memory
+store in virtual time and around a real one in real time: it only waits through the clock it is given.
+"""
+
+import asyncio
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from enum import StrEnum
+from functools import partial
+from typing import Any, cast
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.job import Token
+from holdfast._ports.clock import Clock
+from holdfast._ports.store import Answer, Capabilities, Store
+from holdfast.errors import StoreUnavailable
+from holdfast.testing.history import Event, History, Phase, outcome_of
+
+VERBS = tuple(name for name, member in vars(Store).items() if inspect.iscoroutinefunction(member))
+
+Item = tuple[str, UUID, Token | None, str]
+Carry = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
+
+
+class Fault(StrEnum):
+    """What happens to one call."""
+
+    NONE = "none"
+    BEFORE = "before"  # an error; nothing was applied
+    ANSWER_LOST = "answer_lost"  # applied, then an error
+    LATE = "late"  # an error now, applied afterwards
+    TWICE = "twice"  # applied and answered, then applied again
+    SLOW = "slow"  # applied and answered, in the end
+    IN_FLIGHT = "in_flight"  # on its way: it arrives whatever becomes of its sender
+    CRASH_BEFORE = "crash_before"  # the sender dies, nothing was applied
+    CRASH_AFTER = "crash_after"  # applied, the sender dies before it knows
+
+
+class Mix(Struct, frozen=True, kw_only=True):
+    """How often each fault happens, of all calls; times in seconds."""
+
+    rates: dict[Fault, float] = {}
+    latency: float = 0.005
+    timeout: float = 1.0
+    slowest: float = 2.0
+    latest: float = 20.0
+
+
+class Faults:
+    """Draws the fate of each call of one process. ``is_out``: nothing reaches the store at the moment."""
+
+    def __init__(self, numbers: random.Random, mix: Mix) -> None:
+        self.numbers = numbers
+        self.mix = mix
+        self.is_out = False
+
+    def draw(self) -> Fault:
+        """What happens to the next call."""
+        if self.is_out:
+            return Fault.BEFORE
+        number = self.numbers.random()
+        for fault, rate in self.mix.rates.items():
+            number -= rate
+            if number < 0:
+                return fault
+        return Fault.NONE
+
+    def stop(self) -> None:
+        """From now on everything arrives."""
+        self.mix = Mix(latency=self.mix.latency)
+        self.is_out = False
+
+    def delay(self) -> float:
+        """An ordinary way there or back."""
+        return self.numbers.random() * self.mix.latency
+
+    def patience(self) -> float:
+        """From a failed call to its error: at once, or a time-out."""
+        return self.delay() if self.numbers.random() < 0.5 else self.numbers.random() * self.mix.timeout
+
+    def slowness(self) -> float:
+        """A slow way."""
+        return self.numbers.random() * self.mix.slowest
+
+    def lateness(self) -> float:
+        """How long after its sending a late or doubled call is applied."""
+        return self.numbers.random() ** 2 * self.mix.latest
+
+
+class _Faulty:
+    """The wrapper; its verbs are added below."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        process: str,
+        faults: Faults,
+        clock: Clock,
+        history: History,
+        now: Callable[[], float],
+        carry: Carry,
+        crash: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._process = process
+        self._faults = faults
+        self._clock = clock
+        self._history = history
+        self._now = now
+        self._carry = carry
+        self._crash = crash
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The store's."""
+        return self._store.capabilities
+
+    async def _call(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        items = _items(verb, (*arguments, *keywords.values()))
+        self._note(items, Phase.INVOKE)
+        try:
+            answer = await self._travel(verb, partial(getattr(self._store, verb), *arguments, **keywords))
+        except BaseException:
+            self._note(items, Phase.UNKNOWN)
+            raise
+        self._note_answers(verb, items, answer)
+        return answer
+
+    async def _travel(self, verb: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+        fault, faults = self._faults.draw(), self._faults
+        match fault:
+            case Fault.BEFORE:
+                await self._clock.sleep(faults.patience())
+                raise StoreUnavailable(f"{verb}: the store cannot be reached")
+            case Fault.ANSWER_LOST:
+                await self._clock.sleep(faults.delay())
+                await ask()
+                await self._clock.sleep(faults.patience())
+                raise StoreUnavailable(f"{verb}: the answer was lost")
+            case Fault.LATE:
+                self._carry(self._deliver(faults.lateness(), ask))
+                await self._clock.sleep(faults.patience())
+                raise StoreUnavailable(f"{verb}: no answer in time")
+            case Fault.TWICE:
+                self._carry(self._deliver(faults.lateness(), ask))
+            case Fault.SLOW:
+                await self._clock.sleep(faults.slowness())
+            case Fault.IN_FLIGHT:
+                sent = self._carry(self._deliver(faults.slowness(), ask))
+                await asyncio.wait([sent])
+                return sent.result()
+            case Fault.CRASH_BEFORE | Fault.CRASH_AFTER:
+                if fault is Fault.CRASH_AFTER:
+                    await ask()
+                self._crash()
+                await asyncio.get_running_loop().create_future()
+            case Fault.NONE:
+                pass
+        await self._clock.sleep(faults.delay())
+        answer = await ask()
+        await self._clock.sleep(faults.delay() if fault is not Fault.SLOW else faults.slowness())
+        return answer
+
+    async def _deliver(self, delay: float, ask: Callable[[], Awaitable[Any]]) -> Any:
+        await self._clock.sleep(delay)
+        return await ask()
+
+    def _note(self, items: Iterable[Item], phase: Phase, note: str = "") -> None:
+        for what, job, token, detail in items:
+            self._history.add(
+                Event(
+                    time=self._now(),
+                    process=self._process,
+                    what=what,
+                    phase=phase,
+                    job=job,
+                    token=token,
+                    note=note or detail,
+                )
+            )
+
+    def _note_answers(self, verb: str, items: list[Item], answer: Any) -> None:
+        match verb:
+            case "exchange":
+                for item, settled in zip(items, answer.answers, strict=True):
+                    phase = Phase.OK if settled is Answer.APPLIED else Phase.FAIL
+                    self._note([item], phase, item[3] if settled is not Answer.MISSING else "missing")
+                self._note([("claim", claim.hold.job, claim.hold.token, "") for claim in answer.claims], Phase.OK)
+            case "start" | "report":
+                for item in items:
+                    self._note([item], Phase.FAIL if item[1] in answer else Phase.OK)
+            case _:
+                self._note(items, Phase.OK)
+
+
+def _items(verb: str, arguments: tuple[Any, ...]) -> list[Item]:
+    """The jobs a call speaks of, each with the token it carries."""
+    match verb:
+        case "enqueue":
+            return [(verb, job.id, None, job.task) for job in arguments[1]]
+        case "exchange":
+            return [("settle", move.job, move.token, outcome_of(move)) for move in arguments[0]]
+        case "start":
+            return [(verb, job, token, "") for job, token in arguments[0]]
+        case "report" | "annotate":
+            return [(verb, each.job, each.token, "") for each in arguments[0]]
+        case "request_cancel" | "reopen":
+            return [(verb, job, None, "") for job in arguments[0]]
+        case _:
+            return []
+
+
+def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def call(self: _Faulty, *arguments: Any, **keywords: Any) -> Any:
+        return await self._call(name, arguments, keywords)
+
+    call.__name__ = name
+    call.__doc__ = f"``{name}``, with faults."
+    return call
+
+
+for _name in VERBS:
+    setattr(_Faulty, _name, _verb(_name))
+
+
+def faulty(
+    store: Store,
+    *,
+    process: str,
+    faults: Faults,
+    clock: Clock,
+    history: History,
+    now: Callable[[], float] | None = None,
+    carry: Carry | None = None,
+    crash: Callable[[], None] = lambda: None,
+) -> Store:
+    """The store as one process meets it on a bad day, with everything it saw written into ``history``.
+
+    ``carry`` runs what is on its way independently of its sender; ``crash`` ends the sender; ``now`` stamps the events.
+    """
+    return cast(
+        Store,
+        _Faulty(
+            store,
+            process=process,
+            faults=faults,
+            clock=clock,
+            history=history,
+            now=clock.monotonic if now is None else now,
+            carry=_Background() if carry is None else carry,
+            crash=crash,
+        ),
+    )
+
+
+class _Background:
+    """Tasks nobody waits for, kept until they end."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __call__(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            # A late copy that fails tells nobody, as on a real wire.
+            return

@@ -1,0 +1,169 @@
+"""What happened, in order: one event format for simulated and for real processes.
+
+Three kinds of event share it. *Calls* are what a client of the store saw: invoke, then ok, fail or unknown.
+*Truth* is what the store really did, row by row, in commit order; ``by`` says with which token it was asked
+for, where that is known. *Life* is what processes and handlers did.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from holdfast._core.job import State, Token
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.lifecycle import Judge, Transition
+
+
+class Phase(StrEnum):
+    """How far a call got, or what else the event is."""
+
+    INVOKE = "invoke"
+    OK = "ok"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    TRUTH = "truth"
+    LIFE = "life"
+
+
+class JobRow(Struct, frozen=True):
+    """A job's row as far as the properties speak of it. ``witness`` is the token its last report carried as text."""
+
+    state: State
+    token: Token
+    lease: UUID | None = None
+    attempt: int = 0
+    failures: int = 0
+    crashes: int = 0
+    max_attempts: int = 3
+    max_crashes: int = 3
+    is_cancel_requested: bool = False
+    witness: str = ""
+    result: str = ""
+
+
+class LeaseRow(Struct, frozen=True):
+    """A lease's row. ``overdue`` is measured by the store's clock in the write that changed it."""
+
+    process: str
+    worker: str
+    ttl: float
+    margin: float
+    overdue: float
+    is_ended: bool = False
+    is_free: bool = False
+    culprits: tuple[UUID, ...] = ()
+
+
+class By(Struct, frozen=True):
+    """With what right a write was asked for. ``outcome`` tells two answers to one claim apart."""
+
+    verb: str
+    token: Token | None = None
+    judge: Judge | None = None
+    outcome: str = ""
+    is_judged: bool = False
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One thing that happened at ``time`` (seconds since the start), in or for ``process``."""
+
+    time: float
+    process: str
+    what: str
+    phase: Phase
+    job: UUID | None = None
+    token: Token | None = None
+    lease: UUID | None = None
+    before: JobRow | LeaseRow | None = None
+    after: JobRow | LeaseRow | None = None
+    by: By | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        parts = [f"{self.time:9.3f}", f"{self.process:<24}", f"{self.what} {self.phase}" if self.phase in _CALLS else self.what]
+        parts += [f"token={_short(self.token)}"] if self.token else []
+        parts += [f"lease={self.lease.hex[:6]}"] if self.lease else []
+        if self.before is not None or self.after is not None:
+            parts.append(f"{_row(self.before)} -> {_row(self.after)}")
+        if self.by is not None:
+            parts.append(f"by {self.by.verb}({_short(self.by.token)}{', ' + self.by.judge if self.by.judge else ''})")
+        return " ".join([*parts, self.note])
+
+
+_CALLS = (Phase.INVOKE, Phase.OK, Phase.FAIL, Phase.UNKNOWN)
+
+
+class History:
+    """Events in the order in which they happened."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.events: list[Event] = list(events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def add(self, event: Event) -> None:
+        """Append."""
+        self.events.append(event)
+
+    def digest(self) -> str:
+        """Equal for equal runs, whichever interpreter made them."""
+        summary = hashlib.sha256()
+        for event in self.events:
+            summary.update(msgspec.json.encode(event))
+        return summary.hexdigest()
+
+    def story(self, job: UUID, *, until: int | None = None, longest: int = 60) -> str:
+        """What happened to one job and to those who held it: the last events up to ``until``, one a line."""
+        events = self.events[:until]
+        leases = {event.lease for event in events if event.job == job and event.lease}
+        holders = {event.after.process for event in events if event.lease in leases and isinstance(event.after, LeaseRow)}
+        told = [
+            event
+            for event in events
+            if event.job == job
+            or (event.lease in leases and event.what == "lease" and _is_news(event))
+            or (event.what.startswith("process.") and event.process in holders)
+        ]
+        skipped = len(told) - longest
+        lines = [f"… {skipped} earlier events"] if skipped > 0 else []
+        return "\n".join([*lines, *(str(event) for event in told[-longest:])])
+
+
+def label(process: ProcessIdentity) -> str:
+    """One name for one process incarnation, in all kinds of event."""
+    return f"{process.host}-{process.pid}-{process.start}"
+
+
+def outcome_of(move: Transition) -> str:
+    """What tells one outcome under a token from another one."""
+    spent = f"failures={move.failures} crashes={move.crashes}"
+    return f"{move.to} {move.record or '-'} {move.reason or '-'} {spent} {move.judge}"
+
+
+def _is_news(event: Event) -> bool:
+    """A mere beat says nothing about a job."""
+    before, after = event.before, event.after
+    return not (isinstance(before, LeaseRow) and isinstance(after, LeaseRow) and before.is_ended == after.is_ended)
+
+
+def _short(token: Token | None) -> str:
+    return "-" if token is None else f"{token.number}:{token.claim.hex[:6] if token.claim else '-'}"
+
+
+def _row(row: JobRow | LeaseRow | None) -> str:
+    match row:
+        case None:
+            return "nothing"
+        case JobRow():
+            spent = f"a{row.attempt} f{row.failures} c{row.crashes}"
+            return f"{row.state}[{_short(row.token)} {spent}{' cancel!' if row.is_cancel_requested else ''}]"
+        case LeaseRow():
+            return "ended" + (" free" if row.is_free else "") if row.is_ended else f"alive({-row.overdue:.3f}s left)"

@@ -1,0 +1,261 @@
+"""An event loop whose time passes only when nothing else can happen, and processes that die and freeze on it.
+
+Everything that runs belongs to the ``Process`` in its context. A dead process never runs another line, not even
+a ``finally``; what a frozen one would have run waits until it is thawed. The same seed gives the same run.
+"""
+
+import asyncio
+import contextvars
+import heapq
+import random
+import warnings
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._ports.host import Exit
+
+T = TypeVar("T")
+LONGEST_INSTANT = 100_000  # callbacks at one and the same time: more is a loop that never waits
+
+
+class Stuck(AssertionError):
+    """Nothing can ever happen again, or time cannot pass."""
+
+
+class Process:
+    """One simulated operating-system process."""
+
+    def __init__(self, loop: "VirtualLoop", name: str, identity: ProcessIdentity) -> None:
+        self.name = name
+        self.role = ""
+        self.identity = identity
+        self.exit: Exit | None = None
+        self.thawed_at = -1e9
+        self.on_exit: list[Callable[[Exit], None]] = []
+        self._loop = loop
+        self._stops: set[str] = set()
+        self._parked: list[asyncio.Handle] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it has ended, however."""
+        return self.exit is not None
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it computes nothing for now."""
+        return bool(self._stops)
+
+    def is_frozen_by(self, why: str) -> bool:
+        """Whether this is a reason for which it is frozen."""
+        return why in self._stops
+
+    def freeze(self, why: str = "stopped") -> None:
+        """Run nothing of it until thawed for the same reason."""
+        self._stops.add(why)
+
+    def thaw(self, why: str = "stopped") -> None:
+        """Run what has piled up, unless it is frozen for another reason too."""
+        if why not in self._stops:
+            return
+        self._stops.remove(why)
+        if not self._stops and not self.is_dead:
+            self.thawed_at = self._loop.time()
+            parked, self._parked = self._parked, []
+            self._loop.resume(parked)
+
+    def end(self, how: Exit) -> None:
+        """Not another line of it runs. Repeatable: the first end stays."""
+        if self.exit is None:
+            self.exit = how
+            self._parked.clear()
+            watchers, self.on_exit = self.on_exit, []
+            for tell in watchers:
+                self._loop.call_soon(tell, how, context=self._loop.outside)
+
+    def park(self, handle: asyncio.Handle) -> None:
+        """Keep what a frozen process would have run."""
+        self._parked.append(handle)
+
+    def adopt(self, task: asyncio.Task[Any]) -> None:
+        """Keep the task alive as long as the loop, so that no collector closes it half-way through."""
+        self.tasks.append(task)
+        if len(self.tasks) > 64 and not self.is_dead:
+            self.tasks = [each for each in self.tasks if not each.done()]
+
+
+PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+
+
+class _Task(asyncio.Task[T]):
+    """A task whose place in a set is decided by its number, not by its address."""
+
+    def __init__(self, number: int, coroutine: Coroutine[Any, Any, T], **options: Any) -> None:
+        self._number = number
+        super().__init__(coroutine, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Future(asyncio.Future[Any]):
+    def __init__(self, number: int, **options: Any) -> None:
+        self._number = number
+        super().__init__(**options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """The world's loop. Everything it does is decided by the random numbers it is given."""
+
+    # What asyncio's own loop keeps; its stubs do not show it.
+    _ready: Any
+    _scheduled: list[asyncio.TimerHandle]
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__()
+        self.chance = chance
+        self.outside = contextvars.Context()  # the world itself: never dead, never frozen
+        self.complaints: list[str] = []
+        self.steps = 0
+        self._now = 1000.0
+        self._number = 0
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._clock_resolution = 0.0
+
+    def time(self) -> float:
+        """Virtual seconds; every process sees them through the clock of its machine."""
+        return self._now
+
+    def start(self, process: Process, main: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+        """Run ``main`` as the process; the process ends with it: exit code 0, or 1 when it raised."""
+        context = contextvars.Context()
+        context.run(PROCESS.set, process)
+        task = self.create_task(main, context=context)
+
+        def finish(done: asyncio.Task[Any]) -> None:
+            is_well = done.cancelled() or done.exception() is None
+            if not is_well and not process.is_dead:
+                self.complaints.append(f"{process.name} ended with {done.exception()!r}")
+            process.end(Exit(code=0 if is_well else 1))
+
+        task.add_done_callback(finish, context=self.outside)
+        return task
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        """As asyncio's, with a stable order in sets; the task belongs to the process that creates it."""
+        self._number += 1
+        task: asyncio.Task[Any] = _Task(self._number, coro, loop=self, **options)
+        context: contextvars.Context | None = options.get("context")
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        if process is None:
+            self._tasks.append(task)
+        else:
+            process.adopt(task)
+        return task
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """As asyncio's, with a stable order in sets."""
+        self._number += 1
+        return _Future(self._number, loop=self)
+
+    def resume(self, handles: list[asyncio.Handle]) -> None:
+        """Let parked work run, before anything that came later."""
+        self._ready.extendleft(reversed(handles))
+
+    def _run_once(self) -> None:
+        self._pass_time()
+        batch = list(self._ready)
+        self._ready.clear()
+        if len(batch) > 1:
+            batch = self._interleaved(batch)
+        self.steps += len(batch)
+        for position, handle in enumerate(batch):
+            process: Process | None = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+            if handle.cancelled():
+                continue
+            if process is not None:
+                if process.is_dead:
+                    continue
+                if process.is_frozen:
+                    process.park(handle)
+                    continue
+            try:
+                handle._run()
+            except BaseException:
+                self._ready.extendleft(reversed(batch[position + 1 :]))
+                raise
+
+    def _pass_time(self) -> None:
+        scheduled = self._scheduled
+        while scheduled and scheduled[0].cancelled():
+            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]
+        if not self._ready and not self._stopping:  # type: ignore[attr-defined]
+            if not scheduled:
+                raise Stuck("nothing can ever happen again")
+            if scheduled[0].when() > self._now:
+                self._now = scheduled[0].when()
+                self.steps = 0
+        if self.steps > LONGEST_INSTANT:
+            raise Stuck(f"time stands still at {self._now:.3f}")
+        while scheduled and scheduled[0].when() <= self._now:
+            handle = heapq.heappop(scheduled)
+            handle._scheduled = False  # type: ignore[attr-defined]
+            self._ready.append(handle)
+
+    def _interleaved(self, batch: list[asyncio.Handle]) -> list[asyncio.Handle]:
+        """Processes run in any order; each keeps its own."""
+        ranks: dict[Process | None, float] = {}
+        for handle in batch:
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+            if process not in ranks:
+                ranks[process] = self.chance.random()
+        if len(ranks) == 1:
+            return batch
+        return sorted(batch, key=lambda handle: ranks[handle._context.get(PROCESS)])  # type: ignore[attr-defined]
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Remember what nobody caught; the dead may not complain."""
+        process = PROCESS.get()
+        if process is None or not process.is_dead:
+            who = process.name if process else "the world"
+            self.complaints.append(f"{who}: {context.get('message')}: {context.get('exception')!r}")
+
+    def dispose(self, processes: list[Process]) -> None:
+        """Close everything that was still running, unseen and unheard, then the loop."""
+        tasks = [*self._tasks, *(task for process in processes for task in process.tasks)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for task in tasks:
+                if task.done():
+                    task.cancelled() or task.exception()
+                else:
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    _close(task.get_coro())
+            self._ready.clear()
+            self._scheduled.clear()
+            self.close()
+
+    def _write_to_self(self) -> None:
+        """Nothing sleeps in a selector here."""
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        """No threads: they could not be simulated."""
+        raise RuntimeError(f"no threads in a simulation: {func!r}")
+
+
+def _close(coroutine: Any) -> None:
+    """End a suspended coroutine; one that awaits while it is being closed is closed again."""
+    for _ in range(20):
+        try:
+            coroutine.close()
+        except BaseException:  # noqa: BLE001 – whatever it says while dying, nobody listens
+            continue
+        return

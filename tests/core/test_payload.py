@@ -1,0 +1,285 @@
+"""Payloads are JSON, typed by the handler's signature, checked on both sides."""
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Annotated, Any, TypedDict
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast._core.payload import (
+    CHECKPOINT_LIMIT,
+    PAYLOAD_LIMIT,
+    RESULT_LIMIT,
+    PayloadType,
+    cut_text,
+    decode_json,
+    encode_checkpoint,
+    encode_payload,
+    encode_result,
+)
+from holdfast.errors import ConfigurationError, PayloadInvalid, PayloadTooLarge
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Size(msgspec.Struct):
+    width: int
+
+
+class Options(TypedDict, total=False):
+    fast: bool
+
+
+def analyze(job: object, repo_url: str, limit: int = 100) -> None: ...
+
+
+def typed(point: Point, sizes: list[Size], options: Options, colour: Colour, when: datetime, key: UUID | None = None) -> None: ...
+
+
+def free(name: str, **more: int) -> None: ...
+
+
+def untyped(anything, *, other=None) -> None: ...  # type: ignore[no-untyped-def]
+
+
+ANALYZE = PayloadType.of(analyze, skip=1)
+
+
+def test_arguments_bind_as_in_a_call_and_defaults_stay_with_the_code_that_runs() -> None:
+    assert ANALYZE.encode(("url",), {}) == b'{"repo_url":"url"}'
+    assert ANALYZE.encode((), {"limit": 5, "repo_url": "url"}) == b'{"repo_url":"url","limit":5}'
+    assert ANALYZE.decode(b'{"repo_url":"url"}') == ({"repo_url": "url"}, ())
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "words"),
+    [
+        ((), {}, "repo_url"),
+        ((), {"repo_url": "u", "limt": 1}, "limt"),
+        (("u", 1, 2), {}, "too many positional"),
+        ((5,), {}, "Expected `str`, got `int` - at `$.repo_url`"),
+        (("u", "5"), {}, "Expected `int`, got `str` - at `$.limit`"),
+        (("u", True), {}, "Expected `int`, got `bool` - at `$.limit`"),
+        (("u", None), {}, "Expected `int`, got `null` - at `$.limit`"),
+        (("u", math.nan), {}, "NaN"),
+        ((object(),), {}, "object is no JSON data"),
+        (("\ud800",), {}, "surrogates"),
+    ],
+)
+def test_a_call_that_does_not_fit_is_refused_by_name(args: tuple[object, ...], kwargs: dict[str, object], words: str) -> None:
+    with pytest.raises(PayloadInvalid) as caught:
+        ANALYZE.encode(args, kwargs)
+    assert str(caught.value).startswith("analyze: ")
+    assert words in str(caught.value)
+
+
+def test_rich_types_arrive_as_themselves() -> None:
+    kind = PayloadType.of(typed, skip=0)
+    arguments: dict[str, object] = {
+        "point": Point(1),
+        "sizes": [Size(2)],
+        "options": {"fast": True},
+        "colour": Colour.RED,
+        "when": datetime(2024, 5, 1, tzinfo=UTC),
+        "key": UUID(int=3),
+    }
+    assert kind.decode(kind.encode((), arguments)) == (arguments, ())
+    with pytest.raises(PayloadInvalid, match=r"Expected `int`, got `str` - at `\$.point.x`"):
+        kind.encode((), arguments | {"point": {"x": "1"}})
+    with pytest.raises(PayloadInvalid, match=r"at `\$.options.fast`"):
+        kind.encode((), arguments | {"options": {"fast": "yes"}})
+
+
+def test_unknown_fields_are_named_and_ignored_when_read() -> None:
+    assert ANALYZE.decode(b'{"repo_url":"u","depth":1,"x":[]}') == ({"repo_url": "u"}, ("depth", "x"))
+
+
+def test_free_keywords_take_extra_fields_of_their_type() -> None:
+    kind = PayloadType.of(free, skip=0)
+    assert kind.decode(kind.encode(("n",), {"a": 1})) == ({"name": "n", "a": 1}, ())
+    with pytest.raises(PayloadInvalid, match=r"Expected `int`, got `str` - at `\$.a`"):
+        kind.encode(("n",), {"a": "1"})
+
+
+def test_unannotated_parameters_take_any_json() -> None:
+    kind = PayloadType.of(untyped, skip=0)
+    assert kind.decode(kind.encode(([1, None],), {"other": {"a": 1.5}})) == ({"anything": [1, None], "other": {"a": 1.5}}, ())
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"repo_url":1}',
+        b"{}",
+        b'{"repo_url":"\xff"}',
+        b'{"\xff":1}',
+        b'{"repo_url":' + b"[" * 100_000,
+    ],
+)
+def test_whatever_is_stored_decoding_only_ever_says_invalid(payload: bytes) -> None:
+    with pytest.raises(PayloadInvalid):
+        ANALYZE.decode(payload)
+
+
+def test_nesting_too_deep_for_any_parameter_is_invalid() -> None:
+    payload = b'{"anything":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    with pytest.raises(PayloadInvalid, match="nested too deeply"):
+        PayloadType.of(untyped, skip=0).decode(payload)
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_never_raise_anything_else(payload: bytes) -> None:
+    try:
+        kwargs, _ = ANALYZE.decode(payload)
+    except PayloadInvalid:
+        return
+    assert isinstance(kwargs["repo_url"], str)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_json_data_comes_back_as_it_was(value: object) -> None:
+    kind = PayloadType.of(untyped, skip=0)
+    assert kind.decode(kind.encode((value,), {})) == ({"anything": value}, ())
+    assert decode_json(encode_result(value)) == value
+
+
+@pytest.mark.parametrize("value", [math.nan, [1, {"a": -math.inf}], {"a": (None, math.inf)}, Point(x=math.nan)])  # type: ignore[arg-type]
+def test_a_number_json_cannot_hold_is_refused_not_turned_into_null(value: object) -> None:
+    with pytest.raises(PayloadInvalid, match="NaN and infinity"):
+        encode_result(value)
+
+
+def test_none_is_no_lost_number() -> None:
+    assert encode_result({"a": None, "b": [1.5, None]}) == b'{"a":null,"b":[1.5,null]}'
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    value: list[object] = []
+    value.append(value)
+    with pytest.raises(PayloadInvalid, match="reference to itself"):
+        encode_result(value)
+
+
+def test_caps_are_exact() -> None:
+    assert len(encode_result("x" * (RESULT_LIMIT - 2))) == RESULT_LIMIT
+    with pytest.raises(PayloadTooLarge, match="at most 262,144"):
+        encode_result("x" * (RESULT_LIMIT - 1))
+    with pytest.raises(PayloadTooLarge, match="at most 65,536"):
+        encode_checkpoint("x" * CHECKPOINT_LIMIT)
+    with pytest.raises(PayloadTooLarge):
+        ANALYZE.encode(("x" * PAYLOAD_LIMIT,), {})
+    with pytest.raises(PayloadTooLarge):
+        encode_payload("analyze", {"a": "x" * PAYLOAD_LIMIT})
+
+
+class Model:
+    """Behaves as a pydantic model does."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    @classmethod
+    def model_validate(cls, value: Any) -> "Model":
+        if not isinstance(value["size"], int):
+            raise ValueError("size: Input should be a valid integer")
+        return cls(value["size"])
+
+    def model_dump(self, mode: str) -> dict[str, object]:
+        return {"size": self.size}
+
+
+def with_model(model: Model, more: list[Model] | None = None) -> None: ...
+
+
+def test_models_that_validate_themselves_are_read_and_written_by_their_own_methods() -> None:
+    kind = PayloadType.of(with_model, skip=0)
+    payload = kind.encode((Model(3),), {"more": [Model(4)]})
+    assert payload == b'{"model":{"size":3},"more":[{"size":4}]}'
+    kwargs, _ = kind.decode(payload)
+    assert isinstance(kwargs["model"], Model)
+    with pytest.raises(PayloadInvalid, match=r"valid integer - at `\$.model`"):
+        kind.decode(b'{"model":{"size":"3"}}')
+    with pytest.raises(PayloadInvalid, match="'size'"):
+        kind.decode(b'{"model":{}}')
+
+
+class Opaque: ...
+
+
+def with_opaque(thing: Opaque) -> None: ...
+
+
+def test_a_type_json_cannot_carry_says_what_to_use() -> None:
+    kind = PayloadType.of(with_opaque, skip=0)
+    with pytest.raises(PayloadInvalid, match="use plain types, a dataclass"):
+        kind.encode((5,), {})
+
+
+def starred(*values: int) -> None: ...
+
+
+def positional(value: int, /) -> None: ...
+
+
+def unions(value: "Point | Size") -> None: ...
+
+
+def missing(value: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (starred, "list parameter"),
+        (positional, "remove the '/'"),
+        (unions, "cannot be read from JSON"),
+        (missing, "outside TYPE_CHECKING"),
+    ],
+)
+def test_signatures_json_cannot_fill_are_refused_at_registration(function: Any, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        PayloadType.of(function, skip=0)
+
+
+def constrained(n: Annotated[int, msgspec.Meta(ge=1)]) -> None: ...
+
+
+def test_constraints_of_annotations_are_checked() -> None:
+    with pytest.raises(PayloadInvalid, match=r"Expected `int` >= 1 - at `\$.n`"):
+        PayloadType.of(constrained, skip=0).encode((0,), {})
+
+
+@given(st.text(), st.integers(min_value=3, max_value=50))
+def test_cut_text_fits_and_keeps_what_fits(text: str, limit: int) -> None:
+    cut = cut_text(text, limit)
+    assert len(cut.encode()) <= limit
+    assert cut == text or cut.endswith("…")
+
+
+def test_text_with_lone_surrogates_can_be_kept() -> None:
+    assert cut_text("a\ud800b", 100) == "a?b"

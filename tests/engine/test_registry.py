@@ -1,0 +1,160 @@
+"""What a handler looks like is checked once, at registration, all problems together."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._engine.context import Job, SyncJob
+from holdfast._engine.registry import Registry, define
+from holdfast.errors import ConfigurationError
+
+
+async def analyze(job: Job, repo_url: str, limit: int = 100) -> None: ...
+
+
+def shrink(job: SyncJob, path: str) -> None: ...
+
+
+def plain(path: str) -> None: ...
+
+
+async def plain_async() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "is_async", "takes_job"),
+    [(analyze, True, True), (shrink, False, True), (plain, False, False), (plain_async, True, False)],
+)
+def test_a_definition_is_read_from_the_signature(function: Callable[..., Any], is_async: bool, takes_job: bool) -> None:
+    task = define(function)
+    assert (task.name, task.is_async, task.takes_job) == (function.__name__, is_async, takes_job)
+    assert "job" not in task.payload.fields
+
+
+def test_defaults_are_those_of_the_front_door() -> None:
+    task = define(analyze)
+    assert (task.queue, task.priority, task.retry_for, task.fail_for) == ("default", 0, (), ())
+    assert task.policy == Policy(3, 3, Backoff.exponential("1s", cap="1h"), CrashPolicy.RETRY, 7 * 86400.0)
+
+
+def test_options_arrive_on_the_policy() -> None:
+    task = define(
+        analyze,
+        name="a",
+        queue="q",
+        priority=-5,
+        max_attempts=1,
+        max_crashes=20,
+        backoff=Backoff.fixed("10s"),
+        on_crash="hold",
+        retention=0,
+    )
+    assert (task.name, task.queue, task.priority) == ("a", "q", -5)
+    assert task.policy == Policy(1, 20, Backoff.fixed("10s"), CrashPolicy.HOLD, 0.0)
+
+
+async def sync_in_async(job: SyncJob) -> None: ...
+
+
+def async_in_sync(job: Job) -> None: ...
+
+
+async def job_second(path: str, job: Job) -> None: ...
+
+
+async def job_optional(job: Job | None = None) -> None: ...
+
+
+async def job_untyped(job) -> None: ...  # type: ignore[no-untyped-def]
+
+
+async def generator(path: str) -> AsyncIterator[int]:
+    yield 1
+
+
+class Class:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("function", "remedy"),
+    [
+        (sync_in_async, "write `job: Job`"),
+        (async_in_sync, "write `job: SyncJob`"),
+        (job_second, "move 'job' to the front"),
+        (job_optional, "write `job: Job`"),
+        (job_untyped, "write `job: Job` to receive the job"),
+        (generator, "cannot yield"),
+        (Class, "is no function"),
+        (5, "is no function"),
+        (lambda: None, "letters, digits"),
+    ],
+)
+def test_a_handler_that_cannot_work_is_refused_with_the_remedy(function: Any, remedy: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        define(function)
+    assert remedy in str(caught.value)
+
+
+def test_all_problems_are_named_at_once() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        define(
+            sync_in_async,
+            name="no spaces",
+            queue="",
+            priority="high",  # type: ignore[arg-type]
+            max_attempts=0,
+            max_crashes=1.5,  # type: ignore[arg-type]
+            backoff="1s",  # type: ignore[arg-type]
+            retry_for="ValueError",  # type: ignore[arg-type]
+            on_crash="maybe",
+            retention="soon",
+        )
+    named = [problem.removeprefix("task no spaces: ") for problem in caught.value.problems]
+    for option in (
+        "name=",
+        "queue=",
+        "priority=",
+        "max_crashes=",
+        "backoff=",
+        "retry_for=",
+        "on_crash=",
+        "retention:",
+        "in `async def`",
+    ):
+        assert any(problem.startswith(option) for problem in named), option
+
+
+def test_budgets_below_one_are_refused() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        define(analyze, max_attempts=0, max_crashes=0)
+    assert len(caught.value.problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("retry_for", "fail_for", "error", "is_final"),
+    [
+        ((), (), ValueError(), False),
+        ((), ValueError, ValueError(), True),
+        ((), (ValueError,), KeyError(), False),
+        (TimeoutError, (), TimeoutError(), False),
+        ((TimeoutError,), (), ValueError(), True),
+        ((OSError,), (TimeoutError,), TimeoutError(), True),
+        ((OSError,), (TimeoutError,), ConnectionError(), False),
+    ],
+)
+def test_which_exceptions_end_a_job_for_good(retry_for: Any, fail_for: Any, error: Exception, is_final: bool) -> None:
+    assert define(analyze, retry_for=retry_for, fail_for=fail_for).is_final(error) is is_final
+
+
+def test_a_name_belongs_to_one_task() -> None:
+    registry = Registry()
+    registry.add(define(analyze))
+    registry.add(define(shrink))
+    with pytest.raises(ConfigurationError, match="registered twice"):
+        registry.add(define(plain, name="analyze"))
+    assert registry.names() == ("analyze", "shrink")
+    assert registry.policies() == {"analyze": Policy(), "shrink": Policy()}
+    assert registry.get("nowhere") is None
