@@ -1,5 +1,67 @@
 """Holdfast: background jobs that survive the death of the process that runs them."""
 
-from holdfast._engine.context import Job as Job, SyncJob as SyncJob
+from holdfast._core.job import AttemptOutcome, Failure, Reason, State, Token
+from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
+from holdfast._core.policy import Backoff, CrashPolicy
+from holdfast._core.view import AttemptView, JobView
+from holdfast._engine.context import Job, SyncJob
+from holdfast._engine.events import Event
+from holdfast._engine.handle import Handle
+from holdfast._engine.recovery import Rescued
+from holdfast._engine.task import Task
+from holdfast.app import App
+from holdfast.errors import (
+    ConfigurationError,
+    HoldfastError,
+    InsideEventLoop,
+    JobCancelled,
+    JobFailed,
+    JobLost,
+    JobNotFound,
+    MissingExtra,
+    PayloadInvalid,
+    PayloadTooLarge,
+    SchemaMissing,
+    SchemaTooNew,
+    StoreUnavailable,
+    UnknownTask,
+    Unsupported,
+)
 
-__all__: list[str] = []
+__all__ = [
+    "App",
+    "AttemptOutcome",
+    "AttemptView",
+    "Backoff",
+    "Cancel",
+    "ConfigurationError",
+    "CrashPolicy",
+    "Event",
+    "Fail",
+    "Failure",
+    "Handle",
+    "HoldfastError",
+    "InsideEventLoop",
+    "Job",
+    "JobCancelled",
+    "JobFailed",
+    "JobLost",
+    "JobNotFound",
+    "JobView",
+    "MissingExtra",
+    "PayloadInvalid",
+    "PayloadTooLarge",
+    "Reason",
+    "Rescued",
+    "Retry",
+    "SchemaMissing",
+    "SchemaTooNew",
+    "Snooze",
+    "State",
+    "StoreUnavailable",
+    "SyncJob",
+    "Task",
+    "Token",
+    "UnknownTask",
+    "Unsupported",
+]

@@ -22,7 +22,10 @@ class Portal:
     """
 
     def __init__(self) -> None:
-        self._forget()
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._of_parent: asyncio.AbstractEventLoop | None = None
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
         atexit.register(self.close)
@@ -47,18 +50,17 @@ class Portal:
 
     def _open(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-portal", daemon=True)
+            loop = self._loop
+            if loop is None:
+                loop = self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=loop.run_forever, name="holdfast-portal", daemon=True)
                 self._thread.start()
-            return self._loop
+            return loop
 
     def _forget(self) -> None:
-        self._lock = threading.Lock()
-        # In a forked child the parent's loop is kept, unused: closing it would touch what the parent still waits on.
-        self._of_parent = getattr(self, "_loop", None)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        # The parent's loop is kept, unused: closing it would touch what the parent still waits on.
+        self._lock, self._of_parent = threading.Lock(), self._loop
+        self._loop = self._thread = None
 
 
 PORTAL = Portal()

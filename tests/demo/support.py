@@ -66,10 +66,14 @@ def git(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
 
 def make_repository(folder: Path, *commits: dict[bytes, bytes | tuple[bytes, bytes] | None]) -> Path:
     """A bare repository with a commit per dict: path → content, (mode, content), or None to delete it."""
-    subprocess.run(git_command("init", "--quiet", "--bare", "--initial-branch=main", str(folder)), env=git_environment(), check=True)
+    subprocess.run(
+        git_command("init", "--quiet", "--bare", "--initial-branch=main", str(folder)), env=git_environment(), check=True
+    )
     parts: list[bytes] = []
     for number, files in enumerate(commits):
-        parts.append(b"commit refs/heads/main\ncommitter A <a@example.org> %d +0000\ndata 1\nx\n" % (1_600_000_000 + number * 86_400))
+        parts.append(
+            b"commit refs/heads/main\ncommitter A <a@example.org> %d +0000\ndata 1\nx\n" % (1_600_000_000 + number * 86_400)
+        )
         for path, content in files.items():
             parts.append(_change(path, content))
     git(folder, "fast-import", "--quiet", stdin=b"".join(parts))

@@ -3,7 +3,6 @@
 import asyncio
 import csv
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,12 @@ def contents(out: Path) -> tuple[bytes, bytes]:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[bytes, bytes]]:
+def undisturbed(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("holdfast.demo.analysis._run_child", lambda workshop, command: None)
         out = tmp_path_factory.mktemp("undisturbed")
         analyze(FakeJob(), Request(str(sample), str(out), batch=20))
-    yield contents(out)
+    return contents(out)
 
 
 def request_of(sample: Path, tmp_path: Path, **more: Any) -> Request:
@@ -149,7 +148,9 @@ def test_on_another_machine_or_after_a_clean_up_it_starts_again(
     assert job.said[0][0] == "clone"
 
 
-@pytest.mark.parametrize("checkpoint", [{"version": 99}, "text", {"version": 1, "tip": 5}, 17, {"version": 1, "done": {"files": 3}}])
+@pytest.mark.parametrize(
+    "checkpoint", [{"version": 99}, "text", {"version": 1, "tip": 5}, 17, {"version": 1, "done": {"files": 3}}]
+)
 def test_a_checkpoint_of_another_kind_is_no_checkpoint(
     sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes], checkpoint: object
 ) -> None:

@@ -128,5 +128,7 @@ class Ward:
 
     def epitaph(self, exit: Exit) -> LeaseEnd:
         """Why its lease ends: free if the end explains itself or its code had to stop before anyway."""
-        is_free = self._is_end_free or self._now() >= self.deadline or (exit.code == 0 and self.drain_by is not None)
+        if exit.code == 0 and self.drain_by is not None:
+            return LeaseEnd(End.CLOSED, is_free=True)
+        is_free = self._is_end_free or self._now() >= self.deadline
         return LeaseEnd(End.CRASHED, str(exit), is_free=is_free, culprits=self.culprits, stacks=self.stacks)

@@ -14,27 +14,34 @@ import sys
 import time
 
 SIGKILL = 9
-DEAD = "ZX"
-"""States of a process that runs no more, zombies included."""
 CLOCKS = {"monotonic": time.CLOCK_MONOTONIC, "boottime": getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)}
 DEADLINE_BYTES = 8
 RECHECK = 0.1
 """Seconds between two looks at what announces nothing: the flag past the deadline, a worker without a pidfd."""
 NAP = 1.0
 """Longest wait for a deadline on a clock that runs through suspend: a wait does not count that time."""
+PAUSE = 0.002
 PATIENCE = 5.0
 """Seconds to wait for killed processes; only one stuck in the kernel takes longer, and it runs no code any more."""
 
 
-def read_stat(pid: int) -> tuple[str, int, int, int] | None:
-    """State, parent, session and start time in kernel ticks since boot; ``None`` if there is no such process."""
+class Stat:
+    """What /proc says about one process; ``start`` in kernel ticks since boot."""
+
+    def __init__(self, text: bytes) -> None:
+        fields = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything, spaces and ")" included
+        self.state = fields[0].decode()
+        self.parent, self.group, self.session, self.start = (int(fields[number]) for number in (1, 2, 3, 19))
+        self.is_alive = self.state not in "ZX"  # a zombie is not
+
+
+def read_stat(pid: int) -> Stat | None:
+    """That process; ``None`` if there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
+            return Stat(file.read())
     except OSError:
         return None
-    fields = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything, spaces and ")" included
-    return fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19])
 
 
 def sees_processes() -> bool:
@@ -45,14 +52,14 @@ def sees_processes() -> bool:
         return False
 
 
-def members(session: int, state_is_in: str = "") -> list[int]:
-    """Processes of a session: the living ones, or those in any of the given states."""
-    found = []
-    for name in os.listdir("/proc"):
+def members(session: int) -> dict[int, Stat]:
+    """Processes of a session by pid, zombies included; none where they cannot be seen."""
+    found = {}
+    for name in os.listdir("/proc") if sees_processes() else ():
         if name.isdigit() and _session_of(int(name)) == session:
             stat = read_stat(int(name))
-            if stat is not None and (stat[0] in state_is_in if state_is_in else stat[0] not in DEAD):
-                found.append(int(name))
+            if stat is not None:
+                found[int(name)] = stat
     return found
 
 
@@ -88,22 +95,24 @@ def kill_member(pid: int, session: int) -> None:
 
 
 def strike(session: int, spare: int = 0) -> int:
-    """SIGKILL every process of a session but one; how many were still alive. Its pid must not be free for others yet."""
-    try:
-        os.killpg(session, SIGKILL)  # at one blow: nothing in the worker's own group can fork its way out
-    except OSError:
-        pass
-    found = [pid for pid in members(session) if pid != spare] if sees_processes() else []
+    """SIGKILL every process of a session but one; how many were alive. Its number must not be free for others yet."""
+    found = {pid: stat for pid, stat in members(session).items() if stat.is_alive and pid != spare}
+    for group in {session, *(stat.group for stat in found.values())} - {os.getpgid(0)}:
+        try:
+            os.killpg(group, SIGKILL)  # at one blow, so that none of a group forks its way out
+        except OSError:
+            pass
     for pid in found:
         kill_member(pid, session)
     return len(found)
 
 
 def kill_session(session: int, spare: int = 0) -> None:
-    """Strike until nothing is left."""
-    until = time.monotonic() + PATIENCE
-    while strike(session, spare) and time.monotonic() < until:
-        time.sleep(0.001)
+    """Strike until nothing is left. Twice nothing: a process that was being forked may be missing in one look."""
+    until, quiet = time.monotonic() + PATIENCE, 0
+    while quiet < 2 and time.monotonic() < until:
+        quiet = 0 if strike(session, spare) else quiet + 1
+        time.sleep(PAUSE)
 
 
 class Guard:

@@ -25,7 +25,6 @@ MARK = "HOLDFAST_WORKER"
 """In the environment of every worker and, unless they clear it, of everything it starts."""
 MOST_STACKS = 16 * 1024
 STACKS_WITHIN = 0.2
-REAP_INTERVAL = 0.002
 
 
 class SystemHost:
@@ -44,10 +43,10 @@ class SystemHost:
         if not guard.sees_processes():
             return _exists(process.pid)
         stat = guard.read_stat(process.pid)
-        if stat is None or stat[0] in guard.DEAD:
+        if stat is None or not stat.is_alive:
             return False
         # Start times are shown shifted in another time namespace; then the pid alone must do.
-        return stat[3] == process.start or process.clock != self.process().clock
+        return stat.start == process.start or process.clock != self.process().clock
 
     def kill_leftovers(self, process: ProcessIdentity) -> int:
         """Kill what is left of a dead worker's session; how many processes that were.
@@ -63,13 +62,13 @@ class SystemHost:
             for pid in left:
                 guard.kill_member(pid, process.pid)
             killed.update(left)
-            blocking_sleep(REAP_INTERVAL)
+            blocking_sleep(guard.PAUSE)
         return len(killed)
 
     def _is_taken(self, process: ProcessIdentity) -> bool:
         """Whether that pid belongs to anything but this process' own zombie."""
         stat = guard.read_stat(process.pid)
-        return stat is not None and (stat[0] not in guard.DEAD or stat[3] != process.start)
+        return stat is not None and (stat.is_alive or stat.start != process.start)
 
     async def spawn(self, arguments: Sequence[str]) -> "SystemChild":
         """Start a worker process from the main thread."""
@@ -128,7 +127,7 @@ class SystemChild:
     def is_stopped(self) -> bool:
         """State T, or t under a debugger."""
         stat = guard.read_stat(self._process.pid)
-        return stat is not None and stat[0] in "Tt"
+        return stat is not None and stat.state in "Tt"
 
     def dump_stacks(self) -> str:
         """Ask its signal handler, which needs neither its event loop nor its GIL. Waits for it up to 0.2 s."""
@@ -157,8 +156,10 @@ class SystemChild:
         try:
             await _death_of(self._popen)
             until = self._clock.monotonic() + guard.PATIENCE
-            while guard.strike(self._process.pid) and self._clock.monotonic() < until:
-                await self._clock.sleep(REAP_INTERVAL)
+            quiet = 0  # twice nothing, as in guard.kill_session, which would block the supervisor's loop
+            while quiet < 2 and self._clock.monotonic() < until:
+                quiet = 0 if guard.strike(self._process.pid) else quiet + 1
+                await self._clock.sleep(guard.PAUSE)
             _reap_adopted(self._process.pid)
             code = self._popen.wait()
         finally:
@@ -221,7 +222,7 @@ def identify(pid: int) -> ProcessIdentity:
     return ProcessIdentity(
         host=socket.gethostname(),
         pid=pid,
-        start=0 if stat is None else stat[3],
+        start=0 if stat is None else stat.start,
         boot=_boot_id(),
         pid_namespace=_namespace("pid"),
         clock=_namespace("time"),
@@ -254,7 +255,7 @@ def _exists(pid: int) -> bool:
 
 
 def _marked_members(session: int) -> list[int]:
-    return [pid for pid in guard.members(session) if _is_marked(pid)]
+    return [pid for pid, stat in guard.members(session).items() if stat.is_alive and _is_marked(pid)]
 
 
 def _is_marked(pid: int) -> bool:
@@ -327,12 +328,9 @@ def _wait_in_thread(popen: "subprocess.Popen[bytes]", loop: asyncio.AbstractEven
 
 def _reap_adopted(session: int) -> None:
     """As process 1 of a container we inherit what a dead worker leaves, and nobody else would reap it."""
-    for pid in guard.members(session, guard.DEAD) if guard.sees_processes() else ():
-        if pid != session:
-            try:
-                os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                pass  # somebody else's
+    for pid, stat in guard.members(session).items():
+        if pid != session and stat.parent == os.getpid():
+            os.waitpid(pid, os.WNOHANG)
 
 
 def _name_of(number: int) -> str:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,11 +93,9 @@ async def analyze_repository(job: Reporter, request: Request, *, sleep: Sleep) -
         async with Workshop() as workshop:
             try:
                 result = await _Analysis(job, request, workshop, folder, open_files).run(sleep)
-            except GitFailed as failure:
-                raise damaged(request.repository, failure) from None
-            except AnalysisError:
+            except (AnalysisError, GitFailed) as refusal:
                 await workshop.run(_forget, folder)
-                raise
+                raise (refusal if isinstance(refusal, AnalysisError) else damaged(request.repository, refusal)) from None
             await job.checkpoint({"version": VERSION, "done": result})
             await workshop.run(_forget, folder)
     return result
@@ -113,8 +111,9 @@ def _finished(checkpoint: object) -> dict[str, object] | None:
 
 def _forget(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    if folder.parent.name == ".work" and not any(folder.parent.iterdir()):
-        folder.parent.rmdir()
+    if folder.parent.name == ".work":
+        with suppress(OSError):  # another job's work is in it
+            folder.parent.rmdir()
 
 
 class _Analysis:

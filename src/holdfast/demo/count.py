@@ -8,9 +8,10 @@ from binascii import unhexlify
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
+from subprocess import Popen
 from typing import IO
 
-from holdfast.demo.git import Git, GitFailed
+from holdfast.demo.git import Git, GitFailed, GitKilled
 from holdfast.demo.history import Commit
 from holdfast.demo.languages import language_of
 
@@ -51,20 +52,28 @@ class BlobCounter:
         return answer
 
     def _count(self, names: Sequence[bytes]) -> dict[bytes, int]:
-        stdin, stdout = _pipes(self._sizes.stdin, self._sizes.stdout)
-        _ask(stdin, names)
-        sizes = {name: _size(stdout.readline(), name) for name in names}
+        headers = self._asked(self._sizes, names)
+        sizes = {name: _size(headers.readline(), name) for name in names}
         answer = {name: LARGE for name, size in sizes.items() if size > LARGEST}
         small = [name for name, size in sizes.items() if size <= LARGEST]
-        stdin, stdout = _pipes(self._contents.stdin, self._contents.stdout)
-        _ask(stdin, small)
+        contents = self._asked(self._contents, small)
         for name in small:
             self._git.children.raise_if_ended()
-            answer[name] = count_lines(stdout, _size(stdout.readline(), name))
-            stdout.read(1)
+            answer[name] = count_lines(contents, _size(contents.readline(), name))
+            contents.read(1)
         self.counted += len(names)
         self._remember(answer)
         return answer
+
+    def _asked(self, process: Popen[bytes], names: Sequence[bytes]) -> IO[bytes]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(b"".join(name + b"\n" for name in names))
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise GitKilled("git cat-file ended") from None
+        return process.stdout
 
     def _remember(self, answer: dict[bytes, int]) -> None:
         self._cache.update((unhexlify(name), lines) for name, lines in answer.items())
@@ -72,24 +81,12 @@ class BlobCounter:
             del self._cache[oldest]
 
 
-def _pipes(stdin: IO[bytes] | None, stdout: IO[bytes] | None) -> tuple[IO[bytes], IO[bytes]]:
-    assert stdin is not None
-    assert stdout is not None
-    return stdin, stdout
-
-
-def _ask(stdin: IO[bytes], names: Sequence[bytes]) -> None:
-    try:
-        stdin.write(b"".join(name + b"\n" for name in names))
-        stdin.flush()
-    except BrokenPipeError:
-        raise GitFailed("git cat-file ended") from None
-
-
 def _size(header: bytes, name: bytes) -> int:
+    if not header:
+        raise GitKilled("git cat-file ended")
     fields = header.split()
     if len(fields) != 3 or fields[0] != name or fields[1] != b"blob":
-        raise GitFailed(header.decode("ascii", "replace").strip() or "git cat-file ended")
+        raise GitFailed(header.decode("ascii", "replace").strip())
     return int(fields[2])
 
 
@@ -104,7 +101,7 @@ def count_lines(content: IO[bytes], size: int) -> int:
     while size > 0:
         chunk = content.read(min(size, 65536))
         if not chunk:
-            raise GitFailed("git cat-file ended")
+            raise GitKilled("git cat-file ended")
         if sniffed < _SNIFFED and chunk.find(0, 0, _SNIFFED - sniffed) >= 0:
             is_binary = True
         lines += chunk.count(b"\n")

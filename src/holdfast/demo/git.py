@@ -44,11 +44,28 @@ _PERCENT = re.compile(rb"(Receiving objects|Resolving deltas):\s+(\d+)%")
 
 
 class GitFailed(Exception):
-    """A git command failed; the message is its last words.
+    """A git command refused; the message is its last words.
 
     >>> str(GitFailed("fatal: bad object"))
     'fatal: bad object'
     """
+
+
+class GitKilled(Exception):
+    """Somebody else ended git, out of memory perhaps: the repository is not to blame, so the job may try again.
+
+    >>> str(GitKilled("git was ended by signal 9"))
+    'git was ended by signal 9'
+    """
+
+
+def failure_of(code: int, words: str) -> GitFailed | GitKilled:
+    """What an exit code means.
+
+    >>> failure_of(-9, "")
+    GitKilled('git was ended by signal 9')
+    """
+    return GitKilled(f"git was ended by signal {-code}") if code < 0 else GitFailed(last_line(words))
 
 
 def git_environment() -> dict[str, str]:
@@ -111,8 +128,8 @@ def repository_name(repository: str) -> str:
     >>> repository_name("git@example.org:team/tool.git"), repository_name("/tmp/my project/")
     ('tool', 'my-project')
     """
-    text = repository if _URL.match(repository) else str(Path(repository).expanduser().resolve())
-    last = re.split(r"[/\\:]", text.rstrip("/"))[-1].removesuffix(".git").removesuffix(".bundle")
+    text = repository if _URL.match(repository) else os.path.abspath(os.path.expanduser(repository))
+    last = re.split(r"[/\\:]", text.rstrip("/").removesuffix("/.git"))[-1].removesuffix(".git").removesuffix(".bundle")
     return re.sub(r"[^\w.-]+", "-", last, flags=re.ASCII).strip(".-") or "repository"
 
 
@@ -128,7 +145,7 @@ class Git:
         self.children = children
 
     def ask(self, *arguments: str) -> str:
-        """The short answer of one command, stripped; raises GitFailed."""
+        """The short answer of one command, stripped; raises GitFailed or GitKilled, as everything here does."""
         with self.stream(*arguments) as output:
             return output.read().decode("ascii", "replace").strip()
 
@@ -149,9 +166,9 @@ class Git:
                 self.children.end(process)
                 raise
             process.stdout.close()
-            if self.children.wait(process) != 0:
+            if (code := self.children.wait(process)) != 0:
                 stderr.seek(0)
-                raise GitFailed(last_line(stderr.read(4096).decode("utf-8", "replace")))
+                raise failure_of(code, stderr.read(65536).decode("utf-8", "replace"))
 
     def converse(self, *arguments: str) -> subprocess.Popen[bytes]:
         """A long-lived command with pipes at both ends; whoever starts it ends it with `children.end`."""
@@ -185,7 +202,9 @@ def clone(children: Children, repository: str, target: Path) -> Iterator[float]:
     except BaseException:
         children.end(process)
         raise
-    if children.wait(process) != 0:
+    if (code := children.wait(process)) < 0:
+        raise failure_of(code, "")
+    if code > 0:
         shown = without_secrets(repository)
         raise explain_clone(shown, complaint.decode("utf-8", "replace").replace(repository, shown))
     partial.rename(target)

@@ -153,8 +153,10 @@ class Workshop:
     async def __aexit__(self, *_: object) -> None:
         self.children.kill()
         # one thread takes its work in turn: when it has reaped, the step that was running has ended too
-        await _settled(asyncio.get_running_loop().run_in_executor(self._thread, self.children.reap))
-        self._thread.shutdown(wait=False)
+        try:
+            await _settled(asyncio.get_running_loop().run_in_executor(self._thread, self.children.reap))
+        finally:
+            self._thread.shutdown(wait=False)
 
 
 async def _settled(future: asyncio.Future[T]) -> None:

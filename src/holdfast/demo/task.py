@@ -1,6 +1,8 @@
 """The analysis as a Holdfast task: `register(app)` is all an application needs."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from holdfast import App, Job, Task
 from holdfast.demo.analysis import Request, analyze_repository
@@ -20,12 +22,12 @@ async def analyze(
     return await analyze_repository(job, request, sleep=_pause)
 
 
-def register(app: App) -> Task:
-    """Adds `analyze` to an app: bad repositories fail at once, and five silent minutes mean that it hangs.
+def register(app: App) -> Task[..., Coroutine[Any, Any, dict[str, object]], ...]:
+    """Adds `analyze` to an app; a bad repository fails at once, because trying again would not make it better.
 
     >>> analyze = register(App("sqlite:///jobs.db"))   # doctest: +SKIP
     """
-    return app.task(name="analyze", fail_for=(BadRepository,), progress_within="5m")(analyze)
+    return app.task(name="analyze", fail_for=(BadRepository,))(analyze)
 
 
 async def _pause(seconds: float) -> None:

@@ -19,11 +19,11 @@ from holdfast._core.job import Token
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Answer, Capabilities, Store
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.history import Event, History, Phase, outcome_of
+from holdfast.testing.history import By, Event, History, Phase, outcome_of
 
 VERBS = tuple(name for name, member in vars(Store).items() if inspect.iscoroutinefunction(member))
 
-Item = tuple[str, UUID, Token | None, str]
+Item = tuple[str, UUID, Token | None, By | None]
 Carry = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 
 
@@ -106,6 +106,7 @@ class _Faulty:
         now: Callable[[], float],
         carry: Carry,
         crash: Callable[[], None],
+        introduce: Callable[[str], None],
     ) -> None:
         self._store = store
         self._process = process
@@ -115,6 +116,7 @@ class _Faulty:
         self._now = now
         self._carry = carry
         self._crash = crash
+        self._introduce = introduce
 
     @property
     def capabilities(self) -> Capabilities:
@@ -122,15 +124,21 @@ class _Faulty:
         return self._store.capabilities
 
     async def _call(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if verb == "close":  # never leaves the process
+            return await self._store.close()
         items = _items(verb, (*arguments, *keywords.values()))
         self._note(items, Phase.INVOKE)
         try:
-            answer = await self._travel(verb, partial(getattr(self._store, verb), *arguments, **keywords))
+            answer = await self._travel(verb, partial(self._ask, verb, arguments, keywords))
         except BaseException:
             self._note(items, Phase.UNKNOWN)
             raise
         self._note_answers(verb, items, answer)
         return answer
+
+    async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        self._introduce(self._process)
+        return await getattr(self._store, verb)(*arguments, **keywords)
 
     async def _travel(self, verb: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         fault, faults = self._faults.draw(), self._faults
@@ -172,17 +180,9 @@ class _Faulty:
         return await ask()
 
     def _note(self, items: Iterable[Item], phase: Phase, note: str = "") -> None:
-        for what, job, token, detail in items:
+        for what, job, token, by in items:
             self._history.add(
-                Event(
-                    time=self._now(),
-                    process=self._process,
-                    what=what,
-                    phase=phase,
-                    job=job,
-                    token=token,
-                    note=note or detail,
-                )
+                Event(time=self._now(), process=self._process, what=what, phase=phase, job=job, token=token, by=by, note=note)
             )
 
     def _note_answers(self, verb: str, items: list[Item], answer: Any) -> None:
@@ -190,8 +190,8 @@ class _Faulty:
             case "exchange":
                 for item, settled in zip(items, answer.answers, strict=True):
                     phase = Phase.OK if settled is Answer.APPLIED else Phase.FAIL
-                    self._note([item], phase, item[3] if settled is not Answer.MISSING else "missing")
-                self._note([("claim", claim.hold.job, claim.hold.token, "") for claim in answer.claims], Phase.OK)
+                    self._note([item], phase, settled.value)
+                self._note([("claim", claim.hold.job, claim.hold.token, None) for claim in answer.claims], Phase.OK)
             case "start" | "report":
                 for item in items:
                     self._note([item], Phase.FAIL if item[1] in answer else Phase.OK)
@@ -203,15 +203,15 @@ def _items(verb: str, arguments: tuple[Any, ...]) -> list[Item]:
     """The jobs a call speaks of, each with the token it carries."""
     match verb:
         case "enqueue":
-            return [(verb, job.id, None, job.task) for job in arguments[1]]
+            return [(verb, job.id, None, None) for job in arguments[1]]
         case "exchange":
-            return [("settle", move.job, move.token, outcome_of(move)) for move in arguments[0]]
+            return [("settle", move.job, move.token, By(verb, move.token, move.judge, outcome_of(move))) for move in arguments[0]]
         case "start":
-            return [(verb, job, token, "") for job, token in arguments[0]]
+            return [(verb, job, token, None) for job, token in arguments[0]]
         case "report" | "annotate":
-            return [(verb, each.job, each.token, "") for each in arguments[0]]
+            return [(verb, each.job, each.token, None) for each in arguments[0]]
         case "request_cancel" | "reopen":
-            return [(verb, job, None, "") for job in arguments[0]]
+            return [(verb, job, None, None) for job in arguments[0]]
         case _:
             return []
 
@@ -239,10 +239,12 @@ def faulty(
     now: Callable[[], float] | None = None,
     carry: Carry | None = None,
     crash: Callable[[], None] = lambda: None,
+    introduce: Callable[[str], None] = lambda process: None,
 ) -> Store:
     """The store as one process meets it on a bad day, with everything it saw written into ``history``.
 
-    ``carry`` runs what is on its way independently of its sender; ``crash`` ends the sender; ``now`` stamps the events.
+    ``carry`` runs what is on its way independently of its sender; ``crash`` ends the sender; ``introduce`` is told for
+    whom the store works next; ``now`` stamps the events.
     """
     return cast(
         Store,
@@ -255,6 +257,7 @@ def faulty(
             now=clock.monotonic if now is None else now,
             carry=_Background() if carry is None else carry,
             crash=crash,
+            introduce=introduce,
         ),
     )
 

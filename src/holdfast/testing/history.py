@@ -84,11 +84,11 @@ class Event(Struct, frozen=True, kw_only=True):
     note: str = ""
 
     def __str__(self) -> str:
-        parts = [f"{self.time:9.3f}", f"{self.process:<24}", f"{self.what} {self.phase}" if self.phase in _CALLS else self.what]
+        parts = [f"{self.time:9.3f}", f"{self.process:<18}", f"{self.what} {self.phase}" if self.phase in _CALLS else self.what]
         parts += [f"token={_short(self.token)}"] if self.token else []
         parts += [f"lease={self.lease.hex[:6]}"] if self.lease else []
-        if self.before is not None or self.after is not None:
-            parts.append(f"{_row(self.before)} -> {_row(self.after)}")
+        if self.after is not None:
+            parts.append(_row(self.after) if self.lease and self.job is None else f"{_row(self.before)} -> {_row(self.after)}")
         if self.by is not None:
             parts.append(f"by {self.by.verb}({_short(self.by.token)}{', ' + self.by.judge if self.by.judge else ''})")
         return " ".join([*parts, self.note])
@@ -144,8 +144,7 @@ def label(process: ProcessIdentity) -> str:
 
 def outcome_of(move: Transition) -> str:
     """What tells one outcome under a token from another one."""
-    spent = f"failures={move.failures} crashes={move.crashes}"
-    return f"{move.to} {move.record or '-'} {move.reason or '-'} {spent} {move.judge}"
+    return f"{move.to} {move.record or 'unrecorded'} {move.reason or ''} {move.failures}/{move.crashes}"
 
 
 def _is_news(event: Event) -> bool:

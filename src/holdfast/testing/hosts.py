@@ -154,6 +154,7 @@ class Machine:
         self.name = name
         self.clock = clock
         self.processes: list[Process] = []
+        self.on_process: Callable[[Process, str], None] = lambda process, role: None
         self._boots = 1
 
     def process(self, role: str) -> Process:
@@ -167,8 +168,8 @@ class Machine:
             host=self.name, pid=pid, start=start, boot=f"{self.name}-boot-{self._boots}", pid_namespace="1", clock="1"
         )
         made = Process(self.loop, label(identity), identity)
-        made.role = role
         self.processes.append(made)
+        self.on_process(made, role)
         return made
 
     def find(self, wanted: ProcessIdentity) -> Process | None:
@@ -193,7 +194,8 @@ class Guard:
         self._loop = loop
         self._clock = clock
         self._worker = worker
-        self._deadline = float("inf")
+        self._context = loop.context_of(process)
+        self._deadline: float | None = None
         self._is_code_running = False
         worker.on_exit.append(process.end)
 
@@ -208,14 +210,20 @@ class Guard:
         if is_running:
             self._watch()
 
+    def lose_supervisor(self) -> None:
+        """The end of its pipe: a worker that never had a lease ends now, any other one by its last deadline."""
+        if self._deadline is None:
+            self._worker.end(Exit(signal="SIGKILL"))
+
     def _watch(self) -> None:
-        if self._deadline < float("inf"):
+        if self._deadline is not None:
+            moment = max(self._clock.moment(self._deadline), self._loop.time())
             # In the guard's own context: a frozen guard looks when it is thawed, a dead one never.
-            moment = self._clock.moment(self._deadline)
-            self._loop.start_timer(self.process, max(moment, self._loop.time()), self._look)
+            self._loop.call_at(moment, self._look, context=self._context)
 
     def _look(self) -> None:
-        if self._is_code_running and self._clock.monotonic() >= self._deadline - 1e-6:
+        is_over = self._deadline is not None and self._clock.monotonic() >= self._deadline - 1e-6
+        if self._is_code_running and is_over:
             self._worker.end(Exit(signal="SIGKILL"))
 
 
@@ -325,7 +333,7 @@ class SimHost:
         guard = Guard(loop, self._machine.clock, watcher, worker)
         child = SimChild(loop, worker, ours, guard)
         worker.on_exit.append(lambda _: theirs.close())
-        self._supervisor.on_exit.append(lambda _: ours.close())
+        self._supervisor.on_exit += [lambda _: ours.close(), lambda _: guard.lose_supervisor()]
         self.workers = [(each, its) for each, its in self.workers if not each.is_dead]
         self.workers.append((worker, guard))
 

@@ -28,7 +28,6 @@ class Process:
 
     def __init__(self, loop: "VirtualLoop", name: str, identity: ProcessIdentity) -> None:
         self.name = name
-        self.role = ""
         self.identity = identity
         self.exit: Exit | None = None
         self.thawed_at = -1e9
@@ -76,7 +75,7 @@ class Process:
             self._parked.clear()
             watchers, self.on_exit = self.on_exit, []
             for tell in watchers:
-                self._loop.call_soon(tell, how, context=self._loop.outside)
+                tell(how)
 
     def park(self, handle: asyncio.Handle) -> None:
         """Keep what a frozen process would have run."""
@@ -136,9 +135,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def start(self, process: Process, main: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
         """Run ``main`` as the process; the process ends with it: exit code 0, or 1 when it raised."""
-        context = contextvars.Context()
-        context.run(PROCESS.set, process)
-        task = self.create_task(main, context=context)
+        task = self.create_task(main, context=self.context_of(process))
 
         def finish(done: asyncio.Task[Any]) -> None:
             is_well = done.cancelled() or done.exception() is None
@@ -148,6 +145,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
         task.add_done_callback(finish, context=self.outside)
         return task
+
+    @staticmethod
+    def context_of(process: Process) -> contextvars.Context:
+        """A context in which everything belongs to the process."""
+        context = contextvars.Context()
+        context.run(PROCESS.set, process)
+        return context
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         """As asyncio's, with a stable order in sets; the task belongs to the process that creates it."""

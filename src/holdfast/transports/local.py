@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import socket
+import stat
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,7 +41,6 @@ class LocalTransport:
         self._folder = _folder_beside(Path(os.path.realpath(database)))
         self._process = process
         self._wakes: list[Callable[[Hint], None]] = []
-        self._sender: socket.socket | None = None
         self._listener: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._name = ""
@@ -49,21 +49,22 @@ class LocalTransport:
         """Send each hint to every listener, without waiting for anybody."""
         data = [msgspec.json.encode(Hint(hint.queue, hint.ids[:MOST_IDS])) for hint in hints]
         try:
-            self._sender = self._sender or _new_socket()
             folder = os.open(self._folder, os.O_RDONLY)
         except OSError:
             return  # nobody listens
         try:
-            for name in os.listdir(folder):
-                self._send(data, folder, name)
+            with _new_socket() as sender:
+                for name in os.listdir(folder):
+                    self._send(sender, data, folder, name)
+        except OSError as error:
+            logger.debug("a hint was not sent: %s", error)
         finally:
             os.close(folder)
 
-    def _send(self, hints: Sequence[bytes], folder: int, name: str) -> None:
-        assert self._sender is not None
+    def _send(self, sender: socket.socket, hints: Sequence[bytes], folder: int, name: str) -> None:
         try:
             for data in hints:
-                self._sender.sendto(data, self._address(folder, name))
+                sender.sendto(data, self._address(folder, name))
         except ConnectionRefusedError:
             _remove(folder, name)  # its owner was killed
         except OSError:
@@ -128,9 +129,6 @@ class LocalTransport:
     async def close(self) -> None:
         """Stop listening and leave nothing behind."""
         self._wakes.clear()
-        if self._sender is not None:
-            self._sender.close()
-            self._sender = None
         if self._listener is not None and self._loop is not None:
             self._loop.remove_reader(self._listener)
             self._listener.close()
@@ -157,6 +155,9 @@ def _new_socket() -> socket.socket:
 
 def _remove(folder: int, name: str) -> None:
     try:
-        os.unlink(name, dir_fd=folder)
+        if stat.S_ISSOCK(
+            os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        ):  # a file that is no socket refuses connections too
+            os.unlink(name, dir_fd=folder)
     except OSError:
         pass  # somebody else did

@@ -1,0 +1,96 @@
+"""``holdfast``: all commands, and what becomes of errors: a line each with its remedy, or JSON, and the exit code."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from holdfast.cli.check import check
+from holdfast.cli.demo import demo
+from holdfast.cli.enqueue import enqueue
+from holdfast.cli.jobs import jobs
+from holdfast.cli.migrate import migrate
+from holdfast.cli.printing import clean, to_json
+from holdfast.cli.recover import recover
+from holdfast.cli.worker import worker
+from holdfast.cli.workers import workers
+from holdfast.errors import (
+    ConfigurationError,
+    HoldfastError,
+    JobNotFound,
+    PayloadInvalid,
+    SchemaMissing,
+    SchemaTooNew,
+    StoreUnavailable,
+    UnknownTask,
+)
+
+FAILED, USAGE, UNREACHABLE = 1, 2, 75
+
+_REMEDIES: dict[type[Exception], tuple[int, str]] = {
+    ConfigurationError: (USAGE, "correct the settings named"),
+    UnknownTask: (USAGE, "use one of the tasks named, or import the module that defines it"),
+    PayloadInvalid: (USAGE, "correct the field named"),
+    JobNotFound: (FAILED, "see `holdfast jobs list`"),
+    SchemaMissing: (FAILED, "run `holdfast migrate module:app`"),
+    SchemaTooNew: (FAILED, "upgrade holdfast to the release that migrated the store"),
+    StoreUnavailable: (UNREACHABLE, "see that the store is up and can be reached, then try again"),
+}
+
+
+class Root(click.Group):
+    """The group that ends the process with the documented exit code."""
+
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+        """Run a command; click's own way of ending is replaced, so that all errors look alike."""
+        given = list(sys.argv[1:] if args is None else args)
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(given, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(USAGE)
+        except click.ClickException as error:
+            sys.exit(_report("Usage", [error.format_message()], _usage_of(error), error.exit_code, "--json" in given))
+        except HoldfastError as error:
+            kind = next((kind for kind in type(error).__mro__ if kind in _REMEDIES), None)
+            code, remedy = _REMEDIES[kind] if kind is not None else (FAILED, "")
+            problems = error.problems if isinstance(error, ConfigurationError) else [str(error)]
+            sys.exit(_report(type(error).__name__, problems, remedy, code, "--json" in given))
+        except (click.Abort, KeyboardInterrupt):
+            sys.exit(130)
+        except BrokenPipeError:
+            # Whoever read our output has gone; nothing may be written at exit either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(FAILED)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _report(kind: str, problems: Sequence[str], remedy: str, code: int, as_json: bool) -> int:
+    if as_json:
+        error = {"type": kind, "message": "\n".join(problems), "remedy": remedy}
+        click.echo(to_json({"error": error}), err=True)
+    else:
+        for problem in problems:
+            click.echo(f"error: {clean(problem)}", err=True)
+        # A problem of the settings or of a payload names its own remedy.
+        if remedy and (code != USAGE or kind == "Usage"):
+            click.echo(remedy, err=True)
+    return code
+
+
+def _usage_of(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return f"see `{context.command_path if context else 'holdfast'} --help`"
+
+
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="holdfast", prog_name="holdfast")
+def root() -> None:
+    """Background jobs that survive the death of the process that runs them."""
+
+
+for _command in (demo, worker, enqueue, jobs, workers, check, migrate, recover):
+    root.add_command(_command)

@@ -1,0 +1,38 @@
+"""Options that several commands share."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from holdfast._core.durations import seconds
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+    """Text such as ``30s`` or ``0.5h`` as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds; a bare number is seconds already."""
+        try:
+            return seconds(float(value) if str(value).replace(".", "", 1).isdigit() else value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION = DurationType()
+
+TARGET = click.argument("target", metavar="MODULE:APP")
+
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout; errors as JSON on stderr.")
+
+
+def store_options(command: Command) -> Command:
+    """``--app`` or ``--url``, or their environment variables, for commands that need no task code."""
+    command = click.option(
+        "--url", metavar="URL", help="The store, such as sqlite:///jobs.db; no code is loaded.  [env: HOLDFAST_URL]"
+    )(command)
+    return click.option("--app", "target", metavar="MODULE:APP", help="The App whose store it is.  [env: HOLDFAST_APP]")(command)

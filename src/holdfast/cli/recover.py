@@ -1,0 +1,27 @@
+"""``holdfast recover``."""
+
+import click
+
+from holdfast.cli.options import JSON, TARGET
+
+
+@click.command()
+@TARGET
+@click.option("--now", is_flag=True, help="Do not watch the store first; wrong if it has just been away.")
+@JSON
+def recover(target: str, now: bool, as_json: bool) -> None:
+    """Take jobs from workers that lost their right to them, once; every running worker does that by itself.
+
+    A lease that has run out is judged after watching the store for its beat + margin, because after an outage
+    every lease looks like that.
+    """
+    from holdfast.cli.loading import opened
+    from holdfast.cli.printing import print_json, print_table
+
+    with opened(target) as app:
+        rescued = app.recovery.run_once(now)
+    if as_json:
+        print_json(rescued)
+        return
+    rows = [(job.id, job.task, job.attempt, job.worker, job.reason, job.to.value) for job in rescued]
+    print_table(("id", "task", "attempt", "worker", "reason", "to"), rows, empty="nothing to recover")

@@ -1,0 +1,163 @@
+"""What goes wrong around processes: kills, freezes, cuts, outages, power, clock steps."""
+
+from collections.abc import Callable, Iterable
+
+from holdfast._ports.host import Exit
+from holdfast.testing.hosts import Guard
+from holdfast.testing.loop import Process
+from holdfast.testing.world import Slot, World
+
+_KILLED = Exit(signal="SIGKILL")
+
+
+class Nemesis:
+    """Strikes at random, never at the healthy core."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._numbers = world.numbers
+        self._stepped = 0.0
+        self._frozen: list[Process] = []
+        strikes: dict[str, Callable[[], None]] = {
+            "kill_worker": self._kill_worker,
+            "kill_supervisor": lambda: self._kill([self._supervisor()]),
+            "kill_together": lambda: self._kill(self._slot().members()),
+            "lose_power": self._lose_power,
+            "drain": self._drain,
+            "freeze_worker": lambda: self._freeze(self._session()[:1]),
+            "freeze_session": lambda: self._freeze(self._session()),
+            "freeze_supervisor": lambda: self._freeze([self._supervisor()]),
+            "freeze_together": lambda: self._freeze(self._slot().members()),
+            "cut_worker": lambda: self._cut(self._session()[:1]),
+            "cut_supervisor": lambda: self._cut([self._supervisor()]),
+            "cut_together": lambda: self._cut(self._slot().members()),
+            "outage": self._outage,
+            "step_clock": self._step_clock,
+        }
+        self._strikes = [strikes[name] for name in world.plan.strikes]
+
+    async def rage(self) -> None:
+        """Until the time of chaos is over."""
+        world = self._world
+        if world.plan.is_live:
+            world.loop.call_later(self._numbers.random() * world.plan.chaos, self.break_for_ever, context=world.loop.outside)
+        while world.now() < world.plan.chaos:
+            await world.pause(self._numbers.expovariate(1 / world.plan.interval))
+            if self._strikes and world.now() < world.plan.chaos and self._targets():
+                self._numbers.choice(self._strikes)()
+
+    def heal(self) -> None:
+        """Everything is well from now on – or, in a live world, as broken as it is."""
+        world = self._world
+        world.is_calm = True
+        if not world.plan.is_live:
+            for faults in world.faults.values():
+                faults.stop()
+            for process in self._frozen:
+                self._thaw(process)
+            for slot in world.slots:
+                if slot.process is None or slot.process.is_dead:
+                    world.start(slot)
+        world.write("calm", "the world")
+
+    def break_for_ever(self) -> None:
+        """Every slot but the core stays dead, frozen, cut off or under faults."""
+        for slot in self._targets():
+            slot.is_broken = True
+            match self._numbers.choice(["dead", "frozen", "half frozen", "cut", "faulty"]):
+                case "dead":
+                    self._kill(slot.members())
+                case "frozen":
+                    self._freeze(slot.members(), for_ever=True)
+                case "half frozen":
+                    self._freeze([each for each in slot.members() if self._numbers.random() < 0.5], for_ever=True)
+                case "cut":
+                    self._cut(slot.members(), for_ever=True)
+                case _:
+                    slot.is_broken = False
+
+    # whom
+
+    def _targets(self) -> list[Slot]:
+        return [slot for slot in self._world.slots if not slot.is_core]
+
+    def _slot(self) -> Slot:
+        return self._numbers.choice(self._targets())
+
+    def _supervisor(self) -> Process | None:
+        return self._slot().process
+
+    def _session(self) -> list[Process | None]:
+        """A worker and its guard."""
+        sessions: list[tuple[Process, Guard]] = [
+            pair for host in self._slot().hosts for pair in host.workers if not pair[0].is_dead
+        ]
+        if not sessions:
+            return [None]
+        worker, guard = self._numbers.choice(sessions)
+        return [worker, guard.process]
+
+    # what
+
+    def _kill_worker(self) -> None:
+        self._kill(self._session()[:1])
+
+    def _kill(self, whom: Iterable[Process | None]) -> None:
+        for process in whom:
+            if process is not None:
+                process.end(_KILLED)
+
+    def _lose_power(self) -> None:
+        slot = self._slot()
+        if slot.machine is not self._world.slots[0].machine or not self._world.plan.is_live:
+            slot.machine.lose_power()
+
+    def _drain(self) -> None:
+        slot = self._slot()
+        if slot.supervisor is not None and slot.process is not None and not slot.process.is_dead:
+            self._world.loop.call_soon(slot.supervisor.drain, context=self._world.loop.context_of(slot.process))
+
+    def _freeze(self, whom: Iterable[Process | None], *, for_ever: bool = False) -> None:
+        world, ttl = self._world, self._world.plan.settings.timing.ttl
+        duration = self._numbers.choice([0.3, 1.0, 2.5]) * self._numbers.random() * ttl
+        for process in whom:
+            if process is not None and not process.is_dead and not process.is_frozen_by("stopped"):
+                process.freeze()
+                world.write("process.freeze", process.name)
+                self._frozen.append(process)
+                if not for_ever:
+                    world.loop.call_later(duration, self._thaw, process, context=world.loop.outside)
+
+    def _thaw(self, process: Process) -> None:
+        if process.is_frozen_by("stopped") and not process.is_dead:
+            self._world.write("process.thaw", process.name)
+            process.thaw()
+
+    def _cut(self, whom: Iterable[Process | None], *, for_ever: bool = False) -> None:
+        world, ttl = self._world, self._world.plan.settings.timing.ttl
+        duration = self._numbers.choice([0.3, 1.0, 2.5]) * self._numbers.random() * ttl
+        for process in whom:
+            faults = None if process is None else world.faults.get(process.name)
+            if process is not None and faults is not None:
+                faults.is_out = True
+                world.write("process.cut", process.name)
+                if not for_ever:
+                    world.loop.call_later(duration, self._connect, process, context=world.loop.outside)
+
+    def _connect(self, process: Process) -> None:
+        self._world.faults[process.name].is_out = False
+        self._world.write("process.connect", process.name)
+
+    def _outage(self) -> None:
+        if not self._world.plan.is_live:
+            self._cut([process for machine in self._world.machines for process in machine.processes if not process.is_dead])
+
+    def _step_clock(self) -> None:
+        clock, plan = self._world.store_clock, self._world.plan
+        if clock is not None:
+            step = self._numbers.uniform(-1, 1) * plan.step
+            # The sum of all steps stays within what the plan allows, whatever their order.
+            step = max(-plan.step / 2, min(plan.step / 2, self._stepped + step)) - self._stepped
+            self._stepped += step
+            clock.stepped += step
+            self._world.write("clock.step", "store", f"{step:+.3f}")

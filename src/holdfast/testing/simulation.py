@@ -1,0 +1,70 @@
+"""One seed, one world: run it, judge it, tell its story."""
+
+import gc
+import random
+
+from msgspec import Struct
+
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.checker import Report, check
+from holdfast.testing.history import History
+from holdfast.testing.loop import Stuck
+from holdfast.testing.nemesis import Nemesis
+from holdfast.testing.plans import Plan, draw
+from holdfast.testing.world import World
+
+
+class Outcome(Struct):
+    """What became of one seed. ``complaints``: exceptions that nobody caught in a living process."""
+
+    seed: int
+    plan: Plan
+    report: Report
+    history: History
+    complaints: list[str]
+    seconds: float
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything held."""
+        return not self.report.violations and not self.complaints
+
+    def explain(self) -> str:
+        """What broke, with the story."""
+        return "\n".join([*self.complaints[:5], self.report.explain(self.history)])
+
+
+def simulate(seed: int, kind: type[MemoryStore] = MemoryStore) -> Outcome:
+    """Run one world and check its history. The same seed gives the same history; ``kind`` may be a broken store."""
+    numbers = random.Random(seed)
+    plan = draw(numbers)
+    world = World(plan, numbers, kind)
+    was_collecting = gc.isenabled()
+    gc.disable()  # when it runs must not depend on what ran before
+    try:
+        try:
+            world.loop.run_until_complete(_run(world))
+        except Stuck as error:
+            world.loop.complaints.append(str(error))
+        seconds = world.now()
+    finally:
+        world.is_over = True
+        history, world.history.events = History(world.history.events), []
+        world.loop.dispose([process for machine in world.machines for process in machine.processes])
+        if was_collecting:
+            gc.enable()
+    return Outcome(seed, plan, check(history, plan.rules), history, list(world.loop.complaints), seconds)
+
+
+async def _run(world: World) -> None:
+    for slot in world.slots:
+        world.start(slot)
+    world.start_clients()
+    nemesis = Nemesis(world)
+    await nemesis.rage()
+    nemesis.heal()
+    until = world.now() + world.plan.patience
+    while not world.is_done() and world.now() < until:
+        await world.pause(world.plan.settings.timing.beat)
+    # What is late, and who was frozen, may still come back.
+    await world.pause(world.plan.settings.timing.ttl / 2)

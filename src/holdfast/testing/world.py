@@ -1,0 +1,275 @@
+"""A simulated world: machines, one store, supervisors that are started again, clients, an operator."""
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from holdfast._core.job import PLACE_OF, NewJob, Place, State
+from holdfast._engine.client import Client
+from holdfast._engine.events import EventName, Events
+from holdfast._engine.supervisor import Supervisor, SupervisorOptions
+from holdfast._engine.worker import Worker, WorkerOptions
+from holdfast._ports.host import Cell, Exit
+from holdfast._ports.store import Capabilities, Store
+from holdfast._ports.transport import Hint
+from holdfast.errors import StoreUnavailable
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.faults import Faults, Mix, faulty
+from holdfast.testing.history import Event, History, Phase
+from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
+from holdfast.testing.loop import PROCESS, Process, VirtualLoop
+from holdfast.testing.plans import Plan
+from holdfast.testing.programs import SCENE, TASKS, Scene, registry
+from holdfast.testing.truth import witnessed
+
+
+class Slot:
+    """One supervisor's place on a machine: when it dies, another one is started there, as a service manager does."""
+
+    def __init__(self, machine: Machine, number: int) -> None:
+        self.machine = machine
+        self.number = number
+        self.process: Process | None = None
+        self.supervisor: Supervisor | None = None
+        self.hosts: list[SimHost] = []
+        self.is_core = False
+        self.is_broken = False
+
+    def members(self) -> list[Process]:
+        """The living processes it has started, guards and orphans included."""
+        started = [each for host in self.hosts for pair in host.workers for each in (pair[0], pair[1].process)]
+        return [each for each in (self.process, *started) if each is not None and not each.is_dead]
+
+
+class World:
+    """Everything one seed decides."""
+
+    def __init__(self, plan: Plan, numbers: random.Random, kind: type[MemoryStore] = MemoryStore) -> None:
+        self.plan = plan
+        self.numbers = numbers
+        self.loop = VirtualLoop(numbers)
+        self.history = History()
+        self.is_over = False
+        self.is_calm = False
+        self.faults: dict[str, Faults] = {}
+        self.subscribers: list[tuple[Process, contextvars.Context, Callable[[Hint], None]]] = []
+        self._started = self.loop.time()
+        self._true_clock = SimClock(self.loop)
+        self._registry = registry()
+        self.machines = [self._machine(f"m{number}") for number in range(1 if plan.lease_clock == "kernel" else plan.supervisors)]
+        self.store_clock = SimStoreClock(self.loop, rate=self._rate()) if plan.lease_clock == "server" else None
+        self.store = witnessed(
+            kind,
+            self.store_clock or self.machines[0].clock,
+            history=self.history,
+            now=self.now,
+            profile=Capabilities("simulated", plan.lease_clock),
+        )
+        self.slots = [Slot(self.machines[number % len(self.machines)], number) for number in range(plan.supervisors)]
+        self.slots[0].is_core = plan.is_live
+        self.clients: list[Process] = []
+
+    # what everything uses
+
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self.loop.time() - self._started
+
+    def write(self, what: str, process: str, note: str = "") -> None:
+        """An event in the life of a process."""
+        self.history.add(Event(time=self.now(), process=process, what=what, phase=Phase.LIFE, note=note))
+
+    async def pause(self, seconds: float) -> None:
+        """Let the world go on."""
+        await self._true_clock.sleep(seconds)
+
+    def connect(self, process: Process, *, is_healthy: bool = False) -> Store:
+        """The store as this process reaches it."""
+        mix = Mix(latency=self.plan.mix.latency) if is_healthy or self.is_calm and not self.plan.is_live else self.plan.mix
+        self.faults[process.name] = faults = Faults(self.numbers, mix)
+        return faulty(
+            self.store,
+            process=process.name,
+            faults=faults,
+            clock=self._true_clock,
+            history=self.history,
+            now=self.now,
+            carry=self._carry,
+            crash=lambda: process.end(Exit(signal="SIGKILL")),
+            introduce=self._introduce,
+        )
+
+    def _introduce(self, process: str) -> None:
+        self.store.caller = process
+
+    def _carry(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        task = self.loop.create_task(coroutine, context=self.loop.outside.copy())
+        task.add_done_callback(lambda done: done.cancelled() or done.exception(), context=self.loop.outside)
+        return task
+
+    def _machine(self, name: str) -> Machine:
+        numbers = self.numbers
+        clock = SimClock(
+            self.loop, rate=self._rate(), origin=numbers.uniform(0, 1e5), wall_error=numbers.uniform(-3600, 3600)
+        )
+        machine = Machine(self.loop, name, clock)
+        machine.on_process = self._born
+        return machine
+
+    def _rate(self) -> float:
+        return 1.0 + self.numbers.uniform(-1, 1) * self.plan.rate_error
+
+    def _born(self, process: Process, role: str) -> None:
+        self.write("process.start", process.name, role)
+        process.on_exit.append(lambda how: self._died(process, how))
+
+    def _died(self, process: Process, how: Exit) -> None:
+        if not self.is_over:
+            self.write("process.end", process.name, str(how))
+
+    # supervisors and their workers
+
+    def start(self, slot: Slot) -> None:
+        """A supervisor, for as long as it lives; then another one."""
+        process = slot.machine.process("supervisor")
+        host = SimHost(slot.machine, process, lambda *given: self._run_worker(slot, *given))
+        store = self.connect(process, is_healthy=slot.is_core)
+        supervisor = Supervisor(
+            host=host,
+            clock=slot.machine.clock,
+            chance=SimChance(self.numbers, slot.machine.clock),
+            events=Silent(),
+            open_store=lambda settings: store,
+            open_transport=lambda settings: Bus(self, process),
+            options=SupervisorOptions(processes=self.plan.processes),
+            arguments=(),
+        )
+        slot.process, slot.supervisor = process, supervisor
+        slot.hosts = [each for each in slot.hosts if any(not worker.is_dead for worker, _ in each.workers)] + [host]
+        process.on_exit.append(lambda _: self._restart(slot))
+        self.loop.start(process, supervisor.run())
+
+    def _restart(self, slot: Slot) -> None:
+        if not self.is_over and not slot.is_broken:
+            pause = self.numbers.random() ** 2 * self.plan.settings.timing.ttl
+            self.loop.call_later(0.1 + (0.0 if self.is_calm else pause), self._start_again, slot, context=self.loop.outside)
+
+    def _start_again(self, slot: Slot) -> None:
+        if not self.is_over and not slot.is_broken and (slot.process is None or slot.process.is_dead):
+            self.start(slot)
+
+    async def _run_worker(self, slot: Slot, cell: Cell, process: Process, arguments: Sequence[str]) -> None:
+        clock = slot.machine.clock
+        pace = self.plan.settings.timing.ttl / 10
+        SCENE.set(Scene(self.loop, process, clock=clock, history=self.history, now=self.now, pace=pace))
+        worker = Worker(
+            cell=cell,
+            store=self.connect(process, is_healthy=slot.is_core),
+            transport=Bus(self, process),
+            registry=self._registry,
+            settings=self.plan.settings,
+            clock=clock,
+            chance=SimChance(self.numbers, clock),
+            events=Silent(),
+            options=WorkerOptions(concurrency=self.plan.concurrency, threads=1),
+        )
+        await worker.run()
+
+    # clients
+
+    def start_clients(self) -> None:
+        """Those who enqueue, and the operator."""
+        share = max(1, self.plan.jobs // self.plan.clients)
+        for _ in range(self.plan.clients):
+            self._start_client("client", lambda client, chance: self._enqueue(client, chance, share))
+        if self.plan.has_operator:
+            self._start_client("operator", lambda client, chance: self._operate(client))
+
+    def _start_client(self, role: str, main: Callable[[Client, SimChance], Coroutine[Any, Any, None]]) -> None:
+        machine = self.numbers.choice(self.machines)
+        process = machine.process(role)
+        chance = SimChance(self.numbers, machine.clock)
+        bus = Bus(self, process)
+        client = Client(self.connect(process), bus, machine.clock, chance, Silent(), give_up=self.plan.settings.timing.ttl)
+        self.clients.append(process)
+        self.loop.start(process, main(client, chance))
+
+    async def _enqueue(self, client: Client, chance: SimChance, jobs: int) -> None:
+        numbers = self.numbers
+        while jobs > 0:
+            batch = [self._new_job(chance) for _ in range(min(jobs, numbers.choice([1, 1, 2, 5])))]
+            jobs -= len(batch)
+            try:
+                await client.enqueue(batch)
+            except StoreUnavailable:
+                pass
+            await self.pause(numbers.random() * self.plan.chaos / 10)
+
+    def _new_job(self, chance: SimChance) -> NewJob:
+        numbers = self.numbers
+        task = TASKS[numbers.choice(self.plan.tasks)]
+        return NewJob(
+            id=chance.uuid7(),
+            task=task.name,
+            payload=b"{}" if numbers.random() < 0.95 else b'{"job": 1}',
+            policy=task.policy,
+            priority=numbers.choice([0, 0, 0, -1, 5]),
+            delay=numbers.choice([0.0, 0.0, 0.0, numbers.random() * self.plan.settings.timing.ttl]),
+        )
+
+    async def _operate(self, client: Client) -> None:
+        while not self.is_calm:
+            await self.pause(self.numbers.random() * self.plan.chaos / 4)
+            ids = list(self.store.snapshot().jobs)
+            if ids and not self.is_calm:
+                try:
+                    await self.numbers.choice([client.cancel, client.retry])([self.numbers.choice(ids)])
+                except StoreUnavailable:
+                    pass
+
+    # the end
+
+    def is_done(self) -> bool:
+        """Whether every job has come to an end, and nobody enqueues any more."""
+        rows = self.store.snapshot().jobs.values()
+        is_settled = all(PLACE_OF[row.state] is Place.FINISHED or row.state is State.HELD for row in rows)
+        return is_settled and all(client.is_dead for client in self.clients)
+
+
+class Silent(Events):
+    """Nobody listens, nothing is logged."""
+
+    def emit(self, name: EventName, **fields: object) -> None:
+        """Nothing."""
+
+
+class Bus:
+    """Hints between simulated processes: lost, repeated, late."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world = world
+        self._process = process
+
+    async def publish(self, hints: Sequence[Hint]) -> None:
+        """To whoever happens to hear it."""
+        world = self._world
+        for hint in hints:
+            for process, context, wake in world.subscribers:
+                number = world.numbers.random()
+                for _ in range(0 if number < 0.3 else 2 if number > 0.95 else 1):
+                    delay = world.numbers.random() ** 4 * world.plan.settings.timing.beat
+                    if not process.is_dead:
+                        world.loop.call_later(delay, wake, hint, context=context)
+
+    async def subscribe(self, wake: Callable[[Hint], None]) -> None:
+        """Hear what comes through."""
+        self._world.subscribers = [each for each in self._world.subscribers if not each[0].is_dead]
+        process = PROCESS.get()
+        assert process is not None
+        self._world.subscribers.append((process, contextvars.copy_context(), wake))
+
+    async def close(self) -> None:
+        """Hear nothing more."""
+        self._world.subscribers = [each for each in self._world.subscribers if each[0] is not self._process]

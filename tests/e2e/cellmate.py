@@ -1,0 +1,122 @@
+"""A worker process that does what its test tells it over the pipe, in place of jobs."""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from holdfast._ports.system_host import SystemCell
+
+SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+
+
+def start_plain() -> int:
+    return subprocess.Popen(SLEEP).pid
+
+
+def start_in_own_group() -> int:
+    return subprocess.Popen(SLEEP, process_group=0).pid
+
+
+def start_in_own_session() -> int:
+    return subprocess.Popen(SLEEP, start_new_session=True).pid
+
+
+def start_forked() -> int:
+    """A copy of this very process, pipe and all, whose parent is process 1."""
+    read, write = os.pipe()
+    if os.fork() == 0:
+        child = os.fork()
+        if child:
+            os.write(write, str(child).encode())
+            os._exit(0)
+        time.sleep(600)
+    os.wait()
+    return int(os.read(read, 20))
+
+
+def start_breeder() -> int:
+    """A process in a group of its own that keeps making others."""
+    pid = os.fork()
+    if pid == 0:
+        os.setpgid(0, 0)
+        for _ in range(3000):
+            if os.fork() == 0:
+                time.sleep(600)
+            time.sleep(0.001)
+    return pid
+
+
+def start_in_own_session_forked() -> int:
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        time.sleep(600)
+    return pid
+
+
+LIST_FILES = """
+import os, json
+links = [f"/proc/self/fd/{fd}" for fd in range(64)]
+print(json.dumps([os.readlink(link) for link in links if os.path.lexists(link)]))
+"""
+
+
+def open_files_of_child() -> list[str]:
+    done = subprocess.run([sys.executable, "-I", "-c", LIST_FILES], close_fds=False, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def hold_the_gil() -> None:
+    re.match(r"(a+)+$", "a" * 40 + "b")
+
+
+def obey(cell: SystemCell, order: str, value: object) -> object:
+    match order:
+        case "flag":
+            cell.set_code_running(bool(value))
+        case "start":
+            return globals()[f"start_{value}"]()
+        case "echo":
+            return value
+        case "flood":
+            for number in range(200):
+                cell.channel.send(json.dumps([number, "x" * int(str(value))]).encode())
+        case "stdin":
+            return os.readlink("/proc/self/fd/0")
+        case "process":
+            return [cell.process().pid, cell.process().start, os.getsid(0), cell.limits, os.environ.get("HOLDFAST_WORKER")]
+        case "fds":
+            return open_files_of_child()
+        case "exit":
+            sys.exit(int(str(value)))
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+    return None
+
+
+async def main(cell: SystemCell) -> None:
+    while (data := await cell.channel.receive()) is not None:
+        order, value = json.loads(data)
+        if order == "hang":  # answered first: nothing answers afterwards
+            cell.channel.send(b"null")
+            hold_the_gil()
+        elif order == "linger":
+            cell.channel.send(b"null")
+            await asyncio.sleep(600)
+        else:
+            cell.channel.send(json.dumps(obey(cell, order, value)).encode())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for name in ("--channel", "--guard", "--stacks"):
+        parser.add_argument(name, type=int)
+    parser.add_argument("--clock", default="monotonic")
+    given = parser.parse_args()
+    asyncio.run(main(SystemCell.adopt(given.channel, given.guard, given.stacks, given.clock)))

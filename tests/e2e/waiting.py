@@ -1,0 +1,31 @@
+"""Waiting for a condition, never for time."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+PAUSE = 0.005
+
+
+def until(predicate: Callable[[], T], *, within: float) -> T:
+    """The first true answer of the predicate; an ``AssertionError`` if there is none in time."""
+    deadline = time.monotonic() + within
+    while not (answer := predicate()):
+        assert time.monotonic() < deadline, f"not within {within:g} s: {_text(predicate)}"
+        time.sleep(PAUSE)
+    return answer
+
+
+async def eventually(predicate: Callable[[], T], *, within: float) -> T:
+    """``until`` inside an event loop."""
+    deadline = time.monotonic() + within
+    while not (answer := predicate()):
+        assert time.monotonic() < deadline, f"not within {within:g} s: {_text(predicate)}"
+        await asyncio.sleep(PAUSE)
+    return answer
+
+
+def _text(predicate: Callable[[], object]) -> str:
+    return f"{predicate.__name__} at {predicate.__code__.co_filename}:{predicate.__code__.co_firstlineno}"
