@@ -35,7 +35,7 @@ test: $(DEV) ## run the tests (ARGS="-k lease -x")
 check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs
 	@echo "lint (ruff)"; .venv/bin/ruff check -q .
 	@echo "format (ruff)"; .venv/bin/ruff format -q --check .
-	@echo "types (mypy --strict)"; .venv/bin/mypy --strict --no-error-summary src
+	@echo "types (mypy --strict)"; .venv/bin/mypy --strict --no-error-summary src tests/typing
 	@echo "import direction (import-linter)"; .venv/bin/lint-imports --no-logo
 	@echo "sizes of files and functions"; .venv/bin/python scripts/check_sizes.py
 	@echo "paths and links in the documents"; .venv/bin/python scripts/check_docs.py

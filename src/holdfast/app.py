@@ -40,6 +40,53 @@ class Connection(Struct, frozen=True, eq=False):
     client: Client
 
 
+class Connections:
+    """What an App has open: a store, a transport and a client for each event loop.
+
+    They never cross from one loop, thread or process to another; only a memory store is shared by all loops.
+    """
+
+    def __init__(self, settings: Settings, events: Events) -> None:
+        self.clock, self.chance = SystemClock(), SystemChance()
+        self._settings = settings
+        self._events = events
+        self._process = os.getpid()
+        self._open: dict[asyncio.AbstractEventLoop, Connection] = {}
+        self._shared: Store | None = None
+        self._of_parent: object = None
+
+    def here(self) -> Connection:
+        """What is open for the running loop, opened now if need be."""
+        connections, loop = self._mine(), asyncio.get_running_loop()
+        if loop not in connections:
+            for closed in [each for each in connections if each.is_closed()]:
+                del connections[closed]
+            store, transport = self._store(), open_transport(self._settings)
+            client = Client(store, transport, self.clock, self.chance, self._events)
+            connections[loop] = Connection(store, transport, client)
+        return connections[loop]
+
+    async def close(self) -> None:
+        """Close what is open for the running loop."""
+        connection = self._mine().pop(asyncio.get_running_loop(), None)
+        if connection is not None:
+            await connection.transport.close()
+            await connection.store.close()
+
+    def _mine(self) -> dict[asyncio.AbstractEventLoop, Connection]:
+        if self._process != os.getpid():
+            # Kept, unused: closing what came through a fork could close it for the parent.
+            self._of_parent = (self._open, self._shared)
+            self._process, self._open, self._shared = os.getpid(), {}, None
+        return self._open
+
+    def _store(self) -> Store:
+        if _scheme(self._settings.url) != "memory":
+            return open_store(self._settings)
+        self._shared = self._shared or open_store(self._settings)
+        return self._shared
+
+
 class App:
     """Tasks, and the store their jobs live in. Opens nothing until first used.
 
@@ -84,15 +131,11 @@ class App:
             raise ConfigurationError(problems)
         self.registry = Registry()
         self.events = Events()
+        self._connections = Connections(self.settings, self.events)
+        self._desk = Desk(self._client, self._connections.chance)
         self.jobs = Jobs(self._client)
         self.workers = Workers(self._read_workers)
         self.recovery = RecoveryRun(self._recover)
-        self._clock, self._chance = SystemClock(), SystemChance()
-        self._desk = Desk(self._client, self._chance)
-        self._process = os.getpid()
-        self._connections: dict[asyncio.AbstractEventLoop, Connection] = {}
-        self._shared: Store | None = None
-        self._of_parent: object = None
 
     @overload
     def task(
@@ -162,18 +205,16 @@ class App:
 
     async def amigrate(self) -> tuple[int, int]:
         """Bring the store's schema up to date; versions before and after."""
-        return await self._here().store.migrate()
+        return await self._connections.here().store.migrate()
 
     async def acheck(self) -> tuple[Check, ...]:
-        """What is right and wrong with the store, all findings at once."""
-        return await self._here().store.check()
+        """What is right and wrong with settings and store, all findings at once."""
+        warnings = (Check("warning", "settings", text, "raise ttl or lower beat") for text in self.settings.timing.warnings())
+        return (*warnings, *await self._connections.here().store.check())
 
     async def aclose(self) -> None:
         """Close what this App has opened for the running event loop; the next use opens it again."""
-        connection = self._mine().pop(asyncio.get_running_loop(), None)
-        if connection is not None:
-            await connection.transport.close()
-            await connection.store.close()
+        await self._connections.close()
 
     enqueue = blocking(aenqueue)
     migrate = blocking(amigrate)
@@ -181,54 +222,30 @@ class App:
     close = blocking(aclose)
 
     def _client(self) -> Client:
-        return self._here().client
-
-    def _here(self) -> Connection:
-        """What is open for the running loop: connections never cross from one loop, thread or process to another."""
-        connections, loop = self._mine(), asyncio.get_running_loop()
-        if loop not in connections:
-            for closed in [each for each in connections if each.is_closed()]:
-                del connections[closed]
-            store, transport = self._store(), open_transport(self.settings)
-            client = Client(store, transport, self._clock, self._chance, self.events)
-            connections[loop] = Connection(store, transport, client)
-        return connections[loop]
-
-    def _mine(self) -> dict[asyncio.AbstractEventLoop, Connection]:
-        if self._process != os.getpid():
-            # Kept, unused: closing what came through a fork could close it for the parent.
-            self._of_parent = (self._connections, self._shared)
-            self._process, self._connections, self._shared = os.getpid(), {}, None
-        return self._connections
-
-    def _store(self) -> Store:
-        if _scheme(self.settings.url) != "memory":
-            return open_store(self.settings)
-        self._shared = self._shared or open_store(self.settings)
-        return self._shared
+        return self._connections.here().client
 
     async def _read_workers(self) -> Sequence[LeaseView]:
-        return await self._here().store.workers()
+        return await self._connections.here().store.workers()
 
     async def _recover(self, now: bool) -> Sequence[Rescued]:
         from holdfast._ports.system_host import SystemHost
 
-        connection, timing = self._here(), self.settings.timing
-        contact = Contact(timing, self._clock.monotonic)
+        connection, timing, clock = self._connections.here(), self.settings.timing, self._connections.clock
+        contact = Contact(timing, clock.monotonic)
         recovery = Recovery(
             connection.store,
             contact,
-            now=self._clock.monotonic,
-            chance=self._chance,
+            now=clock.monotonic,
+            chance=self._connections.chance,
             events=self.events,
             publish=connection.transport.publish,
             host=None if self.settings.reconcile == "off" else SystemHost(),
         )
-        rescued = await recovery.step(skip_amnesty=now)
+        rescued = [*await recovery.reconcile(), *await recovery.step(skip_amnesty=now)]
         while not now and any(
             lease.end is None and not contact.allows(lease.timing) for lease in await connection.store.expired(100)
         ):
-            await self._clock.sleep(timing.beat / 2)
+            await clock.sleep(timing.beat / 2)
             rescued += await recovery.step()
         return rescued
 

@@ -23,10 +23,6 @@ def start_in_own_group() -> int:
     return subprocess.Popen(SLEEP, process_group=0).pid
 
 
-def start_in_own_session() -> int:
-    return subprocess.Popen(SLEEP, start_new_session=True).pid
-
-
 def start_forked() -> int:
     """A copy of this very process, pipe and all, whose parent is process 1."""
     read, write = os.pipe()
@@ -53,10 +49,14 @@ def start_breeder() -> int:
 
 
 def start_in_own_session_forked() -> int:
+    """A copy of this process that has left for a session of its own, pipe and all."""
+    read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.setsid()
+        os.write(write, b"gone")
         time.sleep(600)
+    os.read(read, 4)
     return pid
 
 

@@ -15,10 +15,11 @@ OUTCOME_OF = {
 
 
 class Ended(Struct, frozen=True):
-    """One remembered attempt; ``to``: where its transition asked to go, before any cancellation mark."""
+    """What is remembered of one attempt, by its token; ``to``: where its transition asked to go, before any cancellation
+    mark; no ``record``: its code never ran, and it is remembered only to answer the same release sent again."""
 
-    record: AttemptRecord
     to: State
+    record: AttemptRecord | None
 
 
 def new_row(job: NewJob, now: datetime) -> JobRecord:
@@ -81,12 +82,13 @@ def unowned(row: JobRecord, state: State, available_at: datetime) -> JobRecord:
 def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
     """The active row after its transition, any cancellation mark already heeded by ``moved_by``.
 
-    A finished row keeps token, lease and worker, so that the same settle is recognised when it comes again.
-    A waiting one keeps its last error until it ends.
+    A finished row keeps its token, so that the same settle is recognised when it comes again. A waiting one keeps its
+    last error until it ends.
     """
     spent = structs.replace(row, failures=moved.failures, crashes=moved.crashes, reason=moved.reason)
     if PLACE_OF[moved.to] is Place.FINISHED:
-        return structs.replace(spent, state=moved.to, error=moved.error, result=moved.result, finished_at=now)
+        ended = structs.replace(spent, state=moved.to, error=moved.error, result=moved.result)
+        return structs.replace(ended, lease=None, finished_at=now)
     waiting = unowned(spent, moved.to, _later(now, moved.delay))
     return structs.replace(waiting, error=moved.error or row.error)
 
@@ -97,21 +99,23 @@ def reopened(row: JobRecord, now: datetime) -> JobRecord:
     return unowned(structs.replace(fresh, cancel_requested=False), State.AVAILABLE, now)
 
 
-def record_of(row: JobRecord, transition: Transition, outcome: AttemptOutcome, now: datetime) -> Ended:
-    """What is remembered of the attempt that this transition ends."""
+def remembered(row: JobRecord, transition: Transition, now: datetime) -> Ended | None:
+    """What to keep of the attempt that this transition ends; ``None`` when the finished row says it all."""
+    if transition.record is None:
+        return None if PLACE_OF[transition.to] is Place.FINISHED else Ended(transition.to, None)
     record = AttemptRecord(
         job=row.id,
         token=row.token,
         attempt=row.attempt,
         worker=row.worker or "",
-        outcome=outcome,
+        outcome=transition.record,
         error=transition.error,
         started_at=row.started_at,
         ended_at=now,
         signal=transition.signal,
         stacks=transition.stacks,
     )
-    return Ended(record, transition.to)
+    return Ended(transition.to, record)
 
 
 def record_of_finished(row: JobRecord) -> Ended:
@@ -126,7 +130,7 @@ def record_of_finished(row: JobRecord) -> Ended:
         started_at=row.started_at,
         ended_at=row.finished_at,
     )
-    return Ended(record, row.state)
+    return Ended(row.state, record)
 
 
 def _later(now: datetime, seconds: float) -> datetime:

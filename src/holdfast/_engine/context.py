@@ -72,8 +72,13 @@ class Context:
 
     async def _progress(self, stage: str | None, fraction: float | None, message: str | None) -> None:
         self._require_owned()
-        text = None if message is None else cut_text(message, MESSAGE_LIMIT)
-        self._reporter.progress(self._claim.hold, stage=stage, fraction=fraction, message=text)
+        # Checked here, where the mistake is made: many jobs share the write, and one bad value would fail it for all.
+        self._reporter.progress(
+            self._claim.hold,
+            stage=None if stage is None else cut_text(stage, MESSAGE_LIMIT),
+            fraction=None if fraction is None else float(fraction),
+            message=None if message is None else cut_text(message, MESSAGE_LIMIT),
+        )
 
     async def _save(self, value: Json) -> None:
         self._require_owned()

@@ -24,6 +24,7 @@ class EventName(StrEnum):
     JOB_RELEASED = "job.released"  # job task attempt worker
     JOB_RESCUED = "job.rescued"  # job task attempt worker reason to delay
     JOB_LOST = "job.lost"  # job task attempt worker: a zombie's write was refused
+    JOB_MISSING = "job.missing"  # job task attempt worker: an outcome was dropped, no trace of its job is left
     LEASE_OPENED = "lease.opened"  # lease worker
     LEASE_ENDED = "lease.ended"  # lease worker reason signal
     LEASE_LOST = "lease.lost"  # lease worker: it learnt that it is a zombie
@@ -46,6 +47,7 @@ _LEVELS: dict[EventName, int] = {
     EventName.JOB_FAILED: logging.ERROR,
     EventName.JOB_RESCUED: logging.WARNING,
     EventName.JOB_LOST: logging.WARNING,
+    EventName.JOB_MISSING: logging.WARNING,
     EventName.LEASE_LOST: logging.WARNING,
     EventName.LEASE_LATE: logging.WARNING,
     EventName.WORKER_KILLED: logging.WARNING,
@@ -83,10 +85,8 @@ class Events:
 
     def emit(self, name: EventName, **fields: Any) -> None:
         """Log the event and tell its subscribers; formats nothing when nobody listens."""
-        level = _LEVELS.get(name, logging.DEBUG)
-        if logger.isEnabledFor(level):
-            text = " ".join(f"{key}={value}" for key, value in fields.items() if value is not None)
-            logger.log(level, "%s %s", name.value, text, extra={"event": name.value, "fields": fields})
+        if logger.isEnabledFor(_LEVELS.get(name, logging.DEBUG)):
+            self._tell(_log, Event(name, fields))
         if self._subscribers:
             for callback in (*self._subscribers.get(name, ()), *self._subscribers.get("*", ())):
                 self._tell(callback, Event(name, fields))
@@ -94,6 +94,12 @@ class Events:
     def _tell(self, callback: Callable[[Event], object], event: Event) -> None:
         try:
             callback(event)
-        except Exception as error:
+        except BaseException as error:  # the exit that a subscriber asks for is not ours
             if event.name is not EventName.SUBSCRIBER_FAILED:
                 self.emit(EventName.SUBSCRIBER_FAILED, event=event.name.value, error=type(error).__name__)
+
+
+def _log(event: Event) -> None:
+    text = " ".join(f"{key}={value}" for key, value in event.fields.items() if value is not None)
+    extra = {"event": event.name.value, "fields": event.fields}
+    logger.log(_LEVELS.get(event.name, logging.DEBUG), "%s %s", event.name.value, text, extra=extra)

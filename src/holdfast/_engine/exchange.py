@@ -14,6 +14,8 @@ from holdfast._ports.clock import Chance
 from holdfast._ports.store import Answer, ClaimRequest, Note, Store
 
 SETTLE_LIMIT = 1000
+SOON = 0.05
+"""Part of the poll interval to wait when a job is due and yet none was claimed."""
 Key = tuple[UUID, Token]
 
 
@@ -46,6 +48,7 @@ class Exchange:
         self._chance = chance
         self._ended: dict[Key, Ended] = {}
         self._late: list[Note] = []
+        self._abandoned: set[Key] = set()
         self._claims_in_flight: set[UUID] = set()
         self._needs_audit = False
         self.is_closed = False
@@ -77,11 +80,13 @@ class Exchange:
         """One exchange; seconds until the next one is worth it."""
         if self._needs_audit:
             await self.audit()
-        await self._annotate()
         batch = tuple(self._ended.items())[:SETTLE_LIMIT]
         request = self._request()
-        if not batch and request is None:
-            return self._poll_interval
+        claimed = await self._exchange(batch, request) if batch or request is not None else 0
+        await self._annotate()
+        return await self._pause(request, claimed=claimed)
+
+    async def _exchange(self, batch: Sequence[tuple[Key, Ended]], request: ClaimRequest | None) -> int:
         transitions = tuple(ended.transition for _, ended in batch if ended.transition is not None)
         if request is not None:
             self._claims_in_flight.add(request.claim)
@@ -96,30 +101,36 @@ class Exchange:
         self._heart.store_answered()
         for (key, ended), settled in zip(batch, answer.answers, strict=True):
             self._settled(key, ended, settled)
-        self._take(answer.claims)
         if request is not None:
+            self._take(answer.claims, request.limit)
             self._claims_in_flight.discard(request.claim)
-        return await self._pause(request, claimed=len(answer.claims))
+        return len(answer.claims)
 
     async def audit(self) -> None:
         """Compare what the store thinks we hold with what we hold; unknown outcomes end here."""
         before = self._known()
         running_before = self._running()
-        held = await self._store.held(self._lease)
-        self._heart.store_answered()
         self._needs_audit = False
+        try:
+            held = await self._store.held(self._lease)
+        except BaseException:
+            self._needs_audit = True
+            raise
+        self._heart.store_answered()
         theirs = {(hold.job, hold.token) for hold in held}
         ours = before | self._known()
         for hold in held:
             if (hold.job, hold.token) in ours:
                 if hold.cancel_requested:
-                    self._executor.stop(hold.job, Stop.CANCELLED)
+                    self._executor.stop(hold.job, Stop.CANCELLED, token=hold.token)
             elif hold.token.claim not in self._claims_in_flight:
-                ended = Ended(Claim(hold=hold, payload=b"null"), lifecycle.release(hold, code_ran=False))
+                code_ran = (hold.job, hold.token) in self._abandoned
+                ended = Ended(Claim(hold=hold, payload=b"null"), lifecycle.release(hold, code_ran=code_ran))
                 self._ended[hold.job, hold.token] = ended
+        self._abandoned &= theirs
         for job, token in running_before & self._running():
             if (job, token) not in theirs:
-                self._executor.stop(job, Stop.LOST)
+                self._executor.stop(job, Stop.LOST, token=token)
 
     def request_audit(self) -> None:
         """Look again before the next exchange."""
@@ -132,13 +143,13 @@ class Exchange:
             return None
         return ClaimRequest(lease=self._lease, claim=self._chance.uuid4(), tasks=tasks, limit=limit, queues=self._queues)
 
-    def _take(self, claims: Sequence[Claim]) -> None:
-        for claim in claims:
+    def _take(self, claims: Sequence[Claim], limit: int) -> None:
+        for place, claim in enumerate(claims):
             code_of_it_runs = claim.hold.job in self._executor.running
-            if self._heart.may_act() and not self.is_closed and not code_of_it_runs:
+            if place < limit and self._heart.may_act() and not self.is_closed and not code_of_it_runs:
                 self._executor.start(claim)
             else:
-                # The answer came too late, or an attempt that was taken from us has not stopped yet.
+                # More than asked, too late, or an attempt that was taken from us has not stopped yet.
                 hold = claim.hold
                 self._ended[hold.job, hold.token] = Ended(claim, lifecycle.release(hold, code_ran=False))
 
@@ -147,11 +158,14 @@ class Exchange:
             return 0.0
         if request is None:
             return self._poll_interval
-        if claimed == request.limit:
+        if claimed >= request.limit:
             return 0.0
         due = await self._store.next_due(tuple(request.tasks), self._queues)
         self.is_idle = due is None and not self._executor.running
-        return self._poll_interval if due is None else min(max(due, 0.001), self._poll_interval)
+        if due is None:
+            return self._poll_interval
+        # Due, and yet it was not given to us, because it came just now or because our lease has ended unheard: no spinning.
+        return min(max(due, 0.001), self._poll_interval) if due > 0 else self._poll_interval * SOON
 
     def _settled(self, key: Key, ended: Ended, answer: Answer) -> None:
         del self._ended[key]
@@ -161,16 +175,14 @@ class Exchange:
             case Answer.LOST:
                 self._lose(ended)
             case Answer.MISSING:
-                self._events.emit(EventName.JOB_LOST, **self._fields(ended.claim.hold), reason="no trace of the job is left")
+                self._events.emit(EventName.JOB_MISSING, **self._fields(ended.claim.hold))
 
     def _lose(self, ended: Ended) -> None:
-        """The job is somebody else's: a result that came too late is kept on our own attempt's record."""
-        hold = ended.claim.hold
-        result = ended.late_result
-        if ended.transition is not None and ended.transition.to is State.COMPLETED:
-            result = ended.transition.result
-        if result is not None:
-            self._late.append(Note(job=hold.job, token=hold.token, late_result=result))
+        """The job is somebody else's: an outcome that came too late is kept on our own attempt's record."""
+        hold, late = ended.claim.hold, ended.transition
+        self._abandoned.add((hold.job, hold.token))
+        if late is not None and (late.result is not None or late.error is not None):
+            self._late.append(Note(job=hold.job, token=hold.token, late_result=late.result, error=late.error))
         self._events.emit(EventName.JOB_LOST, **self._fields(hold), reason="the store refused a write of a former owner")
 
     async def _annotate(self) -> None:
@@ -202,5 +214,6 @@ _EVENT_OF: dict[tuple[State, AttemptOutcome | None], EventName] = {
     (State.AVAILABLE, AttemptOutcome.FAILED): EventName.JOB_RETRIED,
     (State.AVAILABLE, AttemptOutcome.SNOOZED): EventName.JOB_SNOOZED,
     (State.FAILED, AttemptOutcome.FAILED): EventName.JOB_FAILED,
+    (State.FAILED, AttemptOutcome.RELEASED): EventName.JOB_FAILED,
     (State.CANCELLED, AttemptOutcome.CANCELLED): EventName.JOB_CANCELLED,
 }

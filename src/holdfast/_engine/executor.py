@@ -4,6 +4,7 @@ import asyncio
 import traceback
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from typing import assert_never
 from uuid import UUID
 
 from msgspec import Struct
@@ -12,7 +13,7 @@ from holdfast._core import lifecycle
 from holdfast._core.job import Claim, Failure, Reason, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
-from holdfast._core.payload import cut_text, encode_result
+from holdfast._core.payload import ERROR_TEXT_LIMIT, cut_text, encode_result
 from holdfast._engine.context import Context
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.registry import Registry, TaskDefinition
@@ -20,8 +21,6 @@ from holdfast._engine.reporter import Reporter
 from holdfast._engine.runners import LoopRunner, Runner, ThreadRunner
 from holdfast._ports.clock import Chance
 from holdfast.errors import JobLost, PayloadInvalid
-
-ERROR_LIMIT = 16 * 1024
 
 
 class Stop(StrEnum):
@@ -40,7 +39,9 @@ class Running(Struct, eq=False):
     context: Context
     is_async: bool
     task: asyncio.Task[None] | None = None
+    has_begun: bool = False
     stop: Stop | None = None
+    told: frozenset[Stop] = frozenset()
     stopped_at: float | None = None
 
     @property
@@ -50,11 +51,10 @@ class Running(Struct, eq=False):
 
 
 class Ended(Struct, frozen=True):
-    """A handler whose code has stopped. ``transition`` is ``None`` when the job was somebody else's by then."""
+    """A handler whose code has stopped. ``transition`` is ``None`` when it answered nothing and its job was somebody else's."""
 
     claim: Claim
     transition: Transition | None
-    late_result: bytes | None = None
 
 
 class Executor:
@@ -99,11 +99,15 @@ class Executor:
         self.running[claim.hold.job] = running
         running.task = asyncio.get_running_loop().create_task(self._execute(running, task), name=f"job {claim.hold.job}")
 
-    def stop(self, job: UUID, why: Stop) -> None:
-        """Cancel a handler. A loss outranks every other reason: its outcome must not be delivered."""
+    def stop(self, job: UUID, why: Stop, *, token: Token | None = None) -> None:
+        """Cancel a handler, once for each reason, so that it can clean up in peace. A loss outranks every other reason.
+
+        ``token``: only if it runs under that one; what is said of an earlier attempt does not concern this one.
+        """
         running = self.running.get(job)
-        if running is None:
+        if running is None or why in running.told or token not in (None, running.claim.hold.token):
             return
+        running.told |= {why}
         if why is Stop.LOST:
             running.context.mark_lost()
             running.stop = why
@@ -112,7 +116,8 @@ class Executor:
         running.stop = running.stop or why
         if running.stopped_at is None:
             running.stopped_at = self._now()
-        if running.task is not None:
+        # A task cancelled before its first step would never run a line, and so never end for us.
+        if running.task is not None and running.has_begun:
             running.task.cancel()
 
     def stop_all(self, why: Stop) -> None:
@@ -123,7 +128,8 @@ class Executor:
     async def _execute(self, running: Running, task: TaskDefinition) -> None:
         hold = running.claim.hold
         self._events.emit(EventName.JOB_CLAIMED, job=hold.job, task=hold.task, attempt=hold.attempt)
-        outcome = await self._outcome(running, task)
+        running.has_begun = running.stop is None
+        outcome = await self._outcome(running, task) if running.has_begun else None
         # The code has stopped; only now may the job move.
         self._reporter.forget(hold)
         del self.running[hold.job]
@@ -133,16 +139,23 @@ class Executor:
 
     def _judge(self, running: Running, outcome: Outcome | None) -> Ended:
         hold = running.claim.hold
-        if running.stop is Stop.LOST or (outcome is None and running.stop is None):
-            return Ended(running.claim, None, outcome.result if isinstance(outcome, Done) else None)
         if outcome is not None:
+            # Also of a lost job: the store refuses it and keeps the result, or nobody has moved the job yet.
             return Ended(running.claim, lifecycle.finish(hold, outcome, jitter=self._chance.jitter()))
+        if running.stop is None or running.stop is Stop.LOST:
+            return Ended(running.claim, None)
         if running.stop is Stop.CANCELLED:
             return Ended(running.claim, lifecycle.cancelled(hold))
-        return Ended(running.claim, lifecycle.release(hold, code_ran=True))
+        return Ended(running.claim, lifecycle.release(hold, code_ran=running.has_begun))
 
     async def _outcome(self, running: Running, task: TaskDefinition) -> Outcome | None:
         """What the handler answered; ``None`` when it was stopped or its job was lost."""
+        try:
+            return await self._answer(running, task)
+        except BaseException as error:
+            return _judge_error(error, task, running)
+
+    async def _answer(self, running: Running, task: TaskDefinition) -> Outcome:
         hold = running.claim.hold
         try:
             arguments, ignored = task.payload.decode(running.claim.payload)
@@ -150,35 +163,65 @@ class Executor:
             return Invalid(Reason.PAYLOAD_INVALID, Failure(type(error).__name__, str(error)))
         if ignored:
             self._events.emit(EventName.PAYLOAD_FIELDS_IGNORED, job=hold.job, task=hold.task, fields=",".join(ignored))
-        try:
-            value = await self._runners[task.is_async].run(task, running.context, arguments)
-        except BaseException as error:
-            return _judge_error(error, task, was_stopped=running.stop is not None)
+        value = await self._runners[task.is_async].run(task, running.context, arguments)
         if isinstance(value, Retry | Snooze | Cancel | Fail):
-            return value
+            return _plain(value)
         try:
             return Done(encode_result(value))
         except PayloadInvalid as error:
             return Invalid(Reason.RESULT_INVALID, Failure(type(error).__name__, str(error)))
 
 
-def _judge_error(error: BaseException, task: TaskDefinition, *, was_stopped: bool) -> Outcome | None:
+def _judge_error(error: BaseException, task: TaskDefinition, running: Running) -> Outcome | None:
     """What an exception out of a handler means; a group counts as its leaves."""
     leaves = tuple(_leaves(error))
     if any(isinstance(leaf, JobLost) for leaf in leaves):
         return None
-    if was_stopped and all(isinstance(leaf, asyncio.CancelledError) for leaf in leaves):
-        return None
     if len(leaves) == 1 and isinstance(leaves[0], Retry | Snooze | Cancel | Fail):
-        return leaves[0]
-    failure = Failure(type(error).__name__, cut_text(_message(error), ERROR_LIMIT), cut_text(_trace(error), ERROR_LIMIT))
+        return _judge_answer(leaves[0], task, running)
+    if running.stop is not None and (running.context.was_told or all(map(_is_reaction, leaves))):
+        return None
+    failure = Failure(type(error).__name__, _text(error), cut_text(_trace(error), ERROR_TEXT_LIMIT))
     return Raised(failure, is_final=any(task.is_final(leaf) for leaf in leaves))
 
 
-def _message(error: BaseException) -> str:
-    """The exception's text; an exception whose own ``__str__`` is broken must not end the worker."""
+def _judge_answer(answer: Retry | Snooze | Cancel | Fail, task: TaskDefinition, running: Running) -> Outcome | None:
     try:
-        return str(error)
+        return _plain(answer)
+    except Exception as error:
+        return _judge_error(error, task, running)
+
+
+def _plain(answer: Retry | Snooze | Cancel | Fail) -> Outcome:
+    """The same answer made of plain values: what the user's subclass or reason is, no store needs to know how to write."""
+    match answer:
+        case Retry():
+            return Retry(answer.after, _text(answer.reason))
+        case Snooze():
+            return Snooze(answer.for_)
+        case Cancel():
+            return Cancel(_text(answer.reason))
+        case Fail():
+            return Fail(_text(answer.reason))
+        case _:
+            assert_never(answer)
+
+
+def _is_reaction(error: BaseException | None) -> bool:
+    """Whether it was raised because the handler was cancelled: a library often turns a cancellation into an error of its own."""
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, asyncio.CancelledError):
+            return True
+        seen.add(id(error))
+        error = error.__context__ if error.__cause__ is None else error.__cause__
+    return False
+
+
+def _text(value: object) -> str:
+    """Its text, cut; an exception whose own ``__str__`` is broken must not end the worker."""
+    try:
+        return cut_text(str(value), ERROR_TEXT_LIMIT)
     except Exception as broken:
         return f"(its message cannot be read: {type(broken).__name__})"
 

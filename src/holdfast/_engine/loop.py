@@ -46,12 +46,14 @@ class Service:
         self._longest_pause = longest_pause
 
     async def run(self) -> None:
-        """Step, wait as long as the step says or until woken, again."""
+        """Step, wait as long as the step says or until woken, again. After a failure nothing shortens the pause."""
         failures = 0
         while True:
             try:
                 wait = await self._step()
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if _is_cancelled():
+                    raise
                 failures += 1
                 wait = self._pause(failures)
                 operation, text = self.name, f"{type(error).__name__}: {error}"
@@ -60,13 +62,20 @@ class Service:
                 if failures:
                     self._events.emit(EventName.STORE_RECOVERED, operation=self.name, failures=failures)
                 failures = 0
+            wake = Wake() if failures else self.wake
             # A step that always answers 0 would never let anything else run.
-            await (self.wake.wait(wait) if wait > 0 else _turn())
+            await (wake.wait(wait) if wait > 0 else _turn())
 
     def _pause(self, failures: int) -> float:
         """Exponential with jitter, so that a store that comes back is not met by everybody at once."""
         longest = min(self._longest_pause, SHORTEST_PAUSE * 2.0 ** min(failures - 1, 16))
         return longest * (0.75 + 0.25 * self._chance.jitter())
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody wants this task to end, or a cancellation merely strayed out of a store's inside."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _turn() -> None:

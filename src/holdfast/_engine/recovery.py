@@ -54,6 +54,10 @@ class Contact:
         """A call failed, or time itself cannot be trusted: start anew with the next answer."""
         self.is_broken = True
 
+    def is_silent(self) -> bool:
+        """Whether the store does not answer us, or has not for too long to tell."""
+        return self.is_broken or self._timing.is_gap(self._now() - self._last)
+
     def allows(self, lease: LeaseTiming) -> bool:
         """Whether a lease of this timing may be judged by now."""
         return not self.is_broken and lease.may_judge(contact=self.since, now=self._now())
@@ -73,6 +77,7 @@ class Recovery:
         publish: Callable[[Sequence[Hint]], Awaitable[None]],
         host: Host | None = None,
         own: Callable[[], Collection[UUID]] = frozenset,
+        compare_clocks: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._store = store
         self._contact = contact
@@ -82,11 +87,15 @@ class Recovery:
         self._publish = publish
         self._host = host
         self._own = own
+        self._compare_clocks = compare_clocks
 
     async def step(self, *, skip_amnesty: bool = False) -> list[Rescued]:
         """One pass over everything that has lost its right."""
-        rescued = await self.reconcile()
-        for lease in await self._expired():
+        rescued = await self.reconcile(is_patient=not skip_amnesty)
+        leases = await self._expired()
+        if self._compare_clocks is not None and any(lease.end is None for lease in leases):
+            await self._compare_clocks()  # after a step of the store's clock all of them only look expired: amnesty
+        for lease in leases:
             why = lease.end
             if why is None:
                 if not (skip_amnesty or self._contact.allows(lease.timing)):
@@ -98,13 +107,18 @@ class Recovery:
             rescued += await self.empty(lease.id, lease.worker, why)
         return rescued
 
-    async def reconcile(self, *, by_host_name: bool = False) -> list[Rescued]:
-        """End leases of processes that are provably dead, after what is left of their sessions is killed. Needs no amnesty."""
+    async def reconcile(self, *, by_host_name: bool = False, is_patient: bool = False) -> list[Rescued]:
+        """End leases of processes that are provably dead, after what is left of their sessions is killed.
+
+        ``is_patient``: only of those whose supervisor does not bury them, because it knows better why they died.
+        """
         if self._host is None:
             return []
         rescued: list[Rescued] = []
         ours = self._host.process()
         for lease in await self._workers():
+            if is_patient and not self._is_left_alone(lease):
+                continue
             theirs = lease.process
             is_dead = is_provably_dead(theirs, ours, is_running=self._host.is_running(theirs))
             if is_dead or (by_host_name and theirs.host == ours.host and not self._host.is_running(theirs)):
@@ -135,6 +149,10 @@ class Recovery:
             rescued += [self._announce(hold, move, worker, why) for hold, move in moved]
             await self._publish([Hint(ids=tuple(hold.job for hold, _ in moved))])
         return rescued
+
+    def _is_left_alone(self, lease: LeaseView) -> bool:
+        unbeaten = lease.timing.ttl + lease.overdue
+        return self._contact.allows(lease.timing) and unbeaten > lease.timing.beat + lease.timing.margin
 
     async def _expired(self) -> tuple[LeaseView, ...]:
         sent = self._now()

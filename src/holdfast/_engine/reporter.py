@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import Hold
+from holdfast._core.job import Hold, Token
 from holdfast._ports.store import Store, Update
 from holdfast.errors import JobLost
 
@@ -16,7 +16,9 @@ PROGRESS_INTERVAL = 1.0
 class Reporter:
     """Collects what handlers say; ``step()`` writes it under the tokens."""
 
-    def __init__(self, store: Store, *, now: Callable[[], float], wake: Callable[[], None], lost: Callable[[UUID], None]) -> None:
+    def __init__(
+        self, store: Store, *, now: Callable[[], float], wake: Callable[[], None], lost: Callable[[UUID, Token], None]
+    ) -> None:
         self._store = store
         self._now = now
         self._wake = wake
@@ -55,23 +57,19 @@ class Reporter:
         due = self._written + PROGRESS_INTERVAL - self._now()
         if due > 0 and not self._waiters:
             return due
-        updates, self._updates = self._updates, {}
-        waiters, self._waiters = self._waiters, {}
-        try:
-            lost = await self._store.report(tuple(updates.values()))
-        except BaseException:
-            # Unknown: the same updates under the same tokens may land twice without harm; newer ones win.
-            newer, self._updates = self._updates, updates
-            for update in newer.values():
-                self._add(update)
-            for job, futures in waiters.items():
-                self._waiters[job] = futures + self._waiters.get(job, [])
-            raise
+        updates = tuple(self._updates.values())
+        waiters = {job: tuple(waiting) for job, waiting in self._waiters.items()}
+        # If this raises, nothing is known and nothing forgotten: the same may land twice without harm, and newer wins.
+        lost = await self._store.report(updates)
         self._written = self._now()
-        for job in lost:
-            self._lost(job)
-        for job, futures in waiters.items():
-            _answer(futures, JobLost(f"job {job} was taken from this attempt") if job in lost else None)
+        for update in updates:
+            if self._updates.get(update.job) is update:
+                del self._updates[update.job]
+            if update.job in lost:
+                self._lost(update.job, update.token)
+        for job, waiting in waiters.items():
+            _answer(waiting, JobLost(f"job {job} was taken from this attempt") if job in lost else None)
+        self._waiters = {job: left for job, each in self._waiters.items() if (left := [one for one in each if not one.done()])}
         return PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
 
     def _add(self, update: Update) -> None:
@@ -82,8 +80,8 @@ class Reporter:
         self._updates[update.job] = update
 
 
-def _answer(futures: list[asyncio.Future[None]], error: JobLost | None) -> None:
-    for future in futures:
+def _answer(waiting: tuple[asyncio.Future[None], ...], error: JobLost | None) -> None:
+    for future in waiting:
         if not future.done():
             if error is None:
                 future.set_result(None)

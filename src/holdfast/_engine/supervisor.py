@@ -17,11 +17,13 @@ from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Exit, Host
 from holdfast._ports.store import BeatAnswer, NewLease, Store
 from holdfast._ports.transport import Transport
+from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
 
 START_PATIENCE = 30.0
 LONGEST_RESPAWN_PAUSE = 30.0
 BURIAL_PAUSE = 0.2
+IDLE_ROUNDS = 2
 
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 75
 
@@ -59,7 +61,9 @@ class Supervisor:
         self._opening = asyncio.Lock()
         self._services: list[asyncio.Task[None]] = []
         self._drained = asyncio.Event()
-        self._beaten: tuple[frozenset[UUID], float] | None = None
+        self._beating_now = asyncio.Lock()
+        self._beaten: tuple[frozenset[UUID], float, float] | None = None
+        self._idle_rounds = 0
         self._drains = 0
         self._exit_code = OK
 
@@ -68,8 +72,9 @@ class Supervisor:
         await asyncio.gather(*(self._keep() for _ in range(self._options.processes)))
         if self._burials:
             await asyncio.wait(self._burials, timeout=START_PATIENCE)
-        for service in self._services:
-            service.cancel()
+        for task in (*self._services, *self._burials):
+            task.cancel()
+        await asyncio.gather(*self._services, *self._burials, return_exceptions=True)
         if self._settings is not None:
             await self._transport.close()
             await self._store.close()
@@ -93,8 +98,8 @@ class Supervisor:
         grace = self._options.grace
         if grace is None:
             grace = self._settings.grace if self._settings is not None else 0.0
-        if ward.hello is None:
-            ward.kill("drained before it was ready", is_free=True)
+        if ward.lease is None:
+            ward.kill("drained before it had a lease", is_free=True)
         else:
             ward.drain(grace if self._drains == 1 else 0.0)
 
@@ -105,7 +110,7 @@ class Supervisor:
             failures = 0 if await self._live() else failures + 1
             if failures and not self._drains:
                 try:
-                    async with asyncio.timeout(min(LONGEST_RESPAWN_PAUSE, 0.25 * 2**failures)):
+                    async with asyncio.timeout(min(LONGEST_RESPAWN_PAUSE, 0.25 * 2.0 ** min(failures, 10))):
                         await self._drained.wait()
                 except TimeoutError:
                     pass
@@ -114,19 +119,24 @@ class Supervisor:
         """One worker's life; whether it became ready."""
         try:
             child = await self._host.spawn(self._arguments)
-        except OSError as error:
+        except Exception as error:
             self._complain("spawn", error)
             return False
         ward = Ward(child, now=self._now_of_lease, events=self._events)
         self.wards.append(ward)
         self._events.emit(EventName.WORKER_STARTED, worker=ward.name)
+        if self._drains:
+            self._drain(ward)
         exit = await self._accompany(ward)
         self._bury(ward, exit)
         self.wards.remove(ward)
         if ward.refused and not self._services:
-            self.problems, self._exit_code = ward.refused, USAGE
-            self.drain()
+            self._refuse(ward.refused)
         return ward.is_ready
+
+    def _refuse(self, problems: Sequence[str]) -> None:
+        self.problems, self._exit_code = tuple(problems), USAGE
+        self.drain()
 
     async def _accompany(self, ward: Ward) -> Exit:
         listening = asyncio.create_task(self._listen(ward))
@@ -153,6 +163,8 @@ class Supervisor:
                 await self._prepare(hello.settings)
                 await self._open_lease(ward, hello)
                 break
+            except ConfigurationError as error:
+                self._refuse(error.problems)
             except Exception as error:
                 self._complain("open", error)
             if not self._services and self._clock.monotonic() > give_up:
@@ -179,9 +191,8 @@ class Supervisor:
             if self._services:
                 return
             if self._settings is None:
+                self._store, self._transport = self._open_store(settings), self._open_transport(settings)
                 self._settings = settings
-                self._store = self._open_store(settings)
-                self._transport = self._open_transport(settings)
             self._contact = Contact(settings.timing, self._now_of_lease)
             self._recovery = Recovery(
                 self._store,
@@ -192,6 +203,7 @@ class Supervisor:
                 publish=self._transport.publish,
                 host=None if settings.reconcile == "off" else self._host,
                 own=self._own_leases,
+                compare_clocks=self._beat,
             )
             await self._recovery.reconcile(by_host_name=settings.reconcile == "hostname")
             self._beating = self._service("beat", self._beat, pause=settings.timing.beat / 2)
@@ -204,15 +216,21 @@ class Supervisor:
 
     async def _beat(self) -> float:
         """One durable write for all workers, however many jobs they run."""
+        async with self._beating_now:
+            return await self._beat_all()
+
+    async def _beat_all(self) -> float:
         assert self._settings is not None
         timing = self._settings.timing
         wards = {ward.lease.id: ward for ward in self.wards if ward.lease is not None and not ward.is_gone}
         sent = self._now_of_lease()
         try:
-            async with asyncio.timeout(timing.ttl):
+            # A beat that hangs leaves time for another one before anybody has to stop.
+            async with asyncio.timeout((timing.ttl - timing.margin) / 2):
                 answer = await self._store.beat(tuple(wards), draining=self._drains > 0)
         except BaseException:
             self._contact.broke()
+            self._beaten = None
             raise
         self._contact.answered(sent)
         self._judge_clock(answer, frozenset(wards), sent)
@@ -223,16 +241,17 @@ class Supervisor:
                 ward.lost()
             if jobs := answer.cancelled.get(lease):
                 ward.send(messages.Cancelled(jobs))
-            ward.send(messages.Ping())
         return max(0.001, sent + timing.beat - self._now_of_lease())
 
     def _judge_clock(self, answer: BeatAnswer, leases: frozenset[UUID], sent: float) -> None:
         """The store's clock and ours must agree on how much time has passed, else nobody may be judged for a while."""
         assert self._settings is not None
-        previous, self._beaten = self._beaten, (leases, sent)
+        now = self._now_of_lease()
+        previous, self._beaten = self._beaten, (leases, sent, now)
         if previous is None or previous[0] != leases or answer.alive != leases or answer.elapsed is None:
             return
-        own = sent - previous[1]
+        # Each beat reached the store at some moment between its sending and its answer.
+        own = min(max(answer.elapsed, sent - previous[2]), now - previous[1])
         if self._settings.timing.is_step(store=answer.elapsed, own=own):
             self._events.emit(EventName.STORE_CLOCK_STEPPED, store=answer.elapsed, own=own)
             self._contact.broke()
@@ -251,17 +270,22 @@ class Supervisor:
         timing = self._settings.timing
         grace = self._settings.grace if self._options.grace is None else self._options.grace
         for ward in tuple(self.wards):
-            ward.watch(timing, max_block=self._settings.max_block, grace=grace, is_store_silent=self._contact.is_broken)
+            ward.watch(timing, self._contact, max_block=self._settings.max_block, grace=grace)
         if self._options.until_empty and not self._drains:
             self._end_if_empty()
             return min(timing.beat / 4, 0.1)
         return min(timing.beat, timing.margin) / 4
 
     def _end_if_empty(self) -> None:
-        if not self._burials and self.wards and all(ward.is_ready and ward.is_idle for ward in self.wards):
+        """All must say twice that there is nothing to do: a job may go from one to another while they are asked."""
+        answers = [ward.is_idle for ward in self.wards]
+        if None in answers:
+            return
+        self._idle_rounds = self._idle_rounds + 1 if answers and all(answers) and not self._burials else 0
+        if self._idle_rounds >= IDLE_ROUNDS:
             self.drain()
         for ward in self.wards:
-            ward.send(messages.Ping())
+            ward.ping()
 
     def _bury(self, ward: Ward, exit: Exit) -> None:
         if ward.lease is not None:

@@ -8,6 +8,7 @@ from holdfast._core.lifecycle import End, LeaseEnd, Transition
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.events import EventName, Events
+from holdfast._engine.recovery import Contact
 from holdfast._ports.host import Child, Exit
 from holdfast._ports.store import NewLease
 
@@ -27,13 +28,14 @@ class Ward:
         self.deadline = float("-inf")
         self.is_ready = False
         self.is_gone = False
-        self.is_idle = False
+        self.is_idle: bool | None = None
         self.drain_by: float | None = None
         self.kill_reason: str | None = None
         self._is_end_free = False
         self._now = now
         self._events = events
-        self._ponged = self._answered = now()
+        self._watched = self._asked = self._ponged = self._answered = now()
+        self._deaf_since: float | None = None
         self._stopped_since: float | None = None
 
     def leased(self, lease: NewLease, sent: float) -> None:
@@ -74,6 +76,14 @@ class Ward:
             self._events.emit(EventName.WORKER_KILLED, worker=self.name, reason=reason)
             self.child.kill()
 
+    def ping(self) -> None:
+        """Ask whether its event loop runs, and whether it has nothing to do."""
+        self._asked = self._now()
+        if self._deaf_since is None:
+            self._deaf_since = self._asked
+        self.is_idle = None
+        self.send(messages.Ping())
+
     def send(self, message: messages.Message) -> None:
         """Put a message into its pipe."""
         self.child.channel.send(messages.encode(message))
@@ -89,7 +99,10 @@ class Ward:
                 self.is_ready = True
             case messages.Pong(answered=answered, is_idle=is_idle):
                 self._ponged = self._now()
+                if self._deaf_since is not None and self.lease and self._ponged - self._deaf_since > self.lease.timing.beat:
+                    self._answered = self._ponged  # its loop was blocked, so it did not ask the store either
                 self._answered = max(self._answered, answered)
+                self._deaf_since = None
                 self.is_idle = is_idle
             case messages.Undelivered(transitions=transitions):
                 self.undelivered = transitions
@@ -107,24 +120,34 @@ class Ward:
             case _:
                 assert_never(message)
 
-    def watch(self, timing: LeaseTiming, *, max_block: float, grace: float, is_store_silent: bool) -> None:
-        """Judge what cannot judge itself: a stopped, deaf, cut-off or overdue process."""
+    def watch(self, timing: LeaseTiming, contact: Contact, *, max_block: float, grace: float) -> None:
+        """Judge what cannot judge itself: a stopped, deaf, overdue or cut-off process. Also asks it, once a beat."""
         now = self._now()
+        if now - self._watched > timing.beat:  # we were frozen ourselves, and may have missed what it did
+            self._deaf_since = self._stopped_since = None
+        self._watched = now
         if not self.child.is_stopped():
             self._stopped_since = None
         elif self._stopped_since is None:
             self._stopped_since = now
+        if self.is_ready and now - self._asked >= timing.beat:
+            self.ping()
         stopped = 0.0 if self._stopped_since is None else now - self._stopped_since
         # A process stopped inside a write blocks every writer of an embedded store, us included.
-        if stopped >= timing.ttl - timing.margin or (is_store_silent and stopped >= timing.beat):
+        if stopped >= timing.ttl - timing.margin or (contact.is_silent() and stopped >= timing.beat):
             self.kill("stopped")
-        elif self.is_ready and now - self._ponged > max_block:
+        elif self._deaf_since is not None and now - self._deaf_since > max_block:
             self.stacks = self.child.dump_stacks()
             self.kill("its event loop is blocked")
         elif self.drain_by is not None and now > self.drain_by + timing.margin:
             self.kill("it did not end when asked")
-        elif self.culprits or (self.is_ready and not is_store_silent and now - self._answered > timing.ttl):
+        elif self.culprits or self._is_cut_off(timing, contact):
             self.drain(grace)
+
+    def _is_cut_off(self, timing: LeaseTiming, contact: Contact) -> bool:
+        """Whether the store answers us and not it. Known at its pong only: a blocked loop asks nothing, here or there."""
+        asked_in_vain = self._ponged - max(self._answered, contact.since)
+        return self.is_ready and not contact.is_silent() and asked_in_vain > timing.ttl
 
     def epitaph(self, exit: Exit) -> LeaseEnd:
         """Why its lease ends: free if the end explains itself or its code had to stop before anyway."""

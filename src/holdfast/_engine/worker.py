@@ -88,7 +88,7 @@ class Worker:
             self._store,
             now=self._now,
             wake=lambda: self._reporting.wake.set(),
-            lost=lambda job: self.executor.stop(job, Stop.LOST),
+            lost=lambda job, token: self.executor.stop(job, Stop.LOST, token=token),
         )
         self.executor = Executor(
             self._registry,
@@ -231,8 +231,8 @@ class Worker:
             await self._end_lease(leased)
 
     def _pause_of_drain(self) -> float:
-        left = 0.05 if self._drain_by is None else self._drain_by - self._now()
-        return min(max(left, 0.005), 0.05)
+        left = 0.0 if self._drain_by is None else self._drain_by - self._now()
+        return min(left, 0.05) if left > 0 else 0.05
 
     async def _end_lease(self, leased: messages.Leased) -> None:
         """Best effort: a supervisor, or the lease's own expiry, ends it otherwise."""

@@ -10,7 +10,10 @@ from holdfast.cli.options import JSON, TARGET
 @JSON
 @click.pass_context
 def check(context: click.Context, target: str, as_json: bool) -> None:
-    """Say what is right and wrong with the App's settings and its store; exit code 1 if anything is wrong."""
+    """Say what is right and wrong with settings and store.
+
+    The exit code is 1 if anything is wrong.
+    """
     from holdfast.cli.loading import opened
     from holdfast.cli.printing import print_json, print_table
 

@@ -102,7 +102,7 @@ def cancel(context: click.Context, ids: tuple[str, ...], target: str | None, url
     from holdfast.cli.loading import opened
 
     with opened(target, url) as app:
-        context.exit(_print_states(ids, app.jobs.cancel(ids), as_json))
+        context.exit(_print_states(ids, app.jobs.cancel(ids), as_json, notes=_ASKED))
 
 
 @jobs.command()
@@ -111,11 +111,14 @@ def cancel(context: click.Context, ids: tuple[str, ...], target: str | None, url
 @JSON
 @click.pass_context
 def retry(context: click.Context, ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
-    """Run jobs that have finished, are held or wait for later; now, with fresh budgets."""
+    """Run finished, held or scheduled jobs now, with fresh budgets."""
     from holdfast.cli.loading import opened
 
     with opened(target, url) as app:
-        context.exit(_print_states(ids, app.jobs.retry(ids), as_json))
+        context.exit(_print_states(ids, app.jobs.retry(ids), as_json, notes={}))
+
+
+_ASKED = {State.CLAIMED: "claimed, asked to end", State.RUNNING: "running, asked to end"}
 
 
 def _row(job: "JobView") -> tuple[object, ...]:
@@ -128,7 +131,7 @@ def _text(error: object) -> str:
     return "" if error is None else str(error)
 
 
-def _print_states(ids: tuple[str, ...], states: "dict[UUID, State]", as_json: bool) -> int:
+def _print_states(ids: tuple[str, ...], states: "dict[UUID, State]", as_json: bool, *, notes: dict[State, str]) -> int:
     """What became of each; 1 when one of them does not exist."""
     from uuid import UUID
 
@@ -137,5 +140,7 @@ def _print_states(ids: tuple[str, ...], states: "dict[UUID, State]", as_json: bo
     if as_json:
         print_json({str(job): state for job, state in states.items()})
     else:
-        print_table(("id", "state"), [(job, states.get(UUID(job), "unknown")) for job in ids], empty="")
+        found = {job: states.get(UUID(job)) for job in ids}
+        rows = [(job, "unknown" if state is None else notes.get(state, state)) for job, state in found.items()]
+        print_table(("id", "state"), rows, empty="")
     return 0 if all(UUID(job) in states for job in ids) else 1

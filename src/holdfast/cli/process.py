@@ -4,12 +4,14 @@ Only a supervisor starts it. It stays small: neither click nor rich is imported 
 """
 
 import asyncio
-import logging
+import atexit
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from types import FrameType
+from typing import NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +26,7 @@ from holdfast.cli.loading import load_app
 from holdfast.cli.logs import configure_logs
 from holdfast.errors import ConfigurationError
 
-USAGE = 2
+FAILED, USAGE = 1, 2
 MOST_THREADS, THREADS_PER_CORE = 32, 4
 
 
@@ -67,31 +69,27 @@ def main(arguments: Sequence[str]) -> int:
     try:
         app = load_app(target)
         _require_runnable(app, target)
+        store, transport = open_store(app.settings), open_transport(app.settings)
     except ConfigurationError as error:
         cell.channel.send(messages.encode(messages.Refused(tuple(error.problems))))
         return USAGE
-    _work(app, cell, options.worker)
-    return 0
-
-
-def _work(app: App, cell: SystemCell, options: WorkerOptions) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    store = open_store(app.settings)
     worker = Worker(
         cell=cell,
         store=store,
-        transport=open_transport(app.settings),
+        transport=transport,
         registry=app.registry,
         settings=app.settings,
         clock=SystemClock(),
         chance=SystemChance(),
         events=app.events,
-        options=options,
+        options=options.worker,
         limits=cell.limits,
     )
     run_until_done(loop, worker.run())
     run_until_done(loop, store.close())
+    return 0
 
 
 def _require_runnable(app: App, target: str) -> None:
@@ -108,9 +106,19 @@ def _leave_it_to_the_supervisor(number: int, frame: FrameType | None) -> None:
     """It has got the signal too, or will."""
 
 
-if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    logging.shutdown()
+def run(arguments: Sequence[str]) -> NoReturn:
+    """``main``, and then out, whatever still runs here."""
+    try:
+        code = main(arguments)
+    except BaseException:
+        traceback.print_exc()
+        code = FAILED
+    # What user code registered for its end is done. Its threads are not waited for: one that does not stop, or was
+    # never meant to, must not keep the process, for whose end the supervisor waits.
+    atexit._run_exitfuncs()
     sys.stdout.flush()
-    # Threads of handlers that do not stop must not keep the process: its supervisor waits for its end.
     os._exit(code)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

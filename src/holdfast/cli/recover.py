@@ -10,15 +10,19 @@ from holdfast.cli.options import JSON, TARGET
 @click.option("--now", is_flag=True, help="Do not watch the store first; wrong if it has just been away.")
 @JSON
 def recover(target: str, now: bool, as_json: bool) -> None:
-    """Take jobs from workers that lost their right to them, once; every running worker does that by itself.
+    """Take jobs from workers that lost their right to them.
 
-    A lease that has run out is judged after watching the store for its beat + margin, because after an outage
-    every lease looks like that.
+    Every running `holdfast worker` does that by itself. A lease that has run out is judged after watching the store
+    for its beat + margin, because after an outage every lease looks like that.
     """
     from holdfast.cli.loading import opened
     from holdfast.cli.printing import print_json, print_table
 
     with opened(target) as app:
+        silent = [lease.timing for lease in app.workers.list() if lease.overdue > 0]
+        if silent and not now:
+            wait = max(timing.beat + timing.margin for timing in silent)
+            click.echo(f"watching silent workers for {wait:.1f} s before judging them; --now skips that", err=True)
         rescued = app.recovery.run_once(now)
     if as_json:
         print_json(rescued)

@@ -8,9 +8,11 @@ from holdfast.cli.logs import LEVELS
 from holdfast.cli.options import DURATION, TARGET
 
 if TYPE_CHECKING:
-    from holdfast._engine.supervisor import Supervisor
+    from holdfast._engine.supervisor import Supervisor, SupervisorOptions
+    from holdfast._ports.clock import Clock
+    from holdfast.cli.process import ProcessOptions
 
-FAILED, USAGE, UNREACHABLE = 1, 2, 75
+UNREACHABLE = 75
 
 
 @click.command()
@@ -44,33 +46,17 @@ def worker(
     Either stops claiming and gives running jobs the grace; a second one stops their code. SIGQUIT shows stacks.
     """
     import asyncio
-    import sys
 
-    from holdfast._engine.events import Events
-    from holdfast._engine.supervisor import Supervisor, SupervisorOptions
-    from holdfast._ports.clock import SystemChance, SystemClock
-    from holdfast._ports.system_host import SystemHost
-    from holdfast.app import open_store, open_transport
+    from holdfast._engine.supervisor import SupervisorOptions
+    from holdfast._ports.clock import SystemClock
     from holdfast.cli.logs import configure_logs
-    from holdfast.cli.printing import to_json
     from holdfast.cli.process import ProcessOptions
-    from holdfast.errors import ConfigurationError
 
-    if sys.platform == "win32":
-        raise ConfigurationError(["workers run on Linux and macOS; Windows can enqueue"])
     options = ProcessOptions.of(concurrency, queues, log_level, log_format)
     configure_logs(log_level, log_format)
+    kept = SupervisorOptions(processes=processes, until_empty=until_empty, grace=grace)
     clock = SystemClock()
-    supervisor = Supervisor(
-        host=SystemHost(clock),
-        clock=clock,
-        chance=SystemChance(),
-        events=Events(),
-        open_store=open_store,
-        open_transport=open_transport,
-        options=SupervisorOptions(processes=processes, until_empty=until_empty, grace=grace),
-        arguments=(target, to_json(options)),
-    )
+    supervisor = _supervisor(target, options, kept, clock)
     many = f"{processes} workers" if processes > 1 else "1 worker"
     lines = "all queues" if options.queues is None else f"queues {', '.join(options.queues)}"
     click.echo(f"holdfast: {target}, {many}, {lines}; Ctrl-C ends", err=True)
@@ -82,6 +68,31 @@ def worker(
         click.echo("error: the store could not be reached; see that it is up, then start the worker again", err=True)
     click.echo(f"holdfast: ended after {clock.monotonic() - started:.1f} s, exit code {code}", err=True)
     context.exit(code)
+
+
+def _supervisor(target: str, options: "ProcessOptions", kept: "SupervisorOptions", clock: "Clock") -> "Supervisor":
+    import sys
+
+    from holdfast._engine.events import Events
+    from holdfast._engine.supervisor import Supervisor
+    from holdfast._ports.clock import SystemChance
+    from holdfast._ports.system_host import SystemHost
+    from holdfast.app import open_store, open_transport
+    from holdfast.cli.printing import to_json
+    from holdfast.errors import ConfigurationError
+
+    if sys.platform == "win32":
+        raise ConfigurationError(["workers run on Linux and macOS; Windows can enqueue"])
+    return Supervisor(
+        host=SystemHost(clock),
+        clock=clock,
+        chance=SystemChance(),
+        events=Events(),
+        open_store=open_store,
+        open_transport=open_transport,
+        options=kept,
+        arguments=(target, to_json(options)),
+    )
 
 
 async def _serve(supervisor: "Supervisor") -> int:

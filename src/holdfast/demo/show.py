@@ -120,11 +120,11 @@ class Show:
             blocking_sleep(GLANCE)
 
     def _kill(self, app: App, view: JobView, mark: Bookmark) -> float | None:
-        owner = next((worker for worker in app.workers.list() if worker.name == view.worker), None)
+        owner = next((worker for worker in app.workers.list() if worker.worker == view.worker), None)
         if owner is None:
             return None
-        os.kill(owner.pid, signal.SIGKILL)
-        self._say(f"killed worker {owner.name} (SIGKILL) at {mark.fraction:.0%}")
+        os.kill(owner.process.pid, signal.SIGKILL)
+        self._say(f"killed worker {owner.worker} (SIGKILL) at {mark.fraction:.0%}")
         return self._now()
 
     def _tell_start(self, view: JobView, before: int, killed_at: float | None) -> None:

@@ -16,10 +16,10 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import PLACE_OF, AttemptRecord, Claim, Hold, JobRecord, NewJob, Place, Reason, State, Token
+from holdfast._core.job import PLACE_OF, Claim, Hold, JobRecord, NewJob, Place, Reason, State, Token
 from holdfast._core.lifecycle import End, Judge, LeaseEnd, Transition
-from holdfast._core.rows import Ended, hold_of, new_row, record_of, record_of_finished, reopened, settled, view
-from holdfast._core.settling import Release, is_repeated
+from holdfast._core.rows import Ended, hold_of, new_row, record_of_finished, remembered, reopened, settled, view
+from holdfast._core.settling import is_repeated
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import (
@@ -70,7 +70,6 @@ class Snapshot(Struct):
     lines: dict[Line, Waiting] = {}
     holds: dict[UUID, set[UUID]] = {}
     attempts: dict[UUID, dict[Token, Ended]] = {}
-    released: dict[UUID, tuple[Token, UUID]] = {}
     receipts: set[UUID] = set()
     leases: dict[UUID, _Lease] = {}
     number: int = 0
@@ -82,7 +81,6 @@ class Snapshot(Struct):
             lines={line: waiting.copy() for line, waiting in self.lines.items()},
             holds={lease: jobs.copy() for lease, jobs in self.holds.items()},
             attempts={job: attempts.copy() for job, attempts in self.attempts.items()},
-            released=self.released.copy(),
             receipts=self.receipts.copy(),
             leases=self.leases.copy(),
             number=self.number,
@@ -157,7 +155,7 @@ class MemoryStore:
         for note in notes:
             attempts = self._all.attempts.get(note.job, {})
             ended = attempts.get(note.token)
-            if ended is None:
+            if ended is None or ended.record is None:
                 continue
             record = structs.replace(
                 ended.record,
@@ -165,7 +163,7 @@ class MemoryStore:
                 error=note.error if ended.record.error is None else ended.record.error,
                 stacks=ended.record.stacks if note.stacks is None else note.stacks,
             )
-            attempts[note.token] = Ended(record, ended.to)
+            attempts[note.token] = Ended(ended.to, record)
 
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         now = self._now()
@@ -241,8 +239,9 @@ class MemoryStore:
         row = self._all.jobs.get(job)
         if row is None:
             return None
-        attempts = sorted((ended.record for ended in self._all.attempts.get(job, {}).values()), key=_attempt_order)
-        return structs.replace(view(row, self._now()), attempts=tuple(attempts))
+        attempts = self._all.attempts.get(job, {})
+        records = (attempts[token].record for token in sorted(attempts, key=lambda token: token.number))
+        return structs.replace(view(row, self._now()), attempts=tuple(each for each in records if each is not None))
 
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
         now = self._now()
@@ -324,21 +323,16 @@ class MemoryStore:
         if transition.judge is Judge.LEASE_ENDED and self._is_alive(row.lease):
             return False
         moved = transition.moved_by(cancel_requested=row.cancel_requested)
-        if transition.record is not None:
-            self._all.attempts.setdefault(row.id, {})[row.token] = record_of(row, transition, transition.record, now)
-        elif moved.to is State.AVAILABLE:
-            self._all.released[row.id] = (row.token, row.lease)
+        ended = remembered(row, transition, now)
+        if ended is not None:
+            self._all.attempts.setdefault(row.id, {})[row.token] = ended
         self._put(settled(row, moved, now))
         return True
 
     def _answer_again(self, transition: Transition) -> Answer:
         row = self._all.jobs.get(transition.job)
         attempt = self._all.attempts.get(transition.job, {}).get(transition.token)
-        release = None
-        if transition.job in self._all.released:
-            token, lease = self._all.released[transition.job]
-            release = Release(token, self._is_alive(lease))
-        if is_repeated(transition, row, attempt, release):
+        if is_repeated(transition, row, attempt):
             return Answer.APPLIED
         return Answer.MISSING if row is None and attempt is None else Answer.LOST
 
@@ -414,7 +408,3 @@ def _matches(view: JobRecord, which: JobFilter) -> bool:
         and (which.tag is None or which.tag in view.tags)
         and (which.before is None or view.id < which.before)
     )
-
-
-def _attempt_order(record: AttemptRecord) -> int:
-    return record.token.number

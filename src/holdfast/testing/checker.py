@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import Judge
-from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase
+from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase
 
 PROPERTIES = {
     "S1": "single owner",
@@ -26,6 +26,7 @@ PROPERTIES = {
     "S10": "settling and enqueuing are idempotent",
     "L1": "the recovery bound",
     "L2": "nothing stuck",
+    "L8": "an outage charges no crash",
 }
 RATE = 1.001  # the rate error that clocks may have
 WAKING = 0.1  # what runs right after a thaw had no chance to look at a clock yet
@@ -52,12 +53,14 @@ class Rules(Struct, frozen=True, kw_only=True):
     bound: float | None = None
     is_always_calm: bool = True
     is_complete: bool = True
+    has_crashes: bool = True
 
 
 class _Job(Struct):
     row: JobRow | None = None
     is_acknowledged: bool = False
     is_reopening: bool = False
+    is_forgotten: bool = False
     tokens: set[Token] = field(default_factory=set)
     told: dict[Token, str] = field(default_factory=dict)
     moved: dict[Token, By] = field(default_factory=dict)
@@ -155,7 +158,8 @@ class Checker:
     def finish(self) -> Report:
         """L2 and S6, at the end; the report."""
         for job, track in self._jobs.items():
-            self._expect("S6", track.row is not None or not track.is_acknowledged, job, "it was acknowledged and does not exist")
+            is_kept = track.row is not None or track.is_forgotten or not track.is_acknowledged
+            self._expect("S6", is_kept, job, "it was acknowledged and does not exist")
             if track.row is not None and self._rules.is_complete:
                 is_settled = PLACE_OF[track.row.state] is Place.FINISHED or track.row.state is State.HELD
                 self._expect("L2", is_settled, job, "at the end it is still {}", track.row.state)
@@ -167,6 +171,10 @@ class Checker:
         assert event.job is not None
         before, after = event.before, event.after
         job, track = event.job, self._jobs[event.job]
+        if event.by is not None and event.by.verb == FAIL_OVER:
+            track.row = after if isinstance(after, JobRow) else None
+            track.is_forgotten, track.orphaned_at = True, None
+            return
         if not isinstance(after, JobRow):
             self._expect("S6", False, job, "its row is gone")
             track.row = None
@@ -237,6 +245,8 @@ class Checker:
         is_stopped = owner is None or self._is_excused(owner)
         self._expect("S8", is_stopped, job, "it moved while the code of {} was running in {}", before.token, owner)
         self._expect_budget(job, after)
+        if not self._rules.has_crashes:
+            self._expect("L8", after.crashes == 0, job, "it was charged for a crash, and no process has crashed")
         if event.by is not None:
             self._expect_charge(job, before, after, is_charged=is_rescue and _is_charged(job, before, lease))
             track.moved[before.token] = event.by
@@ -274,6 +284,9 @@ class Checker:
     def _see_lease(self, event: Event) -> None:
         assert event.lease is not None
         after, known = event.after, self._leases.get(event.lease)
+        if event.by is not None and event.by.verb == FAIL_OVER:
+            self._leases.pop(event.lease, None)
+            known = None
         if not isinstance(after, LeaseRow):
             return
         if known is not None and known.is_ended:
@@ -299,7 +312,7 @@ class Checker:
         match event.what, event.phase:
             case "enqueue", Phase.OK:
                 track.is_acknowledged = True
-                self._expect("S6", track.row is not None, job, "its enqueue was acknowledged and it does not exist")
+                self._expect("S6", track.row is not None or track.is_forgotten, job, "its enqueue was acknowledged and it does not exist")
             case "reopen", Phase.INVOKE:
                 track.is_reopening = True
             case "claim", Phase.OK if event.token is not None:
@@ -314,10 +327,12 @@ class Checker:
     def _see_answer(self, event: Event, job: UUID, token: Token) -> None:
         track, by = self._jobs[job], event.by
         moved = track.moved.get(token)
-        if by is None:
+        if by is None or track.is_forgotten:
             return
         is_same = moved is not None and moved.outcome == by.outcome
         if event.phase is Phase.OK:
+            # Marked for cancellation it ends cancelled, whoever settles it and whatever the outcome was.
+            is_same = is_same or (moved is not None and track.row is not None and track.row.state is State.CANCELLED)
             self._expect("S10", is_same, job, "'{}' of {} was confirmed, the store did {}", by.outcome, token, moved)
         elif event.note == "missing":
             self._expect("S10", track.row is None, job, "the store found no trace of it")

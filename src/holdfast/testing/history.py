@@ -18,6 +18,9 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.lifecycle import Judge, Transition
 
 
+FAIL_OVER = "fail_over"  # the verb of a store that forgets its newest writes
+
+
 class Phase(StrEnum):
     """How far a call got, or what else the event is."""
 
@@ -150,7 +153,8 @@ def outcome_of(move: Transition) -> str:
 def _is_news(event: Event) -> bool:
     """A mere beat says nothing about a job."""
     before, after = event.before, event.after
-    return not (isinstance(before, LeaseRow) and isinstance(after, LeaseRow) and before.is_ended == after.is_ended)
+    is_beat = isinstance(before, LeaseRow) and isinstance(after, LeaseRow) and before.is_ended == after.is_ended
+    return not is_beat or (isinstance(before, LeaseRow) and before.overdue > 0)
 
 
 def _short(token: Token | None) -> str:

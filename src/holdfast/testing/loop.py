@@ -114,20 +114,19 @@ class _Future(asyncio.Future[Any]):
 class VirtualLoop(asyncio.BaseEventLoop):
     """The world's loop. Everything it does is decided by the random numbers it is given."""
 
-    # What asyncio's own loop keeps; its stubs do not show it.
-    _ready: Any
-    _scheduled: list[asyncio.TimerHandle]
+    _stopping: bool  # asyncio's own; its stubs do not show it
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
         self.chance = chance
         self.outside = contextvars.Context()  # the world itself: never dead, never frozen
         self.complaints: list[str] = []
-        self.steps = 0
         self._now = 1000.0
+        self._steps = 0
         self._number = 0
+        self._queue: list[asyncio.Handle] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._tasks: list[asyncio.Task[Any]] = []
-        self._clock_resolution = 0.0
 
     def time(self) -> float:
         """Virtual seconds; every process sees them through the clock of its machine."""
@@ -172,58 +171,70 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def resume(self, handles: list[asyncio.Handle]) -> None:
         """Let parked work run, before anything that came later."""
-        self._ready.extendleft(reversed(handles))
+        self._queue[:0] = handles
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
+        """As asyncio's."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._queue.append(handle)
+        return handle
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
+        """As asyncio's; timers of one moment keep their order."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._number += 1
+        heapq.heappush(self._timers, (when, self._number, timer))
+        return timer
 
     def _run_once(self) -> None:
-        self._pass_time()
-        batch = list(self._ready)
-        self._ready.clear()
-        if len(batch) > 1:
-            batch = self._interleaved(batch)
-        self.steps += len(batch)
-        for position, handle in enumerate(batch):
-            process: Process | None = handle._context.get(PROCESS)  # type: ignore[attr-defined]
-            if handle.cancelled():
-                continue
-            if process is not None:
-                if process.is_dead:
-                    continue
-                if process.is_frozen:
-                    process.park(handle)
-                    continue
-            try:
-                handle._run()
-            except BaseException:
-                self._ready.extendleft(reversed(batch[position + 1 :]))
-                raise
+        """Everything until somebody stops the loop: asyncio calls it in a loop of its own."""
+        while not self._stopping:
+            if not self._queue:
+                self._pass_time()
+            batch, self._queue = self._queue, []
+            self._steps += len(batch)
+            if self._steps > LONGEST_INSTANT:
+                raise Stuck(f"time stands still at {self._now:.3f}")
+            if len(batch) > 1:
+                batch = self._interleaved(batch)
+            for handle in batch:
+                self._run(handle)
+
+    def _run(self, handle: Any) -> None:
+        if handle._cancelled:
+            return
+        process: Process | None = handle._context.get(PROCESS)
+        if process is not None:
+            if process.exit is not None:
+                return
+            if process._stops:
+                process.park(handle)
+                return
+        try:
+            handle._context.run(handle._callback, *handle._args)
+        except Exception as error:
+            self.call_exception_handler({"message": f"callback {handle._callback!r}", "exception": error})
 
     def _pass_time(self) -> None:
-        scheduled = self._scheduled
-        while scheduled and scheduled[0].cancelled():
-            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]
-        if not self._ready and not self._stopping:  # type: ignore[attr-defined]
-            if not scheduled:
-                raise Stuck("nothing can ever happen again")
-            if scheduled[0].when() > self._now:
-                self._now = scheduled[0].when()
-                self.steps = 0
-        if self.steps > LONGEST_INSTANT:
-            raise Stuck(f"time stands still at {self._now:.3f}")
-        while scheduled and scheduled[0].when() <= self._now:
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False  # type: ignore[attr-defined]
-            self._ready.append(handle)
+        """On to the next timer."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not timers:
+            raise Stuck("nothing can ever happen again")
+        if timers[0][0] > self._now:
+            self._now, self._steps = timers[0][0], 0
+        while timers and timers[0][0] <= self._now:
+            self._queue.append(heapq.heappop(timers)[2])
 
     def _interleaved(self, batch: list[asyncio.Handle]) -> list[asyncio.Handle]:
         """Processes run in any order; each keeps its own."""
-        ranks: dict[Process | None, float] = {}
-        for handle in batch:
-            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
-            if process not in ranks:
-                ranks[process] = self.chance.random()
-        if len(ranks) == 1:
+        owners = [handle._context.get(PROCESS) for handle in batch]  # type: ignore[attr-defined]
+        if owners.count(owners[0]) == len(owners):
             return batch
-        return sorted(batch, key=lambda handle: ranks[handle._context.get(PROCESS)])  # type: ignore[attr-defined]
+        ranks = {owner: self.chance.random() for owner in dict.fromkeys(owners)}
+        order = sorted(range(len(batch)), key=lambda place: ranks[owners[place]])
+        return [batch[place] for place in order]
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Remember what nobody caught; the dead may not complain."""
@@ -243,8 +254,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 else:
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
                     _close(task.get_coro())
-            self._ready.clear()
-            self._scheduled.clear()
+            self._queue.clear()
+            self._timers.clear()
             self.close()
 
     def _write_to_self(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from holdfast._ports.host import Exit
+from holdfast.stores.memory import Snapshot
 from holdfast.testing.hosts import Guard
 from holdfast.testing.loop import Process
 from holdfast.testing.world import Slot, World
@@ -18,6 +19,7 @@ class Nemesis:
         self._numbers = world.numbers
         self._stepped = 0.0
         self._frozen: list[Process] = []
+        self._remembered: list[Snapshot] = []
         strikes: dict[str, Callable[[], None]] = {
             "kill_worker": self._kill_worker,
             "kill_supervisor": lambda: self._kill([self._supervisor()]),
@@ -33,6 +35,7 @@ class Nemesis:
             "cut_together": lambda: self._cut(self._slot().members()),
             "outage": self._outage,
             "step_clock": self._step_clock,
+            "fail_over": self._fail_over,
         }
         self._strikes = [strikes[name] for name in world.plan.strikes]
 
@@ -42,6 +45,7 @@ class Nemesis:
         if world.plan.is_live:
             world.loop.call_later(self._numbers.random() * world.plan.chaos, self.break_for_ever, context=world.loop.outside)
         while world.now() < world.plan.chaos:
+            self._remembered.append(world.store.snapshot())
             await world.pause(self._numbers.expovariate(1 / world.plan.interval))
             if self._strikes and world.now() < world.plan.chaos and self._targets():
                 self._numbers.choice(self._strikes)()
@@ -70,7 +74,7 @@ class Nemesis:
                 case "frozen":
                     self._freeze(slot.members(), for_ever=True)
                 case "half frozen":
-                    self._freeze([each for each in slot.members() if self._numbers.random() < 0.5], for_ever=True)
+                    self._freeze(slot.members()[:1] if self._numbers.random() < 0.5 else slot.members()[1:], for_ever=True)
                 case "cut":
                     self._cut(slot.members(), for_ever=True)
                 case _:
@@ -118,8 +122,7 @@ class Nemesis:
             self._world.loop.call_soon(slot.supervisor.drain, context=self._world.loop.context_of(slot.process))
 
     def _freeze(self, whom: Iterable[Process | None], *, for_ever: bool = False) -> None:
-        world, ttl = self._world, self._world.plan.settings.timing.ttl
-        duration = self._numbers.choice([0.3, 1.0, 2.5]) * self._numbers.random() * ttl
+        world, duration = self._world, self._duration()
         for process in whom:
             if process is not None and not process.is_dead and not process.is_frozen_by("stopped"):
                 process.freeze()
@@ -128,14 +131,19 @@ class Nemesis:
                 if not for_ever:
                     world.loop.call_later(duration, self._thaw, process, context=world.loop.outside)
 
+    def _duration(self) -> float:
+        """Well below the ttl, on the brink of it, or far beyond."""
+        timing, number = self._world.plan.settings.timing, self._numbers.random()
+        spans = [timing.ttl * number / 2, timing.ttl + (2 * number - 1) * timing.margin, timing.ttl * (1 + 1.5 * number)]
+        return self._numbers.choice(spans)
+
     def _thaw(self, process: Process) -> None:
         if process.is_frozen_by("stopped") and not process.is_dead:
             self._world.write("process.thaw", process.name)
             process.thaw()
 
     def _cut(self, whom: Iterable[Process | None], *, for_ever: bool = False) -> None:
-        world, ttl = self._world, self._world.plan.settings.timing.ttl
-        duration = self._numbers.choice([0.3, 1.0, 2.5]) * self._numbers.random() * ttl
+        world, duration = self._world, self._duration()
         for process in whom:
             faults = None if process is None else world.faults.get(process.name)
             if process is not None and faults is not None:
@@ -149,8 +157,7 @@ class Nemesis:
         self._world.write("process.connect", process.name)
 
     def _outage(self) -> None:
-        if not self._world.plan.is_live:
-            self._cut([process for machine in self._world.machines for process in machine.processes if not process.is_dead])
+        self._cut([process for machine in self._world.machines for process in machine.processes if not process.is_dead])
 
     def _step_clock(self) -> None:
         clock, plan = self._world.store_clock, self._world.plan
@@ -161,3 +168,7 @@ class Nemesis:
             self._stepped += step
             clock.stepped += step
             self._world.write("clock.step", "store", f"{step:+.3f}")
+
+    def _fail_over(self) -> None:
+        """The store's stand-in takes over and has not heard of the newest writes."""
+        self._world.store.fail_over(self._remembered[-1])

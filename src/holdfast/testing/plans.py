@@ -1,6 +1,7 @@
 """What one seed draws: the size of its world and its own mix of faults (swarm: each run leaves most kinds of fault out)."""
 
 import random
+from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct
@@ -14,19 +15,26 @@ from holdfast.testing.programs import TASKS
 STRIKES = (
     "kill_worker", "kill_supervisor", "kill_together", "lose_power", "drain",
     "freeze_worker", "freeze_session", "freeze_supervisor", "freeze_together",
-    "cut_worker", "cut_supervisor", "cut_together", "outage", "step_clock",
+    "cut_worker", "cut_supervisor", "cut_together", "outage", "step_clock", "fail_over",
 )  # fmt: skip
+WORLDWIDE = ("outage", "step_clock", "fail_over")  # no core would stay healthy
+GENTLE = ("quick", "long", "silent", "raising", "answering", "resuming")
 OPERATION = 2.0  # one round of store calls on a healthy connection
 
 
+class Mode(StrEnum):
+    """What a world is for."""
+
+    SAFETY = "safety"  # all suffer, then all heals
+    LIVENESS = "liveness"  # one supervisor stays healthy, the others break and stay broken
+    OUTAGES = "outages"  # nothing is wrong but a store that is away for all at once: nobody may be charged
+    BEYOND = "beyond"  # clocks leave their assumptions: only what holds even then is promised
+
+
 class Plan(Struct, frozen=True, kw_only=True):
-    """A world to be. ``is_live``: one supervisor stays healthy while the others stay broken; else all suffer, then all heals.
+    """A world to be; times in seconds. ``interval``: between two strikes of the nemesis; ``step``: of the store's clock."""
 
-    ``is_timed=False``: clocks leave their assumptions, and only what holds even then is promised.
-    """
-
-    is_live: bool
-    is_timed: bool
+    mode: Mode
     lease_clock: Literal["kernel", "server"]
     settings: Settings
     supervisors: int
@@ -45,52 +53,74 @@ class Plan(Struct, frozen=True, kw_only=True):
     step: float
 
     @property
+    def is_live(self) -> bool:
+        """Whether a core stays healthy all the time."""
+        return self.mode is Mode.LIVENESS
+
+    @property
     def rules(self) -> Rules:
         """What the history of this world must obey."""
         timing, recovery = self.settings.timing, self.settings.recovery_interval
         bound = timing.ttl * 1.001 + self.step + recovery + OPERATION
         if not self.is_live:  # everybody comes back from an outage: amnesty, and the pause of a failing service
             bound += timing.beat + timing.margin + recovery + 1.0
-        return Rules(step=self.step, is_timed=self.is_timed, bound=bound if self.is_timed else None, is_always_calm=self.is_live)
+        is_timed = self.mode is not Mode.BEYOND and "fail_over" not in self.strikes
+        return Rules(
+            step=self.step,
+            is_timed=is_timed,
+            bound=bound if is_timed else None,
+            is_always_calm=self.is_live,
+            has_crashes=self.mode is not Mode.OUTAGES,
+        )
 
 
 def draw(numbers: random.Random) -> Plan:
     """A plan out of the seed's first numbers."""
-    is_live = numbers.random() < 0.3
-    is_timed = is_live or numbers.random() < 0.85
+    mode = numbers.choices(list(Mode), [55, 25, 8, 12])[0]
     ttl = numbers.choice([6.0, 10.0, 30.0])
-    timing = LeaseTiming.of(ttl)
-    supervisors = numbers.randint(2, 3) if is_live else numbers.randint(1, 3)
-    lease_clock: Literal["kernel", "server"] = "kernel" if numbers.random() < 0.4 else "server"
-    kinds = [fault for fault in Fault if fault is not Fault.NONE and numbers.random() < 0.5]
-    heat = numbers.choice([0.01, 0.03, 0.1])
-    rates = {fault: heat * numbers.random() * (0.2 if fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER) else 1) for fault in kinds}
-    chaos = ttl * numbers.uniform(2.0, 5.0)
+    settings = _settings(numbers, ttl)
+    allowed = ["outage"] if mode is Mode.OUTAGES else STRIKES
+    strikes = [each for each in allowed if mode is not Mode.LIVENESS or each not in WORLDWIDE]
+    tasks = GENTLE if mode is Mode.OUTAGES else sorted(TASKS)
     return Plan(
-        is_live=is_live,
-        is_timed=is_timed,
-        lease_clock=lease_clock,
-        settings=Settings(
-            url="simulated:",
-            timing=timing,
-            recovery_interval=ttl / 5,
-            poll_interval=ttl / 10,
-            max_block=4 * ttl,
-            grace=ttl / 2,
-            reconcile=numbers.choice(["process", "process", "off"]),  # type: ignore[arg-type]
-        ),
-        supervisors=supervisors,
+        mode=mode,
+        lease_clock="kernel" if numbers.random() < 0.4 else "server",
+        settings=settings,
+        supervisors=numbers.choice([1, 2, 2, 3] if mode is not Mode.LIVENESS else [2, 3]),
         processes=numbers.randint(1, 2),
         concurrency=numbers.choice([1, 3, 10]),
         jobs=numbers.randint(4, 24),
         clients=numbers.randint(1, 2),
-        tasks=tuple(numbers.sample(sorted(TASKS), numbers.randint(2, 6))),
+        tasks=tuple(numbers.sample(tasks, numbers.randint(2, 6))),
         has_operator=numbers.random() < 0.4,
-        chaos=chaos,
+        chaos=ttl * numbers.uniform(3.0, 6.0),
         patience=20 * ttl,
-        interval=ttl * numbers.choice([0.3, 0.7, 1.5]),
-        strikes=tuple(each for each in STRIKES if numbers.random() < 0.35),
-        mix=Mix(rates=rates, latency=0.01 * ttl * numbers.random() ** 3, timeout=ttl / 5, slowest=ttl / 3, latest=2 * ttl),
-        rate_error=0.001 if is_timed else 0.1,
-        step=0.4 * timing.margin if is_timed else 5 * ttl,
+        interval=ttl * numbers.choice([0.25, 0.5, 1.0]),
+        strikes=tuple(numbers.sample(strikes, min(len(strikes), numbers.randint(1, 4)))),
+        mix=_mix(numbers, ttl, is_clean=mode is Mode.OUTAGES),
+        rate_error=0.1 if mode is Mode.BEYOND else 0.001,
+        step=5 * ttl if mode is Mode.BEYOND else 0.4 * settings.timing.margin,
     )
+
+
+def _settings(numbers: random.Random, ttl: float) -> Settings:
+    return Settings(
+        url="simulated:",
+        timing=LeaseTiming.of(ttl),
+        recovery_interval=ttl / 5,
+        poll_interval=ttl / 5,
+        max_block=4 * ttl,
+        grace=ttl / 2,
+        reconcile=numbers.choice(["process", "process", "off"]),  # type: ignore[arg-type]
+    )
+
+
+def _mix(numbers: random.Random, ttl: float, *, is_clean: bool) -> Mix:
+    heat = numbers.choice([0.02, 0.1, 0.4])
+    rates = {}
+    for fault in Fault:
+        if fault is not Fault.NONE and numbers.random() < 0.5 and not is_clean:
+            is_crash = fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+            rates[fault] = heat * numbers.random() * (0.05 if is_crash else 1.0)
+    latency = 0.01 * ttl * numbers.random() ** 3
+    return Mix(rates=rates, latency=latency, timeout=ttl / 5, slowest=ttl / 3, latest=2 * ttl)

@@ -18,18 +18,23 @@ from holdfast.testing.loop import Process, VirtualLoop
 
 
 class Scene:
-    """What a handler of a simulated worker can do to its world. ``pace``: seconds between two of its steps."""
+    """What a handler of a simulated worker can do to its world."""
 
     def __init__(
-        self, loop: VirtualLoop, process: Process, *, clock: Clock, history: History, now: Callable[[], float], pace: float
+        self, loop: VirtualLoop, process: Process, *, clock: Clock, history: History, now: Callable[[], float], pace: Callable[[], float]
     ) -> None:
         self.chance: random.Random = loop.chance
-        self.pace = pace
+        self._pace = pace
         self._loop = loop
         self._process = process
         self._clock = clock
         self._history = history
         self._now = now
+
+    @property
+    def pace(self) -> float:
+        """Seconds of an ordinary step."""
+        return self._pace()
 
     def write(self, what: str, job: Job) -> None:
         """An event of user code."""
@@ -85,14 +90,14 @@ async def quick(job: Job) -> str:
 async def long(job: Job) -> str:
     """Works for a while and says so."""
     async with _written(job) as scene:
-        await _work(scene, job, scene.chance.randint(2, 8))
+        await _work(scene, job, scene.chance.choice([2, 5, 20]))
         return str(job.token)
 
 
 async def silent(job: Job) -> str:
     """Works for long and says nothing."""
     async with _written(job) as scene:
-        await scene.wait(scene.chance.random() * 10 * scene.pace)
+        await scene.wait(scene.chance.random() * 25 * scene.pace)
         return str(job.token)
 
 
@@ -129,7 +134,7 @@ async def crashing(job: Job) -> str:
     """Sometimes kills its process."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
-        if scene.chance.random() < 0.4:
+        if scene.chance.random() < 0.3:
             await scene.crash()
         return str(job.token)
 
@@ -145,7 +150,7 @@ async def poison(job: Job) -> str:
 async def deaf(job: Job) -> str:
     """Ignores cancellation for as long as it works."""
     async with _written(job) as scene:
-        until = scene.chance.randint(1, 8)
+        until = scene.chance.choice([1, 5, 25])
         for _ in range(until):
             working = asyncio.ensure_future(scene.wait(scene.pace))
             while not working.done():
@@ -161,7 +166,7 @@ async def blocking(job: Job) -> str:
     """Blocks the event loop of its worker."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
-        await scene.block(scene.chance.random() * 10 * scene.pace)
+        await scene.block(scene.chance.random() * 20 * scene.pace)
         scene.write("handler.effect", job)
         return str(job.token)
 

@@ -8,8 +8,8 @@ from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.payload import decode_json
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import BeatAnswer, Capabilities, NewLease, Update
-from holdfast.stores.memory import MemoryStore
-from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
+from holdfast.stores.memory import MemoryStore, Snapshot
+from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
 
 
 class Witness(MemoryStore):
@@ -66,20 +66,24 @@ class Witness(MemoryStore):
         super()._put(row)
         if by is not None and row.id in self._tokens:
             by = By(by.verb, self._tokens[row.id])
-        self.history.add(
-            Event(
-                time=self.now(),
-                process=self.caller,
-                what="job",
-                phase=Phase.TRUTH,
-                job=row.id,
-                token=row.token,
-                lease=row.lease or (before.lease if before is not None else None),
-                before=None if before is None else _row_of(before),
-                after=_row_of(row),
-                by=by,
-            )
-        )
+        lease = row.lease or (before.lease if before is not None else None)
+        old = None if before is None else _row_of(before)
+        self._tell("job", by, job=row.id, token=row.token, lease=lease, before=old, after=_row_of(row))
+
+    def _tell(self, what: str, by: By | None, **fields: Json) -> None:
+        self.history.add(Event(time=self.now(), process=self.caller, what=what, phase=Phase.TRUTH, by=by, **fields))
+
+    def fail_over(self, snapshot: Snapshot) -> None:
+        """Forget everything since the snapshot, and say so."""
+        jobs, leases = self._all.jobs, {lease: self._lease_row(lease) for lease in self._all.leases}
+        self.restore(snapshot)
+        by, self.caller = By(FAIL_OVER), "store"
+        for job, before in jobs.items():
+            after = self._all.jobs.get(job)
+            if after is not before:
+                self._tell("job", by, job=job, before=_row_of(before), after=None if after is None else _row_of(after))
+        for lease, old in leases.items():
+            self._tell("lease", by, lease=lease, before=old, after=self._lease_row(lease))
 
     async def open_lease(self, lease: NewLease) -> bool:
         """A change of one lease."""
@@ -102,26 +106,29 @@ class Witness(MemoryStore):
         self._tell_leases(before, By("end_lease", is_judged=seen is not None))
         return answer
 
-    def _lease_rows(self, leases: Sequence[UUID]) -> dict[UUID, object]:
-        return {lease: self._all.leases.get(lease) for lease in leases}
+    def _lease_rows(self, leases: Sequence[UUID]) -> dict[UUID, LeaseRow | None]:
+        return {lease: self._lease_row(lease) for lease in leases}
 
-    def _tell_leases(self, before: dict[UUID, object], by: By) -> None:
+    def _lease_row(self, lease: UUID) -> LeaseRow | None:
+        known = self._all.leases.get(lease)
+        if known is None:
+            return None
+        return LeaseRow(
+            process=label(known.spec.process),
+            worker=known.spec.worker,
+            ttl=known.spec.timing.ttl,
+            margin=known.spec.timing.margin,
+            overdue=(self._monotonic() - known.expires) / 1e6,
+            is_ended=known.end is not None,
+            is_free=known.end is not None and known.end.is_free,
+            culprits=known.end.culprits if known.end is not None else (),
+        )
+
+    def _tell_leases(self, before: dict[UUID, LeaseRow | None], by: By) -> None:
         for lease, old in before.items():
-            if self._all.leases.get(lease) is not old:
-                view = self._lease_view(lease)
-                row = LeaseRow(
-                    process=label(view.process),
-                    worker=view.worker,
-                    ttl=view.timing.ttl,
-                    margin=view.timing.margin,
-                    overdue=view.overdue,
-                    is_ended=view.end is not None,
-                    is_free=view.end is not None and view.end.is_free,
-                    culprits=view.end.culprits if view.end is not None else (),
-                )
-                self.history.add(
-                    Event(time=self.now(), process=self.caller, what="lease", phase=Phase.TRUTH, lease=lease, after=row, by=by)
-                )
+            row = self._lease_row(lease)
+            if row is not None and row != old:
+                self._tell("lease", by, lease=lease, before=old, after=row)
 
 
 def witnessed(

@@ -162,8 +162,7 @@ class World:
 
     async def _run_worker(self, slot: Slot, cell: Cell, process: Process, arguments: Sequence[str]) -> None:
         clock = slot.machine.clock
-        pace = self.plan.settings.timing.ttl / 10
-        SCENE.set(Scene(self.loop, process, clock=clock, history=self.history, now=self.now, pace=pace))
+        SCENE.set(Scene(self.loop, process, clock=clock, history=self.history, now=self.now, pace=self._pace))
         worker = Worker(
             cell=cell,
             store=self.connect(process, is_healthy=slot.is_core),
@@ -176,6 +175,10 @@ class World:
             options=WorkerOptions(concurrency=self.plan.concurrency, threads=1),
         )
         await worker.run()
+
+    def _pace(self) -> float:
+        """Handlers hurry once all is calm: nothing more is to be learnt from long ones."""
+        return self.plan.settings.timing.ttl / (100 if self.is_calm else 10)
 
     # clients
 

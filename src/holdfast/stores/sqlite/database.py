@@ -1,0 +1,149 @@
+"""One connection and its statements, for one thread.
+
+Every write is one statement in one step: nothing of Python runs between taking the file's lock and letting go of it,
+so a process that is busy, stopped or waiting for its interpreter lock blocks nobody. SQLite's own waiting starves
+processes, so we wait ourselves: short and at random.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import Json
+from holdfast._ports.clock import Chance, Clock, blocking_sleep
+from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.stores.sqlite import schema
+from holdfast.stores.sqlite.location import require_local_disk
+from holdfast.stores.sqlite.packing import Values, micros
+
+OLDEST = (3, 35, 0)
+FIRST_WITHOUT_RESET_RACE = (3, 51, 3)
+BUSY_LIMIT = 5.0
+_LONGEST_PAUSE = 0.0006
+_FOLDER = Path(__file__).parent / "queries"
+_MARK = "-- call\n"
+
+Answer = TypeVar("Answer")
+
+
+class Query:
+    """A file of ``queries``: programs to set up on each connection, if any, and the statement that is executed."""
+
+    def __init__(self, name: str) -> None:
+        text = (_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
+        programs, _, statement = text.rpartition(_MARK)
+        self.name, self.programs, self.statement = name, list(schema.statements(programs)), statement
+
+
+QUERIES = {path.stem: Query(path.stem) for path in sorted(_FOLDER.glob("*.sql"))}
+
+
+class Database:
+    """The connection is opened, and the schema made, by the first statement."""
+
+    def __init__(self, path: Path, clock: Clock, chance: Chance, process: ProcessIdentity, busy_limit: float) -> None:
+        self.path = path
+        self.versions = (0, 0)
+        self._clock = clock
+        self._chance = chance
+        self._process = process
+        self._busy_limit = busy_limit
+        self._connection: sqlite3.Connection | None = None
+
+    def now(self) -> int:
+        """The wall clock in microseconds."""
+        return micros(self._clock.wall())
+
+    def monotonic(self) -> int:
+        """The lease's clock in microseconds."""
+        return micros(self._clock.monotonic())
+
+    def read(self, name: str, **values: Json) -> list[tuple[Json, ...]]:
+        """All rows of a query; ``:wall``, ``:monotonic``, ``:boot`` and ``:clock`` are given to every one."""
+        query = QUERIES[name]
+        return self._insist(name, lambda: self._execute(query.statement, values).fetchall())
+
+    def write(self, name: str, **values: Json) -> int:
+        """How many rows a statement changed, those in its triggers included."""
+        query, connection = QUERIES[name], self._open(name)
+        before = connection.total_changes
+        self._insist(name, lambda: self._execute(query.statement, values))
+        return connection.total_changes - before
+
+    def pragma(self, text: str) -> list[tuple[Json, ...]]:
+        """The answer of a pragma."""
+        return self._insist(text, lambda: self._execute(f"PRAGMA {text}", {}).fetchall())
+
+    def open(self) -> None:
+        """Be ready."""
+        self._open("open")
+
+    def close(self) -> None:
+        """Let go of the file; the next statement opens it again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _execute(self, statement: str, values: Values) -> sqlite3.Cursor:
+        # The clocks are read right before each try: a write that had to wait must not be judged by older time.
+        clocks = {"wall": self.now(), "monotonic": self.monotonic(), "boot": self._process.boot, "clock": self._process.clock}
+        return self._open("open").execute(statement, {**values, **clocks})
+
+    def _insist(self, name: str, action: Callable[[], Answer]) -> Answer:
+        slept = 0.0
+        while True:
+            try:
+                return action()
+            except sqlite3.IntegrityError as error:
+                raise HoldfastError(f"{name}: {error}; each job needs an id of its own") from error
+            except sqlite3.Error as error:
+                if not _is_busy(error):
+                    self._give_up()
+                    raise StoreUnavailable(f"{name}: {self.path}: {error}") from error
+                if slept >= self._busy_limit:
+                    raise StoreUnavailable(f"{name}: {self.path}: busy for {slept:.1f} s: {error}") from error
+            pause = _LONGEST_PAUSE * (1.0 + self._chance.jitter()) / 2
+            blocking_sleep(pause)
+            slept += pause
+
+    def _give_up(self) -> None:
+        try:
+            self.close()
+        except sqlite3.Error:
+            pass  # a broken connection may not even close; the next statement opens another
+
+    def _open(self, name: str) -> sqlite3.Connection:
+        if self._connection is None:
+            require_version(sqlite3.sqlite_version_info)
+            require_local_disk(self.path)
+            self._connection = self._insist(name, self._connect)
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            schema.version_of(connection)  # before anything is written to a file that is not ours
+            connection.execute("PRAGMA journal_mode = WAL")
+            self.versions = schema.migrate(connection)
+            for query in QUERIES.values():
+                for program in query.programs:
+                    connection.execute(program)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def require_version(version: tuple[int, ...]) -> None:
+    """``ConfigurationError`` for a SQLite that cannot do what the queries need."""
+    if version < OLDEST:
+        names = ".".join(map(str, version)), ".".join(map(str, OLDEST))
+        raise ConfigurationError(["SQLite {} is too old, {} is needed: use a newer Python".format(*names)])
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -1,0 +1,52 @@
+"""Whether a file's place can hold the store: a folder that exists, on a disk of this machine.
+
+SQLite's write-ahead log needs shared memory between all processes that use the file, which no network file system
+gives; there it loses data silently.
+"""
+
+from pathlib import Path
+
+from holdfast.errors import ConfigurationError
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_NETWORK = frozenset(
+    "9p afs beegfs ceph cifs coda davfs fuse.ceph fuse.davfs fuse.glusterfs fuse.goofys fuse.juicefs fuse.rclone fuse.s3fs "
+    "fuse.sshfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs panfs pvfs2 smb smb2 smb3 smbfs virtiofs".split()
+)
+_REMEDY = "put it on a disk of this machine, or use another store to share jobs between machines"
+
+
+def require_local_disk(path: Path) -> None:
+    """``ConfigurationError`` if the file's folder is missing or lies on a network file system."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise ConfigurationError([f"{path}: its folder {folder} does not exist; create it, or name another"])
+    if path.is_dir():
+        raise ConfigurationError([f"{path} is a folder; name a file in it"])
+    if _MOUNTS.exists():
+        kind = file_system_of(folder.resolve(), _MOUNTS.read_text(encoding="utf-8", errors="replace"))
+        if kind in _NETWORK:
+            raise ConfigurationError([f"{path} lies on a network file system ({kind}), where SQLite loses data; {_REMEDY}"])
+
+
+def file_system_of(folder: Path, mounts: str) -> str:
+    """The type of the file system that holds an absolute folder, by the text of ``/proc/self/mountinfo``; empty if unknown.
+
+    The last mount on the longest matching mount point is the one in sight.
+    """
+    kind, depth = "", 0
+    for line in mounts.splitlines():
+        fields, _, tail = line.partition(" - ")
+        columns = fields.split(" ")
+        if len(columns) < 5 or not tail:
+            continue
+        point = Path(_unescaped(columns[4]))
+        if folder.is_relative_to(point) and len(point.parts) >= depth:
+            kind, depth = tail.split(" ")[0], len(point.parts)
+    return kind
+
+
+def _unescaped(point: str) -> str:
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        point = point.replace(code, character)
+    return point

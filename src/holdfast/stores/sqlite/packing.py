@@ -1,0 +1,201 @@
+"""Values to parameters: one blob of fixed records, one of their bytes, and JSON for what is rare or shared.
+
+A record is 72 bytes: job (16), claim (16), claim number (19 digits), and where in the other blob the job's payload,
+result or checkpoint starts (11 digits, from 1; 0: there is none) and how long it is (10 digits). Digits, because SQL
+can read those out of a blob and no other numbers.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
+from holdfast._core.lifecycle import Judge, Transition
+from holdfast._ports.store import Note, Update
+
+Values = dict[str, bytes | str | int | float | None]
+
+_RECORD = b"%b%b%019d%011d%010d"
+_NOBODY = bytes(16)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_TOKEN = Token(None, 0)
+
+
+class Settling(Struct, omit_defaults=True):
+    """What transitions have in common, and the places of their records."""
+
+    to: State
+    failures: int
+    crashes: int
+    at: list[int]
+    delay: int = 0
+    reason: str | None = None
+    error: str | None = None
+    outcome: str | None = None
+    signal: str | None = None
+    stacks: str | None = None
+    is_rescue: bool = False
+    is_kept: bool = False
+
+
+class Enqueuing(Struct, omit_defaults=True):
+    """What jobs have in common, and the places of their records."""
+
+    task: str
+    queue: str
+    priority: int
+    delay: int
+    run_at: int | None
+    tags: str | None
+    policy: str
+    at: list[int]
+
+
+def micros(seconds: float) -> int:
+    """Seconds as whole microseconds."""
+    return round(seconds * 1e6)
+
+
+def json_text(value: object) -> str:
+    """JSON; what UTF-8 cannot say (a lone surrogate in the name of a file) becomes a question mark."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return msgspec.json.encode(msgspec.convert(_sayable(msgspec.to_builtins(value)), type(value))).decode()
+
+
+def records(entries: Iterable[tuple[UUID, Token, bytes | None]]) -> Values:
+    """``:items``, one record for each entry, and ``:data``, the bytes they point to."""
+    items, data, start = [], [], 1
+    for job, token, value in entries:
+        claim = _NOBODY if token.claim is None else token.claim.bytes
+        if value is None:
+            items.append(_RECORD % (job.bytes, claim, token.number, 0, 0))
+        else:
+            items.append(_RECORD % (job.bytes, claim, token.number, start, len(value)))
+            data.append(value)
+            start += len(value)
+    return {"items": b"".join(items), "data": b"".join(data)}
+
+
+def places(count: int) -> str:
+    """``:places``: all of them."""
+    return msgspec.json.encode(list(range(count))).decode()
+
+
+def ids(jobs: Sequence[UUID]) -> Values:
+    """Records of ids alone."""
+    return {**records((job, _NO_TOKEN, None) for job in jobs), "places": places(len(jobs))}
+
+
+def transitions(settles: Sequence[Transition]) -> Values:
+    """Records and kinds of these transitions; first-try successes, nearly all of them, share one kind."""
+    plain: dict[tuple[int, int], Settling] = {}
+    kinds: list[Settling] = []
+    for place, settle in enumerate(settles):
+        is_plain = settle.to is State.COMPLETED and settle.record is None and settle.judge is Judge.OWNER
+        if not is_plain or settle.error is not None or settle.reason is not None:
+            kinds.append(_settling(settle, place))
+            continue
+        budget = (settle.failures, settle.crashes)
+        kind = plain.get(budget)
+        if kind is None:
+            plain[budget] = Settling(State.COMPLETED, *budget, [place])
+        else:
+            kind.at.append(place)
+    packed = records([(settle.job, settle.token, settle.result) for settle in settles])
+    return {**packed, "kinds": json_text([*plain.values(), *kinds])}
+
+
+def is_kept(settle: Transition) -> bool:
+    """Whether an attempt is remembered by more than its finished row."""
+    return settle.record is not None or PLACE_OF[settle.to] is Place.PENDING
+
+
+def jobs(news: Sequence[NewJob]) -> Values:
+    """Records and kinds of new jobs."""
+    kinds: dict[tuple[object, ...], Enqueuing] = {}
+    for place, job in enumerate(news):
+        shared = (job.task, job.queue, job.priority, job.delay, job.run_at, job.tags, job.policy)
+        kind = kinds.get(shared)
+        if kind is None:
+            kinds[shared] = _enqueuing(job, place)
+        else:
+            kind.at.append(place)
+    packed = records([(job.id, _NO_TOKEN, job.payload) for job in news])
+    return {**packed, "kinds": json_text(list(kinds.values()))}
+
+
+def updates(said: Sequence[Update]) -> Values:
+    """Records and texts of what handlers said; of several updates of one job the latest wins, field by field."""
+    latest: dict[tuple[UUID, Token], dict[str, str | float | None]] = {}
+    checkpoints: dict[tuple[UUID, Token], bytes | None] = {}
+    for update in said:
+        key = (update.job, update.token)
+        news = {"stage": _text(update.stage), "fraction": update.fraction, "message": _text(update.message)}
+        latest.setdefault(key, {}).update({name: value for name, value in news.items() if value is not None})
+        checkpoints[key] = checkpoints.get(key) if update.checkpoint is None else update.checkpoint
+    packed = records([(*key, checkpoint) for key, checkpoint in checkpoints.items()])
+    return {**packed, "said": json_text(list(latest.values())), "places": places(len(latest))}
+
+
+def notes(learnt: Sequence[Note]) -> Values:
+    """Records and texts of notes on attempts."""
+    packed = records([(note.job, note.token, note.late_result) for note in learnt])
+    texts = [{"error": failure_text(note.error), "stacks": _text(note.stacks)} for note in learnt]
+    return {**packed, "notes": json_text(texts)}
+
+
+def failure_text(failure: Failure | None) -> str | None:
+    """An exception as JSON."""
+    return None if failure is None else json_text(failure)
+
+
+def _settling(settle: Transition, place: int) -> Settling:
+    return Settling(
+        to=settle.to,
+        failures=settle.failures,
+        crashes=settle.crashes,
+        at=[place],
+        delay=micros(settle.delay),
+        reason=settle.reason,
+        error=failure_text(settle.error),
+        outcome=settle.record,
+        signal=_text(settle.signal),
+        stacks=_text(settle.stacks),
+        is_rescue=settle.judge is Judge.LEASE_ENDED,
+        is_kept=is_kept(settle),
+    )
+
+
+def _enqueuing(job: NewJob, place: int) -> Enqueuing:
+    return Enqueuing(
+        task=job.task,
+        queue=job.queue,
+        priority=job.priority,
+        delay=micros(job.delay),
+        run_at=None if job.run_at is None else (job.run_at - _EPOCH) // timedelta(microseconds=1),
+        tags=json_text(job.tags) if job.tags else None,
+        policy=json_text(job.policy),
+        at=[place],
+    )
+
+
+def _text(text: str | None) -> str | None:
+    """SQLite ends a text of a JSON document at a zero character."""
+    return None if text is None else text.replace("\0", "\ufffd").encode(errors="replace").decode()
+
+
+def _sayable(value: object) -> object:
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case list() | tuple():
+            return [_sayable(each) for each in value]
+        case dict():
+            return {_sayable(key): _sayable(each) for key, each in value.items()}
+        case _:
+            return value

@@ -1,0 +1,14 @@
+-- What was learnt too late to move the job, on the record of exactly that token; the record's own error stays.
+UPDATE attempts SET
+    late_result = iif(
+        substr(:items, 72 * note.key + 52, 11) > 0,
+        substr(:data, substr(:items, 72 * note.key + 52, 11), substr(:items, 72 * note.key + 63, 10)),
+        late_result
+    ),
+    error = coalesce(error, json_extract(note.value, '$.error')),
+    stacks = coalesce(json_extract(note.value, '$.stacks'), stacks)
+FROM json_each(:notes) AS note
+WHERE attempts.job = substr(:items, 72 * note.key + 1, 16)
+    AND attempts.claim = substr(:items, 72 * note.key + 17, 16)
+    AND attempts.number = substr(:items, 72 * note.key + 33, 19) + 0
+    AND attempts.outcome IS NOT NULL;

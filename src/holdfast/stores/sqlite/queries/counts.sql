@@ -1,0 +1,7 @@
+-- Jobs by group and state.
+SELECT
+    CASE :by WHEN 'queue' THEN queue WHEN 'task' THEN task ELSE '' END AS name,
+    iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now,
+    count(*)
+FROM jobs
+GROUP BY name, now;

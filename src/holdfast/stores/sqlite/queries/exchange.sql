@@ -1,0 +1,192 @@
+-- Settle each transition under its token, then claim what is asked, all in one write.
+--
+-- A temporary trigger, because it writes three tables in one step: between the steps of a transaction Python would have
+-- to get its interpreter lock back while it holds the lock of the file, and one busy thread would stop every process.
+-- Nothing is RETURNED for the same reason: the answers are read afterwards, without any lock.
+-- :kinds are what transitions have in common, each with the places of its jobs in :items; the bytes of :items are laid
+-- out in packing.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
+
+CREATE TEMP VIEW exchange (items, data, kinds, lease, claim, tasks, queues, running, room, wall, monotonic, boot, clock) AS
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+
+CREATE TEMP TRIGGER settle_and_claim INSTEAD OF INSERT ON exchange
+BEGIN
+    -- What is remembered of the attempts that end, while their rows still say who ran them since when.
+    INSERT INTO attempts (
+        job, number, claim, sent_to, outcome, attempt, worker, started_at, ended_at, signal, error, stacks
+    )
+    SELECT
+        jobs.id, jobs.number, jobs.claim, settle.sent_to, settle.outcome, jobs.attempt, coalesce(jobs.worker, ''),
+        jobs.started_at, NEW.wall, settle.signal, settle.error, settle.stacks
+    FROM (
+        WITH kind AS MATERIALIZED (
+            SELECT
+                json_extract(value, '$.to') AS sent_to,
+                json_extract(value, '$.outcome') AS outcome,
+                json_extract(value, '$.signal') AS signal,
+                json_extract(value, '$.error') AS error,
+                json_extract(value, '$.stacks') AS stacks,
+                json_extract(value, '$.is_rescue') AS is_rescue,
+                json_extract(value, '$.at') AS places
+            FROM json_each(NEW.kinds)
+            WHERE json_extract(value, '$.is_kept')
+        )
+        SELECT
+            substr(NEW.items, 72 * place.value + 1, 16) AS job,
+            substr(NEW.items, 72 * place.value + 17, 16) AS claim,
+            substr(NEW.items, 72 * place.value + 33, 19) + 0 AS number,
+            kind.*
+        FROM kind, json_each(kind.places) AS place
+    ) AS settle
+    JOIN jobs ON jobs.id = settle.job
+    WHERE jobs.claim = settle.claim AND jobs.number = settle.number AND jobs.state IN ('claimed', 'running')
+        AND NOT (
+            settle.is_rescue
+            AND EXISTS (SELECT 1 FROM leases WHERE leases.id = jobs.lease AND leases.ended_at IS NULL)
+        )
+    ON CONFLICT DO NOTHING;
+
+    -- A job marked for cancellation that does not complete ends cancelled, whoever settles it.
+    UPDATE jobs SET
+        state = iif(is_marked AND settle.sent_to NOT IN ('completed', 'cancelled'), 'cancelled', settle.sent_to),
+        reason = iif(is_marked AND settle.sent_to NOT IN ('completed', 'cancelled'), 'BY_OPERATOR', settle.reason),
+        error = iif(settle.is_end OR is_marked, settle.error, coalesce(settle.error, jobs.error)),
+        result = settle.result,
+        failures = settle.failures,
+        crashes = settle.crashes,
+        claim = iif(settle.is_end OR is_marked, jobs.claim, NULL),
+        lease = NULL,
+        worker = iif(settle.is_end OR is_marked, worker, NULL),
+        available_at = iif(settle.is_end OR is_marked, available_at, NEW.wall + settle.delay),
+        claimed_at = iif(settle.is_end OR is_marked, claimed_at, NULL),
+        started_at = iif(settle.is_end OR is_marked, started_at, NULL),
+        finished_at = iif(settle.is_end OR is_marked, NEW.wall, NULL)
+    FROM (
+        WITH kind AS MATERIALIZED (
+            SELECT
+                json_extract(value, '$.to') AS sent_to,
+                json_extract(value, '$.to') IN ('completed', 'failed', 'cancelled') AS is_end,
+                json_extract(value, '$.reason') AS reason,
+                json_extract(value, '$.error') AS error,
+                json_extract(value, '$.failures') AS failures,
+                json_extract(value, '$.crashes') AS crashes,
+                json_extract(value, '$.delay') AS delay,
+                json_extract(value, '$.is_rescue') AS is_rescue,
+                json_extract(value, '$.at') AS places
+            FROM json_each(NEW.kinds)
+        )
+        SELECT
+            substr(NEW.items, 72 * place.value + 1, 16) AS job,
+            substr(NEW.items, 72 * place.value + 17, 16) AS claim,
+            substr(NEW.items, 72 * place.value + 33, 19) + 0 AS number,
+            iif(
+                substr(NEW.items, 72 * place.value + 52, 11) > 0,
+                substr(NEW.data, substr(NEW.items, 72 * place.value + 52, 11), substr(NEW.items, 72 * place.value + 63, 10)),
+                NULL
+            ) AS result,
+            kind.*
+        FROM kind, json_each(kind.places) AS place
+    ) AS settle
+    WHERE jobs.id = settle.job
+        AND jobs.claim = settle.claim AND jobs.number = settle.number AND jobs.state IN ('claimed', 'running')
+        AND NOT (
+            settle.is_rescue
+            AND EXISTS (SELECT 1 FROM leases WHERE leases.id = jobs.lease AND leases.ended_at IS NULL)
+        );
+
+    -- Lines are found by a loose index scan: from one (task, queue, priority) straight to the next. A queue's walk ends
+    -- once its more urgent lines hold enough. Of each line only the first due jobs are read, up to the last that fits.
+    UPDATE jobs SET
+        state = iif(due.rank <= NEW.running, 'running', 'claimed'),
+        attempt = attempt + (due.rank <= NEW.running),
+        number = due.last_number + due.rank,
+        claim = NEW.claim,
+        lease = NEW.lease,
+        worker = due.worker,
+        policy = due.policy,
+        claimed_at = NEW.wall,
+        started_at = iif(due.rank <= NEW.running, NEW.wall, NULL)
+    FROM (
+        WITH RECURSIVE
+        owner AS (
+            SELECT worker, (SELECT number FROM sequence) AS last_number
+            FROM leases
+            WHERE id = NEW.lease AND ended_at IS NULL AND NEW.room > 0
+                -- A lease on another clock is judged by those who watch it; its owner watches itself.
+                AND (NEW.monotonic <= expires_at OR boot <> NEW.boot OR clock <> NEW.clock OR boot = '')
+        ),
+        lines (task, policy, queue, priority, before, due) AS (
+            SELECT
+                first.task, known.value, first.queue, first.priority, 0,
+                (
+                    SELECT count(*) FROM (
+                        SELECT 1 FROM jobs AS job
+                        WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue
+                            AND job.priority = first.priority AND job.available_at <= NEW.wall
+                        LIMIT NEW.room
+                    )
+                )
+            FROM owner, json_each(NEW.tasks) AS known
+            JOIN jobs AS first ON first.rowid = (
+                SELECT job.rowid FROM jobs AS job
+                WHERE job.state = 'available' AND job.task = known.key
+                ORDER BY job.queue, job.priority LIMIT 1
+            )
+            UNION ALL
+            SELECT
+                next.task, lines.policy, next.queue, next.priority,
+                iif(next.queue = lines.queue, lines.before + lines.due, 0),
+                (
+                    SELECT count(*) FROM (
+                        SELECT 1 FROM jobs AS job
+                        WHERE job.state = 'available' AND job.task = next.task AND job.queue = next.queue
+                            AND job.priority = next.priority AND job.available_at <= NEW.wall
+                        LIMIT NEW.room
+                    )
+                )
+            FROM lines
+            JOIN jobs AS next ON next.rowid = (
+                SELECT job.rowid FROM jobs AS job
+                WHERE job.state = 'available' AND job.task = lines.task
+                    AND (job.queue, job.priority) > (
+                        lines.queue, iif(lines.before + lines.due < NEW.room, lines.priority, 9223372036854775807)
+                    )
+                ORDER BY job.queue, job.priority LIMIT 1
+            )
+        )
+        SELECT
+            job.rowid AS place, lines.policy, owner.worker, owner.last_number,
+            row_number() OVER (ORDER BY job.priority, job.available_at, job.id) AS rank
+        FROM owner
+        CROSS JOIN lines
+        CROSS JOIN jobs AS job
+        WHERE lines.due > 0
+            AND (NEW.queues IS NULL OR lines.queue IN (SELECT value FROM json_each(NEW.queues)))
+            AND job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
+            AND job.priority = lines.priority
+            AND (job.available_at, job.id) <= (
+                SELECT last.available_at, last.id FROM jobs AS last
+                WHERE last.state = 'available' AND last.task = lines.task AND last.queue = lines.queue
+                    AND last.priority = lines.priority
+                ORDER BY last.available_at, last.id LIMIT 1 OFFSET lines.due - 1
+            )
+        ORDER BY job.priority, job.available_at, job.id
+        LIMIT NEW.room
+    ) AS due
+    WHERE jobs.rowid = due.place;
+
+    -- Only a claim writes this page, so that a poll that finds nothing costs no fsync.
+    UPDATE sequence SET number = (
+        SELECT max(number) FROM jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
+    )
+    WHERE NEW.room > 0 AND number < (
+        SELECT max(number) FROM jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
+    );
+END;
+
+-- call
+INSERT INTO exchange (
+    items, data, kinds, lease, claim, tasks, queues, running, room, wall, monotonic, boot, clock
+) VALUES (
+    :items, :data, :kinds, :lease, :claim, :tasks, :queues, :running, :room, :wall, :monotonic, :boot, :clock
+);

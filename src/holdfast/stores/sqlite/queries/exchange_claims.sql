@@ -1,0 +1,14 @@
+-- What one claim call took, in its order; its claim id names it, so that this may be read after the write.
+-- The newest numbers of the lease are its last claim's: older holds are not looked at.
+SELECT
+    id, number, task, state, attempt, failures, crashes, checkpoint,
+    coalesce(payload, (SELECT bodies.payload FROM bodies WHERE bodies.job = id))
+FROM (
+    SELECT id, claim, number, task, state, attempt, failures, crashes, checkpoint, payload
+    FROM jobs
+    WHERE lease = :lease AND state IN ('claimed', 'running')
+    ORDER BY number DESC
+    LIMIT :room
+)
+WHERE claim = :claim
+ORDER BY number;

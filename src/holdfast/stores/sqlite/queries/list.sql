@@ -1,0 +1,10 @@
+-- Matching jobs, newest first: ids sort by creation.
+SELECT iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now, record.*
+FROM record
+WHERE (:before IS NULL OR id < :before)
+    AND (:state IS NULL OR iif(state = 'available' AND available_at > :wall, 'scheduled', state) = :state)
+    AND (:task IS NULL OR task = :task)
+    AND (:queue IS NULL OR queue = :queue)
+    AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(iif(json_valid(tags), tags, '[]')) WHERE value = :tag))
+ORDER BY id DESC
+LIMIT :limit;

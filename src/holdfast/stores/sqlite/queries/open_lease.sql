@@ -1,0 +1,19 @@
+-- A new incarnation, alive from now for its ttl; a second copy renews it, one that has ended stays so.
+INSERT INTO leases (
+    id, worker, process, timing, ttl, queues, tasks, boot, clock, opened_at, beaten_at, expires_at
+) VALUES (
+    :lease, :worker, :process, :timing, :ttl, :queues, :tasks, :boot, :clock, :wall, :monotonic, :monotonic + :ttl
+)
+ON CONFLICT (id) DO UPDATE SET
+    worker = excluded.worker,
+    process = excluded.process,
+    timing = excluded.timing,
+    ttl = excluded.ttl,
+    queues = excluded.queues,
+    tasks = excluded.tasks,
+    boot = excluded.boot,
+    clock = excluded.clock,
+    beaten_at = excluded.beaten_at,
+    expires_at = excluded.expires_at,
+    beats = beats + 1
+WHERE ended_at IS NULL;

@@ -1,0 +1,15 @@
+-- A job's row as rows.py reads it; the same columns for every query that reads whole jobs.
+CREATE TEMP VIEW record (
+    id, claim, number, task, queue, priority, state, payload, policy, attempt, failures, crashes, created_at, available_at,
+    claimed_at, started_at, finished_at, reason, error, result, lease, worker, stage, fraction, message, progress_at,
+    checkpoint, is_marked, tags
+) AS
+SELECT
+    id, claim, number, task, queue, priority, state,
+    coalesce(payload, (SELECT bodies.payload FROM bodies WHERE bodies.job = id)),
+    policy, attempt, failures, crashes, created_at, available_at, claimed_at, started_at, finished_at, reason, error,
+    result, lease, worker, stage, fraction, message, progress_at, checkpoint, is_marked, tags
+FROM jobs;
+
+-- call
+SELECT 1;

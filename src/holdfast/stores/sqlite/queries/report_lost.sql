@@ -1,0 +1,9 @@
+-- Places of those that are not active under their token.
+SELECT place.value FROM json_each(:places) AS place
+WHERE NOT EXISTS (
+    SELECT 1 FROM jobs
+    WHERE jobs.id = substr(:items, 72 * place.value + 1, 16)
+        AND jobs.claim = substr(:items, 72 * place.value + 17, 16)
+        AND jobs.number = substr(:items, 72 * place.value + 33, 19) + 0
+        AND jobs.state IN ('claimed', 'running')
+);

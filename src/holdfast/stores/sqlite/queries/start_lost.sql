@@ -1,0 +1,11 @@
+-- Places of those that do not run under their token and a lease that has not ended.
+SELECT place.value FROM json_each(:places) AS place
+WHERE NOT EXISTS (
+    SELECT 1 FROM jobs
+    JOIN leases ON leases.id = jobs.lease
+    WHERE jobs.id = substr(:items, 72 * place.value + 1, 16)
+        AND jobs.claim = substr(:items, 72 * place.value + 17, 16)
+        AND jobs.number = substr(:items, 72 * place.value + 33, 19) + 0
+        AND jobs.state = 'running'
+        AND leases.ended_at IS NULL
+);

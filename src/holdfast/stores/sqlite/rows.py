@@ -1,0 +1,186 @@
+"""Rows to values. One bad row never fails its neighbours: what cannot be read is left out."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+from uuid import UUID
+
+import msgspec
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import (
+    AttemptOutcome,
+    AttemptRecord,
+    Claim,
+    Failure,
+    Hold,
+    JobRecord,
+    Json,
+    Reason,
+    State,
+    Token,
+)
+from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.policy import Policy
+from holdfast._core.rows import Ended
+from holdfast._core.timing import LeaseTiming
+from holdfast._ports.store import ClaimRequest
+
+Row = tuple[Json, ...]
+Value = TypeVar("Value")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_STATES = {state.value: state for state in State}
+_UNKNOWN = ProcessIdentity("", 0)
+
+
+def claim_of(row: Row, request: ClaimRequest) -> Claim:
+    """A row of ``exchange_claims.sql``."""
+    job, number, task, state, attempt, failures, crashes, checkpoint, payload = row
+    hold = Hold(
+        job=UUID(bytes=job),
+        token=Token(request.claim, number),
+        lease=request.lease,
+        task=task,
+        state=_STATES[state],
+        attempt=attempt,
+        failures=failures,
+        crashes=crashes,
+        policy=request.tasks[task],
+    )
+    return Claim(hold=hold, payload=payload, checkpoint=checkpoint)
+
+
+def hold_of(row: Row) -> Hold:
+    """A row of ``held.sql``."""
+    job, claim, number, lease, task, state, attempt, failures, crashes, policy, is_marked = row
+    return Hold(
+        job=UUID(bytes=job),
+        token=Token(UUID(bytes=claim), number),
+        lease=UUID(bytes=lease),
+        task=task,
+        state=_STATES[state],
+        attempt=attempt,
+        failures=failures,
+        crashes=crashes,
+        policy=policy_of(policy),
+        cancel_requested=bool(is_marked),
+    )
+
+
+def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
+    """A row of the view of ``record.sql``, and the state it shows."""
+    (job, claim, number, task, queue, priority, _, payload, policy, attempt, failures, crashes, *rest) = row
+    (created, available, claimed, started, finished, reason, error, result, lease, worker, *rest) = rest
+    stage, fraction, message, progress, checkpoint, is_marked, tags = rest
+    return JobRecord(
+        id=UUID(bytes=job),
+        token=Token(_uuid(claim), number),
+        task=task,
+        queue=queue,
+        priority=priority,
+        state=_STATES[state],
+        payload=payload,
+        policy=policy_of(policy),
+        attempt=attempt,
+        failures=failures,
+        crashes=crashes,
+        created_at=_EPOCH + timedelta(microseconds=created),
+        available_at=_EPOCH + timedelta(microseconds=available),
+        claimed_at=_instant(claimed),
+        started_at=_instant(started),
+        finished_at=_instant(finished),
+        reason=None if reason is None else Reason(reason),
+        error=failure_of(error),
+        result=result,
+        lease=_uuid(lease),
+        worker=worker,
+        stage=stage,
+        fraction=fraction,
+        message=message,
+        last_progress_at=_instant(progress),
+        checkpoint=checkpoint,
+        cancel_requested=bool(is_marked),
+        tags=_read(tags, tuple[str, ...]) or (),
+        attempts=attempts,
+    )
+
+
+def attempt_of(job: bytes, row: Row) -> AttemptRecord:
+    """The columns of an attempt in ``get.sql``."""
+    claim, number, attempt, worker, outcome, error, started, ended, signal, stacks, late_result = row
+    return AttemptRecord(
+        job=UUID(bytes=job),
+        token=Token(UUID(bytes=claim), number),
+        attempt=attempt,
+        worker=worker,
+        outcome=AttemptOutcome(outcome),
+        error=failure_of(error),
+        started_at=_instant(started),
+        ended_at=_instant(ended),
+        signal=signal,
+        stacks=stacks,
+        late_result=late_result,
+    )
+
+
+def ended_of(job: UUID, token: Token, row: Row) -> Ended | None:
+    """The columns of an attempt in ``exchange_answers.sql``: as much as recognising its settle needs."""
+    sent_to, outcome, error = row
+    if sent_to is None:
+        return None
+    if outcome is None:
+        return Ended(State(sent_to), None)
+    outcome = AttemptOutcome(outcome)
+    return Ended(State(sent_to), AttemptRecord(job, token, 0, "", outcome, failure_of(error)))
+
+
+def policy_of(text: str) -> Policy:
+    """A policy as written on a row; the defaults for one that nobody can read."""
+    return _read(text, Policy) or Policy()
+
+
+def failure_of(text: str | None) -> Failure | None:
+    """An exception as written on a row."""
+    return _read(text, Failure)
+
+
+def process_of(text: str | None) -> ProcessIdentity:
+    """Who opened a lease; somebody unknown when there is no telling."""
+    return _read(text, ProcessIdentity) or _UNKNOWN
+
+
+def timing_of(text: str | None) -> LeaseTiming:
+    """A lease's times."""
+    return _read(text, LeaseTiming) or LeaseTiming(0.0, 0.0, 0.0)
+
+
+def end_of(text: str | None) -> LeaseEnd | None:
+    """Why a lease ended."""
+    return _read(text, LeaseEnd)
+
+
+def names_of(text: str | None) -> tuple[str, ...]:
+    """Names of queues or tasks."""
+    return _read(text, tuple[str, ...]) or ()
+
+
+def seconds_between(earlier: int, later: int) -> float:
+    """Seconds between two instants in microseconds."""
+    return (later - earlier) / 1e6
+
+
+def _read(text: str | None, kind: type[Value]) -> Value | None:
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _uuid(value: bytes | None) -> UUID | None:
+    return None if value is None else UUID(bytes=value)
+
+
+def _instant(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)

@@ -1,0 +1,183 @@
+"""The history of real processes on one SQLite file: triggers write down what really happened to each row.
+
+The log lives in the same file, so rows, and what handlers say of themselves, are in one order: that of their commits.
+A process that is killed says nothing; whoever killed it gives the time to ``read``.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from os import PathLike
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct, structs
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import State, Token
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
+
+PATIENCE = 30.0
+CLOCK_ERROR = 0.005
+"""Seconds by which two readings of SQLite's wall clock, which tells milliseconds, may be wrong."""
+
+_JOB = """json_object(
+    'state', {0}.state, 'claim', hex({0}.claim), 'number', {0}.number, 'lease', hex({0}.lease), 'attempt', {0}.attempt,
+    'failures', {0}.failures, 'crashes', {0}.crashes, 'policy', json({0}.policy), 'is_marked', {0}.is_marked,
+    'message', {0}.message, 'result', CAST({0}.result AS TEXT)
+)"""
+_LEASE = """json_object(
+    'worker', {0}.worker, 'process', json({0}.process), 'timing', json({0}.timing),
+    'left', ({0}.expires_at - {0}.beaten_at) / 1e6, 'why', json({0}.why)
+)"""
+_NOW = "(julianday('now') - 2440587.5) * 86400.0"
+
+
+def watch(database: str | PathLike[str]) -> None:
+    """Install the log and its triggers; the schema must be there."""
+    statements = ["CREATE TABLE history (place INTEGER PRIMARY KEY, time REAL, what TEXT, id BLOB, before TEXT, after TEXT)"]
+    for table, what, row in (("jobs", "job", _JOB), ("leases", "lease", _LEASE)):
+        for verb, side, before, after in (
+            ("INSERT", "NEW", "NULL", row.format("NEW")),
+            ("UPDATE", "NEW", row.format("OLD"), row.format("NEW")),
+            ("DELETE", "OLD", row.format("OLD"), "NULL"),
+        ):
+            trigger = f"CREATE TRIGGER history_{table}_{verb} AFTER {verb} ON {table}"
+            values = f"{_NOW}, '{what}', {side}.id, {before}, {after}"
+            statements.append(f"{trigger} BEGIN INSERT INTO history (time, what, id, before, after) VALUES ({values}); END")
+    with closing(_open(database)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def tell(database: str | PathLike[str], what: str, job: UUID, token: Token | None, process: ProcessIdentity) -> None:
+    """Write down ``handler.start``, ``handler.end`` or ``enqueue`` (acknowledged), by the one to whom it happened."""
+    after = msgspec.json.encode(_Said(process, token))
+    with closing(_open(database)) as connection:
+        connection.execute(
+            f"INSERT INTO history (time, what, id, after) VALUES ({_NOW}, ?, ?, ?)",  # noqa: S608
+            (what, job.bytes, after.decode()),
+        )
+
+
+def read(database: str | PathLike[str], deaths: Mapping[ProcessIdentity, float] | None = None) -> History:
+    """The history so far; ``deaths``: when (seconds since the epoch) processes ran their last instruction."""
+    with closing(_open(database)) as connection:
+        rows = connection.execute("SELECT time, what, id, before, after FROM history ORDER BY place").fetchall()
+    began = rows[0][0] if rows else 0.0
+    dying = sorted((time - began, label(process)) for process, time in (deaths or {}).items())
+    history, beats = History(), dict[UUID, _Beat]()
+    for time, what, key, before, after in rows:
+        while dying and dying[0][0] < time - began:
+            died, process = dying.pop(0)
+            history.add(Event(time=died, process=process, what="process.end", phase=Phase.LIFE))
+        history.add(_event(time - began, what, UUID(bytes=key), before, after, beats))
+    return history
+
+
+class _Job(Struct):
+    state: State
+    claim: str
+    number: int
+    lease: str
+    attempt: int
+    failures: int
+    crashes: int
+    policy: Policy
+    is_marked: int
+    message: str | None
+    result: str | None
+
+    def row(self) -> JobRow:
+        return JobRow(
+            state=self.state,
+            token=Token(UUID(self.claim) if self.claim else None, self.number),
+            lease=UUID(self.lease) if self.lease else None,
+            attempt=self.attempt,
+            failures=self.failures,
+            crashes=self.crashes,
+            max_attempts=self.policy.max_attempts,
+            max_crashes=self.policy.max_crashes,
+            is_cancel_requested=bool(self.is_marked),
+            witness=self.message or "",
+            result=_text(self.result),
+        )
+
+
+class _Lease(Struct):
+    worker: str
+    process: ProcessIdentity
+    timing: LeaseTiming
+    left: float
+    why: LeaseEnd | None
+
+
+class _Beat(Struct):
+    time: float
+    row: LeaseRow
+
+
+class _Said(Struct):
+    process: ProcessIdentity
+    token: Token | None = None
+
+
+def _open(database: str | PathLike[str]) -> sqlite3.Connection:
+    return sqlite3.connect(database, timeout=PATIENCE, isolation_level=None)
+
+
+def _event(time: float, what: str, key: UUID, before: str | None, after: str | None, beats: dict[UUID, _Beat]) -> Event:
+    match what:
+        case "job":
+            old, new = _row(before), _row(after)
+            known = [row for row in (new, old) if row is not None]
+            lease = next((row.lease for row in known if row.lease), None)
+            made = Event(time=time, process="", what=what, phase=Phase.TRUTH, job=key, token=known[0].token, lease=lease)
+            return structs.replace(made, before=old, after=new)
+        case "lease":
+            return _lease_event(time, key, after, beats)
+        case _:
+            said = msgspec.json.decode(after or "", type=_Said)
+            phase = Phase.OK if what == "enqueue" else Phase.LIFE
+            return Event(time=time, process=label(said.process), what=what, phase=phase, job=key, token=said.token)
+
+
+def _lease_event(time: float, key: UUID, after: str | None, beats: dict[UUID, _Beat]) -> Event:
+    """The clock that leases are judged by is not SQLite's: what is left of a lease when it ends follows from its last beat."""
+    last = beats.get(key)
+    before = None if last is None else last.row
+    if after is None:
+        return Event(time=time, process="", what="lease", phase=Phase.TRUTH, lease=key, before=before)
+    entry = msgspec.json.decode(after, type=_Lease)
+    overdue = -entry.left
+    if entry.why is not None and last is not None:
+        overdue = last.row.overdue + time - last.time
+        overdue = 0.0 if -CLOCK_ERROR < overdue < 0 else overdue
+    row = LeaseRow(
+        process=label(entry.process),
+        worker=entry.worker,
+        ttl=entry.timing.ttl,
+        margin=entry.timing.margin,
+        overdue=overdue,
+        is_ended=entry.why is not None,
+        is_free=entry.why is not None and entry.why.is_free,
+        culprits=() if entry.why is None else entry.why.culprits,
+    )
+    beats[key] = _Beat(time, row)
+    by = None if entry.why is None else By("end_lease", is_judged=entry.why.end is End.EXPIRED)
+    ender = row.process if entry.why is not None and entry.why.end is End.CLOSED else ""
+    made = Event(time=time, process=ender, what="lease", phase=Phase.TRUTH, lease=key, before=before, after=row)
+    return structs.replace(made, by=by)
+
+
+def _row(text: str | None) -> JobRow | None:
+    return None if text is None else msgspec.json.decode(text, type=_Job).row()
+
+
+def _text(result: str | None) -> str:
+    """A result that is a text is the token that its handler returned."""
+    value = None if result is None else msgspec.json.decode(result)
+    return value if isinstance(value, str) else ""

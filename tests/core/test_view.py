@@ -1,0 +1,60 @@
+"""Users read JSON data and plain fields, and a look never fails."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import msgspec
+
+from holdfast._core.job import AttemptOutcome, AttemptRecord, JobRecord, State, Token
+from holdfast._core.policy import Policy
+from holdfast._core.view import JobView
+
+NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
+ATTEMPT = AttemptRecord(
+    job=UUID(int=1), token=Token(UUID(int=2), 1), attempt=1, worker="w", outcome=AttemptOutcome.CRASHED, late_result=b"[1]"
+)
+RECORD = JobRecord(
+    id=UUID(int=1),
+    token=Token(None, 1),
+    task="analyze",
+    queue="default",
+    priority=0,
+    state=State.AVAILABLE,
+    payload=b'{"url":"u"}',
+    policy=Policy(max_attempts=5, max_crashes=7),
+    attempt=1,
+    failures=0,
+    crashes=1,
+    created_at=NOW,
+    available_at=NOW,
+    checkpoint=b'{"next":3}',
+    attempts=(ATTEMPT,),
+)
+NAMES = (
+    "id task queue priority state reason error payload result attempt failures crashes max_attempts max_crashes created_at "
+    "available_at expires_at claimed_at started_at finished_at worker stage fraction message last_progress_at checkpoint "
+    "attempts tags unique_key workflow"
+)
+
+
+def test_the_names_are_those_of_the_front_door() -> None:
+    view = JobView.of(RECORD)
+    assert set(view.__struct_fields__) == set(NAMES.split())
+    attempt = "attempt worker outcome error started_at ended_at signal stacks late_result"
+    assert set(view.attempts[0].__struct_fields__) == set(attempt.split())
+
+
+def test_json_is_decoded_and_budgets_are_named() -> None:
+    view = JobView.of(RECORD)
+    assert (view.payload, view.checkpoint, view.result) == ({"url": "u"}, {"next": 3}, None)
+    assert (view.max_attempts, view.max_crashes, view.attempts[0].late_result) == (5, 7, [1])
+
+
+def test_a_view_is_one_json_document_with_times_in_utc() -> None:
+    document = msgspec.json.decode(msgspec.json.encode(JobView.of(RECORD)))
+    assert document["created_at"] == "2024-05-01T12:00:00Z"
+    assert (document["id"], document["state"]) == (str(UUID(int=1)), "available")
+
+
+def test_stored_bytes_that_are_no_json_are_shown_as_text() -> None:
+    assert JobView.of(msgspec.structs.replace(RECORD, payload=b"{\xff")).payload == "{�"

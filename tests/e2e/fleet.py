@@ -1,0 +1,183 @@
+"""Real supervisors and workers on one SQLite file, and every way to hurt them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from holdfast import App, JobView
+from holdfast._ports import guard
+from tests.e2e.cells import end, is_alive, living
+from tests.e2e.journal import Journal
+from tests.e2e.waiting import until
+
+ROOT = Path(__file__).parents[2]
+HOLDFAST = (sys.executable, "-c", "from holdfast.cli import main; main()")
+START = 15.0
+"""Seconds in which a process starts on any machine."""
+
+
+class Crew:
+    """One supervisor and its workers."""
+
+    def __init__(self, fleet: "Fleet", *options: str, environment: dict[str, str]) -> None:
+        self._fleet = fleet
+        self.log = fleet.folder / f"log-{len(fleet.crews)}"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*HOLDFAST, "worker", "tests.e2e.jobs_app:app", *options],
+                cwd=ROOT,
+                env={**os.environ, **environment, "E2E_FOLDER": str(fleet.folder)},
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+        self.started = time.monotonic()
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's."""
+        return self.process.pid
+
+    def workers(self) -> list[int]:
+        """Living workers: its direct children."""
+        return [pid for pid in _all_pids() if (stat := guard.read_stat(pid)) and stat.parent == self.pid and stat.is_alive]
+
+    def everybody(self) -> list[int]:
+        """The supervisor first, then all of its workers' sessions, guards included."""
+        return [self.pid, *(pid for worker in self.workers() for pid in living(worker))]
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal for the supervisor alone."""
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL for the supervisor and its workers, as good as at once."""
+        doomed = [self.pid, *self.workers()]
+        sessions = [pid for worker in doomed[1:] for pid in living(worker)]
+        for pid in (*doomed, *sessions):
+            end(pid)
+        until(lambda: not any(is_alive(pid) for pid in (*doomed, *sessions)), within=START)
+
+    def freeze(self, *others: int) -> list[int]:
+        """SIGSTOP for everybody; who that was."""
+        frozen = [*self.everybody(), *others]
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        until(lambda: all(state_of(pid) == "T" for pid in frozen), within=START)
+        return frozen
+
+    def wait(self, within: float) -> int:
+        """Its exit code."""
+        return self.process.wait(within)
+
+    def said(self) -> str:
+        """Its log, and its workers'."""
+        return self.log.read_text(errors="replace")
+
+
+class Fleet:
+    """All crews of one test, their database and their journal."""
+
+    def __init__(self, folder: Path, ttl: str, recovery: str, grace: str) -> None:
+        self.folder = folder
+        self.environment = {"E2E_TTL": ttl, "E2E_RECOVERY": recovery, "E2E_GRACE": grace}
+        self.journal = Journal(folder)
+        self.app = App(f"sqlite:///{folder}/jobs.db")
+        self.crews: list[Crew] = []
+
+    def crew(self, *options: str, is_ready: bool = True) -> Crew:
+        """A new supervisor; with its workers ready to claim unless told otherwise."""
+        before = {view.worker for view in self.app.workers.list()}
+        crew = Crew(self, *options, environment=self.environment)
+        self.crews.append(crew)
+        if is_ready:
+            wanted = int(options[options.index("--processes") + 1]) if "--processes" in options else 1
+            until(lambda: len({view.worker for view in self.app.workers.list()} - before) >= wanted, within=START)
+        return crew
+
+    def enqueue(self, task: str, **payload: object) -> UUID:
+        """A job's id."""
+        return self.app.enqueue(task, **payload).id
+
+    def view(self, job: UUID) -> JobView:
+        """What users see of it."""
+        return self.app.jobs.get(job)
+
+    def open(self, gate: str) -> None:
+        """Let the jobs go that wait for it."""
+        (self.folder / gate).touch()
+
+    def entry(self, job: UUID, what: str, *, number: int = 1, within: float = START) -> dict[str, Any]:
+        """That handler's n-th entry of this kind, once it is there."""
+        return until(lambda: self.journal.read(job, what)[number - 1 : number], within=within)[0]
+
+    def until_state(self, job: UUID, state: str, *, within: float) -> JobView:
+        """The job, once it is in that state."""
+        return until(lambda: (view := self.view(job)).state == state and view, within=within)
+
+    def stop(self) -> None:
+        """Leave nothing behind."""
+        self.app.close()
+        for crew in self.crews:
+            end(crew.pid)
+        for pid in _of_folder(self.folder):
+            end(pid)
+        for crew in self.crews:
+            crew.process.wait(START)
+
+    def logs(self) -> str:
+        """Everything said, for a test that fails."""
+        return "\n".join(f"--- {crew.log.name}\n{crew.said()}" for crew in self.crews)
+
+
+@contextmanager
+def fleet(folder: Path, *, ttl: str = "3s", recovery: str = "0.5s", grace: str = "5s") -> Iterator[Fleet]:
+    """A fleet, ended with its test; its logs are shown when that fails."""
+    made = Fleet(folder, ttl, recovery, grace)
+    try:
+        yield made
+    except BaseException:
+        print(made.logs())
+        print("\n".join(map(str, made.journal.read())))
+        raise
+    finally:
+        made.stop()
+
+
+def thaw(pids: Iterable[int]) -> None:
+    """SIGCONT for those that still exist."""
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+
+def state_of(pid: int) -> str:
+    """The letter /proc has for it; empty if it is gone."""
+    stat = guard.read_stat(pid)
+    return "" if stat is None else stat.state
+
+
+def _all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _of_folder(folder: Path) -> list[int]:
+    """Whoever was started for this test, wherever it has gone."""
+    mark = f"E2E_FOLDER={folder}".encode()
+    found = []
+    for pid in _all_pids():
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue
+        if mark in environment.split(b"\0"):
+            found.append(pid)
+    return found

@@ -1,0 +1,133 @@
+"""Jobs for real workers. What their code does, they write into a journal that only grows, so that tests can count it.
+
+Told by the environment: E2E_FOLDER (database, journal and gates), E2E_TTL, E2E_RECOVERY, E2E_GRACE.
+"""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from holdfast import App, Job, JobLost, SyncJob
+from tests.e2e.journal import Journal
+
+FOLDER = Path(os.environ["E2E_FOLDER"])
+TTL = os.environ.get("E2E_TTL", "3s")
+
+app = App(
+    f"sqlite:///{FOLDER}/jobs.db",
+    ttl=TTL,
+    recovery_interval=os.environ.get("E2E_RECOVERY", "0.5s"),
+    poll_interval="0.2s",
+    grace=os.environ.get("E2E_GRACE", "5s"),
+)
+journal = Journal(FOLDER)
+
+
+@app.task(max_crashes=20)
+async def wait(job: Job, gate: str) -> str:
+    """Run until the gate opens."""
+    journal.write(job, "start")
+    try:
+        while not (FOLDER / gate).exists():
+            await asyncio.sleep(0.01)
+    except BaseException as error:
+        journal.write(job, "cut", error=type(error).__name__)
+        raise
+    journal.write(job, "end")
+    return str(job.token)
+
+
+@app.task(max_crashes=20)
+def wait_in_thread(job: SyncJob, gate: str) -> str:
+    """The same where nothing can interrupt it."""
+    journal.write(job, "start")
+    while not (FOLDER / gate).exists():
+        time.sleep(0.01)
+    journal.write(job, "end")
+    return str(job.token)
+
+
+@app.task(max_crashes=20)
+def insist(job: SyncJob, gate: str) -> str:
+    """Keep writing until refused."""
+    journal.write(job, "start")
+    while not (FOLDER / gate).exists():
+        try:
+            job.progress(message=str(job.token))
+            job.checkpoint({"by": str(job.token)})
+        except JobLost:
+            journal.write(job, "lost")
+            raise
+        time.sleep(0.01)
+    journal.write(job, "end")
+    return str(job.token)
+
+
+@app.task
+async def block_the_loop(job: Job, seconds: float) -> str:
+    """Let nothing else of this process' event loop run."""
+    journal.write(job, "start")
+    time.sleep(seconds)
+    journal.write(job, "end")
+    return str(job.token)
+
+
+@app.task
+def hold_the_gil(job: SyncJob, seconds: float) -> str:
+    """One call of a C function that lets no other thread run: a regular expression that backtracks."""
+    length, took = 16, 0.0
+    while took < 0.02:  # twice as long with each letter
+        length += 1
+        began = time.monotonic()
+        re.match(r"(a+)+$", "a" * length + "b")
+        took = time.monotonic() - began
+    while took < seconds:
+        length, took = length + 1, took * 2
+    journal.write(job, "start")
+    re.match(r"(a+)+$", "a" * length + "b")
+    journal.write(job, "end")
+    return str(job.token)
+
+
+@app.task(max_crashes=20)
+async def turn_a_deaf_ear(job: Job, gate: str) -> str:
+    """Ignore every cancellation."""
+    journal.write(job, "start")
+    while not (FOLDER / gate).exists():
+        try:
+            await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            journal.write(job, "ignored")
+    journal.write(job, "end")
+    return str(job.token)
+
+
+@app.task(max_crashes=20)
+def start_children(job: SyncJob, gate: str) -> str:
+    """Start a process, and one in a group of its own."""
+    sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+    children = [subprocess.Popen(sleep), subprocess.Popen(sleep, process_group=0)]
+    journal.write(job, "start", children=[child.pid for child in children])
+    while not (FOLDER / gate).exists():
+        time.sleep(0.01)
+    for child in children:
+        child.kill()
+        child.wait()
+    return str(job.token)
+
+
+@app.task
+def count(number: int) -> int:
+    """Next to nothing."""
+    return number
+
+
+@app.task(max_crashes=2)
+def die(job: SyncJob) -> None:
+    """Take the worker along."""
+    journal.write(job, "start")
+    os.abort()

@@ -1,0 +1,120 @@
+"""Processes that stop and wake: a zombie must not write, and must learn that it is one."""
+
+import os
+import signal
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+from tests.e2e.cells import guard_of, is_alive
+from tests.e2e.fleet import START, fleet, state_of, thaw
+from tests.e2e.waiting import until
+
+TTL, BEAT, MARGIN = 3.0, 0.6, 0.5
+
+
+def test_a_worker_frozen_alone_is_killed_within_the_ttl(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="3s") as ships:
+        ships.crew()
+        job = ships.enqueue("wait", gate="gate")
+        worker = ships.entry(job, "start")["pid"]
+        frozen = time.monotonic()
+        os.kill(worker, signal.SIGSTOP)
+        until(lambda: not is_alive(worker), within=TTL)
+        again = ships.entry(job, "start", number=2)
+        assert again["time"] - frozen <= TTL + 1
+        ships.open("gate")
+        view = ships.until_state(job, "completed", within=START)
+        assert (view.attempt, view.result) == (2, again["token"])
+
+
+def test_a_freeze_shorter_than_the_deadline_costs_nothing(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
+        crew = ships.crew()
+        job = ships.enqueue("wait", gate="gate")
+        ships.entry(job, "start")
+        ships.crew()
+        frozen, began = crew.freeze(), time.monotonic()
+        until(lambda: time.monotonic() - began > TTL - MARGIN - BEAT - 0.6, within=TTL)
+        thaw(frozen)
+        ships.open("gate")
+        view = ships.until_state(job, "completed", within=START)
+        assert (view.attempt, view.crashes) == (1, 0)
+        assert len(ships.journal.read(job, "start")) == 1
+
+
+def test_a_zombie_that_wakes_after_its_job_was_taken_stops_within_a_beat(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="3s", recovery="0.5s") as ships:
+        zombies = ships.crew()
+        job = ships.enqueue("wait", gate="gate")
+        first = ships.entry(job, "start")
+        frozen = zombies.freeze()
+        ships.crew()
+        second = ships.entry(job, "start", number=2)
+        thaw(frozen)
+        until(lambda: not is_alive(first["pid"]) or ships.journal.read(job, "cut"), within=BEAT)
+        ships.open("gate")
+        view = ships.until_state(job, "completed", within=START)
+        assert view.result == second["token"] != first["token"]
+        assert len(ships.journal.read(job, "start")) == 2
+        after = ships.enqueue("count", number=1)
+        ships.until_state(after, "completed", within=START)
+        until(lambda: zombies.workers() and first["pid"] not in zombies.workers(), within=START)
+
+
+def test_a_zombie_that_no_guard_ends_is_refused_everything_it_writes(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="3s", recovery="0.5s") as ships:
+        zombies = ships.crew()
+        job = ships.enqueue("insist", gate="gate")
+        first = ships.entry(job, "start")
+        guardian = guard_of(first["pid"])
+        frozen = zombies.freeze()
+        ships.crew()
+        second = ships.entry(job, "start", number=2)
+        woken = time.monotonic()
+        thaw(pid for pid in frozen if pid != guardian)
+        lost = ships.entry(job, "lost")
+        assert (lost["pid"], lost["token"]) == (first["pid"], first["token"])
+        assert lost["time"] - woken <= BEAT
+        until(lambda: not is_alive(first["pid"]), within=START)
+        view = ships.view(job)
+        assert (view.checkpoint, view.message) == ({"by": second["token"]}, second["token"])
+        ships.open("gate")
+        assert ships.until_state(job, "completed", within=START).result == second["token"]
+
+
+def test_a_result_made_while_cut_off_is_kept_as_a_late_result(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="3s", recovery="0.5s") as ships:
+        zombies = ships.crew()
+        job = ships.enqueue("wait", gate="first")
+        first = ships.entry(job, "start")
+        with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as blocker:
+            blocker.execute("BEGIN IMMEDIATE")
+            ships.open("first")
+            ships.entry(job, "end")
+            frozen = zombies.freeze()
+            (tmp_path / "first").unlink()
+        ships.crew()
+        second = ships.entry(job, "start", number=2)
+        thaw(frozen)
+
+        def late() -> object:
+            return [each.late_result for each in ships.view(job).attempts if each.late_result is not None]
+
+        assert until(late, within=START) == [first["token"]]
+        assert ships.view(job).state == "running"
+        ships.open("first")
+        assert ships.until_state(job, "completed", within=START).result == second["token"]
+
+
+def test_a_process_frozen_inside_a_write_does_not_block_the_others_for_long(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="3s") as ships:
+        ships.crew("--processes", "2")
+        jobs = [ships.enqueue("wait", gate="gate") for _ in range(20)]
+        worker = ships.entry(jobs[0], "start")["pid"]
+        os.kill(worker, signal.SIGSTOP)
+        assert state_of(worker) in "TR"
+        ships.open("gate")
+        for job in jobs:
+            ships.until_state(job, "completed", within=START)

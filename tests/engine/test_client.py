@@ -1,0 +1,283 @@
+"""Enqueue is durable, safe to send again and shares commits; waiting for results ends as it should."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import Failure, NewJob, Reason, State
+from holdfast._core.lifecycle import Transition, finish
+from holdfast._core.outcome import Cancel, Done, Fail, Outcome
+from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast._engine.client import Client
+from holdfast._engine.events import Event, EventName, Events
+from holdfast._ports.store import ClaimRequest, JobFilter, NewLease
+from holdfast._ports.transport import Hint
+from holdfast.errors import JobCancelled, JobFailed, JobNotFound, SchemaMissing, StoreUnavailable
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import FakeChance, FakeClock
+
+LEASE = NewLease(UUID(int=1), "worker", ProcessIdentity("host", 1), LeaseTiming.of("30s"))
+
+
+class HastyClock(FakeClock):
+    """Sleeping passes the time at once."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+
+class Door(MemoryStore):
+    """A store whose enqueues can be held up, and fail before or after they happen."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.opened = asyncio.Event()
+        self.opened.set()
+        self.calls: list[tuple[UUID, int]] = []
+        self.before: list[Exception] = []
+        self.after: list[Exception] = []
+
+    async def enqueue(self, call: UUID, jobs: Sequence[NewJob]) -> None:
+        self.calls.append((call, len(jobs)))
+        await self.opened.wait()
+        if self.before:
+            raise self.before.pop(0)
+        await super().enqueue(call, jobs)
+        if self.after:
+            raise self.after.pop(0)
+
+
+class Ears:
+    """A transport that remembers."""
+
+    def __init__(self) -> None:
+        self.heard: list[Hint] = []
+
+    async def publish(self, hints: Sequence[Hint]) -> None:
+        self.heard += hints
+
+    async def subscribe(self, wake: Callable[[Hint], None]) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Desk:
+    """A client and everything around it."""
+
+    def __init__(self) -> None:
+        self.clock = HastyClock()
+        self.store = Door(self.clock)
+        self.transport = Ears()
+        self.events = Events()
+        self.seen: list[Event] = []
+        self.events.on("*", self.seen.append)
+        self.chance = FakeChance()
+        self.client = Client(self.store, self.transport, self.clock, self.chance, self.events)
+
+    def job(self, queue: str = "default", task: str = "task") -> NewJob:
+        return NewJob(id=self.chance.uuid7(), task=task, payload=b"{}", policy=Policy(), queue=queue)
+
+    async def stored(self) -> int:
+        return len(await self.store.list(JobFilter(limit=10_000)))
+
+    async def end(self, outcome: Outcome) -> UUID:
+        """A job that was enqueued, claimed and settled so."""
+        job = self.job()
+        await self.client.enqueue([job])
+        await self.store.open_lease(LEASE)
+        request = ClaimRequest(lease=LEASE.id, claim=self.chance.uuid4(), tasks={"task": Policy()}, limit=10)
+        (claim,) = (await self.store.exchange([], request)).claims
+        move: Transition = finish(claim.hold, outcome, jitter=0.0)
+        await self.store.exchange([move])
+        return job.id
+
+
+def run(scenario: Callable[[Desk], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        await scenario(Desk())
+
+    asyncio.run(main())
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        turn = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(turn.set_result, None)
+        await turn
+
+
+def test_an_enqueue_is_durable_announced_and_hinted_when_it_returns() -> None:
+    async def scenario(desk: Desk) -> None:
+        jobs = [desk.job("a"), desk.job("b"), desk.job("a")]
+        await desk.client.enqueue(jobs)
+        assert await desk.stored() == 3
+        assert desk.transport.heard == [Hint("a"), Hint("b")]
+        assert [event.fields["job"] for event in desk.seen if event.name is EventName.JOB_ENQUEUED] == [job.id for job in jobs]
+
+    run(scenario)
+
+
+def test_nothing_to_enqueue_asks_nobody() -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.client.enqueue([])
+        assert desk.store.calls == []
+
+    run(scenario)
+
+
+def test_callers_of_the_same_moment_share_one_commit() -> None:
+    async def scenario(desk: Desk) -> None:
+        await asyncio.gather(*(desk.client.enqueue([desk.job()]) for _ in range(100)))
+        assert [size for _, size in desk.store.calls] == [100]
+
+    run(scenario)
+
+
+def test_callers_that_come_while_a_write_is_on_its_way_share_the_next() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.store.opened.clear()
+        callers = [asyncio.ensure_future(desk.client.enqueue([desk.job()]))]
+        await turns()
+        callers += [asyncio.ensure_future(desk.client.enqueue([desk.job()])) for _ in range(9)]
+        await turns()
+        assert not any(caller.done() for caller in callers)
+        desk.store.opened.set()
+        await asyncio.gather(*callers)
+        assert [size for _, size in desk.store.calls] == [1, 9]
+        assert len({call for call, _ in desk.store.calls}) == 2
+
+    run(scenario)
+
+
+def test_a_call_is_never_split_and_a_shared_commit_stays_small() -> None:
+    async def scenario(desk: Desk) -> None:
+        sizes = (600, 600, 3000, 1)
+        await asyncio.gather(*(desk.client.enqueue([desk.job() for _ in range(size)]) for size in sizes))
+        assert [size for _, size in desk.store.calls] == [600, 600, 3000, 1]
+
+    run(scenario)
+
+
+def test_a_lost_answer_is_asked_again_under_the_same_call_and_counts_once() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.store.before = [StoreUnavailable("away")]
+        desk.store.after = [StoreUnavailable("no answer"), StoreUnavailable("no answer")]
+        await desk.client.enqueue([desk.job()])
+        assert len(desk.store.calls) == 4
+        assert len({call for call, _ in desk.store.calls}) == 1
+        assert await desk.stored() == 1
+        names = [event.name for event in desk.seen]
+        assert names == [EventName.STORE_UNAVAILABLE, EventName.STORE_RECOVERED, EventName.JOB_ENQUEUED]
+
+    run(scenario)
+
+
+def test_a_store_that_stays_away_is_given_up_after_thirty_seconds() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.store.before = [StoreUnavailable("away")] * 1000
+        started = desk.clock.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await desk.client.enqueue([desk.job()])
+        assert 25 < desk.clock.monotonic() - started <= 30
+        desk.store.before = []
+        await desk.client.enqueue([desk.job()])
+        assert await desk.stored() == 1
+
+    run(scenario)
+
+
+def test_an_error_that_asking_again_cannot_cure_is_raised_at_once() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.store.before = [SchemaMissing("run holdfast migrate")]
+        with pytest.raises(SchemaMissing):
+            await desk.client.enqueue([desk.job()])
+        assert len(desk.store.calls) == 1
+
+    run(scenario)
+
+
+def test_a_caller_that_gives_up_waiting_leaves_its_neighbours_alone() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.store.opened.clear()
+        sent = asyncio.ensure_future(desk.client.enqueue([desk.job()]))
+        await turns()
+        gone, stays = (asyncio.ensure_future(desk.client.enqueue([desk.job()])) for _ in range(2))
+        await turns()
+        sent.cancel()
+        gone.cancel()
+        await turns()
+        desk.store.opened.set()
+        await stays
+        assert [size for _, size in desk.store.calls] == [1, 1]
+        assert await desk.stored() == 2  # the one on its way has landed, the one that had not left is gone
+
+    run(scenario)
+
+
+def test_a_result_is_waited_for() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert await desk.client.result(await desk.end(Done(b'{"n":1}')), 1.0) == {"n": 1}
+        job = desk.job()
+        await desk.client.enqueue([job])
+        with pytest.raises(TimeoutError, match="still available"):
+            await desk.client.result(job.id, 60.0)
+
+    run(scenario)
+
+
+def test_a_job_that_did_not_complete_raises_instead() -> None:
+    async def scenario(desk: Desk) -> None:
+        with pytest.raises(JobFailed, match="PERMANENT: Fail: no such repository") as failed:
+            await desk.client.result(await desk.end(Fail("no such repository")), None)
+        assert failed.value.reason == Reason.PERMANENT
+        assert failed.value.error == Failure("Fail", "no such repository")
+        assert [attempt.attempt for attempt in failed.value.attempts] == [1]  # type: ignore[attr-defined]
+        with pytest.raises(JobCancelled, match="not needed"):
+            await desk.client.result(await desk.end(Cancel("not needed")), None)
+        with pytest.raises(JobNotFound):
+            await desk.client.result(UUID(int=5), None)
+
+    run(scenario)
+
+
+def test_counts_hold_every_state_zeros_included() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert await desk.client.counts(None) == {"": dict.fromkeys([state.value for state in State], 0)}
+        assert await desk.client.counts("queue") == {}
+        await desk.client.enqueue([desk.job("a"), desk.job("b", task="other"), desk.job("b")])
+        assert (await desk.client.counts(None))[""]["available"] == 3
+        assert {group: states["available"] for group, states in (await desk.client.counts("queue")).items()} == {"a": 1, "b": 2}
+        assert {group: len(states) for group, states in (await desk.client.counts("task")).items()} == {"task": 9, "other": 9}
+
+    run(scenario)
+
+
+def test_cancelling_what_runs_tells_its_worker_by_id() -> None:
+    async def scenario(desk: Desk) -> None:
+        waiting, running = desk.job("q"), desk.job("q")
+        await desk.client.enqueue([running])
+        await desk.store.open_lease(LEASE)
+        await desk.store.exchange([], ClaimRequest(lease=LEASE.id, claim=desk.chance.uuid4(), tasks={"task": Policy()}, limit=1))
+        await desk.client.enqueue([waiting])
+        desk.transport.heard.clear()
+        states = await desk.client.cancel([waiting.id, running.id, UUID(int=5)])
+        assert states == {waiting.id: State.CANCELLED, running.id: State.RUNNING}
+        assert desk.transport.heard == [Hint(ids=(running.id,))]
+
+    run(scenario)
+
+
+def test_a_retried_job_is_available_again() -> None:
+    async def scenario(desk: Desk) -> None:
+        job = await desk.end(Fail())
+        desk.transport.heard.clear()
+        assert await desk.client.retry([job, UUID(int=5)]) == {job: State.AVAILABLE}
+        assert desk.transport.heard == [Hint(ids=(job,))]
+        assert (await desk.client.get(job)).state is State.AVAILABLE
+
+    run(scenario)

@@ -1,0 +1,75 @@
+"""How users write it. Checked with `mypy --strict`: every `type: ignore` here is an error users must see, no other may appear."""
+
+from typing import Any, assert_type
+from uuid import UUID
+
+from holdfast import App, Backoff, Event, Handle, Job, JobView, State, SyncJob
+
+app = App("memory://", ttl="30s")
+
+
+@app.task
+async def analyze(job: Job, repo_url: str, limit: int = 100) -> dict[str, int]:
+    await job.progress(stage="clone", fraction=0.3, message="…")
+    await job.checkpoint({"next": 17})
+    return {"limit": limit}
+
+
+@app.task(queue="slow", max_attempts=5, backoff=Backoff.exponential("1s", cap="1h"), fail_for=(ValueError,), on_crash="hold")
+def shrink(job: SyncJob, path: str) -> str:
+    job.progress(fraction=0.5)
+    return path
+
+
+@app.task()
+async def plain_async(path: str) -> str:
+    return path
+
+
+@app.task
+def plain(path: str, *, width: int = 800) -> str:
+    return path
+
+
+def blocking(sync_job: SyncJob) -> None:
+    # The job parameter is the engine's; the rest is checked as in a call.
+    assert_type(analyze.enqueue("u"), Handle)
+    analyze.enqueue(repo_url="u", limit=5)
+    shrink.enqueue("a.png")
+    plain.enqueue("a.png", width=5)
+    analyze.options(delay="10s", priority=-5, tags=["a"]).enqueue(repo_url="u")
+    assert_type(analyze.enqueue_many([{"repo_url": "u"}]), list[Handle])
+
+    analyze.enqueue()  # type: ignore[call-arg]
+    analyze.enqueue(repo_url=5)  # type: ignore[arg-type]
+    analyze.enqueue("u", depth=1)  # type: ignore[call-arg]
+    analyze.options(delay="10s").enqueue(5)  # type: ignore[arg-type]
+    shrink.enqueue(sync_job, "a.png")  # type: ignore[call-arg, arg-type]
+    app.task(retries=5)  # type: ignore[call-overload]
+
+    # Calling a task calls the plain function.
+    assert_type(plain("a.png"), str)
+    assert_type(shrink(sync_job, "a.png"), str)
+    plain(5)  # type: ignore[arg-type]
+
+
+async def in_a_loop(handle: Handle, job: Job) -> None:
+    assert_type(await analyze(job, "u"), dict[str, int])
+    assert_type(await analyze.aenqueue("u"), Handle)
+    assert_type(await plain_async.options(queue="q").aenqueue(path="u"), Handle)
+    await analyze.aenqueue(repo_url=5)  # type: ignore[arg-type]
+    assert_type(await handle.aget(), JobView)
+    assert_type(await handle.acancel(), State)
+
+
+def operators(handle: Handle, id: UUID) -> None:
+    assert_type(handle.get(), JobView)
+    assert_type(handle.result(timeout="60s"), Any)
+    assert_type(app.jobs.list(state="failed", limit=5), list[JobView])
+    assert_type(app.jobs.cancel([id, str(id)]), dict[UUID, State])
+    app.jobs.list(status="failed")  # type: ignore[call-arg]
+
+
+@app.on("job.rescued")
+def tell(event: Event) -> None:
+    assert event.fields["job"]
