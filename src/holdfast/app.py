@@ -1,16 +1,13 @@
 """The composition root: App wires store, transport, clock and host. The only file that knows all rooms."""
 
-import asyncio
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
-from msgspec import Struct
-
 from holdfast._core.durations import Duration
 from holdfast._core.payload import encode_payload
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
-from holdfast._engine.client import Client
+from holdfast._engine.connections import Connections
 from holdfast._engine.context import Job, SyncJob
 from holdfast._engine.decorator import Decorator
 from holdfast._engine.events import Event, Events
@@ -30,61 +27,6 @@ from holdfast.sync import blocking
 Payload = ParamSpec("Payload")
 Result = TypeVar("Result")
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
-
-
-class Connection(Struct, frozen=True, eq=False):
-    """What an App has opened for one event loop."""
-
-    store: Store
-    transport: Transport
-    client: Client
-
-
-class Connections:
-    """What an App has open: a store, a transport and a client for each event loop.
-
-    They never cross from one loop, thread or process to another; only a memory store is shared by all loops.
-    """
-
-    def __init__(self, settings: Settings, events: Events) -> None:
-        self.clock, self.chance = SystemClock(), SystemChance()
-        self._settings = settings
-        self._events = events
-        self._process = os.getpid()
-        self._open: dict[asyncio.AbstractEventLoop, Connection] = {}
-        self._shared: Store | None = None
-        self._of_parent: object = None
-
-    def here(self) -> Connection:
-        """What is open for the running loop, opened now if need be."""
-        connections, loop = self._mine(), asyncio.get_running_loop()
-        if loop not in connections:
-            for closed in [each for each in connections if each.is_closed()]:
-                del connections[closed]
-            store, transport = self._store(), open_transport(self._settings)
-            client = Client(store, transport, self.clock, self.chance, self._events)
-            connections[loop] = Connection(store, transport, client)
-        return connections[loop]
-
-    async def close(self) -> None:
-        """Close what is open for the running loop."""
-        connection = self._mine().pop(asyncio.get_running_loop(), None)
-        if connection is not None:
-            await connection.transport.close()
-            await connection.store.close()
-
-    def _mine(self) -> dict[asyncio.AbstractEventLoop, Connection]:
-        if self._process != os.getpid():
-            # Kept, unused: closing what came through a fork could close it for the parent.
-            self._of_parent = (self._open, self._shared)
-            self._process, self._open, self._shared = os.getpid(), {}, None
-        return self._open
-
-    def _store(self) -> Store:
-        if _scheme(self._settings.url) != "memory":
-            return open_store(self._settings)
-        self._shared = self._shared or open_store(self._settings)
-        return self._shared
 
 
 class App:
@@ -131,9 +73,9 @@ class App:
             raise ConfigurationError(problems)
         self.registry = Registry()
         self.events = Events()
-        self._connections = Connections(self.settings, self.events)
-        self._desk = Desk(self._client, self._connections.chance)
-        self.jobs = Jobs(self._client)
+        self._connections = Connections(self.settings, self.events, open_store, open_transport)
+        self._desk = Desk(self._connections.client, self._connections.chance)
+        self.jobs = Jobs(self._connections.client)
         self.workers = Workers(self._read_workers)
         self.recovery = RecoveryRun(self._recover)
 
@@ -205,12 +147,12 @@ class App:
 
     async def amigrate(self) -> tuple[int, int]:
         """Bring the store's schema up to date; versions before and after."""
-        return await self._connections.here().store.migrate()
+        return await self._connections.store.migrate()
 
     async def acheck(self) -> tuple[Check, ...]:
         """What is right and wrong with settings and store, all findings at once."""
         warnings = (Check("warning", "settings", text, "raise ttl or lower beat") for text in self.settings.timing.warnings())
-        return (*warnings, *await self._connections.here().store.check())
+        return (*warnings, *await self._connections.store.check())
 
     async def aclose(self) -> None:
         """Close what this App has opened for the running event loop; the next use opens it again."""
@@ -221,30 +163,25 @@ class App:
     check = blocking(acheck)
     close = blocking(aclose)
 
-    def _client(self) -> Client:
-        return self._connections.here().client
-
     async def _read_workers(self) -> Sequence[LeaseView]:
-        return await self._connections.here().store.workers()
+        return await self._connections.store.workers()
 
     async def _recover(self, now: bool) -> Sequence[Rescued]:
         from holdfast._ports.system_host import SystemHost
 
-        connection, timing, clock = self._connections.here(), self.settings.timing, self._connections.clock
+        store, clock, timing = self._connections.store, self._connections.clock, self.settings.timing
         contact = Contact(timing, clock.monotonic)
         recovery = Recovery(
-            connection.store,
+            store,
             contact,
             now=clock.monotonic,
             chance=self._connections.chance,
             events=self.events,
-            publish=connection.transport.publish,
+            publish=self._connections.transport.publish,
             host=None if self.settings.reconcile == "off" else SystemHost(),
         )
         rescued = [*await recovery.reconcile(), *await recovery.step(skip_amnesty=now)]
-        while not now and any(
-            lease.end is None and not contact.allows(lease.timing) for lease in await connection.store.expired(100)
-        ):
+        while not now and any(lease.end is None and not contact.allows(lease.timing) for lease in await store.expired(100)):
             await clock.sleep(timing.beat / 2)
             rescued += await recovery.step()
         return rescued
@@ -256,9 +193,10 @@ def open_store(settings: Settings) -> Store:
         from holdfast.stores.memory import MemoryStore
 
         return MemoryStore(SystemClock())
-    from holdfast.stores.sqlite.store import SQLiteStore
+    from holdfast._ports.system_host import SystemHost
+    from holdfast.stores.sqlite.store import SqliteStore
 
-    return SQLiteStore(_path(settings.url))
+    return SqliteStore(_path(settings.url), clock=SystemClock(), chance=SystemChance(), process=SystemHost().process())
 
 
 def open_transport(settings: Settings) -> Transport:

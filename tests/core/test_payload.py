@@ -61,16 +61,17 @@ ANALYZE = PayloadType.of(analyze, skip=1)
 
 def test_arguments_bind_as_in_a_call_and_defaults_stay_with_the_code_that_runs() -> None:
     assert ANALYZE.encode(("url",), {}) == b'{"repo_url":"url"}'
-    assert ANALYZE.encode((), {"limit": 5, "repo_url": "url"}) == b'{"repo_url":"url","limit":5}'
+    assert ANALYZE.encode(("url",), {"limit": 5}) == ANALYZE.encode(("url", 5), {}) == b'{"repo_url":"url","limit":5}'
     assert ANALYZE.decode(b'{"repo_url":"url"}') == ({"repo_url": "url"}, ())
 
 
 @pytest.mark.parametrize(
     ("args", "kwargs", "words"),
     [
-        ((), {}, "repo_url"),
+        ((), {}, "missing required field `repo_url`"),
         ((), {"repo_url": "u", "limt": 1}, "limt"),
-        (("u", 1, 2), {}, "too many positional"),
+        (("u", 1, 2), {}, "at most 2 positional"),
+        (("u",), {"repo_url": "v"}, "multiple values for 'repo_url'"),
         ((5,), {}, "Expected `str`, got `int` - at `$.repo_url`"),
         (("u", "5"), {}, "Expected `int`, got `str` - at `$.limit`"),
         (("u", True), {}, "Expected `int`, got `bool` - at `$.limit`"),

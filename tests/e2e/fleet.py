@@ -84,9 +84,9 @@ class Crew:
 class Fleet:
     """All crews of one test, their database and their journal."""
 
-    def __init__(self, folder: Path, ttl: str, recovery: str, grace: str) -> None:
+    def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
-        self.environment = {"E2E_TTL": ttl, "E2E_RECOVERY": recovery, "E2E_GRACE": grace}
+        self.environment = {f"E2E_{name.upper()}": value for name, value in settings.items()}
         self.journal = Journal(folder)
         self.app = App(f"sqlite:///{folder}/jobs.db")
         self.crews: list[Crew] = []
@@ -137,9 +137,9 @@ class Fleet:
 
 
 @contextmanager
-def fleet(folder: Path, *, ttl: str = "3s", recovery: str = "0.5s", grace: str = "5s") -> Iterator[Fleet]:
+def fleet(folder: Path, *, ttl: str = "3s", recovery: str = "0.5s", poll: str = "0.2s", grace: str = "5s") -> Iterator[Fleet]:
     """A fleet, ended with its test; its logs are shown when that fails."""
-    made = Fleet(folder, ttl, recovery, grace)
+    made = Fleet(folder, ttl=ttl, recovery=recovery, poll=poll, grace=grace)
     try:
         yield made
     except BaseException:

@@ -1,6 +1,6 @@
 """Jobs for real workers. What their code does, they write into a journal that only grows, so that tests can count it.
 
-Told by the environment: E2E_FOLDER (database, journal and gates), E2E_TTL, E2E_RECOVERY, E2E_GRACE.
+Told by the environment: E2E_FOLDER (database, journal and gates), E2E_TTL, E2E_RECOVERY, E2E_POLL, E2E_GRACE.
 """
 
 import asyncio
@@ -9,22 +9,26 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast import App, Job, JobLost, SyncJob
+from holdfast import App, Backoff, Job, JobLost, SyncJob
+from holdfast._ports.system_host import identify
+from holdfast.testing import history_sqlite
 from tests.e2e.journal import Journal
 
 FOLDER = Path(os.environ["E2E_FOLDER"])
-TTL = os.environ.get("E2E_TTL", "3s")
 
 app = App(
     f"sqlite:///{FOLDER}/jobs.db",
-    ttl=TTL,
-    recovery_interval=os.environ.get("E2E_RECOVERY", "0.5s"),
-    poll_interval="0.2s",
-    grace=os.environ.get("E2E_GRACE", "5s"),
+    ttl=os.environ["E2E_TTL"],
+    recovery_interval=os.environ["E2E_RECOVERY"],
+    poll_interval=os.environ["E2E_POLL"],
+    grace=os.environ["E2E_GRACE"],
 )
 journal = Journal(FOLDER)
+OURS = identify(os.getpid())
 
 
 @app.task(max_crashes=20)
@@ -32,7 +36,7 @@ async def wait(job: Job, gate: str) -> str:
     """Run until the gate opens."""
     journal.write(job, "start")
     try:
-        while not (FOLDER / gate).exists():
+        while not (FOLDER / gate).exists():  # noqa: ASYNC110 - another process opens it
             await asyncio.sleep(0.01)
     except BaseException as error:
         journal.write(job, "cut", error=type(error).__name__)
@@ -71,7 +75,7 @@ def insist(job: SyncJob, gate: str) -> str:
 async def block_the_loop(job: Job, seconds: float) -> str:
     """Let nothing else of this process' event loop run."""
     journal.write(job, "start")
-    time.sleep(seconds)
+    time.sleep(seconds)  # noqa: ASYNC251 - the point of it
     journal.write(job, "end")
     return str(job.token)
 
@@ -118,6 +122,39 @@ def start_children(job: SyncJob, gate: str) -> str:
         child.kill()
         child.wait()
     return str(job.token)
+
+
+@app.task(max_crashes=1000, max_attempts=1000, backoff=Backoff.fixed("0.05s"))
+async def labour(job: Job, seconds: float) -> str:
+    """Some work whose every step is written into the history of the database."""
+    with told(job):
+        for step in range(5):
+            await job.progress(fraction=step / 5, message=str(job.token))
+            await asyncio.sleep(seconds / 5)
+        await job.checkpoint({"by": str(job.token)})
+    return str(job.token)
+
+
+@app.task(max_crashes=1000, max_attempts=1000, backoff=Backoff.fixed("0.05s"))
+def labour_in_thread(job: SyncJob, seconds: float) -> str:
+    """The same in a thread."""
+    with told(job):
+        for step in range(5):
+            job.progress(fraction=step / 5, message=str(job.token))
+            time.sleep(seconds / 5)
+        job.checkpoint({"by": str(job.token)})
+    return str(job.token)
+
+
+@contextmanager
+def told(job: Job | SyncJob) -> Iterator[None]:
+    """Tell the history when this code starts and ends."""
+    database = FOLDER / "jobs.db"
+    history_sqlite.tell(database, "handler.start", job.id, job.token, OURS)
+    try:
+        yield
+    finally:
+        history_sqlite.tell(database, "handler.end", job.id, job.token, OURS)
 
 
 @app.task

@@ -32,7 +32,7 @@ def test_jobs_of_a_killed_worker_run_again_within_a_second(tmp_path: Path, proce
             view = ships.until_state(job, "completed", within=START)
             assert (view.attempt, view.crashes, view.failures) == (2, 1, 0)
             assert view.result == second["token"]
-            assert [(each.outcome, each.signal) for each in view.attempts][0] == ("crashed", "SIGKILL")
+            assert (view.attempts[0].outcome, view.attempts[0].signal) == ("crashed", "SIGKILL")
             until(lambda: len(crew.workers()) == int(processes), within=START)
         print(f"run again after {sorted(took)[len(took) // 2]:.3f} s, at most {max(took):.3f} s, of {KILLS}")
         assert max(took) <= 1.0

@@ -20,7 +20,7 @@ def test_one_signal_lets_running_jobs_end_and_starts_no_other(tmp_path: Path, nu
         crew = ships.crew("--concurrency", "1")
         running = ships.enqueue("wait", gate="gate")
         ships.entry(running, "start")
-        waiting = ships.enqueue("count", number=1)
+        waiting = ships.enqueue("wait", gate="gate")
         crew.send(number)
         until(lambda: "drain" in crew.said(), within=START)
         # Longer than its ttl: a draining worker is beaten for to the end.

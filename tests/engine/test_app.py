@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -104,7 +105,9 @@ def test_every_loop_and_thread_sees_the_same_jobs(app: App) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_starts_afresh(app: App) -> None:
+@pytest.mark.parametrize(("url", "seen"), [("memory://", b"1"), ("sqlite:///{}/jobs.db", b"2")])
+def test_a_forked_child_starts_afresh(tmp_path: Path, url: str, seen: bytes) -> None:
+    app = App(url.format(tmp_path))
     task = app.task(analyze)
     task.enqueue("u")
     reader, writer = os.pipe()
@@ -117,9 +120,21 @@ def test_a_forked_child_starts_afresh(app: App) -> None:
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as answer:
-        assert answer.read() == b"1"  # a memory store is its process' own
+        assert answer.read() == seen  # a memory store is its process' own
     assert os.waitpid(child, 0)[1] == 0
-    assert app.jobs.counts()["available"] == 1
+    assert str(app.jobs.counts()["available"]).encode() == seen
+    app.close()
+
+
+def test_an_app_opens_nothing_until_used_and_opens_again_after_close(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+    task = app.task(analyze)
+    assert list(tmp_path.iterdir()) == []
+    handle = task.enqueue("u")
+    app.close()
+    assert handle.get().state is State.AVAILABLE
+    app.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["jobs.db"]
 
 
 def test_ids_that_are_none_or_nobodys_are_not_found(app: App) -> None:

@@ -17,7 +17,7 @@ from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Exit, Host
 from holdfast._ports.store import BeatAnswer, NewLease, Store
 from holdfast._ports.transport import Transport
-from holdfast.errors import ConfigurationError
+from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.settings import Settings
 
 START_PATIENCE = 30.0
@@ -131,11 +131,11 @@ class Supervisor:
         self._bury(ward, exit)
         self.wards.remove(ward)
         if ward.refused and not self._services:
-            self._refuse(ward.refused)
+            self._give_up(USAGE, ward.refused)
         return ward.is_ready
 
-    def _refuse(self, problems: Sequence[str]) -> None:
-        self.problems, self._exit_code = tuple(problems), USAGE
+    def _give_up(self, code: int, problems: Sequence[str] = ()) -> None:
+        self._exit_code, self.problems = code, tuple(problems)
         self.drain()
 
     async def _accompany(self, ward: Ward) -> Exit:
@@ -163,13 +163,14 @@ class Supervisor:
                 await self._prepare(hello.settings)
                 await self._open_lease(ward, hello)
                 break
-            except ConfigurationError as error:
-                self._refuse(error.problems)
             except Exception as error:
                 self._complain("open", error)
+                if not self._services and isinstance(error, HoldfastError) and not isinstance(error, StoreUnavailable):
+                    self._give_up(USAGE if isinstance(error, ConfigurationError) else FAILED, str(error).splitlines())
+                    break
             if not self._services and self._clock.monotonic() > give_up:
-                self._exit_code = UNREACHABLE
-                self.drain()
+                self._give_up(UNREACHABLE)
+                break
             await self._clock.sleep(0.25)
         if self._drains:
             self._drain(ward)
@@ -285,7 +286,8 @@ class Supervisor:
         if self._idle_rounds >= IDLE_ROUNDS:
             self.drain()
         for ward in self.wards:
-            ward.ping()
+            if ward.is_ready:
+                ward.ping()
 
     def _bury(self, ward: Ward, exit: Exit) -> None:
         if ward.lease is not None:

@@ -34,7 +34,8 @@ class Ward:
         self._is_end_free = False
         self._now = now
         self._events = events
-        self._watched = self._asked = self._ponged = self._answered = now()
+        self._watched = self._ponged = self._answered = now()
+        self._asked = float("-inf")
         self._deaf_since: float | None = None
         self._stopped_since: float | None = None
 

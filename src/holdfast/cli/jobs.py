@@ -122,7 +122,8 @@ _ASKED = {State.CLAIMED: "claimed, asked to end", State.RUNNING: "running, asked
 
 
 def _row(job: "JobView") -> tuple[object, ...]:
-    progress = " ".join(filter(None, (job.stage, None if job.fraction is None else f"{job.fraction:.0%}", job.message)))
+    said = (job.stage, None if job.fraction is None else f"{job.fraction:.0%}", job.message)
+    progress = "" if job.state is State.COMPLETED else " ".join(filter(None, said))
     why = " ".join(filter(None, (job.reason, _text(job.error))))
     return job.id, job.task, job.queue, job.state, f"{job.attempt}", progress, job.created_at, job.worker, why
 

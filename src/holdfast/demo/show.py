@@ -124,7 +124,7 @@ class Show:
         if owner is None:
             return None
         os.kill(owner.process.pid, signal.SIGKILL)
-        self._say(f"killed worker {owner.worker} (SIGKILL) at {mark.fraction:.0%}")
+        self._say(f"killed worker {owner.worker} (SIGKILL) at {mark.fraction * 100:.0f} %")
         return self._now()
 
     def _tell_start(self, view: JobView, before: int, killed_at: float | None) -> None:
@@ -133,7 +133,7 @@ class Show:
             return
         self._say(f"rescued by worker {view.worker} after {self._now() - killed_at:.1f} s: attempt {view.attempt}")
         if (mark := Bookmark.from_json(view.checkpoint)) is not None:
-            self._say(f"resumed from checkpoint: commit {mark.next} of {mark.sampled} ({mark.fraction:.0%})")
+            self._say(f"resumed from checkpoint: commit {mark.next} of {mark.sampled} ({mark.fraction * 100:.0f} %)")
 
     def _tell_timeline(self, view: JobView) -> None:
         started = min((a.started_at for a in view.attempts if a.started_at is not None), default=view.started_at)

@@ -336,8 +336,7 @@ class Checker:
             self._expect("S10", is_same, job, "'{}' of {} was confirmed, the store did {}", by.outcome, token, moved)
         elif event.note == "missing":
             self._expect("S10", track.row is None, job, "the store found no trace of it")
-        elif "unrecorded" not in by.outcome:
-            # A free release leaves no record: the store may have forgotten it once the lease has ended.
+        else:
             is_denied = is_same and moved is not None and moved.judge is by.judge
             self._expect("S10", not is_denied, job, "'{}' of {} was done and denied", by.outcome, token)
 

@@ -42,9 +42,10 @@ class Fault(StrEnum):
 
 
 class Mix(Struct, frozen=True, kw_only=True):
-    """How often each fault happens, of all calls; times in seconds."""
+    """How often each fault happens, of all calls; five times as often to calls of ``focus``. Times in seconds."""
 
     rates: dict[Fault, float] = {}
+    focus: str = ""
     latency: float = 0.005
     timeout: float = 1.0
     slowest: float = 2.0
@@ -59,11 +60,11 @@ class Faults:
         self.mix = mix
         self.is_out = False
 
-    def draw(self) -> Fault:
+    def draw(self, verb: str) -> Fault:
         """What happens to the next call."""
         if self.is_out:
             return Fault.BEFORE
-        number = self.numbers.random()
+        number = self.numbers.random() * (0.2 if verb == self.mix.focus else 1.0)
         for fault, rate in self.mix.rates.items():
             number -= rate
             if number < 0:
@@ -141,7 +142,7 @@ class _Faulty:
         return await getattr(self._store, verb)(*arguments, **keywords)
 
     async def _travel(self, verb: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        fault, faults = self._faults.draw(), self._faults
+        fault, faults = self._faults.draw(verb), self._faults
         match fault:
             case Fault.BEFORE:
                 await self._clock.sleep(faults.patience())
@@ -159,6 +160,9 @@ class _Faulty:
                 self._carry(self._deliver(faults.lateness(), ask))
             case Fault.SLOW:
                 await self._clock.sleep(faults.slowness())
+                answer = await ask()
+                await self._clock.sleep(faults.slowness())
+                return answer
             case Fault.IN_FLIGHT:
                 sent = self._carry(self._deliver(faults.slowness(), ask))
                 await asyncio.wait([sent])
@@ -170,9 +174,11 @@ class _Faulty:
                 await asyncio.get_running_loop().create_future()
             case Fault.NONE:
                 pass
-        await self._clock.sleep(faults.delay())
+        if faults.numbers.random() < 0.5:  # the way there takes the time, or the way back
+            await self._clock.sleep(faults.delay())
+            return await ask()
         answer = await ask()
-        await self._clock.sleep(faults.delay() if fault is not Fault.SLOW else faults.slowness())
+        await self._clock.sleep(faults.delay())
         return answer
 
     async def _deliver(self, delay: float, ask: Callable[[], Awaitable[Any]]) -> Any:

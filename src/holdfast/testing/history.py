@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from holdfast._core.job import State, Token
+from holdfast._core.job import AttemptOutcome, State, Token
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.lifecycle import Judge, Transition
 
@@ -147,7 +147,8 @@ def label(process: ProcessIdentity) -> str:
 
 def outcome_of(move: Transition) -> str:
     """What tells one outcome under a token from another one."""
-    return f"{move.to} {move.record or 'unrecorded'} {move.reason or ''} {move.failures}/{move.crashes}"
+    kind = move.record or (AttemptOutcome.RELEASED if move.to is State.AVAILABLE else "first try")
+    return f"{move.to} {kind} {move.reason or ''} {move.failures}/{move.crashes}"
 
 
 def _is_news(event: Event) -> bool:

@@ -196,6 +196,7 @@ class Guard:
         self._worker = worker
         self._context = loop.context_of(process)
         self._deadline: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._is_code_running = False
         worker.on_exit.append(process.end)
 
@@ -219,7 +220,9 @@ class Guard:
         if self._deadline is not None:
             moment = max(self._clock.moment(self._deadline), self._loop.time())
             # In the guard's own context: a frozen guard looks when it is thawed, a dead one never.
-            self._loop.call_at(moment, self._look, context=self._context)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(moment, self._look, context=self._context)
 
     def _look(self) -> None:
         is_over = self._deadline is not None and self._clock.monotonic() >= self._deadline - 1e-6

@@ -133,9 +133,10 @@ class Nemesis:
 
     def _duration(self) -> float:
         """Well below the ttl, on the brink of it, or far beyond."""
-        timing, number = self._world.plan.settings.timing, self._numbers.random()
-        spans = [timing.ttl * number / 2, timing.ttl + (2 * number - 1) * timing.margin, timing.ttl * (1 + 1.5 * number)]
-        return self._numbers.choice(spans)
+        settings, number = self._world.plan.settings, self._numbers.random()
+        ttl, margin = settings.timing.ttl, settings.timing.margin
+        brink = ttl - margin + number * (2 * margin + settings.recovery_interval)
+        return self._numbers.choice([ttl * number / 2, brink, ttl * (1 + 1.5 * number)])
 
     def _thaw(self, process: Process) -> None:
         if process.is_frozen_by("stopped") and not process.is_dead:

@@ -19,6 +19,7 @@ STRIKES = (
 )  # fmt: skip
 WORLDWIDE = ("outage", "step_clock", "fail_over")  # no core would stay healthy
 GENTLE = ("quick", "long", "silent", "raising", "answering", "resuming")
+FOCUS = ("", "", "enqueue", "exchange", "report", "beat", "end_lease", "end_lease", "held", "expired")
 OPERATION = 2.0  # one round of store calls on a healthy connection
 
 
@@ -76,7 +77,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def draw(numbers: random.Random) -> Plan:
     """A plan out of the seed's first numbers."""
-    mode = numbers.choices(list(Mode), [55, 25, 8, 12])[0]
+    mode = numbers.choices(list(Mode), [55, 23, 10, 12])[0]
     ttl = numbers.choice([6.0, 10.0, 30.0])
     settings = _settings(numbers, ttl)
     allowed = ["outage"] if mode is Mode.OUTAGES else STRIKES
@@ -87,13 +88,13 @@ def draw(numbers: random.Random) -> Plan:
         lease_clock="kernel" if numbers.random() < 0.4 else "server",
         settings=settings,
         supervisors=numbers.choice([1, 2, 2, 3] if mode is not Mode.LIVENESS else [2, 3]),
-        processes=numbers.randint(1, 2),
+        processes=numbers.choice([1, 1, 2]),
         concurrency=numbers.choice([1, 3, 10]),
         jobs=numbers.randint(4, 24),
         clients=numbers.randint(1, 2),
         tasks=tuple(numbers.sample(tasks, numbers.randint(2, 6))),
         has_operator=numbers.random() < 0.4,
-        chaos=ttl * numbers.uniform(3.0, 6.0),
+        chaos=ttl * numbers.uniform(2.5, 5.0),
         patience=20 * ttl,
         interval=ttl * numbers.choice([0.25, 0.5, 1.0]),
         strikes=tuple(numbers.sample(strikes, min(len(strikes), numbers.randint(1, 4)))),
@@ -116,11 +117,11 @@ def _settings(numbers: random.Random, ttl: float) -> Settings:
 
 
 def _mix(numbers: random.Random, ttl: float, *, is_clean: bool) -> Mix:
-    heat = numbers.choice([0.02, 0.1, 0.4])
-    rates = {}
-    for fault in Fault:
-        if fault is not Fault.NONE and numbers.random() < 0.5 and not is_clean:
-            is_crash = fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
-            rates[fault] = heat * numbers.random() * (0.05 if is_crash else 1.0)
+    shares = {fault: numbers.random() for fault in Fault if fault is not Fault.NONE and numbers.random() < 0.5}
+    for fault in {Fault.CRASH_BEFORE, Fault.CRASH_AFTER} & shares.keys():
+        shares[fault] *= 0.05
+    heat = 0.0 if is_clean else numbers.choice([0.03, 0.1, 0.3])
+    rates = {fault: heat * share / sum(shares.values()) for fault, share in shares.items()}
     latency = 0.01 * ttl * numbers.random() ** 3
-    return Mix(rates=rates, latency=latency, timeout=ttl / 5, slowest=ttl / 3, latest=2 * ttl)
+    focus = numbers.choice(FOCUS)
+    return Mix(rates=rates, focus=focus, latency=latency, timeout=ttl / 5, slowest=ttl / 3, latest=2 * ttl)

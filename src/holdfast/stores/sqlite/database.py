@@ -45,7 +45,7 @@ class Database:
 
     def __init__(self, path: Path, clock: Clock, chance: Chance, process: ProcessIdentity, busy_limit: float) -> None:
         self.path = path
-        self.versions = (0, 0)
+        self._versions = (0, 0)
         self._clock = clock
         self._chance = chance
         self._process = process
@@ -66,19 +66,20 @@ class Database:
         return self._insist(name, lambda: self._execute(query.statement, values).fetchall())
 
     def write(self, name: str, **values: Json) -> int:
-        """How many rows a statement changed, those in its triggers included."""
-        query, connection = QUERIES[name], self._open(name)
-        before = connection.total_changes
-        self._insist(name, lambda: self._execute(query.statement, values))
-        return connection.total_changes - before
+        """How many rows a statement changed, those of its triggers not counted."""
+        query = QUERIES[name]
+        return self._insist(name, lambda: self._execute(query.statement, values)).rowcount
 
     def pragma(self, text: str) -> list[tuple[Json, ...]]:
         """The answer of a pragma."""
         return self._insist(text, lambda: self._execute(f"PRAGMA {text}", {}).fetchall())
 
-    def open(self) -> None:
-        """Be ready."""
-        self._open("open")
+    def migrate(self) -> tuple[int, int]:
+        """Be ready; the versions of the schema before and after."""
+        if self._connection is None:
+            self._open("migrate")
+            return self._versions
+        return schema.VERSION, schema.VERSION
 
     def close(self) -> None:
         """Let go of the file; the next statement opens it again."""
@@ -128,7 +129,7 @@ class Database:
             connection.execute("PRAGMA temp_store = MEMORY")
             schema.version_of(connection)  # before anything is written to a file that is not ours
             connection.execute("PRAGMA journal_mode = WAL")
-            self.versions = schema.migrate(connection)
+            self._versions = schema.migrate(connection)
             for query in QUERIES.values():
                 for program in query.programs:
                     connection.execute(program)

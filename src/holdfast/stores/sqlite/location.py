@@ -10,9 +10,10 @@ from holdfast.errors import ConfigurationError
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _NETWORK = frozenset(
-    "9p afs beegfs ceph cifs coda davfs fuse.ceph fuse.davfs fuse.glusterfs fuse.goofys fuse.juicefs fuse.rclone fuse.s3fs "
-    "fuse.sshfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs panfs pvfs2 smb smb2 smb3 smbfs virtiofs".split()
+    {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4"}
 )
+_NETWORK |= {"ocfs2", "orangefs", "panfs", "pvfs2", "smb", "smb2", "smb3", "smbfs", "virtiofs"}
+_NETWORK |= {f"fuse.{name}" for name in ("ceph", "davfs", "gcsfuse", "glusterfs", "juicefs", "rclone", "s3fs", "sshfs")}
 _REMEDY = "put it on a disk of this machine, or use another store to share jobs between machines"
 
 

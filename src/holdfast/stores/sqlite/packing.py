@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Judge, Transition
-from holdfast._ports.store import Note, Update
+from holdfast._ports.store import ClaimRequest, NewLease, Note, Update
 
 Values = dict[str, bytes | str | int | float | None]
 
@@ -22,9 +22,10 @@ _RECORD = b"%b%b%019d%011d%010d"
 _NOBODY = bytes(16)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TOKEN = Token(None, 0)
+_NO_CLAIM: Values = {"lease": None, "claim": None, "tasks": "{}", "queues": None, "running": 0, "room": 0}
 
 
-class Settling(Struct, omit_defaults=True):
+class Settling(Struct):
     """What transitions have in common, and the places of their records."""
 
     to: State
@@ -41,7 +42,7 @@ class Settling(Struct, omit_defaults=True):
     is_kept: bool = False
 
 
-class Enqueuing(Struct, omit_defaults=True):
+class Enqueuing(Struct):
     """What jobs have in common, and the places of their records."""
 
     task: str
@@ -91,6 +92,26 @@ def ids(jobs: Sequence[UUID]) -> Values:
     return {**records((job, _NO_TOKEN, None) for job in jobs), "places": places(len(jobs))}
 
 
+def tokens(entries: Sequence[tuple[UUID, Token]]) -> Values:
+    """Records of tokens alone."""
+    return {**records((job, token, None) for job, token in entries), "places": places(len(entries))}
+
+
+def firsts(settles: Sequence[Transition]) -> Sequence[Transition]:
+    """The first under each token: only one can land, and the others are answered by what it did."""
+    if len({settle.job for settle in settles}) == len(settles):
+        return settles
+    chosen: dict[tuple[UUID, Token], Transition] = {}
+    for settle in settles:
+        chosen.setdefault((settle.job, settle.token), settle)
+    return list(chosen.values())
+
+
+def named(settles: Sequence[Transition]) -> Values:
+    """Records of the tokens of transitions."""
+    return tokens([(settle.job, settle.token) for settle in settles])
+
+
 def transitions(settles: Sequence[Transition]) -> Values:
     """Records and kinds of these transitions; first-try successes, nearly all of them, share one kind."""
     plain: dict[tuple[int, int], Settling] = {}
@@ -110,11 +131,6 @@ def transitions(settles: Sequence[Transition]) -> Values:
     return {**packed, "kinds": json_text([*plain.values(), *kinds])}
 
 
-def is_kept(settle: Transition) -> bool:
-    """Whether an attempt is remembered by more than its finished row."""
-    return settle.record is not None or PLACE_OF[settle.to] is Place.PENDING
-
-
 def jobs(news: Sequence[NewJob]) -> Values:
     """Records and kinds of new jobs."""
     kinds: dict[tuple[object, ...], Enqueuing] = {}
@@ -127,6 +143,38 @@ def jobs(news: Sequence[NewJob]) -> Values:
             kind.at.append(place)
     packed = records([(job.id, _NO_TOKEN, job.payload) for job in news])
     return {**packed, "kinds": json_text(list(kinds.values()))}
+
+
+def claim(request: ClaimRequest | None) -> Values:
+    """What a claim asks for; without one, no room."""
+    if request is None:
+        return _NO_CLAIM
+    return {
+        "lease": request.lease.bytes,
+        "claim": request.claim.bytes,
+        "tasks": json_text(dict(request.tasks)),
+        "queues": None if request.queues is None else json_text(request.queues),
+        "running": request.limit,
+        "room": request.limit + request.prefetch,
+    }
+
+
+def names(tasks: Sequence[str], queues: Sequence[str] | None) -> Values:
+    """Names of tasks and queues; no queues: all of them."""
+    return {"tasks": json_text(tasks), "queues": None if queues is None else json_text(queues)}
+
+
+def lease(new: NewLease) -> Values:
+    """A lease's columns."""
+    return {
+        "lease": new.id.bytes,
+        "worker": new.worker,
+        "process": json_text(new.process),
+        "timing": json_text(new.timing),
+        "ttl": micros(new.timing.ttl),
+        "queues": json_text(new.queues),
+        "tasks": json_text(new.tasks),
+    }
 
 
 def updates(said: Sequence[Update]) -> Values:
@@ -167,7 +215,7 @@ def _settling(settle: Transition, place: int) -> Settling:
         signal=_text(settle.signal),
         stacks=_text(settle.stacks),
         is_rescue=settle.judge is Judge.LEASE_ENDED,
-        is_kept=is_kept(settle),
+        is_kept=settle.record is not None or PLACE_OF[settle.to] is Place.PENDING,
     )
 
 

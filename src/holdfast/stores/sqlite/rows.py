@@ -1,5 +1,6 @@
 """Rows to values. One bad row never fails its neighbours: what cannot be read is left out."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from uuid import UUID
@@ -33,21 +34,26 @@ _STATES = {state.value: state for state in State}
 _UNKNOWN = ProcessIdentity("", 0)
 
 
-def claim_of(row: Row, request: ClaimRequest) -> Claim:
-    """A row of ``exchange_claims.sql``."""
-    job, number, task, state, attempt, failures, crashes, checkpoint, payload = row
-    hold = Hold(
-        job=UUID(bytes=job),
-        token=Token(request.claim, number),
-        lease=request.lease,
-        task=task,
-        state=_STATES[state],
-        attempt=attempt,
-        failures=failures,
-        crashes=crashes,
-        policy=request.tasks[task],
+def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
+    """All rows of ``exchange_claims.sql``."""
+    return tuple(
+        Claim(
+            hold=Hold(
+                job=UUID(bytes=job),
+                token=Token(request.claim, number),
+                lease=request.lease,
+                task=task,
+                state=_STATES[state],
+                attempt=attempt,
+                failures=failures,
+                crashes=crashes,
+                policy=request.tasks[task],
+            ),
+            payload=payload,
+            checkpoint=checkpoint,
+        )
+        for job, number, task, state, attempt, failures, crashes, checkpoint, payload in found
     )
-    return Claim(hold=hold, payload=payload, checkpoint=checkpoint)
 
 
 def hold_of(row: Row) -> Hold:
@@ -130,8 +136,8 @@ def ended_of(job: UUID, token: Token, row: Row) -> Ended | None:
         return None
     if outcome is None:
         return Ended(State(sent_to), None)
-    outcome = AttemptOutcome(outcome)
-    return Ended(State(sent_to), AttemptRecord(job, token, 0, "", outcome, failure_of(error)))
+    outcome, failure = AttemptOutcome(outcome), failure_of(error)
+    return Ended(State(sent_to), AttemptRecord(job=job, token=token, attempt=0, worker="", outcome=outcome, error=failure))
 
 
 def policy_of(text: str) -> Policy:

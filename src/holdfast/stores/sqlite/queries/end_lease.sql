@@ -3,7 +3,7 @@
 INSERT INTO leases (
     id, worker, process, timing, ttl, queues, tasks, boot, clock, opened_at, beaten_at, expires_at, ended_at, why
 ) VALUES (
-    :lease, '', :process, :timing, 0, '[]', '[]', :boot, :clock, :wall, :monotonic, :monotonic, :wall, :why
+    :lease, :worker, :process, :timing, :ttl, :queues, :tasks, :boot, :clock, :wall, :monotonic, :monotonic, :wall, :why
 )
 ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at, why = excluded.why
 WHERE ended_at IS NULL

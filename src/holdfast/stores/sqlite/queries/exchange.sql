@@ -9,6 +9,10 @@
 CREATE TEMP VIEW exchange (items, data, kinds, lease, claim, tasks, queues, running, room, wall, monotonic, boot, clock) AS
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
+-- How many transitions the last exchange of this connection applied.
+CREATE TEMP TABLE tally (applied INTEGER NOT NULL);
+INSERT INTO tally (applied) VALUES (0);
+
 CREATE TEMP TRIGGER settle_and_claim INSTEAD OF INSERT ON exchange
 BEGIN
     -- What is remembered of the attempts that end, while their rows still say who ran them since when.
@@ -80,7 +84,7 @@ BEGIN
             substr(NEW.items, 72 * place.value + 17, 16) AS claim,
             substr(NEW.items, 72 * place.value + 33, 19) + 0 AS number,
             iif(
-                substr(NEW.items, 72 * place.value + 52, 11) > 0,
+                substr(NEW.items, 72 * place.value + 52, 11) + 0 > 0,
                 substr(NEW.data, substr(NEW.items, 72 * place.value + 52, 11), substr(NEW.items, 72 * place.value + 63, 10)),
                 NULL
             ) AS result,
@@ -93,6 +97,8 @@ BEGIN
             settle.is_rescue
             AND EXISTS (SELECT 1 FROM leases WHERE leases.id = jobs.lease AND leases.ended_at IS NULL)
         );
+
+    UPDATE tally SET applied = changes();
 
     -- Lines are found by a loose index scan: from one (task, queue, priority) straight to the next. A queue's walk ends
     -- once its more urgent lines hold enough. Of each line only the first due jobs are read, up to the last that fits.
@@ -153,23 +159,34 @@ BEGIN
                     )
                 ORDER BY job.queue, job.priority LIMIT 1
             )
+        ),
+        -- MATERIALIZED, else the ends are looked up again for each job of the span.
+        spans AS MATERIALIZED (
+            SELECT
+                task, policy, queue, priority,
+                coalesce((
+                    SELECT job.available_at FROM jobs AS job
+                    WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
+                        AND job.priority = lines.priority AND job.available_at <= NEW.wall
+                    ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
+                ), NEW.wall) AS last_at,
+                coalesce((
+                    SELECT job.id FROM jobs AS job
+                    WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
+                        AND job.priority = lines.priority AND job.available_at <= NEW.wall
+                    ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
+                ), x'ffffffffffffffffffffffffffffffff') AS last_id
+            FROM lines
+            WHERE due > 0 AND (NEW.queues IS NULL OR queue IN (SELECT value FROM json_each(NEW.queues)))
         )
         SELECT
-            job.rowid AS place, lines.policy, owner.worker, owner.last_number,
+            job.rowid AS place, spans.policy, owner.worker, owner.last_number,
             row_number() OVER (ORDER BY job.priority, job.available_at, job.id) AS rank
         FROM owner
-        CROSS JOIN lines
+        CROSS JOIN spans
         CROSS JOIN jobs AS job
-        WHERE lines.due > 0
-            AND (NEW.queues IS NULL OR lines.queue IN (SELECT value FROM json_each(NEW.queues)))
-            AND job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
-            AND job.priority = lines.priority
-            AND (job.available_at, job.id) <= (
-                SELECT last.available_at, last.id FROM jobs AS last
-                WHERE last.state = 'available' AND last.task = lines.task AND last.queue = lines.queue
-                    AND last.priority = lines.priority
-                ORDER BY last.available_at, last.id LIMIT 1 OFFSET lines.due - 1
-            )
+        WHERE job.state = 'available' AND job.task = spans.task AND job.queue = spans.queue
+            AND job.priority = spans.priority AND (job.available_at, job.id) <= (spans.last_at, spans.last_id)
         ORDER BY job.priority, job.available_at, job.id
         LIMIT NEW.room
     ) AS due

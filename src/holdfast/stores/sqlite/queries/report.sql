@@ -4,7 +4,7 @@ UPDATE jobs SET
     fraction = coalesce(json_extract(said.value, '$.fraction'), fraction),
     message = coalesce(json_extract(said.value, '$.message'), message),
     checkpoint = iif(
-        substr(:items, 72 * said.key + 52, 11) > 0,
+        substr(:items, 72 * said.key + 52, 11) + 0 > 0,
         substr(:data, substr(:items, 72 * said.key + 52, 11), substr(:items, 72 * said.key + 63, 10)),
         checkpoint
     ),

@@ -1,5 +1,5 @@
--- Places of those that are not active under their token.
-SELECT place.value FROM json_each(:places) AS place
+-- Those that are not active under their token.
+SELECT substr(:items, 72 * place.value + 1, 16) FROM json_each(:places) AS place
 WHERE NOT EXISTS (
     SELECT 1 FROM jobs
     WHERE jobs.id = substr(:items, 72 * place.value + 1, 16)

@@ -1,5 +1,5 @@
--- Places of those that do not run under their token and a lease that has not ended.
-SELECT place.value FROM json_each(:places) AS place
+-- Those that do not run under their token and a lease that has not ended.
+SELECT substr(:items, 72 * place.value + 1, 16) FROM json_each(:places) AS place
 WHERE NOT EXISTS (
     SELECT 1 FROM jobs
     JOIN leases ON leases.id = jobs.lease

@@ -1,0 +1,57 @@
+"""What the rows read after a write say about it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from holdfast._core.job import JobRecord, State
+from holdfast._core.lifecycle import Transition
+from holdfast._core.settling import is_repeated
+from holdfast._ports.store import Answer, BeatAnswer
+from holdfast.stores.sqlite.rows import Row, attempt_of, ended_of, record_of
+
+_ATTEMPT = 11  # columns
+
+
+def settled(transitions: Sequence[Transition], found: Iterable[Row]) -> tuple[Answer, ...]:
+    """An answer for each transition from all rows of ``exchange_answers.sql``: is it so now, whoever did it?"""
+    answers = [Answer.MISSING] * len(transitions)
+    for place, *columns in found:
+        transition = transitions[place]
+        ended = ended_of(transition.job, transition.token, tuple(columns[:3]))
+        row = None if columns[3] is None else record_of(columns[9], tuple(columns[3:]))
+        if is_repeated(transition, row, ended):
+            answers[place] = Answer.APPLIED
+        elif row is not None or ended is not None:
+            answers[place] = Answer.LOST
+    return tuple(answers)
+
+
+def beaten(leases: Sequence[UUID], found: Iterable[Row]) -> BeatAnswer:
+    """An answer from all rows of ``beat_answer.sql``: one for each living lease and marked job."""
+    marked: defaultdict[UUID, list[UUID]] = defaultdict(list)
+    elapsed: dict[UUID, float | None] = {}
+    for lease, since, job in found:
+        elapsed[UUID(bytes=lease)] = None if since is None else since / 1e6
+        if job is not None:
+            marked[UUID(bytes=lease)].append(UUID(bytes=job))
+    return BeatAnswer(
+        alive=frozenset(elapsed),
+        gone=frozenset(leases).difference(elapsed),
+        cancelled={lease: tuple(jobs) for lease, jobs in marked.items()},
+        elapsed=max((since for since in elapsed.values() if since is not None), default=None),
+    )
+
+
+def one(found: Sequence[Row]) -> JobRecord | None:
+    """A job from all rows of ``get.sql``: one for each attempt, or one without."""
+    if not found:
+        return None
+    state, job, columns = found[0][0], found[0][1], found[0][1:-_ATTEMPT]
+    attempts = tuple(attempt_of(job, row[-_ATTEMPT:]) for row in found if row[-_ATTEMPT] is not None)
+    return record_of(state, columns, attempts)
+
+
+def states(found: Iterable[Row]) -> dict[UUID, State]:
+    """Rows of ``states.sql``."""
+    return {UUID(bytes=job): State(state) for job, state in found}

@@ -1,0 +1,1 @@
+"""The parts of the store contract, by what they ask."""

@@ -1,0 +1,196 @@
+"""What a test of a store needs: a clock it can move, jobs, leases and claims in few words."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import Claim, Failure, Hold, JobRecord, NewJob, State, Token
+from holdfast._core.lifecycle import LeaseEnd, Transition, finish, release, rescue
+from holdfast._core.outcome import Done, Outcome, Raised
+from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast._ports.store import Answer, ClaimRequest, ExchangeAnswer, NewLease, Store
+from holdfast.testing.clock import FakeChance, FakeClock
+
+TTL = 30.0
+EARLY = 0.001  # less than any duration a test speaks of, more than any store rounds to
+PROCESS = ProcessIdentity("web-1", 42, 7, "boot", "pid:[1]", "time:[1]")
+BOOM = Failure("ValueError", "boom", "Traceback …")
+
+
+class Contract(Protocol):
+    """What a class of contract tests gives its scenes."""
+
+    def make_store(self, clock: FakeClock) -> Store: ...
+
+    def advance(self, clock: FakeClock, seconds: float) -> None: ...
+
+
+class Scene:
+    """One test's world. Every store it makes is another handle on the same jobs."""
+
+    def __init__(self, contract: Contract, closing: AsyncExitStack) -> None:
+        self.clock, self.chance = FakeClock(), FakeChance()
+        self._contract, self._closing = contract, closing
+        self.store = self.another()
+
+    def another(self) -> Store:
+        """One more store object on the same jobs."""
+        store = self._contract.make_store(self.clock)
+        self._closing.push_async_callback(store.close)
+        return store
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._contract.advance(self.clock, seconds)
+
+    def new(
+        self,
+        *,
+        task: str = "task",
+        queue: str = "default",
+        priority: int = 0,
+        delay: float = 0.0,
+        run_at: datetime | None = None,
+        payload: bytes = b"{}",
+        policy: Policy | None = None,
+        tags: tuple[str, ...] = (),
+    ) -> NewJob:
+        """A job to be."""
+        return NewJob(
+            id=self.chance.uuid7(),
+            task=task,
+            queue=queue,
+            priority=priority,
+            delay=delay,
+            run_at=run_at,
+            payload=payload,
+            policy=policy or Policy(),
+            tags=tags,
+        )
+
+    async def enqueue(self, *jobs: NewJob) -> tuple[UUID, ...]:
+        """Their ids, once they are durable."""
+        await self.store.enqueue(self.chance.uuid4(), jobs)
+        return tuple(job.id for job in jobs)
+
+    def new_lease(self, *, ttl: float = TTL, worker: str = "worker", process: ProcessIdentity = PROCESS) -> NewLease:
+        """A lease to be."""
+        return NewLease(self.chance.uuid4(), worker, process, LeaseTiming.of(ttl), ("default",), ("task",))
+
+    async def lease(self, *, ttl: float = TTL, worker: str = "worker") -> UUID:
+        """An open lease."""
+        lease = self.new_lease(ttl=ttl, worker=worker)
+        assert await self.store.open_lease(lease)
+        return lease.id
+
+    def request(
+        self,
+        lease: UUID,
+        limit: int = 1,
+        *,
+        prefetch: int = 0,
+        tasks: Sequence[str] = ("task",),
+        queues: tuple[str, ...] | None = None,
+        policy: Policy | None = None,
+    ) -> ClaimRequest:
+        """A claim to be, under a claim id of its own."""
+        known = dict.fromkeys(tasks, policy or Policy())
+        claim = self.chance.uuid4()
+        return ClaimRequest(lease=lease, claim=claim, tasks=known, limit=limit, prefetch=prefetch, queues=queues)
+
+    async def claim(
+        self,
+        lease: UUID,
+        limit: int = 1,
+        *,
+        prefetch: int = 0,
+        tasks: Sequence[str] = ("task",),
+        queues: tuple[str, ...] | None = None,
+        policy: Policy | None = None,
+    ) -> tuple[Claim, ...]:
+        """What the store hands out."""
+        request = self.request(lease, limit, prefetch=prefetch, tasks=tasks, queues=queues, policy=policy)
+        return (await self.store.exchange((), request)).claims
+
+    async def running(self, *, policy: Policy | None = None) -> Hold:
+        """A new job that runs under a new lease."""
+        (job,) = await self.enqueue(self.new())
+        (claim,) = await self.claim(await self.lease(), policy=policy)
+        assert claim.hold.job == job
+        return claim.hold
+
+    async def prefetched(self) -> Hold:
+        """A new job that is claimed but not started."""
+        await self.enqueue(self.new())
+        (claim,) = await self.claim(await self.lease(), 0, prefetch=1)
+        return claim.hold
+
+    async def settle(self, *transitions: Transition) -> tuple[Answer, ...]:
+        """Their answers."""
+        return (await self.store.exchange(transitions)).answers
+
+    async def exchange(self, transition: Transition, request: ClaimRequest) -> ExchangeAnswer:
+        """Both in one write."""
+        return await self.store.exchange([transition], request)
+
+    async def row(self, job: UUID) -> JobRecord:
+        """The job in full."""
+        record = await self.store.get(job)
+        assert record is not None
+        return record
+
+    async def state(self, job: UUID) -> State:
+        """What the job is doing."""
+        return (await self.row(job)).state
+
+
+def done(hold: Hold, result: bytes = b"null") -> Transition:
+    """The handler returned."""
+    return answered(hold, Done(result))
+
+
+def raised(hold: Hold, failure: Failure = BOOM) -> Transition:
+    """The handler raised."""
+    return answered(hold, Raised(failure))
+
+
+def answered(hold: Hold, outcome: Outcome) -> Transition:
+    """The handler answered."""
+    return finish(hold, outcome, jitter=0.0)
+
+
+def rescued(hold: Hold, why: LeaseEnd) -> Transition:
+    """Somebody takes it from an owner whose lease has ended."""
+    return rescue(hold, why, jitter=0.0)
+
+
+def released(hold: Hold, *, code_ran: bool = False) -> Transition:
+    """The owner gives it back."""
+    return release(hold, code_ran=code_ran)
+
+
+def stale(token: Token, number: int = 1000) -> Token:
+    """A token that was never given out."""
+    return Token(token.claim, token.number + number)
+
+
+Story = Callable[["Scene"], Awaitable[None]]
+
+
+def story(act: Callable[[Contract, Scene], Awaitable[None]]) -> Callable[[Contract], None]:
+    """A test that is a coroutine in a scene, as a test that a runner can call."""
+
+    def test(self: Contract) -> None:
+        async def play() -> None:
+            async with AsyncExitStack() as closing:
+                await act(self, Scene(self, closing))
+
+        asyncio.run(play())
+
+    test.__name__, test.__doc__ = act.__name__, act.__doc__
+    return test

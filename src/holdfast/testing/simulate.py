@@ -1,0 +1,151 @@
+"""``python -m holdfast.testing.simulate --seeds 500``: many worlds, or one of them again with its story.
+
+Prints each seed that broke something, with the command that repeats it; the exit code is 1 then.
+"""
+
+import argparse
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from holdfast._ports.clock import SystemClock
+from holdfast.testing.checker import PROPERTIES
+from holdfast.testing.simulation import Outcome, simulate
+
+REPEAT = 50  # every so many seeds one runs twice, and both histories must be equal
+
+
+class Summary(Struct):
+    """What some seeds came to."""
+
+    seeds: int = 0
+    failed: list[int] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    checked: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+    starts: int = 0
+    rescues: int = 0
+    overlaps_inside: int = 0
+    overlaps_outside: int = 0
+    virtual: float = 0.0
+    slowest: float = 0.0
+
+    def add(self, outcome: Outcome) -> None:
+        """One more seed."""
+        report = outcome.report
+        self.seeds += 1
+        self.checked += report.checked
+        self.unknown += report.unknown
+        self.starts += report.starts
+        self.rescues += report.rescues
+        self.overlaps_inside += report.overlaps_inside
+        self.overlaps_outside += report.overlaps_outside
+        self.virtual += outcome.seconds
+        self.slowest = max(self.slowest, report.slowest_recovery / outcome.plan.settings.timing.ttl)
+
+    def merge(self, other: "Summary") -> None:
+        """The seeds of another process."""
+        for name in self.__struct_fields__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            setattr(self, name, max(mine, theirs) if name == "slowest" else mine + theirs)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; its exit code."""
+    given = _parser().parse_args(arguments)
+    clock = SystemClock()
+    if given.seed is not None:
+        return _tell_one(given.seed)
+    seeds = range(given.first, given.first + given.seeds)[given.part :: given.jobs]
+    if given.as_json:
+        sys.stdout.buffer.write(msgspec.json.encode(_run(seeds)))
+        return 0
+    started = clock.monotonic()
+    summary = _run_on_all(given.first, given.seeds, given.jobs) if given.jobs > 1 else _run(seeds)
+    _print(summary, clock.monotonic() - started, given.jobs)
+    return 1 if summary.failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m holdfast.testing.simulate", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=500, help="how many worlds (500)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--seed", type=int, help="only this one, with the whole story if it breaks something")
+    parser.add_argument("--jobs", type=int, default=1, help="processes to run them in (1)")
+    parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--json", dest="as_json", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def _run(seeds: Sequence[int]) -> Summary:
+    summary = Summary()
+    for seed in seeds:
+        outcome = simulate(seed)
+        summary.add(outcome)
+        problems = list(_problems(outcome))
+        if seed % REPEAT == 0 and simulate(seed).history.digest() != outcome.history.digest():
+            problems.append("the same seed gave another history: something is not decided by it")
+        if problems:
+            summary.failed.append(seed)
+            summary.told.append(f"seed {seed} failed at revision {revision()}:\n  " + "\n  ".join(problems))
+    return summary
+
+
+def _problems(outcome: Outcome) -> Iterator[str]:
+    yield from outcome.complaints[:3]
+    for violation in outcome.report.violations[:3]:
+        yield f"{violation.name} ({PROPERTIES[violation.name]}): {violation.text}"
+
+
+def _run_on_all(first: int, count: int, jobs: int) -> Summary:
+    words = [sys.executable, "-m", "holdfast.testing.simulate", "--json", f"--first={first}", f"--seeds={count}", f"--jobs={jobs}"]
+    running = [subprocess.Popen([*words, f"--part={part}"], stdout=subprocess.PIPE) for part in range(jobs)]
+    summary = Summary()
+    for each in running:
+        out, _ = each.communicate()
+        if each.returncode:
+            raise SystemExit(f"a part of the simulation ended with {each.returncode}")
+        summary.merge(msgspec.json.decode(out, type=Summary, dec_hook=lambda kind, value: kind(value)))
+    return summary
+
+
+def _tell_one(seed: int) -> int:
+    outcome = simulate(seed)
+    print(f"seed {seed} at revision {revision()}: {outcome.seconds:.0f} s, {len(outcome.history)} events")
+    print(outcome.plan)
+    print("nothing broke" if outcome.is_clean else outcome.explain())
+    print(f"digest {outcome.history.digest()}")
+    return 0 if outcome.is_clean else 1
+
+
+def _print(summary: Summary, seconds: float, jobs: int) -> None:
+    for told in summary.told:
+        print(told)
+    for seed in summary.failed[:5]:
+        print(f"repeat it: python -m holdfast.testing.simulate --seed {seed}")
+    speed = summary.seeds / max(seconds, 1e-9)
+    print(f"{summary.seeds} seeds, {len(summary.failed)} failed; {speed:.1f} seeds/s in {jobs} processes, {summary.virtual:.0f} s simulated")
+    print(f"{summary.starts} attempts, {summary.rescues} rescues, slowest recovery {summary.slowest:.2f} x ttl")
+    print(f"handlers overlapped: {summary.overlaps_inside} inside the timing assumptions, {summary.overlaps_outside} outside")
+    print("unknown outcomes: " + (", ".join(f"{name} {count}" for name, count in sorted(summary.unknown.items())) or "none"))
+    print("checked: " + ", ".join(f"{name} {summary.checked[name]}" for name in PROPERTIES))
+
+
+def revision() -> str:
+    """The commit this code is at, marked when it was changed since."""
+    folder = Path(__file__).parent
+    words = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        found = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return found.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,112 @@
+"""The history of a SQLite file, and that the checker sees what is wrong in it."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import NewJob, State
+from holdfast._core.lifecycle import End, LeaseEnd, finish
+from holdfast._core.outcome import Done
+from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._ports.store import ClaimRequest, NewLease, Update
+from holdfast.stores.sqlite.store import SqliteStore
+from holdfast.testing import history_sqlite
+from holdfast.testing.checker import Report, Rules, check
+from holdfast.testing.history import JobRow, LeaseRow
+
+OURS = ProcessIdentity("host", 1, 1, "boot", "pid", "clock")
+LEASE, JOB, CLAIM = UUID(int=1), UUID(int=2), UUID(int=3)
+
+
+async def one_job(database: Path, *, is_finished: bool) -> None:
+    """A job's whole life, or half of it."""
+    store = SqliteStore(database, clock=SystemClock(), chance=SystemChance(), process=OURS)
+    await store.migrate()
+    history_sqlite.watch(database)
+    await store.enqueue(UUID(int=9), [NewJob(id=JOB, task="task", payload=b"{}", policy=Policy())])
+    history_sqlite.tell(database, "enqueue", JOB, None, OURS)
+    await store.open_lease(NewLease(LEASE, "worker", OURS, LeaseTiming.of("30s")))
+    await store.beat([LEASE])
+    answer = await store.exchange([], ClaimRequest(lease=LEASE, claim=CLAIM, tasks={"task": Policy()}, limit=1))
+    (hold,) = [claim.hold for claim in answer.claims]
+    history_sqlite.tell(database, "handler.start", JOB, hold.token, OURS)
+    await store.report([Update(job=JOB, token=hold.token, message=str(hold.token))])
+    history_sqlite.tell(database, "handler.end", JOB, hold.token, OURS)
+    if is_finished:
+        await store.exchange([finish(hold, Done(f'"{hold.token}"'.encode()), jitter=0.0)])
+        await store.end_lease(LEASE, LeaseEnd(End.CLOSED, is_free=True))
+    await store.close()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    asyncio.run(one_job(tmp_path / "jobs.db", is_finished=True))
+    return tmp_path / "jobs.db"
+
+
+def after(database: Path, wrong: str) -> Report:
+    """The report when this was written behind everybody's back."""
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute(wrong)
+    return check(history_sqlite.read(database), Rules())
+
+
+def test_a_whole_life_is_told_in_order_and_breaks_nothing(database: Path) -> None:
+    history = history_sqlite.read(database)
+    rows = [event.after for event in history if event.what == "job"]
+    assert [row.state for row in rows if isinstance(row, JobRow)] == ["available", "running", "running", "completed"]
+    leases = [event.after for event in history if isinstance(event.after, LeaseRow)]
+    assert [row.is_ended for row in leases] == [False, False, True]
+    assert -30 <= leases[-1].overdue < -25
+    told = [event.what for event in history if event.what not in ("job", "lease")]
+    assert told == ["enqueue", "handler.start", "handler.end"]
+    report = check(history, Rules())
+    assert not report.violations, report.explain(history)
+    assert report.starts == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ("UPDATE jobs SET state = 'available', claim = NULL", "S4"),
+        ("DELETE FROM jobs", "S6"),
+        ("UPDATE leases SET ended_at = NULL, why = NULL", "S3"),
+    ],
+)
+def test_a_wrong_write_after_the_end_is_seen(database: Path, wrong: str, name: str) -> None:
+    assert name in {violation.name for violation in after(database, wrong).violations}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ("UPDATE jobs SET claim = zeroblob(16)", "S1"),
+        ("UPDATE jobs SET message = 'somebody else'", "S3"),
+        ("UPDATE jobs SET state = 'completed', result = '\"somebody else\"'", "S3"),
+        ("UPDATE jobs SET number = number - 1", "S2"),
+        ("UPDATE jobs SET state = 'available', claim = NULL, lease = NULL, crashes = 3", "S9"),
+        ('UPDATE leases SET ended_at = 1, why = \'{"end": "expired"}\'', "S5"),
+        ("UPDATE jobs SET progress_at = 1", "L2"),
+    ],
+)
+def test_a_wrong_write_to_an_active_job_is_seen(tmp_path: Path, wrong: str, name: str) -> None:
+    asyncio.run(one_job(tmp_path / "jobs.db", is_finished=False))
+    assert name in {violation.name for violation in after(tmp_path / "jobs.db", wrong).violations}
+
+
+def test_a_death_is_told_before_what_followed_it(tmp_path: Path) -> None:
+    asyncio.run(one_job(tmp_path / "jobs.db", is_finished=True))
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
+        (claimed,) = connection.execute("SELECT time FROM history WHERE what = 'handler.start'").fetchone()
+    history = history_sqlite.read(tmp_path / "jobs.db", {OURS: claimed})
+    events = [event.what for event in history]
+    assert events.index("process.end") > events.index("handler.start")
+    assert events.index("process.end") < len(events) - 1
+    assert State.RUNNING in {event.after.state for event in history if isinstance(event.after, JobRow)}

@@ -1,0 +1,468 @@
+"""A worker's inside, a supervisor's surroundings and an unreliable store, all in memory; time moves only when told to."""
+
+import asyncio
+import heapq
+import threading
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+from uuid import UUID
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import JobRecord, NewJob
+from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast._engine import messages
+from holdfast._engine.events import Event, Events
+from holdfast._engine.exchange import Exchange
+from holdfast._engine.executor import Ended, Executor, Stop
+from holdfast._engine.heart import Heart
+from holdfast._engine.registry import Registry, TaskDefinition, define
+from holdfast._engine.reporter import Reporter
+from holdfast._engine.runners import ThreadRunner
+from holdfast._ports.host import Exit
+from holdfast._ports.store import NewLease
+from holdfast._ports.transport import Hint
+from holdfast.errors import StoreUnavailable
+from holdfast.settings import Settings
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import FakeChance, FakeClock
+
+TIMING = LeaseTiming(ttl=30.0, beat=6.0, margin=5.0)
+SETTINGS = Settings(url="memory://", timing=TIMING)
+PROCESS = ProcessIdentity("host", 7, 700, "boot", "pid:1", "time:1")
+LEASE = NewLease(UUID(int=1), "worker-1", PROCESS, TIMING)
+OTHER = NewLease(UUID(int=2), "worker-2", ProcessIdentity("host", 8, 800, "boot", "pid:1", "time:1"), TIMING)
+
+
+def run(test: Coroutine[Any, Any, object]) -> None:
+    """Run a test; it fails too when anything in the loop raised and nobody listened."""
+    _run(asyncio.new_event_loop(), test)
+
+
+def run_virtual(test: Coroutine[Any, Any, object]) -> None:
+    """Run a test on a loop whose time jumps to the next timer as soon as nothing else can happen."""
+    _run(VirtualLoop(), test)
+
+
+def _run(loop: asyncio.AbstractEventLoop, test: Coroutine[Any, Any, object]) -> None:
+    complaints: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    try:
+        loop.run_until_complete(test)
+        loop.run_until_complete(_end_all_others())
+    finally:
+        loop.close()
+    assert not complaints, complaints
+
+
+async def _end_all_others() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Seconds that take no time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def _run_once(self) -> None:
+        if not self._ready:
+            while self._scheduled and self._scheduled[0].cancelled():
+                heapq.heappop(self._scheduled)._scheduled = False
+                self._timer_cancelled_count -= 1
+            if not self._scheduled:
+                raise AssertionError("nothing can ever happen again")
+            self.now = max(self.now, self._scheduled[0].when())
+        super()._run_once()
+
+
+class LoopClock:
+    """The clocks of a virtual loop."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    boottime = monotonic
+
+    def wall(self) -> float:
+        return 1_700_000_000.0 + asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(seconds, lambda: waiter.done() or waiter.set_result(None))
+        await waiter
+
+
+async def turns(count: int = 20) -> None:
+    """Let everything that is ready run."""
+    for _ in range(count):
+        turn = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(turn.set_result, None)
+        await turn
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Let others run until it is so; pytest's time limit says when it never is."""
+    loop = asyncio.get_running_loop()
+    while not is_so():
+        moment = loop.create_future()
+        loop.call_later(0.001, moment.set_result, None)
+        await moment
+
+
+class Gate:
+    """One call held up on its way there or back: ``entered`` when it came, and it goes on when ``opened``."""
+
+    def __init__(self, *, is_back: bool) -> None:
+        self.is_back = is_back
+        self.entered = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def pass_through(self) -> None:
+        self.entered.set()
+        await self.opened.wait()
+
+
+class Flaky:
+    """A store whose calls can fail before they arrive, lose their answer, come late or be held up. Notes every call."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self.calls: list[str] = []
+        self.late: list[Callable[[], Awaitable[Any]]] = []
+        self.is_out = False
+        self._plans: dict[str, deque[str | Gate]] = defaultdict(deque)
+
+    @property
+    def capabilities(self) -> Any:
+        return self.store.capabilities
+
+    def fail(self, verb: str, times: int = 1) -> None:
+        """The next calls never arrive."""
+        self._plans[verb].extend(["before"] * times)
+
+    def lose_answer(self, verb: str) -> None:
+        """The next call is applied, and its caller never hears of it."""
+        self._plans[verb].append("after")
+
+    def delay(self, verb: str) -> None:
+        """The next call fails, and arrives nevertheless when ``arrive`` is called."""
+        self._plans[verb].append("late")
+
+    def hold(self, verb: str, *, is_back: bool = False) -> Gate:
+        """The next call waits before it is applied or, with ``is_back``, before its answer arrives."""
+        gate = Gate(is_back=is_back)
+        self._plans[verb].append(gate)
+        return gate
+
+    async def arrive(self) -> None:
+        """Whatever was delayed is applied now."""
+        late, self.late = self.late, []
+        for call in late:
+            await call()
+
+    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
+        async def call(*arguments: Any, **keywords: Any) -> Any:
+            self.calls.append(verb)
+            plan = self._plans[verb].popleft() if self._plans[verb] else None
+            if self.is_out or plan == "before":
+                raise StoreUnavailable(f"{verb}: not reached")
+            if plan == "late":
+                self.late.append(lambda: getattr(self.store, verb)(*arguments, **keywords))
+                raise StoreUnavailable(f"{verb}: no answer in time")
+            if isinstance(plan, Gate) and not plan.is_back:
+                await plan.pass_through()
+            answer = await getattr(self.store, verb)(*arguments, **keywords)
+            if isinstance(plan, Gate) and plan.is_back:
+                await plan.pass_through()
+            if plan == "after":
+                raise StoreUnavailable(f"{verb}: the answer was lost")
+            return answer
+
+        return call
+
+
+class Log:
+    """Every event that was emitted."""
+
+    def __init__(self) -> None:
+        self.events = Events()
+        self.all: list[Event] = []
+        self.events.on("*", self.all.append)
+
+    def names(self) -> list[str]:
+        return [event.name.value for event in self.all]
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [event.fields for event in self.all if event.name == name]
+
+
+class Bench:
+    """A worker's engine without its services: a test makes every step itself."""
+
+    def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, concurrency: int = 10, threads: int = 4) -> None:
+        self.clock, self.chance, self.log = FakeClock(), FakeChance(), Log()
+        self.memory = MemoryStore(self.clock)
+        self.store = Flaky(self.memory)
+        self.registry = registry(*tasks)
+        self.heart = Heart(self.clock.monotonic)
+        self.reporter = Reporter(
+            self.store,
+            now=self.clock.monotonic,
+            wake=lambda: None,
+            lost=lambda job, token: self.executor.stop(job, Stop.LOST, token=token),
+        )
+        self.code_running: list[bool] = []
+        self.ended: list[Ended] = []
+        self.free = {True: concurrency, False: threads}
+        self.executor = Executor(
+            self.registry,
+            self.reporter,
+            threads=ThreadRunner(threads),
+            events=self.log.events,
+            chance=self.chance,
+            now=self.clock.monotonic,
+            on_ended=self._on_ended,
+            set_code_running=self.code_running.append,
+        )
+        self.exchange = self.open_exchange(LEASE)
+
+    def _on_ended(self, ended: Ended) -> None:
+        self.ended.append(ended)
+        self.exchange.add(ended)
+
+    def open_exchange(self, lease: NewLease) -> Exchange:
+        return Exchange(
+            self.store,
+            self.executor,
+            self.heart,
+            lease=lease.id,
+            worker=lease.worker,
+            wanted=lambda: (self.registry.policies(), sum(self.free.values()) - len(self.executor.running)),
+            queues=None,
+            poll_interval=1.0,
+            events=self.log.events,
+            chance=self.chance,
+        )
+
+    async def open(self, *payloads: tuple[str, bytes]) -> list[UUID]:
+        """A lease that is alive, and jobs, each a task's name and a payload."""
+        await self.memory.open_lease(LEASE)
+        self.beat()
+        return await enqueue(self.memory, self.chance, *payloads, policies=self.registry.policies())
+
+    def beat(self) -> None:
+        """The supervisor's beat was answered just now."""
+        self.heart.renew(TIMING.owner_deadline(self.clock.monotonic()))
+
+    async def until_ended(self, count: int = 1) -> None:
+        """Wait for that many handlers' code to have stopped, counted from the start."""
+        await until(lambda: len(self.ended) >= count)
+
+    async def settle(self) -> None:
+        """Step until there is nothing to deliver; nothing is claimed meanwhile."""
+        self.exchange.is_closed = True
+        while not self.exchange.is_delivered:
+            await self.exchange.step()
+        self.exchange.is_closed = False
+
+    async def row(self, job: UUID) -> JobRecord:
+        row = await self.memory.get(job)
+        assert row is not None
+        return row
+
+
+def registry(*tasks: Callable[..., Any] | TaskDefinition) -> Registry:
+    """Tasks by the names of their functions."""
+    made = Registry()
+    for task in tasks:
+        made.add(task if isinstance(task, TaskDefinition) else define(task))
+    return made
+
+
+async def enqueue(
+    store: Any, chance: FakeChance, *payloads: tuple[str, bytes], policies: dict[str, Policy] | None = None
+) -> list[UUID]:
+    """Put jobs into the store; their ids."""
+    jobs = [
+        NewJob(id=chance.uuid7(), task=task, payload=payload, policy=(policies or {}).get(task, Policy()))
+        for task, payload in payloads
+    ]
+    await store.enqueue(chance.uuid4(), jobs)
+    return [job.id for job in jobs]
+
+
+class Held(threading.Event):
+    """What a handler in a thread waits for; tests wait for its coming without a clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.come = threading.Event()
+
+    def wait_here(self) -> None:
+        self.come.set()
+        assert self.wait(30)
+
+
+class MemoryChannel:
+    """One end of a pipe."""
+
+    def __init__(self) -> None:
+        self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.other: MemoryChannel = self
+        self.is_closed = False
+
+    @classmethod
+    def pair(cls) -> "tuple[MemoryChannel, MemoryChannel]":
+        left, right = cls(), cls()
+        left.other, right.other = right, left
+        return left, right
+
+    def send(self, message: bytes) -> None:
+        if not self.is_closed:
+            self.other._inbox.put_nowait(message)
+
+    async def receive(self) -> bytes | None:
+        message = await self._inbox.get()
+        if message is None:
+            self._inbox.put_nowait(None)
+        return message
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self.other._inbox.put_nowait(None)
+            self._inbox.put_nowait(None)
+
+    def say(self, message: messages.Message) -> None:
+        """Send a message as its sender would."""
+        self.send(messages.encode(message))
+
+    async def hear(self, kind: type[Any]) -> Any:
+        """The next message of that kind; others are passed over."""
+        while True:
+            data = await self.receive()
+            assert data is not None, f"the pipe was closed before {kind.__name__} came"
+            message = messages.decode(data)
+            if isinstance(message, kind):
+                return message
+
+    def heard(self) -> list[Any]:
+        """What has come and was not read yet."""
+        found = []
+        while not self._inbox.empty():
+            data = self._inbox.get_nowait()
+            if data is not None:
+                found.append(messages.decode(data))
+        return found
+
+
+class MemoryCell:
+    """A worker's inside end."""
+
+    def __init__(self, channel: MemoryChannel, process: ProcessIdentity = PROCESS) -> None:
+        self.channel = channel
+        self.code_running: list[bool] = []
+        self._process = process
+
+    def process(self) -> ProcessIdentity:
+        return self._process
+
+    def set_code_running(self, is_running: bool) -> None:
+        self.code_running.append(is_running)
+
+
+class MemoryChild:
+    """A worker process that does only what the test says through ``far``, its own end of the pipe."""
+
+    def __init__(self, pid: int) -> None:
+        self.process = ProcessIdentity("host", pid, pid * 100, "boot", "pid:1", "time:1")
+        self.channel, self.far = MemoryChannel.pair()
+        self.deadlines: list[float] = []
+        self.is_frozen = False
+        self.kills = 0
+        self.has_ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+
+    def set_deadline(self, guard_deadline: float) -> None:
+        self.deadlines.append(guard_deadline)
+
+    def is_stopped(self) -> bool:
+        return self.is_frozen
+
+    def dump_stacks(self) -> str:
+        return "its stacks"
+
+    def kill(self) -> None:
+        self.kills += 1
+        self.end(Exit(signal="SIGKILL"))
+
+    def end(self, how: Exit) -> None:
+        """It dies."""
+        if not self.has_ended.done():
+            self.has_ended.set_result(how)
+            self.far.close()
+
+    async def wait(self) -> Exit:
+        return await asyncio.shield(self.has_ended)
+
+
+class MemoryHost:
+    """A machine whose processes are the test's."""
+
+    def __init__(self) -> None:
+        self.children: asyncio.Queue[MemoryChild] = asyncio.Queue()
+        self.spawned: list[MemoryChild] = []
+        self.times: list[float] = []
+        self.running: set[int] = set()
+        self.killed: list[int] = []
+        self.errors: deque[Exception] = deque()
+
+    def process(self) -> ProcessIdentity:
+        return ProcessIdentity("host", 1, 100, "boot", "pid:1", "time:1")
+
+    def is_running(self, process: ProcessIdentity) -> bool:
+        return process.pid in self.running
+
+    def kill_leftovers(self, process: ProcessIdentity) -> int:
+        self.killed.append(process.pid)
+        return 0
+
+    async def spawn(self, arguments: Sequence[str]) -> MemoryChild:
+        self.times.append(asyncio.get_running_loop().time())
+        if self.errors:
+            raise self.errors.popleft()
+        child = MemoryChild(100 + len(self.spawned))
+        self.spawned.append(child)
+        self.children.put_nowait(child)
+        self.running.add(child.process.pid)
+        child.has_ended.add_done_callback(lambda _: self.running.discard(child.process.pid))
+        return child
+
+
+class MemoryTransport:
+    """Hints that reach whoever subscribed here."""
+
+    def __init__(self) -> None:
+        self.published: list[Hint] = []
+        self.wakes: list[Callable[[Hint], None]] = []
+        self.is_closed = False
+
+    async def publish(self, hints: Sequence[Hint]) -> None:
+        self.published += hints
+        for hint in hints:
+            for wake in self.wakes:
+                wake(hint)
+
+    async def subscribe(self, wake: Callable[[Hint], None]) -> None:
+        self.wakes.append(wake)
+
+    async def close(self) -> None:
+        self.is_closed = True

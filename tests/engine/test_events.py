@@ -1,0 +1,91 @@
+"""Events are a closed list; whoever listens can never break the engine."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast._engine.events import Event, EventName, Events
+from tests.engine.support import Log
+
+JOB = {"job": "j1", "task": "resize"}
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.DEBUG, logger="holdfast"):
+        yield caplog
+
+
+def test_a_subscriber_hears_the_events_of_its_name_and_a_star_hears_all() -> None:
+    events, heard, every = Events(), list[Event](), list[Event]()
+    events.on("job.completed", heard.append)
+    events.on("*", every.append)
+    events.emit(EventName.JOB_COMPLETED, **JOB)
+    events.emit(EventName.JOB_FAILED, **JOB)
+    assert heard == [Event(EventName.JOB_COMPLETED, JOB)]
+    assert [event.name for event in every] == ["job.completed", "job.failed"]
+
+
+def test_an_unknown_name_is_refused_and_the_known_ones_are_listed() -> None:
+    with pytest.raises(ValueError, match=r"'job.finished' is no event; there are: job.cancelled, job.claimed"):
+        Events().on("job.finished", print)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt()])
+def test_a_subscriber_that_raises_breaks_nothing_and_is_reported(error: BaseException) -> None:
+    def fail(event: Event) -> None:
+        raise error
+
+    log = Log()
+    log.events.on("job.failed", fail)
+    log.events.emit(EventName.JOB_FAILED, **JOB)
+    assert log.of("subscriber.failed") == [{"event": "job.failed", "error": type(error).__name__}]
+
+
+def test_a_subscriber_that_fails_at_the_report_of_its_failure_is_not_asked_for_ever() -> None:
+    def fail(event: Event) -> None:
+        raise ValueError
+
+    events = Events()
+    events.on("*", fail)
+    events.emit(EventName.JOB_FAILED, **JOB)
+
+
+def test_a_log_handler_that_raises_breaks_nothing_and_is_reported() -> None:
+    class Broken(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ValueError
+
+    log, handler = Log(), Broken()
+    logging.getLogger("holdfast").addHandler(handler)
+    try:
+        log.events.emit(EventName.JOB_FAILED, **JOB)
+    finally:
+        logging.getLogger("holdfast").removeHandler(handler)
+    assert log.of("subscriber.failed") == [{"event": "job.failed", "error": "ValueError"}]
+
+
+def test_a_log_line_names_the_event_and_its_fields_without_the_empty_ones(logged: pytest.LogCaptureFixture) -> None:
+    Events().emit(EventName.JOB_FAILED, job="j1", reason=None, error="KeyError")
+    record = logged.records[0]
+    assert record.getMessage() == "job.failed job=j1 error=KeyError"
+    assert record.levelno == logging.ERROR
+    assert record.event == "job.failed"
+    assert record.fields == {"job": "j1", "reason": None, "error": "KeyError"}
+
+
+def test_what_happens_all_day_is_logged_for_those_who_debug_only(logged: pytest.LogCaptureFixture) -> None:
+    Events().emit(EventName.JOB_COMPLETED, **JOB)
+    assert logged.records[0].levelno == logging.DEBUG
+
+
+def test_nothing_is_formatted_when_nobody_listens(logged: pytest.LogCaptureFixture) -> None:
+    class Unreadable:
+        def __str__(self) -> str:
+            raise AssertionError("formatted")
+
+    logged.set_level(logging.INFO, logger="holdfast")
+    log = Log()
+    log.events.emit(EventName.JOB_COMPLETED, job=Unreadable())
+    assert log.names() == ["job.completed"]

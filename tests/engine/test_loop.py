@@ -1,0 +1,143 @@
+"""A service never ends: it steps, waits, and backs off from whatever goes wrong."""
+
+import asyncio
+
+import pytest
+
+from holdfast._engine.loop import Service, Wake
+from holdfast.testing.clock import FakeChance
+from tests.engine.support import Log, LoopClock, run, run_virtual, turns, until
+
+
+class Steps:
+    """A step that does what it was told, one after the other, and the last thing for ever."""
+
+    def __init__(self, *plan: float | BaseException) -> None:
+        self.plan = list(plan)
+        self.times: list[float] = []
+
+    async def __call__(self) -> float:
+        self.times.append(asyncio.get_running_loop().time())
+        what = self.plan.pop(0) if len(self.plan) > 1 else self.plan[0]
+        if isinstance(what, BaseException):
+            raise what
+        return what
+
+    def waits(self) -> list[float]:
+        return [later - sooner for sooner, later in zip(self.times, self.times[1:], strict=False)]
+
+
+def service(step: Steps, log: Log, longest_pause: float = 5.0) -> Service:
+    return Service("exchange", step, events=log.events, chance=FakeChance(), longest_pause=longest_pause)
+
+
+def test_a_service_outlives_every_error_of_its_step() -> None:
+    async def test() -> None:
+        step, log = Steps(OSError("gone"), ValueError("odd"), ExceptionGroup("many", [OSError()]), 1.0), Log()
+        task = asyncio.ensure_future(service(step, log).run())
+        await until(lambda: len(step.times) > 4)
+        assert not task.done()
+        failed = log.of("store.unavailable")
+        assert [fields["failures"] for fields in failed] == [1, 2, 3]
+        assert failed[0]["operation"] == "exchange"
+        assert failed[0]["error"] == "OSError: gone"
+        assert log.of("store.recovered") == [{"operation": "exchange", "failures": 3}]
+
+    run_virtual(test())
+
+
+def test_a_cancellation_that_strays_out_of_a_step_does_not_end_the_service() -> None:
+    async def test() -> None:
+        step = Steps(asyncio.CancelledError(), 1.0)
+        task = asyncio.ensure_future(service(step, Log()).run())
+        await until(lambda: len(step.times) > 2)
+        assert not task.done()
+
+    run_virtual(test())
+
+
+def test_a_service_ends_when_it_is_cancelled_even_inside_a_step() -> None:
+    async def test() -> None:
+        came = asyncio.Event()
+
+        async def step() -> float:
+            came.set()
+            return await asyncio.get_running_loop().create_future()
+
+        task = asyncio.ensure_future(Service("s", step, events=Log().events, chance=FakeChance(), longest_pause=1.0).run())
+        await came.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(test())
+
+
+def test_l9_pauses_grow_up_to_the_longest_and_are_jittered() -> None:
+    async def test() -> None:
+        step = Steps(OSError())
+        task = asyncio.ensure_future(service(step, Log(), longest_pause=2.0).run())
+        await until(lambda: len(step.times) > 30)
+        task.cancel()
+        waits = step.waits()
+        assert 0.025 <= waits[0] <= 0.05
+        assert 0.05 <= waits[1] <= 0.1
+        assert all(1.0 <= wait <= 2.0 for wait in waits[10:])
+        assert len(set(waits[10:])) > 10
+
+    run_virtual(test())
+
+
+def test_l9_no_hint_shortens_the_pause_after_a_failure() -> None:
+    async def test() -> None:
+        step = Steps(OSError())
+        made = service(step, Log(), longest_pause=2.0)
+        task = asyncio.ensure_future(made.run())
+        for _ in range(200):
+            made.wake.set()
+            await LoopClock().sleep(0.1)
+        task.cancel()
+        assert min(step.waits()[10:]) >= 1.0
+
+    run_virtual(test())
+
+
+def test_a_hint_ends_the_wait() -> None:
+    async def test() -> None:
+        step = Steps(1000.0)
+        made = service(step, Log())
+        task = asyncio.ensure_future(made.run())
+        await until(lambda: len(step.times) == 1)
+        made.wake.set()
+        await until(lambda: len(step.times) == 2)
+        task.cancel()
+        assert step.waits()[0] < 0.1
+
+    run_virtual(test())
+
+
+def test_a_step_that_always_wants_to_run_again_leaves_room_for_others() -> None:
+    async def test() -> None:
+        step = Steps(0.0)
+        task = asyncio.ensure_future(service(step, Log()).run())
+        await turns(10)
+        task.cancel()
+        assert 3 < len(step.times) <= 11
+
+    run(test())
+
+
+def test_a_signal_wakes_who_waits_and_who_will_wait_once() -> None:
+    async def test() -> None:
+        wake = Wake()
+        wake.set()
+        assert await wake.wait(1000.0)
+        waiting = asyncio.ensure_future(wake.wait(1000.0))
+        await turns()
+        assert not waiting.done()
+        wake.set()
+        assert await waiting
+        assert not await wake.wait(0.0)
+        assert not await wake.wait(0.001)
+
+    run_virtual(test())

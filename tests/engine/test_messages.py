@@ -1,0 +1,52 @@
+"""What supervisor and worker say to each other survives the pipe unchanged."""
+
+from uuid import UUID
+
+import pytest
+
+from holdfast._core.job import AttemptOutcome, Failure, Reason, State, Token
+from holdfast._core.lifecycle import Transition
+from holdfast._engine import messages
+from tests.engine.support import SETTINGS
+
+JOB = UUID(int=5)
+TRANSITIONS = (
+    Transition(
+        job=JOB, token=Token(UUID(int=6), 7), to=State.COMPLETED, failures=0, crashes=0, retention=1.0, result=b'"\xc3\xa4"'
+    ),
+    Transition(
+        job=JOB,
+        token=Token(UUID(int=6), 8),
+        to=State.FAILED,
+        failures=2,
+        crashes=1,
+        retention=1.0,
+        reason=Reason.HANDLER_ERROR,
+        error=Failure("ValueError", "no", "trace"),
+        record=AttemptOutcome.FAILED,
+        delay=1.5,
+    ),
+)
+ALL = (
+    messages.Hello(SETTINGS, ("a", "b"), ("q",), ("no /proc",)),
+    messages.Refused(("no app", "no task")),
+    messages.Leased(UUID(int=1), "worker", 12.5),
+    messages.Ready(),
+    messages.Beaten(13.5),
+    messages.Gone(),
+    messages.Cancelled((JOB,)),
+    messages.Ping(),
+    messages.Pong(float("-inf"), True),
+    messages.Undelivered(TRANSITIONS),
+    messages.Deaf((JOB,)),
+    messages.Drain(20.0),
+)
+
+
+@pytest.mark.parametrize("message", ALL, ids=lambda message: type(message).__name__)
+def test_a_message_comes_out_as_it_went_in(message: messages.Message) -> None:
+    assert messages.decode(messages.encode(message)) == message
+
+
+def test_every_kind_of_message_is_tried_here() -> None:
+    assert {type(message) for message in ALL} == set(messages.Message.__args__)

@@ -1,0 +1,253 @@
+"""Progress is coalesced, checkpoints are durable, both are fenced by their token."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from holdfast._core.job import Hold, State, Token
+from holdfast._core.policy import Policy
+from holdfast._engine.reporter import PROGRESS_INTERVAL, Reporter
+from holdfast.errors import JobLost, StoreUnavailable
+from holdfast.testing.clock import FakeClock
+from tests.engine.support import LEASE, run, turns
+
+
+class Reports:
+    """A store's ``report``: notes what it is told; fails, loses jobs or waits when asked to."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[UUID, dict[str, object]]] = []
+        self.lost: frozenset[UUID] = frozenset()
+        self.errors = 0
+        self.gate: asyncio.Event | None = None
+        self.entered = asyncio.Event()
+
+    async def report(self, updates):  # type: ignore[no-untyped-def]
+        said = {}
+        for update in updates:
+            fields = {name: getattr(update, name) for name in ("stage", "fraction", "message", "checkpoint")}
+            said[update.job] = {name: value for name, value in fields.items() if value is not None}
+        self.told.append(said)
+        self.entered.set()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.errors:
+            self.errors -= 1
+            raise StoreUnavailable("report")
+        return self.lost
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.clock, self.store = FakeClock(), Reports()
+        self.wakes, self.losses = 0, list[tuple[UUID, Token]]()
+        self.reporter = Reporter(
+            self.store,  # type: ignore[arg-type]
+            now=self.clock.monotonic,
+            wake=self._wake,
+            lost=lambda job, token: self.losses.append((job, token)),
+        )
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def say(self, hold: Hold, stage: str | None = None, fraction: float | None = None, message: str | None = None) -> None:
+        self.reporter.progress(hold, stage=stage, fraction=fraction, message=message)
+
+
+def hold(job: int = 1, number: int = 1) -> Hold:
+    return Hold(
+        job=UUID(int=job),
+        token=Token(UUID(int=9), number),
+        lease=LEASE.id,
+        task="t",
+        state=State.RUNNING,
+        attempt=1,
+        failures=0,
+        crashes=0,
+        policy=Policy(),
+    )
+
+
+A, B = UUID(int=1), UUID(int=2)
+
+
+def test_progress_is_written_at_once_then_once_an_interval_the_latest_of_each_field() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.say(hold(), stage="clone", fraction=0.1)
+        assert desk.wakes == 1
+        await desk.reporter.step()
+        desk.say(hold(), fraction=0.2, message="one")
+        desk.say(hold(), fraction=0.3)
+        desk.say(hold(2), stage="walk")
+        assert desk.wakes == 2
+        wait = await desk.reporter.step()
+        assert wait == PROGRESS_INTERVAL
+        assert len(desk.store.told) == 1
+        desk.clock.advance(wait)
+        await desk.reporter.step()
+        assert desk.store.told == [
+            {A: {"stage": "clone", "fraction": 0.1}},
+            {A: {"fraction": 0.3, "message": "one"}, B: {"stage": "walk"}},
+        ]
+
+    run(test())
+
+
+def test_nothing_is_written_when_nothing_was_said() -> None:
+    async def test() -> None:
+        desk = Desk()
+        assert await desk.reporter.step() >= PROGRESS_INTERVAL
+        assert desk.store.told == []
+
+    run(test())
+
+
+def test_alive_is_written_although_it_brings_no_news() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.say(hold())
+        await desk.reporter.step()
+        assert desk.store.told == [{A: {}}]
+
+    run(test())
+
+
+def test_a_checkpoint_returns_only_when_the_store_has_it_and_does_not_wait_for_the_interval() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.say(hold(), fraction=0.1)
+        await desk.reporter.step()
+        desk.store.gate = asyncio.Event()
+        saving = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"7"))
+        await turns()
+        desk.store.entered.clear()
+        step = asyncio.ensure_future(desk.reporter.step())
+        await desk.store.entered.wait()
+        await turns()
+        assert not saving.done()
+        desk.store.gate.set()
+        await step
+        await saving
+        assert desk.store.told[-1] == {A: {"checkpoint": b"7"}}
+
+    run(test())
+
+
+def test_a_checkpoint_of_a_lost_job_raises_job_lost_and_its_neighbour_is_saved() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.store.lost = frozenset({A})
+        lost = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"7"))
+        kept = asyncio.ensure_future(desk.reporter.checkpoint(hold(2), b"8"))
+        await turns()
+        await desk.reporter.step()
+        with pytest.raises(JobLost):
+            await lost
+        await kept
+        assert desk.losses == [(A, hold().token)]
+
+    run(test())
+
+
+def test_s15_after_an_unknown_report_the_same_is_sent_again_and_newer_words_win() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.store.errors = 1
+        desk.store.gate = asyncio.Event()
+        desk.say(hold(), stage="clone", fraction=0.1)
+        saving = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"7"))
+        await turns()
+        step = asyncio.ensure_future(desk.reporter.step())
+        await desk.store.entered.wait()
+        desk.say(hold(), fraction=0.2)
+        desk.say(hold(2), stage="walk")
+        desk.store.gate.set()
+        with pytest.raises(StoreUnavailable):
+            await step
+        assert not saving.done()
+        await desk.reporter.step()
+        await saving
+        assert desk.store.told[-1] == {A: {"stage": "clone", "fraction": 0.2, "checkpoint": b"7"}, B: {"stage": "walk"}}
+
+    run(test())
+
+
+def test_what_was_said_while_a_report_was_on_its_way_is_written_with_the_next() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.store.gate = asyncio.Event()
+        first = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"1"))
+        await turns()
+        step = asyncio.ensure_future(desk.reporter.step())
+        await desk.store.entered.wait()
+        second = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"2"))
+        await turns()
+        desk.store.gate.set()
+        assert await step == PROGRESS_INTERVAL
+        await first
+        assert not second.done()
+        await desk.reporter.step()
+        await second
+        assert desk.store.told[-1][A]["checkpoint"] == b"2"
+
+    run(test())
+
+
+def test_nothing_is_written_for_a_handler_that_has_ended() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.say(hold(), fraction=0.9)
+        desk.reporter.forget(hold())
+        await desk.reporter.step()
+        assert desk.store.told == []
+
+    run(test())
+
+
+def test_s15_an_unknown_report_does_not_bring_back_the_words_of_a_handler_that_ended_meanwhile() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.store.errors, desk.store.gate = 1, asyncio.Event()
+        desk.say(hold(), fraction=0.9)
+        step = asyncio.ensure_future(desk.reporter.step())
+        await desk.store.entered.wait()
+        desk.reporter.forget(hold())
+        desk.store.gate.set()
+        with pytest.raises(StoreUnavailable):
+            await step
+        desk.clock.advance(PROGRESS_INTERVAL)
+        await desk.reporter.step()
+        assert len(desk.store.told) == 1
+
+    run(test())
+
+
+def test_what_an_earlier_attempt_said_is_forgotten_and_not_merged_into_the_next() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.say(hold(number=1), stage="clone", fraction=0.9)
+        desk.say(hold(number=2), fraction=0.1)
+        desk.reporter.forget(hold(number=1))
+        await desk.reporter.step()
+        assert desk.store.told == [{A: {"fraction": 0.1}}]
+
+    run(test())
+
+
+def test_s3_the_loss_of_an_earlier_attempt_names_its_token() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.store.lost, desk.store.gate = frozenset({A}), asyncio.Event()
+        desk.say(hold(number=1), fraction=0.9)
+        step = asyncio.ensure_future(desk.reporter.step())
+        await desk.store.entered.wait()
+        desk.reporter.forget(hold(number=1))
+        desk.say(hold(number=2), fraction=0.1)
+        desk.store.gate.set()
+        await step
+        assert desk.losses == [(A, hold(number=1).token)]
+
+    run(test())
