@@ -261,7 +261,5 @@ class Mutant(Struct, frozen=True):
     patch: Callable[[], Any] | None = None
 
 
-MUTANTS = (
-    Mutant("settle by id only", ("S3",), 50, SettleById),
-)
+MUTANTS = (Mutant("settle by id only", ("S3",), 50, SettleById),)
 assert asyncio

@@ -100,8 +100,9 @@ class Recovery:
             if why is None:
                 if not (skip_amnesty or self._contact.allows(lease.timing)):
                     continue
-                why = LeaseEnd(End.EXPIRED, is_free=lease.is_draining)
-                if not await self._store.end_lease(lease.id, why, seen=lease.seen):
+                expired = LeaseEnd(End.EXPIRED, is_free=lease.is_draining)
+                why = await self._store.end_lease(lease.id, expired, seen=lease.seen)
+                if why is None:
                     continue
                 self._announce_end(lease.id, lease.worker, why)
             rescued += await self.empty(lease.id, lease.worker, why)
@@ -123,19 +124,17 @@ class Recovery:
             is_dead = is_provably_dead(theirs, ours, is_running=self._host.is_running(theirs))
             if is_dead or (by_host_name and theirs.host == ours.host and not self._host.is_running(theirs)):
                 self._host.kill_leftovers(theirs)
-                why = LeaseEnd(End.CRASHED, is_free=lease.is_draining)
-                await self._store.end_lease(lease.id, why)
-                self._announce_end(lease.id, lease.worker, why)
-                rescued += await self.empty(lease.id, lease.worker, why)
+                rescued += await self.end(lease.id, lease.worker, LeaseEnd(End.CRASHED, is_free=lease.is_draining))
         return rescued
 
     async def end(self, lease: UUID, worker: str, why: LeaseEnd, *, undelivered: Sequence[Transition] = ()) -> list[Rescued]:
         """A worker whose death we saw: deliver what it had ended, end its lease, move the rest."""
         if undelivered:
             await self._store.exchange(undelivered)
-        await self._store.end_lease(lease, why)
-        self._announce_end(lease, worker, why)
-        return await self.empty(lease, worker, why)
+        # Somebody may have ended it before, for a reason of his own: the first one stays and says who pays.
+        stands = await self._store.end_lease(lease, why) or why
+        self._announce_end(lease, worker, stands)
+        return await self.empty(lease, worker, stands)
 
     async def empty(self, lease: UUID, worker: str, why: LeaseEnd) -> list[Rescued]:
         """Move the claims of an ended lease, in bounded batches, until none is left that we can move."""

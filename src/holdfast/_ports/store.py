@@ -200,10 +200,11 @@ class Store(Protocol):
         """Renew, durably and in one write, those that have not ended; an expired lease nobody ended lives on."""
         ...
 
-    async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> bool:
+    async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         """No beat, claim or start of it ever lands again; its holds stay until moved. Repeatable: the first reason stays.
 
-        With ``seen``: only if it is still in that state *and* still past its expiry. Whether it has ended now.
+        With ``seen``: only if it is still in that state *and* still past its expiry. Answers the reason that stands, by
+        which its holds must be moved, or ``None`` if the lease lives on.
         """
         ...
 

@@ -72,9 +72,9 @@ class Show:
         """Whose history is told: the one asked for, the one we stand in, or one made to order."""
         asked = self._wishes.repo
         try:
-            where = locate(asked or ".")
+            where = locate("." if asked is None else asked)
         except AnalysisError as error:
-            if asked:
+            if asked is not None:
                 raise ShowFailed(str(error)) from None
             where = ""
         if "://" in where or where.startswith("git@"):
@@ -131,7 +131,7 @@ class Show:
         if before == 0 or killed_at is None:
             self._say(f"worker {view.worker} runs attempt {view.attempt}")
             return
-        self._say(f"rescued by worker {view.worker} after {self._now() - killed_at:.1f} s: attempt {view.attempt}")
+        self._say(f"rescued by worker {view.worker} after {self._now() - killed_at:.2f} s: attempt {view.attempt}")
         if (mark := Bookmark.from_json(view.checkpoint)) is not None:
             self._say(f"resumed from checkpoint: commit {mark.next} of {mark.sampled} ({mark.fraction * 100:.0f} %)")
 
@@ -163,7 +163,7 @@ def _bar(left: float, right: float, width: int = 40) -> str:
 def _half_way(view: JobView) -> Bookmark | None:
     """The checkpoint, if it was saved in the middle of the work."""
     mark = Bookmark.from_json(view.checkpoint)
-    return mark if view.state == "running" and mark is not None and 0.4 <= mark.fraction <= 0.6 else None
+    return mark if view.state == "running" and mark is not None and 0.45 <= mark.fraction <= 0.6 else None
 
 
 def _message(view: JobView) -> str:

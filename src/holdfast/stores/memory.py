@@ -214,16 +214,16 @@ class MemoryStore:
             elapsed=(now - min(old.beaten for old in olds)) / 1e6 if olds else None,
         )
 
-    async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> bool:
+    async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         now, old = self._monotonic(), self._all.leases.get(lease)
         if old is None:  # remembered, so that a late copy of its opening is refused
             spec = structs.replace(_NOBODY, id=lease)
             self._all.leases[lease] = _Lease(spec, self._now(), now, now, end=why)
         elif old.end is None:
             if seen is not None and (seen != old.seen or now <= old.expires):
-                return False
+                return None
             self._all.leases[lease] = structs.replace(old, end=why)
-        return True
+        return self._all.leases[lease].end
 
     async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
         return tuple(hold_of(row) for row in self._held(lease)[:limit])

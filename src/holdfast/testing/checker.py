@@ -4,7 +4,7 @@ What a history does not say is not judged: the same checker reads simulated runs
 right, and the logs of real processes, where only rows and handlers are known.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from uuid import UUID
 
@@ -13,47 +13,10 @@ from msgspec import Struct, field
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import Judge
 from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase
+from holdfast.testing.verdicts import Report, Rules, Violation
 
-PROPERTIES = {
-    "S1": "single owner",
-    "S2": "tokens never repeat",
-    "S3": "no zombie write",
-    "S4": "finished is final",
-    "S5": "rescue only of the expired",
-    "S6": "no acknowledged job is lost",
-    "S8": "past its deadline a worker starts nothing, and code ends before its job moves",
-    "S9": "attempt and crash budgets hold",
-    "S10": "settling and enqueuing are idempotent",
-    "L1": "the recovery bound",
-    "L2": "nothing stuck",
-    "L8": "an outage charges no crash",
-}
 RATE = 1.001  # the rate error that clocks may have
 WAKING = 0.1  # what runs right after a thaw had no chance to look at a clock yet
-
-
-class Violation(Struct, frozen=True):
-    """A broken property: which event showed it."""
-
-    name: str
-    event: int
-    job: UUID | None
-    text: str
-
-
-class Rules(Struct, frozen=True, kw_only=True):
-    """What this history promises. ``step``: how far the store's clock may step; ``bound``: L1, ``None`` where it is not promised;
-    ``is_always_calm=False``: it is promised from the event "calm" on.
-
-    ``is_timed=False``: clocks were beyond their assumptions, so two handlers may overlap and leases may look expired early.
-    """
-
-    step: float = 0.0
-    is_timed: bool = True
-    bound: float | None = None
-    is_always_calm: bool = True
-    is_complete: bool = True
-    has_crashes: bool = True
 
 
 class _Job(Struct):
@@ -82,33 +45,6 @@ class _Process(Struct):
     thawed_at: float = -1e9
 
 
-class Report(Struct):
-    """What the checker found."""
-
-    violations: list[Violation] = field(default_factory=list)
-    checked: Counter[str] = field(default_factory=Counter)
-    unknown: Counter[str] = field(default_factory=Counter)
-    overlaps_inside: int = 0
-    overlaps_outside: int = 0
-    starts: int = 0
-    rescues: int = 0
-    slowest_recovery: float = 0.0
-
-    def verdict(self, name: str) -> bool:
-        """Whether the property held."""
-        return not any(violation.name == name for violation in self.violations)
-
-    def explain(self, history: History, *, most: int = 3) -> str:
-        """The first violations, each with the story of its job."""
-        told = []
-        for violation in self.violations[:most]:
-            name = f"{violation.name} ({PROPERTIES[violation.name]})"
-            told.append(f"{name}: {violation.text}")
-            if violation.job is not None:
-                told += [f"the story of job {violation.job}:", history.story(violation.job, until=violation.event + 1)]
-        return "\n".join(told)
-
-
 def check(history: History, rules: Rules | None = None) -> Report:
     """Judge a history."""
     checker = Checker(Rules() if rules is None else rules)
@@ -130,6 +66,7 @@ class Checker:
         self._holds: defaultdict[str, set[UUID]] = defaultdict(set)
         self._calm_since = 0.0 if rules.is_always_calm else float("inf")
         self._now = 0.0
+        self._is_done = False
         self._seers: dict[str, Callable[[Event], None]] = {
             "job": self._see_row,
             "lease": self._see_lease,
@@ -140,6 +77,7 @@ class Checker:
             "process.freeze": self._see_freeze,
             "process.thaw": self._see_thaw,
             "calm": self._see_calm,
+            "done": self._see_done,
         }
 
     def see(self, event: Event) -> None:
@@ -160,10 +98,15 @@ class Checker:
         for job, track in self._jobs.items():
             is_kept = track.row is not None or track.is_forgotten or not track.is_acknowledged
             self._expect("S6", is_kept, job, "it was acknowledged and does not exist")
-            if track.row is not None and self._rules.is_complete:
+        if self._rules.is_complete and not self._is_done:
+            self._expect_nothing_stuck()
+        return self.report
+
+    def _expect_nothing_stuck(self) -> None:
+        for job, track in self._jobs.items():
+            if track.row is not None:
                 is_settled = PLACE_OF[track.row.state] is Place.FINISHED or track.row.state is State.HELD
                 self._expect("L2", is_settled, job, "at the end it is still {}", track.row.state)
-        return self.report
 
     # truth: rows of jobs
 
@@ -300,7 +243,9 @@ class Checker:
     def _see_lease_end(self, event: Event, known: _Lease, after: LeaseRow) -> None:
         holder = self._processes[after.process]
         if event.by is not None and event.by.is_judged:
-            self._expect("S5", after.overdue >= 0, None, "lease {} was ended {:.3f} s before its expiry", event.lease, -after.overdue)
+            self._expect(
+                "S5", after.overdue >= 0, None, "lease {} was ended {:.3f} s before its expiry", event.lease, -after.overdue
+            )
         elif event.by is not None:
             is_own = event.process == after.process
             self._expect("S5", is_own or holder.died_at is not None, None, "lease {} of a living process was ended", event.lease)
@@ -312,7 +257,9 @@ class Checker:
         match event.what, event.phase:
             case "enqueue", Phase.OK:
                 track.is_acknowledged = True
-                self._expect("S6", track.row is not None or track.is_forgotten, job, "its enqueue was acknowledged and it does not exist")
+                self._expect(
+                    "S6", track.row is not None or track.is_forgotten, job, "its enqueue was acknowledged and it does not exist"
+                )
             case "reopen", Phase.INVOKE:
                 track.is_reopening = True
             case "claim", Phase.OK if event.token is not None:
@@ -397,6 +344,11 @@ class Checker:
 
     def _see_calm(self, event: Event) -> None:
         self._calm_since = min(self._calm_since, event.time)
+
+    def _see_done(self, event: Event) -> None:
+        """What comes after it is only watched for safety: an operator's late retry may wake a job once more."""
+        self._expect_nothing_stuck()
+        self._is_done = True
 
     def _is_excused(self, process: str) -> bool:
         known = self._processes[process]

@@ -13,10 +13,9 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from holdfast._core.job import AttemptOutcome, State, Token
 from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import AttemptOutcome, State, Token
 from holdfast._core.lifecycle import Judge, Transition
-
 
 FAIL_OVER = "fail_over"  # the verb of a store that forgets its newest writes
 

@@ -261,7 +261,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """Nothing sleeps in a selector here."""
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         """No threads: they could not be simulated."""
         raise RuntimeError(f"no threads in a simulation: {func!r}")
 
@@ -271,6 +271,6 @@ def _close(coroutine: Any) -> None:
     for _ in range(20):
         try:
             coroutine.close()
-        except BaseException:  # noqa: BLE001 – whatever it says while dying, nobody listens
+        except BaseException:  # whatever it says while dying, nobody listens
             continue
         return

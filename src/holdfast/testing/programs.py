@@ -21,7 +21,14 @@ class Scene:
     """What a handler of a simulated worker can do to its world."""
 
     def __init__(
-        self, loop: VirtualLoop, process: Process, *, clock: Clock, history: History, now: Callable[[], float], pace: Callable[[], float]
+        self,
+        loop: VirtualLoop,
+        process: Process,
+        *,
+        clock: Clock,
+        history: History,
+        now: Callable[[], float],
+        pace: Callable[[], float],
     ) -> None:
         self.chance: random.Random = loop.chance
         self._pace = pace

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct, field
 
 from holdfast._ports.clock import SystemClock
-from holdfast.testing.checker import PROPERTIES
 from holdfast.testing.simulation import Outcome, simulate
+from holdfast.testing.verdicts import PROPERTIES
 
 REPEAT = 50  # every so many seeds one runs twice, and both histories must be equal
 
@@ -103,7 +103,8 @@ def _problems(outcome: Outcome) -> Iterator[str]:
 
 
 def _run_on_all(first: int, count: int, jobs: int) -> Summary:
-    words = [sys.executable, "-m", "holdfast.testing.simulate", "--json", f"--first={first}", f"--seeds={count}", f"--jobs={jobs}"]
+    words = [sys.executable, "-m", "holdfast.testing.simulate", "--json"]
+    words += [f"--first={first}", f"--seeds={count}", f"--jobs={jobs}"]
     running = [subprocess.Popen([*words, f"--part={part}"], stdout=subprocess.PIPE) for part in range(jobs)]
     summary = Summary()
     for each in running:
@@ -129,8 +130,9 @@ def _print(summary: Summary, seconds: float, jobs: int) -> None:
     for seed in summary.failed[:5]:
         print(f"repeat it: python -m holdfast.testing.simulate --seed {seed}")
     speed = summary.seeds / max(seconds, 1e-9)
-    print(f"{summary.seeds} seeds, {len(summary.failed)} failed; {speed:.1f} seeds/s in {jobs} processes, {summary.virtual:.0f} s simulated")
-    print(f"{summary.starts} attempts, {summary.rescues} rescues, slowest recovery {summary.slowest:.2f} x ttl")
+    print(f"{summary.seeds} seeds, {len(summary.failed)} failed; {speed:.1f} seeds/s in {jobs} processes")
+    print(f"{summary.virtual:.0f} s simulated, {summary.starts} attempts, {summary.rescues} rescues")
+    print(f"slowest recovery where a bound is promised: {summary.slowest:.2f} x ttl")
     print(f"handlers overlapped: {summary.overlaps_inside} inside the timing assumptions, {summary.overlaps_outside} outside")
     print("unknown outcomes: " + (", ".join(f"{name} {count}" for name, count in sorted(summary.unknown.items())) or "none"))
     print("checked: " + ", ".join(f"{name} {summary.checked[name]}" for name in PROPERTIES))

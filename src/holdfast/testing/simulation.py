@@ -6,11 +6,12 @@ import random
 from msgspec import Struct
 
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.checker import Report, check
+from holdfast.testing.checker import check
 from holdfast.testing.history import History
 from holdfast.testing.loop import Stuck
 from holdfast.testing.nemesis import Nemesis
 from holdfast.testing.plans import Plan, draw
+from holdfast.testing.verdicts import Report
 from holdfast.testing.world import World
 
 
@@ -66,5 +67,7 @@ async def _run(world: World) -> None:
     until = world.now() + world.plan.patience
     while not world.is_done() and world.now() < until:
         await world.pause(world.plan.settings.timing.beat)
+    if world.is_done():
+        world.write("done", "the world")
     # What is late, and who was frozen, may still come back.
     await world.pause(world.plan.settings.timing.ttl / 2)

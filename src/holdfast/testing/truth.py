@@ -1,6 +1,7 @@
 """What a memory store really did: every change of a row, in order, with the right it was asked for under."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from uuid import UUID
 
 from holdfast._core.job import JobRecord, Json, NewJob, State, Token
@@ -21,7 +22,7 @@ class Witness(MemoryStore):
     caller: str = ""
 
     _by: By | None = None
-    _tokens: dict[UUID, Token] = {}
+    _tokens: Mapping[UUID, Token] = MappingProxyType({})
 
     @property
     def capabilities(self) -> Capabilities:
@@ -99,7 +100,7 @@ class Witness(MemoryStore):
         self._tell_leases(before, By("beat"))
         return answer
 
-    async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> bool:
+    async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         """The end of one lease."""
         before = self._lease_rows([lease])
         answer = await super().end_lease(lease, why, seen=seen)

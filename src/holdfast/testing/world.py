@@ -87,7 +87,8 @@ class World:
 
     def connect(self, process: Process, *, is_healthy: bool = False) -> Store:
         """The store as this process reaches it."""
-        mix = Mix(latency=self.plan.mix.latency) if is_healthy or self.is_calm and not self.plan.is_live else self.plan.mix
+        is_well = is_healthy or (self.is_calm and not self.plan.is_live)
+        mix = Mix(latency=self.plan.mix.latency) if is_well else self.plan.mix
         self.faults[process.name] = faults = Faults(self.numbers, mix)
         return faulty(
             self.store,
@@ -111,9 +112,7 @@ class World:
 
     def _machine(self, name: str) -> Machine:
         numbers = self.numbers
-        clock = SimClock(
-            self.loop, rate=self._rate(), origin=numbers.uniform(0, 1e5), wall_error=numbers.uniform(-3600, 3600)
-        )
+        clock = SimClock(self.loop, rate=self._rate(), origin=numbers.uniform(0, 1e5), wall_error=numbers.uniform(-3600, 3600))
         machine = Machine(self.loop, name, clock)
         machine.on_process = self._born
         return machine

@@ -111,14 +111,14 @@ class SqliteStore:
 
         return await self._thread.run(beat)
 
-    async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> bool:
+    async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         values = {**packing.lease(structs.replace(_NOBODY, id=lease)), "why": packing.json_text(why), "seen": seen}
 
-        def end(database: Database) -> bool:
+        def end(database: Database) -> LeaseEnd | None:
             is_overdue = seen is not None and self._watch.is_overdue(lease, seen, database.monotonic())
             if database.write("end_lease", is_overdue=is_overdue, **values):
-                return True
-            return bool(database.read("is_ended", **values)[0][0])
+                return why
+            return rows.end_of(database.read("why_ended", **values)[0][0])
 
         return await self._thread.run(end)
 

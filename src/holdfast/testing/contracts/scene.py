@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
@@ -179,13 +179,13 @@ def stale(token: Token, number: int = 1000) -> Token:
     return Token(token.claim, token.number + number)
 
 
-Story = Callable[["Scene"], Awaitable[None]]
+Self = TypeVar("Self", bound=Contract)
 
 
-def story(act: Callable[[Contract, Scene], Awaitable[None]]) -> Callable[[Contract], None]:
+def story(act: Callable[[Self, Scene], Awaitable[None]]) -> Callable[[Self], None]:
     """A test that is a coroutine in a scene, as a test that a runner can call."""
 
-    def test(self: Contract) -> None:
+    def test(self: Self) -> None:
         async def play() -> None:
             async with AsyncExitStack() as closing:
                 await act(self, Scene(self, closing))
@@ -194,3 +194,15 @@ def story(act: Callable[[Contract, Scene], Awaitable[None]]) -> Callable[[Contra
 
     test.__name__, test.__doc__ = act.__name__, act.__doc__
     return test
+
+
+class Part:
+    """Base of the parts: what a subclass must tell."""
+
+    def make_store(self, clock: FakeClock) -> Store:
+        """A store that reads this clock; each call of one test gives another handle on the same jobs."""
+        raise NotImplementedError
+
+    def advance(self, clock: FakeClock, seconds: float) -> None:
+        """Let time pass; override it for a store whose clock is its server's."""
+        clock.advance(seconds)

@@ -1,0 +1,203 @@
+"""Claim: due jobs of known tasks, in order, each to one living lease."""
+
+from datetime import UTC, datetime
+
+from holdfast._core.job import State
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.policy import Policy
+from holdfast._ports.store import Update
+from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, released, story
+
+
+class ClaimContract(Part):
+    """What a claim promises."""
+
+    @story
+    async def test_jobs_are_claimed_by_priority_then_time_then_id(self, at: Scene) -> None:
+        jobs = [at.new(priority=1), at.new(), at.new(priority=-1, delay=5.0), at.new(delay=2.0), at.new(), at.new(priority=-1)]
+        late, first, urgent_later, later, second, urgent = await at.enqueue(*jobs)
+        at.advance(5.0)
+        claims = await at.claim(await at.lease(), 10)
+        assert [claim.hold.job for claim in claims] == [urgent, urgent_later, first, second, later, late]
+
+    @story
+    async def test_order_goes_across_tasks_and_queues(self, at: Scene) -> None:
+        jobs = [at.new(task=task, queue=queue, priority=priority) for priority in (2, 0, 1) for task in "ab" for queue in "xyz"]
+        await at.enqueue(*jobs)
+        lease, taken = await at.lease(), []
+        while claims := await at.claim(lease, 4, tasks="ab"):
+            taken += [claim.hold.job for claim in claims]
+        assert taken == [job.id for job in sorted(jobs, key=lambda job: (job.priority, job.id))]
+
+    @story
+    async def test_a_claim_takes_no_more_than_asked(self, at: Scene) -> None:
+        await at.enqueue(*(at.new(queue=queue) for queue in "ab" for _ in range(5)))
+        lease = await at.lease()
+        assert len(await at.claim(lease, 3)) == 3
+        assert len(await at.claim(lease, 0)) == 0
+        assert len(await at.claim(lease, 2, prefetch=1)) == 3
+        assert len(await at.claim(lease, 100)) == 4
+        assert await at.claim(lease, 100) == ()
+
+    @story
+    async def test_a_claimed_job_is_born_running(self, at: Scene) -> None:
+        (job,) = await at.enqueue(at.new(payload=b'{"n": 1}'))
+        at.advance(3.0)
+        lease = await at.lease(worker="web-1-42-0000abcd")
+        request = at.request(lease)
+        (claim,) = (await at.store.exchange((), request)).claims
+        row, now = await at.row(job), datetime.fromtimestamp(at.clock.wall(), UTC)
+        assert (claim.payload, claim.checkpoint) == (b'{"n": 1}', None)
+        assert (claim.hold.job, claim.hold.lease, claim.hold.task, claim.hold.state) == (job, lease, "task", State.RUNNING)
+        assert (claim.hold.attempt, claim.hold.failures, claim.hold.crashes) == (1, 0, 0)
+        assert claim.hold.token.claim == request.claim
+        assert (row.state, row.token, row.lease, row.attempt) == (State.RUNNING, claim.hold.token, lease, 1)
+        assert (row.worker, row.claimed_at, row.started_at) == ("web-1-42-0000abcd", now, now)
+        assert await at.store.held(lease) == (claim.hold,)
+
+    @story
+    async def test_prefetched_jobs_follow_those_that_run_and_have_not_started(self, at: Scene) -> None:
+        jobs = await at.enqueue(*(at.new() for _ in range(4)))
+        claims = await at.claim(await at.lease(), 1, prefetch=2)
+        assert [claim.hold.job for claim in claims] == list(jobs[:3])
+        assert [claim.hold.state for claim in claims] == [State.RUNNING, State.CLAIMED, State.CLAIMED]
+        assert [claim.hold.attempt for claim in claims] == [1, 0, 0]
+        row = await at.row(jobs[1])
+        assert (row.state, row.attempt, row.started_at) == (State.CLAIMED, 0, None)
+        assert row.claimed_at is not None
+
+    @story
+    async def test_jobs_of_unknown_tasks_and_other_queues_are_left_alone(self, at: Scene) -> None:
+        unknown, elsewhere, ours = await at.enqueue(at.new(task="unknown"), at.new(queue="b"), at.new(queue="a"))
+        lease = await at.lease()
+        assert await at.claim(lease, 10, tasks=["other"]) == ()
+        assert await at.claim(lease, 10, tasks=[]) == ()
+        assert await at.claim(lease, 10, queues=()) == ()
+        assert [claim.hold.job for claim in await at.claim(lease, 10, queues=("a", "z"))] == [ours]
+        assert [await at.state(job) for job in (unknown, elsewhere)] == [State.AVAILABLE] * 2
+        assert [claim.hold.job for claim in await at.claim(lease, 10)] == [elsewhere]
+
+    @story
+    async def test_more_urgent_jobs_that_are_unknown_or_not_due_hide_nothing(self, at: Scene) -> None:
+        await at.enqueue(*(at.new(task="unknown", priority=-9) for _ in range(5)))
+        await at.enqueue(*(at.new(priority=priority, delay=100.0) for priority in (-9, -8, 0) for _ in range(5)))
+        (job,) = await at.enqueue(at.new(priority=5))
+        assert [claim.hold.job for claim in await at.claim(await at.lease(), 2)] == [job]
+
+    @story
+    async def test_a_job_is_due_exactly_at_its_time(self, at: Scene) -> None:
+        (job,) = await at.enqueue(at.new(delay=10.0))
+        lease = await at.lease()
+        at.advance(10.0 - EARLY)
+        assert await at.claim(lease) == ()
+        at.advance(EARLY)
+        assert [claim.hold.job for claim in await at.claim(lease)] == [job]
+
+    @story
+    async def test_a_job_is_claimed_once(self, at: Scene) -> None:
+        await at.enqueue(at.new())
+        assert len(await at.claim(await at.lease(), 5)) == 1
+        assert await at.claim(await at.lease(), 5) == ()
+
+    @story
+    async def test_only_a_living_lease_claims(self, at: Scene) -> None:
+        await at.enqueue(at.new())
+        ended, old = await at.lease(), await at.lease()
+        await at.store.end_lease(ended, LeaseEnd(End.CLOSED))
+        assert await at.claim(ended) == ()
+        assert await at.claim(at.chance.uuid4()) == ()
+        at.advance(TTL + EARLY)
+        assert await at.claim(old) == ()
+        assert await at.store.counts() == {("", State.AVAILABLE): 1}
+
+    @story
+    async def test_a_lease_claims_until_the_very_end_of_its_ttl_and_again_after_a_beat(self, at: Scene) -> None:
+        await at.enqueue(at.new(), at.new())
+        lease = await at.lease()
+        at.advance(TTL)
+        assert len(await at.claim(lease)) == 1
+        at.advance(EARLY)
+        assert await at.claim(lease) == ()
+        await at.store.beat([lease])
+        assert len(await at.claim(lease)) == 1
+
+    @story
+    async def test_the_policy_of_the_claim_is_written_on_the_row(self, at: Scene) -> None:
+        policy = Policy(max_attempts=9)
+        hold = await at.running(policy=policy)
+        assert hold.policy == policy
+        assert (await at.row(hold.job)).policy == policy
+        assert (await at.store.held(hold.lease))[0].policy == policy
+
+    @story
+    async def test_claim_numbers_grow_and_never_repeat(self, at: Scene) -> None:
+        await at.enqueue(at.new(), at.new(), at.new())
+        lease, numbers = await at.lease(), []
+        for _ in range(3):
+            claims = await at.claim(lease, 2)
+            numbers += [claim.hold.token.number for claim in claims]
+            await at.settle(*(raised(claim.hold) for claim in claims))
+            at.advance(10.0)
+        (job,) = await at.enqueue(at.new(priority=-1))
+        (claim,) = await at.claim(lease)
+        await at.settle(done(claim.hold))
+        await at.store.reopen([job])
+        assert (await at.row(job)).token.number == claim.hold.token.number
+        (again,) = await at.claim(lease)
+        assert again.hold.job == job
+        numbers += [claim.hold.token.number, again.hold.token.number]
+        assert numbers == sorted(set(numbers))
+        assert numbers[0] > 0
+
+    @story
+    async def test_numbers_go_on_when_the_newest_claims_have_been_settled(self, at: Scene) -> None:
+        lease, numbers = await at.lease(), []
+        for _ in range(3):
+            await at.enqueue(at.new())
+            (claim,) = await at.claim(lease)
+            await at.settle(done(claim.hold))
+            numbers.append(claim.hold.token.number)
+        assert numbers == sorted(set(numbers))
+
+    @story
+    async def test_the_next_attempt_gets_checkpoint_and_budgets(self, at: Scene) -> None:
+        hold = await at.running()
+        await at.store.report([Update(job=hold.job, token=hold.token, checkpoint=b'{"next": 17}')])
+        await at.settle(raised(hold))
+        at.advance(10.0)
+        (claim,) = await at.claim(hold.lease)
+        assert (claim.checkpoint, claim.hold.attempt, claim.hold.failures) == (b'{"next": 17}', 2, 1)
+        assert claim.hold.token.claim != hold.token.claim
+        assert claim.hold.token.number > hold.token.number
+
+    @story
+    async def test_what_an_exchange_gives_back_it_can_claim(self, at: Scene) -> None:
+        hold = await at.prefetched()
+        answer = await at.exchange(released(hold), at.request(hold.lease))
+        assert [claim.hold.job for claim in answer.claims] == [hold.job]
+        assert answer.claims[0].hold.token != hold.token
+
+    @story
+    async def test_an_exchange_settles_although_it_may_not_claim(self, at: Scene) -> None:
+        hold = await at.running()
+        await at.enqueue(at.new())
+        await at.store.end_lease(hold.lease, LeaseEnd(End.CLOSED))
+        answer = await at.exchange(done(hold), at.request(hold.lease))
+        assert answer.claims == ()
+        assert await at.state(hold.job) is State.COMPLETED
+
+    @story
+    async def test_walking_many_lines_finds_the_most_urgent_first(self, at: Scene) -> None:
+        lines = [(f"t{task}", f"q{queue}", priority) for task in range(3) for queue in range(4) for priority in range(-3, 3)]
+        jobs = [
+            at.new(task=task, queue=queue, priority=priority, delay=delay)
+            for task, queue, priority in lines
+            for delay in (0.0, 1.0, 1000.0)
+        ]
+        await at.enqueue(*jobs)
+        at.advance(1.0)
+        due = sorted((job for job in jobs if job.delay <= 1.0), key=lambda job: (job.priority, job.delay, job.id))
+        lease, taken, known = await at.lease(), [], ("t0", "t1", "t2", "t3")
+        for limit in (1, 2, 7, 50, 100):
+            taken += [claim.hold.job for claim in await at.claim(lease, limit, tasks=known)]
+        assert taken == [job.id for job in due]

@@ -1,0 +1,124 @@
+"""Enqueue: all or none, once."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+from holdfast._core.job import State, Token
+from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast.errors import HoldfastError
+from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, story
+
+HOSTILE = ("'; DROP TABLE jobs; --", 'a"b\\c', "päckchen 包 🎁", "%s {0} :x ?", " ", "a/../b")
+
+
+class EnqueueContract(Part):
+    """What enqueue promises."""
+
+    @story
+    async def test_a_job_is_read_as_it_was_enqueued(self, at: Scene) -> None:
+        policy = Policy(max_attempts=7, max_crashes=2, backoff=Backoff.fixed("1s", "5s"), on_crash=CrashPolicy.HOLD, retention=9.0)
+        job = at.new(queue="mail", priority=-5, payload=b'{"to": "you"}', policy=policy, tags=("a", "b"))
+        await at.enqueue(job)
+        row = await at.row(job.id)
+        assert (row.id, row.task, row.queue, row.priority, row.payload) == (job.id, "task", "mail", -5, b'{"to": "you"}')
+        assert (row.policy, row.tags, row.state, row.token) == (policy, ("a", "b"), State.AVAILABLE, Token(None, 0))
+        assert (row.attempt, row.failures, row.crashes, row.attempts) == (0, 0, 0, ())
+        assert row.created_at == row.available_at == datetime.fromtimestamp(at.clock.wall(), UTC)
+        assert not row.cancel_requested
+        untouched = (row.claimed_at, row.started_at, row.finished_at, row.reason, row.error, row.result, row.lease)
+        assert untouched == (None,) * 7
+        assert (row.worker, row.stage, row.fraction, row.message, row.last_progress_at, row.checkpoint) == (None,) * 6
+
+    @story
+    async def test_a_delayed_job_is_scheduled_until_its_time_has_come(self, at: Scene) -> None:
+        (job,) = await at.enqueue(at.new(delay=10.0))
+        assert await at.state(job) is State.SCHEDULED
+        at.advance(10.0 - EARLY)
+        assert await at.state(job) is State.SCHEDULED
+        at.advance(EARLY)
+        assert await at.state(job) is State.AVAILABLE
+
+    @story
+    async def test_a_time_to_run_at_counts_more_than_a_delay_in_any_zone(self, at: Scene) -> None:
+        zone = timezone(timedelta(hours=-7))
+        moment = datetime.fromtimestamp(at.clock.wall(), zone) + timedelta(seconds=20)
+        (job,) = await at.enqueue(at.new(delay=5.0, run_at=moment))
+        assert (await at.row(job)).available_at == moment
+        at.advance(19.0)
+        assert await at.state(job) is State.SCHEDULED
+        at.advance(1.0)
+        assert await at.state(job) is State.AVAILABLE
+
+    @story
+    async def test_a_time_to_run_at_that_has_passed_is_due_in_its_place(self, at: Scene) -> None:
+        now = datetime.fromtimestamp(at.clock.wall(), UTC)
+        first, overdue = await at.enqueue(at.new(), at.new(run_at=now - timedelta(days=1)))
+        claims = await at.claim(await at.lease(), 2)
+        assert [claim.hold.job for claim in claims] == [overdue, first]
+
+    @story
+    async def test_the_second_copy_of_a_call_inserts_nothing(self, at: Scene) -> None:
+        call, job = at.chance.uuid4(), at.new()
+        await at.store.enqueue(call, [job])
+        await at.store.enqueue(call, [job])
+        await at.another().enqueue(call, [job])
+        assert await at.store.counts() == {("", State.AVAILABLE): 1}
+
+    @story
+    async def test_a_copy_of_a_call_that_comes_after_its_job_ran_changes_nothing(self, at: Scene) -> None:
+        call, job = at.chance.uuid4(), at.new()
+        await at.store.enqueue(call, [job])
+        (claim,) = await at.claim(await at.lease())
+        await at.settle(done(claim.hold))
+        row = await at.row(job.id)
+        at.advance(100.0)
+        await at.store.enqueue(call, [job])
+        assert await at.row(job.id) == row
+
+    @story
+    async def test_a_receipt_and_not_the_jobs_ids_tells_a_copy(self, at: Scene) -> None:
+        call = at.chance.uuid4()
+        await at.store.enqueue(call, [at.new()])
+        await at.store.enqueue(call, [at.new()])
+        assert await at.store.counts() == {("", State.AVAILABLE): 1}
+
+    @story
+    async def test_a_call_with_an_id_that_exists_inserts_none_of_its_jobs_and_leaves_no_receipt(self, at: Scene) -> None:
+        (known,) = await at.enqueue(old := at.new())
+        call, news = at.chance.uuid4(), [at.new(), at.new()]
+        for jobs in ([news[0], old, news[1]], [news[0], news[0]]):
+            try:
+                await at.store.enqueue(call, jobs)
+            except HoldfastError:
+                pass
+            else:
+                raise AssertionError("two jobs of one id were taken")
+        assert [row.id for row in await at.store.list(at.everything)] == [known]
+        await at.store.enqueue(call, news)
+        assert len(await at.store.list(at.everything)) == 3
+
+    @story
+    async def test_payloads_come_back_byte_for_byte(self, at: Scene) -> None:
+        payloads = [b"", b"null", b"\x00\xff\xfe not json", b"[" * 10_000, "ä€🎁\\u0000".encode(), b"x" * 300_000, b"y" * 512, b"z" * 513]
+        jobs = await at.enqueue(*(at.new(payload=payload) for payload in payloads))
+        assert [(await at.row(job)).payload for job in jobs] == payloads
+        assert [claim.payload for claim in await at.claim(await at.lease(), 10)] == payloads
+
+    @story
+    async def test_names_and_tags_are_only_text(self, at: Scene) -> None:
+        jobs = await at.enqueue(*(at.new(task=name, queue=name, tags=(name,)) for name in HOSTILE))
+        assert [(row.task, row.queue, row.tags) for row in [await at.row(job) for job in jobs]] == [(n, n, (n,)) for n in HOSTILE]
+        for name, job in zip(HOSTILE, jobs, strict=True):
+            (claim,) = await at.claim(await at.lease(), 10, tasks=[name], queues=(name,))
+            assert (claim.hold.job, claim.hold.task) == (job, name)
+
+    @story
+    async def test_a_thousand_jobs_are_one_call(self, at: Scene) -> None:
+        jobs = await at.enqueue(*(at.new(payload=b"%d" % number) for number in range(1000)))
+        claims = await at.claim(await at.lease(), 1000)
+        assert [claim.hold.job for claim in claims] == list(jobs)
+        assert [int(claim.payload) for claim in claims] == list(range(1000))
+
+    @story
+    async def test_no_jobs_are_no_trouble(self, at: Scene) -> None:
+        await at.enqueue()
+        assert await at.store.counts() == {}

@@ -1,0 +1,180 @@
+"""Start, report, annotate: what an owner writes while it holds a job, and after."""
+
+from datetime import UTC, datetime
+
+from msgspec import structs
+
+from holdfast._core.job import Failure, Hold, State, Token
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._ports.store import Note, Update
+from holdfast.testing.contracts.scene import BOOM, Part, Scene, done, raised, released, rescued, stale, story
+
+CRASH = LeaseEnd(End.CRASHED)
+
+
+def said(
+    hold: Hold,
+    *,
+    stage: str | None = None,
+    fraction: float | None = None,
+    message: str | None = None,
+    checkpoint: bytes | None = None,
+) -> Update:
+    """What its handler said."""
+    update = Update(job=hold.job, token=hold.token, stage=stage, fraction=fraction, message=message)
+    return structs.replace(update, checkpoint=checkpoint)
+
+
+def wrong(hold: Hold, at: Scene) -> list[Token]:
+    """Tokens that are not its own."""
+    return [stale(hold.token), Token(at.chance.uuid4(), hold.token.number), Token(None, hold.token.number)]
+
+
+class ReportContract(Part):
+    """What start, report and annotate promise."""
+
+    @story
+    async def test_a_prefetched_job_starts_once(self, at: Scene) -> None:
+        hold = await at.prefetched()
+        at.advance(2.0)
+        assert await at.store.start([(hold.job, hold.token)]) == frozenset()
+        row, now = await at.row(hold.job), datetime.fromtimestamp(at.clock.wall(), UTC)
+        assert (row.state, row.attempt, row.started_at, row.token) == (State.RUNNING, 1, now, hold.token)
+        at.advance(2.0)
+        assert await at.store.start([(hold.job, hold.token)]) == frozenset()
+        assert await at.row(hold.job) == row
+
+    @story
+    async def test_only_the_owner_starts_a_job(self, at: Scene) -> None:
+        hold = await at.prefetched()
+        for token in wrong(hold, at):
+            assert await at.store.start([(hold.job, token)]) == {hold.job}
+        unknown = at.chance.uuid7()
+        assert await at.store.start([(unknown, hold.token)]) == {unknown}
+        assert await at.state(hold.job) is State.CLAIMED
+        await at.settle(released(hold))
+        assert await at.store.start([(hold.job, hold.token)]) == {hold.job}
+        assert await at.state(hold.job) is State.AVAILABLE
+
+    @story
+    async def test_nothing_starts_under_a_lease_that_has_ended(self, at: Scene) -> None:
+        hold, other = await at.prefetched(), await at.prefetched()
+        running = await at.running()
+        for lease in (hold.lease, running.lease):
+            await at.store.end_lease(lease, CRASH)
+        tokens = [(each.job, each.token) for each in (hold, other, running)]
+        assert await at.store.start(tokens) == {hold.job, running.job}
+        assert [await at.state(each.job) for each in (hold, other)] == [State.CLAIMED, State.RUNNING]
+
+    @story
+    async def test_progress_and_checkpoints_are_on_the_row(self, at: Scene) -> None:
+        hold = await at.running()
+        at.advance(1.0)
+        update = said(hold, stage="clone", fraction=0.25, message="half of half", checkpoint=b'{"next": 1}')
+        assert await at.store.report([update]) == frozenset()
+        row, now = await at.row(hold.job), datetime.fromtimestamp(at.clock.wall(), UTC)
+        assert (row.stage, row.fraction, row.message, row.checkpoint) == ("clone", 0.25, "half of half", b'{"next": 1}')
+        assert row.last_progress_at == now
+        assert (row.state, row.token) == (State.RUNNING, hold.token)
+
+    @story
+    async def test_what_is_not_said_stays_and_the_latest_wins(self, at: Scene) -> None:
+        hold = await at.running()
+        await at.store.report([said(hold, stage="clone", checkpoint=b"1")])
+        at.advance(1.0)
+        await at.store.report([said(hold, fraction=0.1), said(hold, stage="walk", fraction=0.2), said(hold, message="")])
+        row = await at.row(hold.job)
+        assert (row.stage, row.fraction, row.message, row.checkpoint) == ("walk", 0.2, "", b"1")
+        at.advance(1.0)
+        await at.store.report([said(hold)])
+        after = await at.row(hold.job)
+        assert (after.stage, after.fraction, after.message, after.checkpoint) == ("walk", 0.2, "", b"1")
+        assert after.last_progress_at == datetime.fromtimestamp(at.clock.wall(), UTC)
+
+    @story
+    async def test_a_report_without_the_token_changes_nothing_and_others_land(self, at: Scene) -> None:
+        hold, other = await at.running(), await at.running()
+        before = await at.row(hold.job)
+        updates = [structs.replace(said(hold, stage="stolen", checkpoint=b"0"), token=token) for token in wrong(hold, at)]
+        unknown = structs.replace(said(hold, stage="x"), job=at.chance.uuid7())
+        assert await at.store.report([*updates, unknown, said(other, stage="fine")]) == {hold.job, unknown.job}
+        assert await at.row(hold.job) == before
+        assert (await at.row(other.job)).stage == "fine"
+
+    @story
+    async def test_nothing_is_reported_on_a_job_that_has_moved(self, at: Scene) -> None:
+        for move in (done, raised):
+            hold = await at.running()
+            await at.settle(move(hold))
+            before = await at.row(hold.job)
+            assert await at.store.report([said(hold, stage="late", checkpoint=b"0")]) == {hold.job}
+            assert await at.row(hold.job) == before
+
+    @story
+    async def test_a_zombie_reports_until_its_job_has_moved_and_never_after(self, at: Scene) -> None:
+        hold = await at.running()
+        await at.store.end_lease(hold.lease, CRASH)
+        assert await at.store.report([said(hold, stage="mine")]) == frozenset()
+        await at.settle(rescued(hold, CRASH))
+        (claim,) = await at.claim(await at.lease())
+        assert await at.store.report([said(hold, stage="zombie", checkpoint=b"0")]) == {hold.job}
+        row = await at.row(hold.job)
+        assert (row.stage, row.checkpoint, row.token) == ("mine", None, claim.hold.token)
+
+    @story
+    async def test_a_prefetched_job_may_be_reported_on(self, at: Scene) -> None:
+        hold = await at.prefetched()
+        assert await at.store.report([said(hold, checkpoint=b"1")]) == frozenset()
+        assert (await at.row(hold.job)).checkpoint == b"1"
+
+    @story
+    async def test_checkpoints_come_back_byte_for_byte(self, at: Scene) -> None:
+        hold = await at.running()
+        for checkpoint in (b"", b'"\\u0000"', "ä🎁".encode(), b"x" * 65_536):
+            assert await at.store.report([said(hold, checkpoint=checkpoint, stage="ä'\n🎁", message="%s :x")]) == frozenset()
+            row = await at.row(hold.job)
+            assert (row.checkpoint, row.stage, row.message) == (checkpoint, "ä'\n🎁", "%s :x")
+
+    @story
+    async def test_a_late_result_is_kept_on_the_record_of_its_own_attempt(self, at: Scene) -> None:
+        hold = await at.running()
+        await at.store.end_lease(hold.lease, CRASH)
+        await at.settle(rescued(hold, CRASH))
+        (claim,) = await at.claim(await at.lease())
+        await at.settle(raised(claim.hold))
+        before = await at.row(hold.job)
+        await at.store.annotate([Note(job=hold.job, token=hold.token, late_result=b'"late"', error=BOOM, stacks="…")])
+        row = await at.row(hold.job)
+        first, second = row.attempts
+        assert (first.late_result, first.error, first.stacks) == (b'"late"', BOOM, "…")
+        assert second == before.attempts[1]
+        assert structs.replace(row, attempts=before.attempts) == before
+
+    @story
+    async def test_notes_fill_in_and_take_nothing_away(self, at: Scene) -> None:
+        hold = await at.running()
+        await at.settle(raised(hold))
+        note = Note(job=hold.job, token=hold.token, late_result=b"1", stacks="a", error=Failure("Other", "later"))
+        await at.store.annotate([note, Note(job=hold.job, token=hold.token)])
+        await at.store.annotate([Note(job=hold.job, token=hold.token, stacks="b")])
+        (record,) = (await at.row(hold.job)).attempts
+        assert (record.late_result, record.stacks, record.error) == (b"1", "b", BOOM)
+
+    @story
+    async def test_a_note_for_no_record_is_nothing(self, at: Scene) -> None:
+        hold, free = await at.running(), await at.prefetched()
+        await at.settle(raised(hold), released(free))
+        rows = [await at.row(each.job) for each in (hold, free)]
+        notes = [Note(job=hold.job, token=token, late_result=b"1") for token in wrong(hold, at)]
+        notes += [Note(job=at.chance.uuid7(), token=hold.token, late_result=b"1")]
+        notes += [Note(job=free.job, token=free.token, late_result=b"1")]
+        await at.store.annotate(notes)
+        assert [await at.row(each.job) for each in (hold, free)] == rows
+
+    @story
+    async def test_a_settle_is_recognised_after_an_error_was_noted(self, at: Scene) -> None:
+        hold = await at.running()
+        await at.store.end_lease(hold.lease, CRASH)
+        await at.settle(rescued(hold, CRASH))
+        await at.store.annotate([Note(job=hold.job, token=hold.token, error=BOOM)])
+        assert [answer.value for answer in await at.settle(rescued(hold, CRASH), raised(hold))] == ["applied", "lost"]

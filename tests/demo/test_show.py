@@ -1,0 +1,38 @@
+"""`holdfast demo`, as a user runs it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def show(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "holdfast.cli", "demo", "--seconds", "2", *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50, check=False)
+
+
+def test_the_owner_is_killed_half_way_and_the_job_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    killed = show(tmp_path)
+    assert killed.returncode == 0, killed.stderr
+    said = killed.stdout
+    percent = re.search(r"^killed worker (\S+) \(SIGKILL\) at (\d+) %$", said, re.MULTILINE)
+    assert percent and 40 <= int(percent[2]) <= 60
+    rescue = re.search(r"^rescued by worker (\S+) after (\d+\.\d+) s: attempt 2$", said, re.MULTILINE)
+    assert rescue and rescue[1] != percent[1] and float(rescue[2]) < 1.0
+    assert re.search(r"^resumed from checkpoint: commit \d+ of 400 \(\d+ %\)$", said, re.MULTILINE)
+    assert re.search(r"attempt 1 .* SIGKILL", said) and re.search(r"attempt 2 .* completed", said)
+    chart = Path(said.splitlines()[-1])
+    assert chart.is_file() and chart == tmp_path / "holdfast-demo" / "sample" / "evolution.png"
+    left_alone = show(tmp_path, "--no-kill", "--out", "calm")
+    assert "SIGKILL" not in left_alone.stdout
+    for kind in ("json", "csv"):
+        assert chart.with_suffix(f".{kind}").read_bytes() == (tmp_path / "calm" / "sample" / f"evolution.{kind}").read_bytes()
+
+
+@pytest.mark.parametrize("repo", ["/nowhere", "--upload-pack=x", ""])
+def test_a_repository_that_is_none_is_refused_with_a_remedy(tmp_path: Path, repo: str) -> None:
+    refused = show(tmp_path, f"--repo={repo}")
+    assert refused.returncode in (1, 2)
+    assert refused.stderr.startswith(("error: ", "Usage: ")) and "Traceback" not in refused.stderr
