@@ -83,16 +83,13 @@ async def block_the_loop(job: Job, seconds: float) -> str:
 @app.task
 def hold_the_gil(job: SyncJob, seconds: float) -> str:
     """One call of a C function that lets no other thread run: a regular expression that backtracks."""
-    length, took = 16, 0.0
-    while took < 0.02:  # twice as long with each letter
-        length += 1
-        began = time.monotonic()
-        re.match(r"(a+)+$", "a" * length + "b")
-        took = time.monotonic() - began
-    while took < seconds:
-        length, took = length + 1, took * 2
+    hard = "a" * 14 + "b"
+    began = time.monotonic()
+    re.search(r"(a+)+c", hard * 20)
+    took = time.monotonic() - began
+    text = hard * round(1.3 * 20 * seconds / took)
     journal.write(job, "start")
-    re.match(r"(a+)+$", "a" * length + "b")
+    re.search(r"(a+)+c", text)
     journal.write(job, "end")
     return str(job.token)
 

@@ -34,8 +34,8 @@ class Executioner:
 
     def strike(self) -> None:
         """Kill one worker, or a supervisor with all of its workers, which another one replaces."""
-        crew = self._chance.choice(self.crews)
-        until(lambda: len(crew.workers()) == 2, within=START)
+        # One that died before it was ready is replaced after a pause: the next victim is found elsewhere.
+        crew = self._chance.choice(until(lambda: [crew for crew in self.crews if crew.workers()], within=START))
         if self._chance.random() < SUPERVISORS:
             self._kill_crew(crew)
         else:

@@ -205,7 +205,7 @@ class Log:
 class Bench:
     """A worker's engine without its services: a test makes every step itself."""
 
-    def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, concurrency: int = 10, threads: int = 4) -> None:
+    def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, slots: int = 10, threads: int = 4) -> None:
         self.clock, self.chance, self.log = FakeClock(), FakeChance(), Log()
         self.memory = MemoryStore(self.clock)
         self.store = Flaky(self.memory)
@@ -219,7 +219,7 @@ class Bench:
         )
         self.code_running: list[bool] = []
         self.ended: list[Ended] = []
-        self.free = {True: concurrency, False: threads}
+        self.slots = slots
         self.executor = Executor(
             self.registry,
             self.reporter,
@@ -243,7 +243,7 @@ class Bench:
             self.heart,
             lease=lease.id,
             worker=lease.worker,
-            wanted=lambda: (self.registry.policies(), sum(self.free.values()) - len(self.executor.running)),
+            wanted=lambda: (self.registry.policies(), self.slots - len(self.executor.running)),
             queues=None,
             poll_interval=1.0,
             events=self.log.events,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from concurrent import futures
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
@@ -134,4 +135,7 @@ class SyncJob(Context):
         self._in_loop(self._save(value))
 
     def _in_loop(self, coroutine: Coroutine[None, None, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        except futures.CancelledError:
+            raise asyncio.CancelledError(f"job {self.id} is to stop") from None

@@ -116,6 +116,7 @@ class Executor:
         running.stop = running.stop or why
         if running.stopped_at is None:
             running.stopped_at = self._now()
+        self._reporter.interrupt(running.claim.hold, is_lost=why is Stop.LOST)
         # A task cancelled before its first step would never run a line, and so never end for us.
         if running.task is not None and running.has_begun:
             running.task.cancel()

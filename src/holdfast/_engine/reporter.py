@@ -1,7 +1,7 @@
 """Progress and checkpoints on their way to the store: coalesced, many jobs in one write, fenced."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from msgspec import structs
@@ -47,8 +47,11 @@ class Reporter:
         update = self._updates.get(hold.job)
         if update is not None and update.token == hold.token:
             del self._updates[hold.job]
-        for waiter in self._waiters.pop(hold.job, ()):
-            waiter.cancel()
+        self.interrupt(hold)
+
+    def interrupt(self, hold: Hold, *, is_lost: bool = False) -> None:
+        """The handler is to stop: it must not wait in a checkpoint for a store that may not answer for long."""
+        _answer(self._waiters.pop(hold.job, []), _lost_error(hold.job) if is_lost else asyncio.CancelledError())
 
     async def step(self) -> float:
         """Write what there is; seconds until it is worth looking again."""
@@ -68,7 +71,7 @@ class Reporter:
             if update.job in lost:
                 self._lost(update.job, update.token)
         for job, waiting in waiters.items():
-            _answer(waiting, JobLost(f"job {job} was taken from this attempt") if job in lost else None)
+            _answer(waiting, _lost_error(job) if job in lost else None)
         self._waiters = {job: left for job, each in self._waiters.items() if (left := [one for one in each if not one.done()])}
         return PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
 
@@ -80,7 +83,11 @@ class Reporter:
         self._updates[update.job] = update
 
 
-def _answer(waiting: tuple[asyncio.Future[None], ...], error: JobLost | None) -> None:
+def _lost_error(job: UUID) -> JobLost:
+    return JobLost(f"job {job} was taken from this attempt")
+
+
+def _answer(waiting: Iterable[asyncio.Future[None]], error: BaseException | None) -> None:
     for future in waiting:
         if not future.done():
             if error is None:

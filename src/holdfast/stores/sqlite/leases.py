@@ -10,7 +10,6 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.store import LeaseView
 from holdfast.stores.sqlite.packing import micros
 from holdfast.stores.sqlite.rows import Row, end_of, names_of, process_of, timing_of
@@ -63,7 +62,7 @@ class Watch:
             age=(wall - opened) / 1e6,
             holds=holds,
             is_draining=bool(is_draining),
-            end=(end_of(why) or LeaseEnd(End.EXPIRED)) if is_ended else None,
+            end=end_of(is_ended, why),
             queues=names_of(queues),
             tasks=names_of(tasks),
         )

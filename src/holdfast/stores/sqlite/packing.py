@@ -1,7 +1,7 @@
 """Values to parameters: one blob of fixed records, one of their bytes, and JSON for what is rare or shared.
 
 A record is 72 bytes: job (16), claim (16), claim number (19 digits), and where in the other blob the job's payload,
-result or checkpoint starts (11 digits, from 1; 0: there is none) and how long it is (10 digits). Digits, because SQL
+result or checkpoint starts (11 digits, 0: there is none) and how long it is (10 digits). Digits, because SQL
 can read those out of a blob and no other numbers.
 """
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Judge, Transition
@@ -70,7 +70,7 @@ def json_text(value: object) -> str:
 
 def records(entries: Iterable[tuple[UUID, Token, bytes | None]]) -> Values:
     """``:items``, one record for each entry, and ``:data``, the bytes they point to."""
-    items, data, start = [], [], 1
+    items, data, start = [], [b"\0"], 2  # to SQLite a piece of an empty blob is NULL, of any other an empty blob
     for job, token, value in entries:
         claim = _NOBODY if token.claim is None else token.claim.bytes
         if value is None:
@@ -191,9 +191,18 @@ def updates(said: Sequence[Update]) -> Values:
 
 
 def notes(learnt: Sequence[Note]) -> Values:
-    """Records and texts of notes on attempts."""
-    packed = records([(note.job, note.token, note.late_result) for note in learnt])
-    texts = [{"error": failure_text(note.error), "stacks": _text(note.stacks)} for note in learnt]
+    """Records and texts of notes on attempts; of several notes on one the latest wins, but the first error stays."""
+    merged: dict[tuple[UUID, Token], Note] = {}
+    for note in learnt:
+        old = merged.get((note.job, note.token), note)
+        merged[note.job, note.token] = structs.replace(
+            old,
+            late_result=old.late_result if note.late_result is None else note.late_result,
+            error=old.error or note.error,
+            stacks=old.stacks if note.stacks is None else note.stacks,
+        )
+    packed = records([(note.job, note.token, note.late_result) for note in merged.values()])
+    texts = [{"error": failure_text(note.error), "stacks": _text(note.stacks)} for note in merged.values()]
     return {**packed, "notes": json_text(texts)}
 
 

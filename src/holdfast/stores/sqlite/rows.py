@@ -20,7 +20,7 @@ from holdfast._core.job import (
     State,
     Token,
 )
-from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.rows import Ended
 from holdfast._core.timing import LeaseTiming
@@ -160,19 +160,14 @@ def timing_of(text: str | None) -> LeaseTiming:
     return _read(text, LeaseTiming) or LeaseTiming(0.0, 0.0, 0.0)
 
 
-def end_of(text: str | None) -> LeaseEnd | None:
-    """Why a lease ended."""
-    return _read(text, LeaseEnd)
+def end_of(is_ended: int, why: str | None) -> LeaseEnd | None:
+    """Why a lease ended, ``None`` while it lives."""
+    return (_read(why, LeaseEnd) or LeaseEnd(End.EXPIRED)) if is_ended else None
 
 
 def names_of(text: str | None) -> tuple[str, ...]:
     """Names of queues or tasks."""
     return _read(text, tuple[str, ...]) or ()
-
-
-def seconds_between(earlier: int, later: int) -> float:
-    """Seconds between two instants in microseconds."""
-    return (later - earlier) / 1e6
 
 
 def _read(text: str | None, kind: type[Value]) -> Value | None:

@@ -118,7 +118,7 @@ class SqliteStore:
             is_overdue = seen is not None and self._watch.is_overdue(lease, seen, database.monotonic())
             if database.write("end_lease", is_overdue=is_overdue, **values):
                 return why
-            return rows.end_of(database.read("why_ended", **values)[0][0])
+            return rows.end_of(*database.read("why_ended", **values)[0])
 
         return await self._thread.run(end)
 

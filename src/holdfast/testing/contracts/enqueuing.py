@@ -15,7 +15,9 @@ class EnqueueContract(Part):
 
     @story
     async def test_a_job_is_read_as_it_was_enqueued(self, at: Scene) -> None:
-        policy = Policy(max_attempts=7, max_crashes=2, backoff=Backoff.fixed("1s", "5s"), on_crash=CrashPolicy.HOLD, retention=9.0)
+        policy = Policy(
+            max_attempts=7, max_crashes=2, backoff=Backoff.fixed("1s", "5s"), on_crash=CrashPolicy.HOLD, retention=9.0
+        )
         job = at.new(queue="mail", priority=-5, payload=b'{"to": "you"}', policy=policy, tags=("a", "b"))
         await at.enqueue(job)
         row = await at.row(job.id)
@@ -98,7 +100,16 @@ class EnqueueContract(Part):
 
     @story
     async def test_payloads_come_back_byte_for_byte(self, at: Scene) -> None:
-        payloads = [b"", b"null", b"\x00\xff\xfe not json", b"[" * 10_000, "ä€🎁\\u0000".encode(), b"x" * 300_000, b"y" * 512, b"z" * 513]
+        payloads = [
+            b"",
+            b"null",
+            b"\x00\xff\xfe not json",
+            b"[" * 10_000,
+            "ä€🎁\\u0000".encode(),
+            b"x" * 300_000,
+            b"y" * 512,
+            b"z" * 513,
+        ]
         jobs = await at.enqueue(*(at.new(payload=payload) for payload in payloads))
         assert [(await at.row(job)).payload for job in jobs] == payloads
         assert [claim.payload for claim in await at.claim(await at.lease(), 10)] == payloads

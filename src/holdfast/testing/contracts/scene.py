@@ -13,7 +13,7 @@ from holdfast._core.lifecycle import LeaseEnd, Transition, finish, release, resc
 from holdfast._core.outcome import Done, Outcome, Raised
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import Answer, ClaimRequest, ExchangeAnswer, NewLease, Store
+from holdfast._ports.store import Answer, ClaimRequest, ExchangeAnswer, JobFilter, NewLease, Store
 from holdfast.testing.clock import FakeChance, FakeClock
 
 TTL = 30.0
@@ -32,6 +32,8 @@ class Contract(Protocol):
 
 class Scene:
     """One test's world. Every store it makes is another handle on the same jobs."""
+
+    everything = JobFilter(limit=10_000)
 
     def __init__(self, contract: Contract, closing: AsyncExitStack) -> None:
         self.clock, self.chance = FakeClock(), FakeChance()
@@ -118,16 +120,17 @@ class Scene:
         return (await self.store.exchange((), request)).claims
 
     async def running(self, *, policy: Policy | None = None) -> Hold:
-        """A new job that runs under a new lease."""
-        (job,) = await self.enqueue(self.new())
-        (claim,) = await self.claim(await self.lease(), policy=policy)
-        assert claim.hold.job == job
+        """A new job, in a queue of its own, that runs under a new lease."""
+        job = self.new(queue=str(self.chance.uuid4()))
+        await self.enqueue(job)
+        (claim,) = await self.claim(await self.lease(), queues=(job.queue,), policy=policy)
         return claim.hold
 
     async def prefetched(self) -> Hold:
-        """A new job that is claimed but not started."""
-        await self.enqueue(self.new())
-        (claim,) = await self.claim(await self.lease(), 0, prefetch=1)
+        """A new job, in a queue of its own, that is claimed but not started."""
+        job = self.new(queue=str(self.chance.uuid4()))
+        await self.enqueue(job)
+        (claim,) = await self.claim(await self.lease(), 0, prefetch=1, queues=(job.queue,))
         return claim.hold
 
     async def settle(self, *transitions: Transition) -> tuple[Answer, ...]:

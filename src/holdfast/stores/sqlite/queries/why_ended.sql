@@ -1,2 +1,2 @@
--- Why a lease ended; NULL while it lives.
-SELECT iif(ended_at IS NULL, NULL, why) FROM leases WHERE id = :lease;
+-- Whether a lease has ended, and why.
+SELECT ended_at IS NOT NULL, why FROM leases WHERE id = :lease;

@@ -1,0 +1,36 @@
+"""The contract of every store, as tests: subclass it, say how a store is made, and pytest runs the rest.
+
+>>> from holdfast.stores.memory import MemoryStore
+>>> class TestMemory(StoreContract):
+...     def setup_method(self):
+...         self.store = None
+...     def make_store(self, clock):
+...         self.store = self.store or MemoryStore(clock)
+...         return self.store
+"""
+
+from holdfast.testing.contracts.claiming import ClaimContract
+from holdfast.testing.contracts.enqueuing import EnqueueContract
+from holdfast.testing.contracts.operating import OperateContract
+from holdfast.testing.contracts.owning import LeaseContract
+from holdfast.testing.contracts.racing import RaceContract
+from holdfast.testing.contracts.reading import ReadContract
+from holdfast.testing.contracts.reporting import ReportContract
+from holdfast.testing.contracts.settling import SettleContract
+
+
+class StoreContract(
+    EnqueueContract,
+    ClaimContract,
+    SettleContract,
+    ReportContract,
+    OperateContract,
+    LeaseContract,
+    ReadContract,
+    RaceContract,
+):
+    """Each verb, each refusal, lost answers, races, and the clock at the edge.
+
+    Override ``make_store(clock)``, which must give another handle on the same jobs each time one test calls it, and
+    ``advance(clock, seconds)`` for a store that judges leases by a clock of its own.
+    """

@@ -1,0 +1,130 @@
+"""Reads, and keeping house."""
+
+from holdfast._core.job import JobRecord, State
+from holdfast._core.outcome import Fail
+from holdfast._ports.store import Check, JobFilter
+from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, story
+
+
+async def one_of_each(at: Scene) -> dict[State, JobRecord]:
+    """A job in each state that this store can show."""
+    completed, failed, retried = await at.running(), await at.running(), await at.running()
+    await at.settle(done(completed), answered(failed, Fail("no")), raised(retried))
+    prefetched, running = await at.prefetched(), await at.running()
+    available, cancelled = await at.enqueue(at.new(), at.new())
+    await at.store.request_cancel([cancelled])
+    held = (completed, failed, retried, prefetched, running)
+    rows = [await at.row(job) for job in (*(hold.job for hold in held), available, cancelled)]
+    return {row.state: row for row in rows}
+
+
+class ReadContract(Part):
+    """What readers are promised."""
+
+    @story
+    async def test_an_unknown_job_is_none(self, at: Scene) -> None:
+        assert await at.store.get(at.chance.uuid7()) is None
+
+    @story
+    async def test_attempts_are_read_in_order_with_their_job_only(self, at: Scene) -> None:
+        hold = await at.running()
+        for attempt in (1, 2):
+            (current,) = await at.store.held(hold.lease)
+            assert current.attempt == attempt
+            await at.settle(raised(current))
+            at.advance(10.0)
+            await at.claim(hold.lease)
+        await at.settle(raised(await at.running()))
+        row = await at.row(hold.job)
+        assert [record.attempt for record in row.attempts] == [1, 2]
+        assert {record.job for record in row.attempts} == {hold.job}
+        assert row.attempts[0].token.number < row.attempts[1].token.number
+        (listed,) = await at.store.list(JobFilter(state=State.RUNNING))
+        assert (listed.id, listed.attempts) == (hold.job, ())
+
+    @story
+    async def test_lists_are_newest_first_and_go_on_where_the_last_page_ended(self, at: Scene) -> None:
+        jobs = await at.enqueue(*(at.new() for _ in range(7)))
+        newest = list(reversed(jobs))
+        pages, before = [], None
+        while page := await at.store.list(JobFilter(limit=3, before=before)):
+            pages.append([row.id for row in page])
+            before = page[-1].id
+        assert pages == [newest[:3], newest[3:6], newest[6:]]
+        assert await at.store.list(JobFilter(limit=0)) == ()
+
+    @story
+    async def test_lists_are_of_what_was_asked_for(self, at: Scene) -> None:
+        rows = await one_of_each(at)
+        assert set(rows) == set(State) - {State.BLOCKED, State.HELD}
+        for state in State:
+            found = await at.store.list(JobFilter(state=state))
+            assert [row.id for row in found] == ([rows[state].id] if state in rows else [])
+            assert all(row.state is state for row in found)
+        tagged = at.new(task="a", queue="b", tags=("x", "y"))
+        await at.enqueue(tagged, at.new(task="a", tags=("xy",)), at.new(queue="b"))
+        for which in (JobFilter(tag="x"), JobFilter(tag="y"), JobFilter(task="a", queue="b")):
+            assert [row.id for row in await at.store.list(which)] == [tagged.id]
+        assert await at.store.list(JobFilter(tag="x", queue="other")) == ()
+        assert len(await at.store.list(JobFilter(task="a"))) == 2
+
+    @story
+    async def test_a_listed_job_is_the_one_that_get_reads(self, at: Scene) -> None:
+        await one_of_each(at)
+        for row in await at.store.list(JobFilter()):
+            full = await at.row(row.id)
+            assert {name: getattr(row, name) for name in row.__struct_fields__ if name != "attempts"} == {
+                name: getattr(full, name) for name in full.__struct_fields__ if name != "attempts"
+            }
+
+    @story
+    async def test_counts_are_by_state_and_group(self, at: Scene) -> None:
+        rows = await one_of_each(at)
+        await at.enqueue(at.new(task="other", queue="mail"), at.new(task="other"))
+        assert await at.store.counts() == {("", state): 3 if state is State.AVAILABLE else 1 for state in rows}
+        tasks, queues = await at.store.counts("task"), await at.store.counts("queue")
+        assert (tasks["other", State.AVAILABLE], tasks["task", State.AVAILABLE]) == (2, 1)
+        assert (queues["mail", State.AVAILABLE], queues["default", State.AVAILABLE]) == (1, 2)
+        assert sum(tasks.values()) == sum(queues.values()) == len(rows) + 2
+
+    @story
+    async def test_next_due_is_the_time_until_the_first_job_that_could_be_claimed(self, at: Scene) -> None:
+        assert await at.store.next_due(["task"]) is None
+        await at.enqueue(at.new(delay=30.0, priority=-1), at.new(delay=20.0, queue="slow"), at.new(task="other"))
+        for queues, wait in ((None, 20.0), (("default",), 30.0), (("slow", "default"), 20.0), ((), None), (("none",), None)):
+            due = await at.store.next_due(["task", "unknown"], queues)
+            assert due == wait or (due is not None and wait is not None and abs(due - wait) < EARLY)
+        assert await at.store.next_due(["task", "other"]) == 0.0
+        assert await at.store.next_due([]) is None
+        at.advance(25.0)
+        assert await at.store.next_due(["task"]) == 0.0
+        await at.claim(await at.lease())
+        due = await at.store.next_due(["task"])
+        assert due is not None
+        assert abs(due - 5.0) < EARLY
+
+    @story
+    async def test_a_store_that_was_closed_opens_again(self, at: Scene) -> None:
+        (job,) = await at.enqueue(at.new())
+        await at.store.close()
+        await at.store.close()
+        assert await at.state(job) is State.AVAILABLE
+
+    @story
+    async def test_the_schema_is_there_and_up_to_date(self, at: Scene) -> None:
+        before, after = await at.store.migrate()
+        assert before <= after
+        assert await at.store.migrate() == (after, after)
+
+    @story
+    async def test_a_check_says_what_is_right_and_wrong(self, at: Scene) -> None:
+        found = await at.store.check()
+        assert found
+        assert all(isinstance(finding, Check) and finding.name and finding.message for finding in found)
+        assert all(finding.remedy for finding in found if finding.level == "warning")
+        assert not [finding for finding in found if finding.level == "error"]
+
+    @story
+    async def test_a_store_says_who_it_is(self, at: Scene) -> None:
+        assert at.store.capabilities.name
+        assert at.store.capabilities.lease_clock in ("kernel", "server", "none")

@@ -1,0 +1,283 @@
+"""SQLite and the memory store answer alike, whatever is asked in whatever order, at whatever time."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec import structs
+
+from holdfast._core.job import Failure, Hold, NewJob, Reason, State, Token
+from holdfast._core.lifecycle import End, LeaseEnd, Transition, cancelled, finish, release, rescue
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Raised, Retry, Snooze
+from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast._ports.store import ClaimRequest, JobFilter, NewLease, Note, Store, Update
+from holdfast.errors import HoldfastError
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.sqlite.store import SqliteStore
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.testing.contracts.scene import PROCESS
+
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "40"))
+TASKS, QUEUES = ("a", "b"), ("x", "y")
+POLICIES = [Policy(max_crashes=2, on_crash=on_crash, backoff=Backoff.fixed("1s", "30s")) for on_crash in CrashPolicy]
+OUTCOMES = [
+    Done(b"1"),
+    Done(b"2"),
+    Raised(Failure("E", "boom", "…")),
+    Raised(Failure("E", "boom"), is_final=True),
+    Retry(after="3s", reason="busy"),
+    Snooze(for_="1s"),
+    Cancel("no need"),
+    Fail("no way"),
+    Invalid(Reason.RESULT_INVALID, Failure("E", "not JSON")),
+]
+ENDS = [LeaseEnd(End.CRASHED, "SIGKILL"), LeaseEnd(End.CLOSED, is_free=True), LeaseEnd(End.EXPIRED, stacks="…")]
+
+places = st.integers(0, 10**6)
+some = st.lists(places, min_size=1, max_size=4)
+counts = st.integers(0, 3)
+tasks = st.lists(st.sampled_from([*TASKS, "none"]), max_size=3, unique=True)
+queues = st.none() | st.lists(st.sampled_from([*QUEUES, "none"]), max_size=2, unique=True).map(tuple)
+new_jobs = st.builds(
+    dict,
+    task=st.sampled_from(TASKS),
+    queue=st.sampled_from(QUEUES),
+    priority=st.integers(-1, 1),
+    delay=st.sampled_from([0.0, 0.0, 0.0000014, 1.0, 40.0]),
+    payload=st.sampled_from([b"", b"{}", b"x" * 600]),
+    policy=st.sampled_from(POLICIES),
+    tags=st.sampled_from([(), ("t",), ("t", "u")]),
+)
+texts = st.sampled_from([None, "", "clone"])
+
+Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+
+
+class Model(RuleBasedStateMachine):
+    """Every rule asks both stores the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock, self.chance = FakeClock(), FakeChance()
+        self.folder = tempfile.TemporaryDirectory()
+        path = Path(self.folder.name) / "jobs.db"
+        self.runner = asyncio.Runner()
+        self.oracle: Store = MemoryStore(self.clock)
+        self.store: Store = SqliteStore(path, clock=self.clock, chance=FakeChance(), process=PROCESS)
+        self.calls: list[tuple[UUID, list[NewJob]]] = []
+        self.leases: list[NewLease] = []
+        self.holds: list[Hold] = []
+        self.sent: list[Transition] = []
+        self.marks: list[str] = ["1:0"]
+
+    def teardown(self) -> None:
+        self.runner.run(self.store.close())
+        self.runner.close()
+        self.folder.cleanup()
+
+    def ask(self, question: Callable[[Store], Awaitable[Answer]]) -> Answer:
+        """Both, and they must agree."""
+
+        async def answer(store: Store) -> Answer | str:
+            try:
+                return await question(store)
+            except HoldfastError as error:
+                return type(error).__name__
+
+        expected, found = self.runner.run(answer(self.oracle)), self.runner.run(answer(self.store))
+        assert found == expected
+        return expected  # type: ignore[return-value]
+
+    def pick(self, items: Sequence[Item], chosen: Sequence[int]) -> list[Item]:
+        """Newer ones more often."""
+        return [items[-1 - (place % len(items)) ** 2 % len(items)] for place in chosen]
+
+    def token(self, hold: Hold, place: int) -> Token:
+        """Nearly always its own."""
+        wrong = [Token(None, hold.token.number), Token(hold.token.claim, hold.token.number + 1), self.holds[0].token]
+        return wrong[place % 3] if place % 10 == 9 else hold.token
+
+    def ids(self, chosen: Sequence[int]) -> list[UUID]:
+        """Of jobs, now and then unknown."""
+        known = [job.id for _, jobs in self.calls for job in jobs]
+        return [self.chance.uuid7() if place % 20 == 19 else known[place % len(known)] for place in chosen]
+
+    @rule(news=st.lists(new_jobs, max_size=4))
+    def enqueue(self, news: list[dict[str, object]]) -> None:
+        jobs = [NewJob(id=self.chance.uuid7(), **each) for each in news]  # type: ignore[arg-type]
+        self.calls.append((self.chance.uuid4(), jobs))
+        self.ask(lambda store: store.enqueue(*self.calls[-1]))
+
+    @precondition(lambda self: self.calls)
+    @rule(place=places, is_new_call=st.booleans())
+    def enqueue_again(self, place: int, is_new_call: bool) -> None:
+        call, jobs = self.calls[place % len(self.calls)]
+        call = self.chance.uuid4() if is_new_call else call
+        self.ask(lambda store: store.enqueue(call, jobs))
+
+    @rule(ttl=st.sampled_from([10.0, 30.0]))
+    def open_lease(self, ttl: float) -> None:
+        timing = LeaseTiming.of(ttl)
+        self.leases.append(NewLease(self.chance.uuid4(), f"w{len(self.leases)}", PROCESS, timing, ("x",), TASKS))
+        self.ask(lambda store: store.open_lease(self.leases[-1]))
+
+    @precondition(lambda self: self.leases)
+    @rule(place=places)
+    def open_again(self, place: int) -> None:
+        self.ask(lambda store: store.open_lease(self.leases[place % len(self.leases)]))
+
+    @precondition(lambda self: self.leases)
+    @rule(chosen=some, draining=st.booleans(), is_unknown=st.booleans())
+    def beat(self, chosen: list[int], draining: bool, is_unknown: bool) -> None:
+        leases = [lease.id for lease in self.pick(self.leases, chosen)] + [UUID(int=1)] * is_unknown
+        self.ask(lambda store: store.beat(leases, draining=draining and len(leases) == 1))
+
+    @precondition(lambda self: self.leases)
+    @rule(place=places, why=st.sampled_from(ENDS), judge=st.integers(0, 3))
+    def end_lease(self, place: int, why: LeaseEnd, judge: int) -> None:
+        (lease,) = self.pick(self.leases, [place])
+        seen = None if judge == 0 else self.marks[-1 - place % len(self.marks)]
+        self.ask(lambda store: store.end_lease(lease.id, why, seen=seen))
+
+    @precondition(lambda self: self.leases)
+    @rule(place=places, limit=counts, prefetch=counts, tasks=tasks, queues=queues)
+    def claim(self, place: int, limit: int, prefetch: int, tasks: list[str], queues: tuple[str, ...] | None) -> None:
+        (lease,) = self.pick(self.leases, [place])
+        self.exchange([], self.request(lease.id, limit, prefetch, tasks, queues))
+
+    @precondition(lambda self: self.leases)
+    @rule(place=places)
+    def claim_all(self, place: int) -> None:
+        (lease,) = self.pick(self.leases, [place])
+        self.exchange([], self.request(lease.id, 3, 2, TASKS, None))
+
+    @precondition(lambda self: self.holds)
+    @rule(chosen=st.lists(st.tuples(places, st.integers(0, 14), places), min_size=1, max_size=4), asks=st.booleans())
+    def settle(self, chosen: list[tuple[int, int, int]], asks: bool) -> None:
+        moves = []
+        for place, kind, wrong in chosen:
+            (hold,) = self.pick(self.holds, [place])
+            moves.append(structs.replace(self.move(hold, kind), token=self.token(hold, wrong)))
+        self.sent += moves
+        self.exchange(moves, self.request(hold.lease, 2, 1, TASKS, None) if asks else None)
+
+    @precondition(lambda self: self.sent)
+    @rule(chosen=some, is_doubled=st.booleans())
+    def settle_again(self, chosen: list[int], is_doubled: bool) -> None:
+        moves = self.pick(self.sent, chosen)
+        self.exchange(moves * (1 + is_doubled), None)
+
+    @precondition(lambda self: self.holds)
+    @rule(chosen=some, wrong=places)
+    def start(self, chosen: list[int], wrong: int) -> None:
+        holds = self.pick(self.holds, chosen)
+        self.ask(lambda store: store.start([(hold.job, self.token(hold, wrong)) for hold in holds]))
+
+    @precondition(lambda self: self.holds)
+    @rule(
+        chosen=st.lists(
+            st.tuples(places, texts, st.sampled_from([None, 0.5]), texts, st.sampled_from([None, b"", b"1"])), max_size=4
+        ),
+        wrong=places,
+    )
+    def report(self, chosen: list[tuple[int, str | None, float | None, str | None, bytes | None]], wrong: int) -> None:
+        updates = []
+        for place, stage, fraction, message, checkpoint in chosen:
+            (hold,) = self.pick(self.holds, [place])
+            said = Update(job=hold.job, token=self.token(hold, wrong), stage=stage, fraction=fraction)
+            updates.append(structs.replace(said, message=message, checkpoint=checkpoint))
+        self.ask(lambda store: store.report(updates))
+
+    @precondition(lambda self: self.holds)
+    @rule(chosen=some, result=st.sampled_from([None, b"late"]), stacks=texts, is_error=st.booleans(), wrong=places)
+    def annotate(self, chosen: list[int], result: bytes | None, stacks: str | None, is_error: bool, wrong: int) -> None:
+        error = Failure("Late", "error") if is_error else None
+        notes = [
+            Note(job=hold.job, token=self.token(hold, wrong), late_result=result, stacks=stacks, error=error)
+            for hold in self.pick(self.holds, chosen)
+        ]
+        self.ask(lambda store: store.annotate(notes))
+
+    @precondition(lambda self: any(jobs for _, jobs in self.calls))
+    @rule(chosen=some)
+    def request_cancel(self, chosen: list[int]) -> None:
+        ids = self.ids(chosen)
+        self.ask(lambda store: store.request_cancel(ids))
+
+    @precondition(lambda self: any(jobs for _, jobs in self.calls))
+    @rule(chosen=some)
+    def reopen(self, chosen: list[int]) -> None:
+        ids = self.ids(chosen)
+        self.ask(lambda store: store.reopen(ids))
+
+    @rule(seconds=st.sampled_from([0.000001, 1.0, 2.0, 10.0, 10.000001, 29.0, 31.0]))
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule(seconds=st.sampled_from([-5.0, 3.0]))
+    def step_wall(self, seconds: float) -> None:
+        self.clock.step_wall(seconds)
+
+    @rule(state=st.none() | st.sampled_from(State), task=st.none() | st.just("a"), tag=st.none() | st.just("t"), limit=counts)
+    def list_some(self, state: State | None, task: str | None, tag: str | None, limit: int) -> None:
+        rows = self.ask(lambda store: store.list(JobFilter(state=state, task=task, tag=tag, limit=limit)))
+        if rows:
+            self.ask(lambda store: store.list(JobFilter(state=state, task=task, queue="x", before=rows[-1].id)))
+
+    @rule(tasks=tasks, queues=queues, limit=counts)
+    def read_some(self, tasks: list[str], queues: tuple[str, ...] | None, limit: int) -> None:
+        self.ask(lambda store: store.next_due(tasks, queues))
+        self.ask(lambda store: store.expired(limit))
+        self.ask(lambda store: store.counts("task"))
+        self.ask(lambda store: store.counts("queue"))
+        for lease in self.leases[-2:]:
+            self.ask(lambda store, lease=lease: store.held(lease.id, limit))  # type: ignore[misc]
+
+    @invariant()
+    def they_know_the_same(self) -> None:
+        for _, jobs in self.calls:
+            for job in jobs:
+                self.ask(lambda store, job=job: store.get(job.id))  # type: ignore[misc]
+        self.ask(lambda store: store.counts())
+        for lease in self.leases:
+            self.ask(lambda store, lease=lease: store.held(lease.id))  # type: ignore[misc]
+        self.ask(lambda store: store.workers())
+        self.marks += [view.seen for view in self.ask(lambda store: store.expired(100))]
+
+    def request(
+        self, lease: UUID, limit: int, prefetch: int, tasks: Sequence[str], queues: tuple[str, ...] | None
+    ) -> ClaimRequest:
+        known = {task: POLICIES[place] for place, task in enumerate(tasks)}
+        return ClaimRequest(lease=lease, claim=self.chance.uuid4(), tasks=known, limit=limit, prefetch=prefetch, queues=queues)
+
+    def exchange(self, moves: Sequence[Transition], request: ClaimRequest | None) -> None:
+        self.holds += [claim.hold for claim in self.ask(lambda store: store.exchange(moves, request)).claims]
+
+    def move(self, hold: Hold, kind: int) -> Transition:
+        if kind < len(OUTCOMES):
+            return finish(hold, OUTCOMES[kind], jitter=0.5)
+        kinds = [
+            lambda: release(hold, code_ran=False),
+            lambda: release(hold, code_ran=True),
+            lambda: cancelled(hold),
+            *(lambda end=end: rescue(hold, end, jitter=-0.5) for end in ENDS),
+        ]
+        return kinds[(kind - len(OUTCOMES)) % len(kinds)]()
+
+
+Model.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=50, deadline=None)
+
+
+@pytest.mark.timeout(3600 if EXAMPLES > 40 else 60)
+class TestModel(Model.TestCase):
+    """Hypothesis' own test case."""

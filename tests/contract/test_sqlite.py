@@ -1,0 +1,22 @@
+"""The SQLite store keeps the contract."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast._ports.store import Store
+from holdfast.stores.sqlite.store import SqliteStore
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.testing.contract import StoreContract
+from holdfast.testing.contracts.scene import PROCESS
+
+
+class TestSqlite(StoreContract):
+    """Every handle has a connection of its own on one file."""
+
+    @pytest.fixture(autouse=True)
+    def file(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "jobs.db"
+
+    def make_store(self, clock: FakeClock) -> Store:
+        return SqliteStore(self.path, clock=clock, chance=FakeChance(), process=PROCESS)

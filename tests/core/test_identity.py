@@ -1,0 +1,51 @@
+"""Who is who, and who is provably dead."""
+
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.identity import ProcessIdentity, is_provably_dead, worker_name
+
+THEIRS = ProcessIdentity("web-1", 42, 1000, "boot", "pid:[1]", "time:[1]")
+OURS = ProcessIdentity("web-1", 43, 2000, "boot", "pid:[1]", "time:[1]")
+
+
+def test_a_process_that_is_not_there_is_dead() -> None:
+    assert is_provably_dead(THEIRS, OURS, is_running=False)
+    assert not is_provably_dead(THEIRS, OURS, is_running=True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"host": "web-2"},
+        {"host": "web"},
+        {"boot": "another"},
+        {"pid_namespace": "pid:[2]"},
+        {"host": ""},
+        {"boot": ""},
+        {"pid_namespace": ""},
+        {"start": 0},
+    ],
+)
+def test_nothing_is_proven_about_other_machines_or_with_anything_unknown(other: dict[str, object]) -> None:
+    elsewhere = structs.replace(THEIRS, **other)
+    assert not is_provably_dead(elsewhere, OURS, is_running=False)
+    if "start" not in other:
+        assert not is_provably_dead(THEIRS, structs.replace(OURS, **other), is_running=False)
+        assert not elsewhere.shares_processes_with(structs.replace(OURS, **other)) or all(other.values())
+
+
+def test_clocks_are_shared_by_boot_and_time_namespace() -> None:
+    assert THEIRS.shares_clock_with(OURS)
+    assert structs.replace(THEIRS, pid_namespace="x", host="y").shares_clock_with(OURS)
+    assert not structs.replace(THEIRS, clock="time:[2]").shares_clock_with(OURS)
+    assert not structs.replace(THEIRS, boot="x").shares_clock_with(OURS)
+    unknown = structs.replace(THEIRS, boot="")
+    assert not unknown.shares_clock_with(unknown)
+
+
+def test_a_worker_is_named_by_host_pid_and_incarnation() -> None:
+    names = {worker_name("web-1", 42, UUID(int=n << 96)) for n in range(3)}
+    assert names == {"web-1-42-00000000", "web-1-42-00000001", "web-1-42-00000002"}

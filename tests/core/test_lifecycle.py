@@ -1,0 +1,224 @@
+"""The one state machine, asked about every state and every event."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from holdfast._core.job import PLACE_OF, AttemptOutcome, Failure, Hold, Place, Reason, State, Token
+from holdfast._core.lifecycle import (
+    MOVES,
+    End,
+    Event,
+    Judge,
+    LeaseEnd,
+    Transition,
+    can,
+    cancelled,
+    finish,
+    release,
+    rescue,
+)
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
+from holdfast._core.policy import Backoff, CrashPolicy, Policy
+
+S, E = State, Event
+WAITING = {S.AVAILABLE, S.SCHEDULED}
+
+# What each event makes of each state; what is not here must be refused. Written apart from the table under test.
+ALLOWED: dict[tuple[State, Event], set[State]] = {
+    (S.SCHEDULED, E.BECOME_DUE): {S.AVAILABLE},
+    (S.SCHEDULED, E.OPERATOR_CANCEL): {S.CANCELLED},
+    (S.SCHEDULED, E.OPERATOR_RETRY): {S.AVAILABLE},
+    (S.AVAILABLE, E.CLAIM): {S.RUNNING},
+    (S.AVAILABLE, E.PREFETCH): {S.CLAIMED},
+    (S.AVAILABLE, E.OPERATOR_CANCEL): {S.CANCELLED},
+    (S.HELD, E.OPERATOR_CANCEL): {S.CANCELLED},
+    (S.HELD, E.OPERATOR_RETRY): {S.AVAILABLE},
+    (S.CLAIMED, E.START): {S.RUNNING},
+    (S.CLAIMED, E.RELEASE): WAITING,
+    (S.CLAIMED, E.RESCUE): {S.AVAILABLE},
+    (S.CLAIMED, E.OPERATOR_CANCEL): {S.CLAIMED},
+    (S.RUNNING, E.COMPLETE): {S.COMPLETED},
+    (S.RUNNING, E.RETRY): WAITING,
+    (S.RUNNING, E.SNOOZE): WAITING,
+    (S.RUNNING, E.FAIL): {S.FAILED},
+    (S.RUNNING, E.CANCEL): {S.CANCELLED},
+    (S.RUNNING, E.RELEASE): WAITING,
+    (S.RUNNING, E.RESCUE): {*WAITING, S.FAILED},
+    (S.RUNNING, E.HOLD): {S.HELD},
+    (S.RUNNING, E.OPERATOR_CANCEL): {S.RUNNING},
+    (S.COMPLETED, E.OPERATOR_RETRY): {S.AVAILABLE},
+    (S.FAILED, E.OPERATOR_RETRY): {S.AVAILABLE},
+    (S.CANCELLED, E.OPERATOR_RETRY): {S.AVAILABLE},
+}
+
+BOOM = Failure("ValueError", "boom")
+OUTCOMES: dict[Event, tuple[Outcome, ...]] = {
+    E.COMPLETE: (Done(), Done(b"1")),
+    E.RETRY: (Retry(), Retry(after="5s"), Raised(BOOM)),
+    E.SNOOZE: (Snooze(for_="5s"),),
+    E.FAIL: (Fail("no"), Raised(BOOM, is_final=True), Invalid(Reason.RESULT_INVALID, BOOM)),
+    E.CANCEL: (Cancel("no need"),),
+}
+CRASH = LeaseEnd(End.CRASHED, signal="SIGKILL", stacks="…")
+FREE = LeaseEnd(End.CLOSED, is_free=True)
+
+
+def hold(state: State = S.RUNNING, *, attempt: int = 1, failures: int = 0, crashes: int = 0, **policy: object) -> Hold:
+    return Hold(
+        job=UUID(int=1),
+        token=Token(UUID(int=2), 3),
+        lease=UUID(int=4),
+        task="task",
+        state=state,
+        attempt=attempt,
+        failures=failures,
+        crashes=crashes,
+        policy=Policy(**policy),  # type: ignore[arg-type]
+    )
+
+
+def as_read(transition: Transition) -> State:
+    return S.SCHEDULED if transition.to is S.AVAILABLE and transition.delay else transition.to
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("event", Event)
+def test_each_event_leads_each_state_exactly_where_it_may(state: State, event: Event) -> None:
+    expected = ALLOWED.get((state, event))
+    assert can(state, event) is (expected is not None)
+    assert set(MOVES.get((state, event), ())) == (expected or set())
+
+
+def test_every_state_but_those_of_later_parts_can_be_left() -> None:
+    assert {state for state, _ in MOVES} == set(State) - {S.BLOCKED}
+
+
+def test_finished_is_final_but_for_an_operator() -> None:
+    for (state, event), ends in MOVES.items():
+        if PLACE_OF[state] is Place.FINISHED:
+            assert (event, ends) == (E.OPERATOR_RETRY, (S.AVAILABLE,))
+
+
+@pytest.mark.parametrize(("event", "outcome"), [(event, each) for event, several in OUTCOMES.items() for each in several])
+def test_an_outcome_moves_a_running_job_only_where_its_event_may(event: Event, outcome: Outcome) -> None:
+    move = finish(hold(), outcome, jitter=0.0)
+    assert as_read(move) in MOVES[S.RUNNING, event]
+    assert (move.job, move.token, move.judge) == (UUID(int=1), Token(UUID(int=2), 3), Judge.OWNER)
+
+
+def test_the_last_retry_fails() -> None:
+    for outcome in OUTCOMES[E.RETRY]:
+        move = finish(hold(failures=2, max_attempts=3), outcome, jitter=0.0)
+        assert (move.to, move.reason, move.failures) == (S.FAILED, Reason.HANDLER_ERROR, 3)
+        assert as_read(move) in MOVES[S.RUNNING, E.FAIL]
+
+
+@pytest.mark.parametrize("state", [S.CLAIMED, S.RUNNING])
+@pytest.mark.parametrize("on_crash", CrashPolicy)
+@pytest.mark.parametrize("crashes", range(4))
+@pytest.mark.parametrize("why", [CRASH, FREE])
+def test_a_rescue_moves_only_where_it_may(state: State, on_crash: CrashPolicy, crashes: int, why: LeaseEnd) -> None:
+    held = hold(state, crashes=crashes, on_crash=on_crash, max_crashes=3)
+    move = rescue(held, why, jitter=0.0)
+    assert as_read(move) in {*MOVES[state, E.RESCUE], *MOVES.get((state, E.HOLD), ())}
+    assert move.judge is Judge.LEASE_ENDED
+    assert (move.failures, move.token) == (held.failures, held.token)
+
+
+def test_a_job_that_had_not_started_is_rescued_free() -> None:
+    for on_crash in CrashPolicy:
+        move = rescue(hold(S.CLAIMED, crashes=1, on_crash=on_crash), CRASH, jitter=0.0)
+        assert (move.to, move.delay, move.crashes, move.record) == (S.AVAILABLE, 0.0, 1, None)
+
+
+def test_a_first_crash_is_due_at_once_and_later_ones_wait_longer() -> None:
+    backoff = Backoff.fixed("10s", "20s")
+    moves = [rescue(hold(crashes=crashes, max_crashes=9, backoff=backoff), CRASH, jitter=0.0) for crashes in range(4)]
+    assert [move.delay for move in moves] == [0.0, 10.0, 20.0, 20.0]
+    assert [move.crashes for move in moves] == [1, 2, 3, 4]
+    assert {(move.record, move.signal, move.stacks) for move in moves} == {(AttemptOutcome.CRASHED, "SIGKILL", "…")}
+
+
+def test_a_spent_crash_budget_fails_the_job() -> None:
+    move = rescue(hold(crashes=2, max_crashes=3), CRASH, jitter=0.0)
+    assert (move.to, move.reason, move.crashes) == (S.FAILED, Reason.WORKER_CRASHED, 3)
+    assert move.error is not None
+
+
+def test_on_crash_fail_and_hold_do_not_run_it_again() -> None:
+    assert rescue(hold(on_crash=CrashPolicy.FAIL), CRASH, jitter=0.0).to is S.FAILED
+    assert rescue(hold(on_crash=CrashPolicy.HOLD), CRASH, jitter=0.0).to is S.HELD
+
+
+def test_only_the_culprit_pays_for_an_end_that_explains_itself() -> None:
+    culprit = LeaseEnd(End.CRASHED, is_free=True, culprits=(UUID(int=1),))
+    assert rescue(hold(), culprit, jitter=0.0).crashes == 1
+    for innocent in (structs.replace(hold(), job=UUID(int=9)), hold(S.CLAIMED)):
+        assert rescue(innocent, culprit, jitter=0.0).crashes == 0
+    move = rescue(hold(crashes=1), FREE, jitter=0.0)
+    assert (move.to, move.crashes, move.record) == (S.AVAILABLE, 1, AttemptOutcome.RELEASED)
+
+
+@pytest.mark.parametrize("on_crash", CrashPolicy)
+def test_a_release_is_free_and_code_cut_short_is_not_run_again_against_its_tasks_will(on_crash: CrashPolicy) -> None:
+    held = hold(crashes=1, failures=1, on_crash=on_crash)
+    unrun, ran = release(held, code_ran=False), release(held, code_ran=True)
+    assert (unrun.to, unrun.record, unrun.delay) == (S.AVAILABLE, None, 0.0)
+    assert ran.to is {CrashPolicy.RETRY: S.AVAILABLE, CrashPolicy.HOLD: S.HELD, CrashPolicy.FAIL: S.FAILED}[on_crash]
+    assert ran.record is AttemptOutcome.RELEASED
+    assert {(move.crashes, move.failures) for move in (unrun, ran)} == {(1, 1)}
+
+
+def test_only_a_first_try_success_leaves_no_record() -> None:
+    assert finish(hold(), Done(), jitter=0.0).record is None
+    assert finish(hold(attempt=2), Done(), jitter=0.0).record is AttemptOutcome.COMPLETED
+    for outcomes in OUTCOMES.values():
+        for outcome in outcomes:
+            if not isinstance(outcome, Done):
+                assert finish(hold(), outcome, jitter=0.0).record is not None
+
+
+def test_a_snooze_costs_nothing() -> None:
+    move = finish(hold(failures=2, crashes=1), Snooze(for_="5m"), jitter=0.0)
+    assert (move.failures, move.crashes, move.delay, move.record) == (2, 1, 300.0, AttemptOutcome.SNOOZED)
+
+
+@pytest.mark.parametrize("to", [state for state in State if PLACE_OF[state] is not Place.ACTIVE])
+def test_a_marked_job_ends_cancelled_unless_it_completes(to: State) -> None:
+    move = structs.replace(finish(hold(), Raised(BOOM), jitter=0.0), to=to, delay=5.0)
+    assert move.moved_by(cancel_requested=False) is move
+    moved = move.moved_by(cancel_requested=True)
+    if to in (S.COMPLETED, S.CANCELLED):
+        assert moved is move
+    else:
+        assert (moved.to, moved.reason, moved.delay) == (S.CANCELLED, Reason.BY_OPERATOR, 0.0)
+        assert (moved.error, moved.failures, moved.token) == (move.error, move.failures, move.token)
+
+
+def test_cancelled_is_by_operator() -> None:
+    move = cancelled(hold())
+    assert (move.to, move.reason, move.record) == (S.CANCELLED, Reason.BY_OPERATOR, AttemptOutcome.CANCELLED)
+
+
+@given(
+    failures=st.integers(0, 10),
+    crashes=st.integers(0, 10),
+    jitter=st.floats(-1, 1),
+    kind=st.sampled_from([outcome for outcomes in OUTCOMES.values() for outcome in outcomes]),
+    ends=st.sampled_from([CRASH, FREE]),
+    on_crash=st.sampled_from(CrashPolicy),
+)
+def test_budgets_only_grow_by_one_and_never_apart(
+    failures: int, crashes: int, jitter: float, kind: Outcome, ends: LeaseEnd, on_crash: CrashPolicy
+) -> None:
+    held = hold(failures=failures, crashes=crashes, max_attempts=11, max_crashes=11, on_crash=on_crash)
+    settled, rescued = finish(held, kind, jitter=jitter), rescue(held, ends, jitter=jitter)
+    assert settled.failures - failures in (0, 1)
+    assert settled.crashes == crashes
+    assert rescued.crashes - crashes == (not ends.is_free)
+    assert rescued.failures == failures
+    assert min(settled.delay, rescued.delay) >= 0.0

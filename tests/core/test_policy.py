@@ -1,0 +1,53 @@
+"""How long to wait before another try."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast._core.policy import Backoff, CrashPolicy, Policy
+
+BACKOFFS = st.one_of(
+    st.builds(Backoff.exponential, st.floats(0, 100), st.floats(0, 1e5), spread=st.floats(0, 1)),
+    st.builds(Backoff.linear, st.floats(0, 100), st.floats(0, 1e5), spread=st.floats(0, 1)),
+    st.lists(st.floats(0, 1e5), min_size=1, max_size=5).map(lambda delays: Backoff.fixed(*delays, spread=0.1)),
+)
+
+
+def test_exponential_doubles_up_to_its_cap() -> None:
+    backoff = Backoff.exponential("1s", cap="10s")
+    assert [backoff.delay(n, jitter=0.0) for n in range(6)] == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+def test_linear_adds_up_to_its_cap() -> None:
+    backoff = Backoff.linear("2s", cap="5s")
+    assert [backoff.delay(n, jitter=0.0) for n in range(4)] == [2.0, 4.0, 5.0, 5.0]
+
+
+def test_a_list_is_followed_and_its_last_repeats() -> None:
+    backoff = Backoff.fixed("1s", "1m")
+    assert [backoff.delay(n, jitter=1.0) for n in range(3)] == [1.0, 60.0, 60.0]
+    with pytest.raises(ValueError, match="at least one"):
+        Backoff.fixed()
+
+
+def test_jitter_spreads_a_quarter_to_both_sides() -> None:
+    backoff = Backoff.exponential("8s")
+    assert [backoff.delay(0, jitter=jitter) for jitter in (-1.0, 0.0, 1.0)] == [6.0, 8.0, 10.0]
+
+
+@given(backoff=BACKOFFS, n=st.integers(0, 10_000), jitter=st.floats(-1, 1))
+def test_no_wait_is_negative_endless_or_far_beyond_its_cap(backoff: Backoff, n: int, jitter: float) -> None:
+    assert 0.0 <= backoff.delay(n, jitter=jitter) <= backoff.cap * (1.0 + backoff.spread) + 1e-9
+
+
+@given(backoff=BACKOFFS, on_crash=st.sampled_from(CrashPolicy), budget=st.integers(1, 99))
+def test_a_policy_survives_its_row(backoff: Backoff, on_crash: CrashPolicy, budget: int) -> None:
+    policy = Policy(max_attempts=budget, max_crashes=budget, backoff=backoff, on_crash=on_crash, retention=1.5)
+    assert msgspec.json.decode(msgspec.json.encode(policy), type=Policy) == policy
+
+
+def test_wrong_budgets_are_named() -> None:
+    assert Policy().problems() == []
+    problems = Policy(max_attempts=0, max_crashes=0, retention=-1.0).problems()
+    assert [problem.split("=")[0] for problem in problems] == ["max_attempts", "max_crashes", "retention"]

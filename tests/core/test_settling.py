@@ -1,0 +1,109 @@
+"""The same outcome sent again gets the same answer, another one does not."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.job import AttemptOutcome, Claim, Failure, Hold, JobRecord, NewJob, State, Token
+from holdfast._core.lifecycle import End, LeaseEnd, Transition, cancelled, finish, release, rescue
+from holdfast._core.outcome import Cancel, Done, Fail, Raised, Retry, Snooze
+from holdfast._core.policy import Policy
+from holdfast._core.rows import Ended, hold_of, new_row, record_of_finished, remembered, reopened, settled, unowned, view
+from holdfast._core.settling import is_repeated
+
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
+ROW = structs.replace(
+    new_row(NewJob(id=UUID(int=1), task="task", payload=b"{}", policy=Policy()), NOW),
+    token=Token(UUID(int=2), 3),
+    state=State.RUNNING,
+    lease=UUID(int=4),
+    worker="worker",
+    attempt=1,
+)
+HOLD = hold_of(ROW)
+MOVES = {
+    "done": finish(HOLD, Done(b"1"), jitter=0.0),
+    "done otherwise": finish(HOLD, Done(b"2"), jitter=0.0),
+    "raised": finish(HOLD, Raised(Failure("E", "a")), jitter=0.0),
+    "raised otherwise": finish(HOLD, Raised(Failure("E", "b")), jitter=0.0),
+    "raised for good": finish(HOLD, Raised(Failure("E", "a"), is_final=True), jitter=0.0),
+    "retry": finish(HOLD, Retry(after="1s"), jitter=0.0),
+    "snooze": finish(HOLD, Snooze(for_="1s"), jitter=0.0),
+    "cancel": finish(HOLD, Cancel("x"), jitter=0.0),
+    "fail": finish(HOLD, Fail("x"), jitter=0.0),
+    "cancelled": cancelled(HOLD),
+    "released": release(HOLD, code_ran=True),
+    "released free": release(HOLD, code_ran=False),
+    "crashed": rescue(HOLD, LeaseEnd(End.CRASHED), jitter=0.0),
+}
+# Once the row is gone from its place, what a success answered is not kept: only how the attempt ended.
+ALIKE_LATER = {frozenset(("done", "done otherwise"))}
+
+
+def after(move: Transition, *, is_marked: bool = False) -> tuple[JobRecord, Ended | None]:
+    row = structs.replace(ROW, cancel_requested=is_marked)
+    return settled(row, move.moved_by(cancel_requested=is_marked), NOW), remembered(row, move, NOW)
+
+
+@pytest.mark.parametrize("first", MOVES)
+@pytest.mark.parametrize("second", MOVES)
+def test_only_the_same_outcome_is_recognised(first: str, second: str) -> None:
+    row, ended = after(MOVES[first])
+    assert is_repeated(MOVES[second], row, ended) is (first == second)
+
+
+@pytest.mark.parametrize("first", MOVES)
+@pytest.mark.parametrize("second", MOVES)
+def test_only_the_same_outcome_is_recognised_after_a_reopening(first: str, second: str) -> None:
+    row, ended = after(MOVES[first])
+    if row.token.claim is not None:
+        ended = ended or record_of_finished(row)
+    row = reopened(row, NOW)
+    assert is_repeated(MOVES[second], row, ended) is (first == second or frozenset((first, second)) in ALIKE_LATER)
+
+
+@pytest.mark.parametrize("first", MOVES)
+def test_a_settle_that_a_mark_turned_is_recognised(first: str) -> None:
+    row, ended = after(MOVES[first], is_marked=True)
+    assert row.state is (State.COMPLETED if first.startswith("done") else State.CANCELLED)
+    assert is_repeated(MOVES[first], row, ended)
+
+
+def test_nothing_is_recognised_where_nothing_is_remembered() -> None:
+    for move in MOVES.values():
+        assert not is_repeated(move, None, None)
+        assert not is_repeated(move, ROW, None)
+        assert not is_repeated(move, unowned(ROW, State.AVAILABLE, NOW), None)
+        other = structs.replace(ROW, token=Token(UUID(int=9), 3))
+        assert not is_repeated(move, settled(other, move, NOW), None)
+
+
+def test_a_late_error_on_the_record_changes_no_answer() -> None:
+    crashed = MOVES["crashed"]
+    row, ended = after(crashed)
+    assert ended is not None
+    assert ended.record is not None
+    noted = structs.replace(ended, record=structs.replace(ended.record, error=Failure("E", "late")))
+    assert is_repeated(crashed, row, noted)
+
+
+def test_a_time_that_has_come_makes_a_scheduled_job_available() -> None:
+    row, _ = after(MOVES["retry"])
+    assert view(row, NOW).state is State.SCHEDULED
+    assert view(row, row.available_at).state is State.AVAILABLE
+    assert view(ROW, NOW) is ROW
+
+
+def test_an_attempt_is_remembered_unless_its_finished_row_says_it_all() -> None:
+    assert after(MOVES["done"])[1] is None
+    free = after(MOVES["released free"])[1]
+    assert free is not None
+    assert free.record is None
+    crashed = after(MOVES["crashed"])[1]
+    assert crashed is not None
+    assert crashed.record is not None
+    assert (crashed.record.outcome, crashed.record.worker) == (AttemptOutcome.CRASHED, "worker")
+    assert isinstance(Claim(hold=HOLD, payload=b""), Claim)
+    assert isinstance(HOLD, Hold)

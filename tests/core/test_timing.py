@@ -1,0 +1,75 @@
+"""The owner always stops before anybody may judge it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast._core.timing import LeaseTiming, problems_of_intervals
+
+DEFAULT = LeaseTiming.of()
+
+
+def test_beat_and_margin_follow_the_ttl() -> None:
+    assert LeaseTiming(30.0, 6.0, 5.0) == DEFAULT
+    assert LeaseTiming.of("3s") == LeaseTiming(3.0, 0.6, 0.5)
+    assert LeaseTiming.of(30, "1s", "2s") == LeaseTiming(30.0, 1.0, 2.0)
+    assert DEFAULT.problems() == DEFAULT.warnings() == []
+
+
+@pytest.mark.parametrize(
+    ("timing", "rules"),
+    [
+        (LeaseTiming(0.0, 0.0, 0.0), ["must be greater than zero"]),
+        (LeaseTiming(30.0, 0.0, 5.0), ["must be greater than zero"]),
+        (LeaseTiming(30.0, 16.0, 0.0), ["ttl >= 2 x beat", "ttl - margin >= 2 x beat", "margin >= beat / 2"]),
+        (LeaseTiming(30.0, 15.0, 7.5), ["ttl - margin >= 2 x beat"]),
+        (LeaseTiming(30.0, 6.0, 2.9), ["margin >= beat / 2"]),
+    ],
+)
+def test_broken_rules_are_all_named_at_once(timing: LeaseTiming, rules: list[str]) -> None:
+    problems = timing.problems()
+    assert len(problems) == len(rules)
+    assert all(rule in problem for rule, problem in zip(rules, problems, strict=True))
+    assert timing.warnings() == []
+
+
+def test_little_room_is_a_warning() -> None:
+    tight = LeaseTiming(30.0, 10.0, 5.0)
+    assert tight.problems() == []
+    assert len(tight.warnings()) == 1
+    assert LeaseTiming(30.0, 8.0, 6.0).warnings() == []
+
+
+@given(
+    ttl=st.floats(0.1, 1e5),
+    beat=st.floats(0.01, 1.0),
+    margin=st.floats(0.01, 1.0),
+    sent=st.floats(0.0, 1e9),
+    flight=st.floats(0.0, 1e3),
+)
+def test_whatever_the_settings_the_owner_stops_first(ttl: float, beat: float, margin: float, sent: float, flight: float) -> None:
+    timing = LeaseTiming(ttl, beat * ttl, margin * ttl)
+    if timing.problems():
+        return
+    expiry = sent + flight + ttl  # on the store's clock, taken when the beat has arrived
+    assert sent < timing.owner_deadline(sent) < timing.guard_deadline(sent) < expiry
+    assert expiry - timing.owner_deadline(sent) >= timing.margin - 1e-6
+    assert timing.owner_deadline(sent) - sent >= 2 * timing.beat - 1e-6
+
+
+def test_a_judge_waits_for_one_beat_and_the_margin_of_that_lease() -> None:
+    assert not DEFAULT.may_judge(contact=100.0, now=110.9)
+    assert DEFAULT.may_judge(contact=100.0, now=111.0)
+    assert not DEFAULT.is_gap(6.0)
+    assert DEFAULT.is_gap(6.1)
+
+
+def test_clocks_that_differ_by_more_than_the_margin_have_stepped() -> None:
+    assert not DEFAULT.is_step(store=10.0, own=15.0)
+    assert DEFAULT.is_step(store=10.0, own=15.1)
+    assert DEFAULT.is_step(store=15.1, own=10.0)
+
+
+def test_intervals_of_loops_are_positive() -> None:
+    assert problems_of_intervals(5.0, 1.0) == []
+    assert len(problems_of_intervals(0.0, -1.0)) == 2

@@ -1,0 +1,550 @@
+"""Jobs are taken only from owners that have lost their right, and whoever is not to blame does not pay."""
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import AttemptOutcome, JobRecord, Reason, State
+from holdfast._core.lifecycle import End, LeaseEnd, finish
+from holdfast._core.outcome import Done
+from holdfast._core.policy import CrashPolicy, Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast._engine.recovery import HOLDS_PER_MOVE, Contact, Recovery
+from holdfast._ports.store import ClaimRequest, NewLease
+from holdfast.errors import StoreUnavailable
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import FakeChance, FakeClock
+from tests.engine.machines import MemoryHost, MemoryTransport
+from tests.engine.support import LEASE, OTHER, PROCESS, TIMING, Flaky, Log, enqueue, run
+
+AMNESTY = TIMING.beat + TIMING.margin
+PLAIN = Policy()
+CRASH = LeaseEnd(End.CRASHED, "SIGKILL")
+
+
+class Site:
+    """A store with workers that claimed jobs, and somebody who recovers."""
+
+    def __init__(self, host: MemoryHost | None = None, compare: Callable[[], object] | None = None) -> None:
+        self.clock, self.chance, self.log = FakeClock(), FakeChance(), Log()
+        self.memory = MemoryStore(self.clock)
+        self.store = Flaky(self.memory)
+        self.transport = MemoryTransport()
+        self.contact = Contact(TIMING, self.clock.monotonic)
+        self.own: set[UUID] = set()
+
+        async def compare_clocks() -> None:
+            assert compare is not None
+            compare()
+
+        self.recovery = Recovery(
+            self.store,
+            self.contact,
+            now=self.clock.monotonic,
+            chance=self.chance,
+            events=self.log.events,
+            publish=self.transport.publish,
+            host=host,
+            own=lambda: self.own,
+            compare_clocks=compare_clocks if compare else None,
+        )
+
+    async def claim(self, jobs: int, lease: NewLease = LEASE, *, prefetch: int = 0, policy: Policy = PLAIN) -> list[UUID]:
+        """A lease that holds new jobs."""
+        await self.memory.open_lease(lease)
+        made = await enqueue(self.memory, self.chance, *[("t", b"{}")] * (jobs + prefetch), policies={"t": policy})
+        await self.claim_again(lease, jobs, prefetch=prefetch, policy=policy)
+        return made
+
+    async def claim_again(self, lease: NewLease, jobs: int = 1, *, prefetch: int = 0, policy: Policy = PLAIN) -> None:
+        request = ClaimRequest(lease=lease.id, claim=self.chance.uuid4(), tasks={"t": policy}, limit=jobs, prefetch=prefetch)
+        answer = await self.memory.exchange([], request)
+        assert len(answer.claims) == jobs + prefetch
+
+    async def row(self, job: UUID) -> JobRecord:
+        row = await self.memory.get(job)
+        assert row is not None
+        return row
+
+    async def in_contact(self, seconds: float) -> None:
+        """Time passes, and the store answers us all the while."""
+        for _ in range(int(seconds)):
+            self.clock.advance(1.0)
+            self.contact.answered(self.clock.monotonic())
+        self.clock.advance(seconds % 1)
+
+
+# who is judged, and when
+
+
+def test_l1_jobs_of_an_expired_lease_go_back_charged_and_their_waiting_workers_are_told() -> None:
+    async def test() -> None:
+        site = Site()
+        jobs = await site.claim(2)
+        await site.in_contact(TIMING.ttl + 1)
+        rescued = await site.recovery.step()
+        assert [(each.id, each.task, each.reason, each.worker, each.attempt, each.to) for each in rescued] == [
+            (job, "t", "expired", "worker-1", 1, State.AVAILABLE) for job in jobs
+        ]
+        row = await site.row(jobs[0])
+        assert (row.state, row.crashes, row.attempts[0].outcome) == (State.AVAILABLE, 1, AttemptOutcome.CRASHED)
+        assert {job for hint in site.transport.published for job in hint.ids} == set(jobs)
+        assert [fields["job"] for fields in site.log.of("job.rescued")] == jobs
+        assert site.log.of("lease.ended") == [{"lease": LEASE.id, "worker": "worker-1", "reason": "expired", "signal": None}]
+
+    run(test())
+
+
+def test_s5_a_living_lease_is_left_alone_however_old_its_jobs_are() -> None:
+    async def test() -> None:
+        site = Site()
+        (job,) = await site.claim(1)
+        for _ in range(1000):
+            await site.in_contact(20)
+            await site.memory.beat([LEASE.id])
+        assert await site.recovery.step() == []
+        assert (await site.row(job)).state is State.RUNNING
+
+    run(test())
+
+
+@pytest.mark.parametrize(("contact", "is_judged"), [(AMNESTY - 0.5, False), (AMNESTY, True)])
+def test_l3_nobody_is_judged_before_the_amnesty_after_our_own_start(contact: float, is_judged: bool) -> None:
+    async def test() -> None:
+        site = Site()
+        await site.claim(1)
+        site.clock.advance(100)
+        site.contact = site.recovery._contact = Contact(TIMING, site.clock.monotonic)
+        await site.in_contact(contact)
+        assert bool(await site.recovery.step()) is is_judged
+
+    run(test())
+
+
+@pytest.mark.parametrize("gap", ["silence", "broken", "slow"])
+def test_l3_a_gap_in_our_contact_starts_the_amnesty_anew(gap: str) -> None:
+    async def test() -> None:
+        site = Site()
+        await site.claim(1)
+        await site.in_contact(50)
+        if gap == "silence":
+            site.clock.advance(TIMING.beat + TIMING.margin / 2 + 0.1)
+        elif gap == "broken":
+            site.contact.broke()
+        else:
+            sent = site.clock.monotonic()
+            site.clock.advance(TIMING.beat + TIMING.margin / 2 + 0.1)
+            site.contact.answered(sent)
+        assert await site.recovery.step() == []
+        await site.in_contact(AMNESTY - 0.5)
+        assert await site.recovery.step() == []
+        await site.in_contact(1)
+        assert len(await site.recovery.step()) == 1
+
+    run(test())
+
+
+def test_the_ordinary_rhythm_of_beats_is_no_gap() -> None:
+    async def test() -> None:
+        site = Site()
+        since = site.contact.since
+        for _ in range(20):
+            site.clock.advance(TIMING.beat)
+            site.contact.answered(site.clock.monotonic())
+        assert site.contact.since == since
+        assert not site.contact.is_silent()
+        site.clock.advance(TIMING.beat + TIMING.margin / 2 + 0.1)
+        assert site.contact.is_silent()
+
+    run(test())
+
+
+def test_the_amnesty_is_that_of_the_lease_not_ours() -> None:
+    async def test() -> None:
+        site = Site()
+        slow = structs.replace(LEASE, timing=LeaseTiming(ttl=300.0, beat=60.0, margin=50.0))
+        await site.claim(1, slow)
+        site.clock.advance(400)
+        site.contact.answered(site.clock.monotonic())
+        await site.in_contact(100)
+        assert await site.recovery.step() == []
+        await site.in_contact(10)
+        assert len(await site.recovery.step()) == 1
+
+    run(test())
+
+
+def test_an_operator_may_skip_the_amnesty() -> None:
+    async def test() -> None:
+        site = Site()
+        await site.claim(1)
+        site.clock.advance(TIMING.ttl + 1)
+        assert await site.recovery.step() == []
+        assert len(await site.recovery.step(skip_amnesty=True)) == 1
+
+    run(test())
+
+
+def test_our_own_workers_are_not_ours_to_judge() -> None:
+    async def test() -> None:
+        host = MemoryHost()
+        site = Site(host)
+        await site.claim(1)
+        await site.in_contact(100)
+        site.own.add(LEASE.id)
+        assert await site.recovery.step(skip_amnesty=True) == []
+        site.own.clear()
+        assert len(await site.recovery.step()) == 1
+
+    run(test())
+
+
+def test_s5_a_lease_renewed_after_it_was_seen_is_not_ended() -> None:
+    async def test() -> None:
+        site = Site()
+        (job,) = await site.claim(1)
+        await site.in_contact(TIMING.ttl + 1)
+        gate = site.store.hold("end_lease")
+        step = asyncio.ensure_future(site.recovery.step())
+        await gate.entered.wait()
+        await site.memory.beat([LEASE.id])
+        gate.opened.set()
+        assert await step == []
+        assert (await site.row(job)).state is State.RUNNING
+        assert site.log.all == []
+        assert (await site.memory.beat([LEASE.id])).alive == {LEASE.id}
+
+    run(test())
+
+
+def test_s4_a_job_that_was_settled_after_its_lease_was_ended_stays_settled() -> None:
+    async def test() -> None:
+        site = Site()
+        (job,) = await site.claim(1)
+        await site.in_contact(TIMING.ttl + 1)
+        (hold,) = await site.memory.held(LEASE.id)
+        gate = site.store.hold("exchange")
+        step = asyncio.ensure_future(site.recovery.step())
+        await gate.entered.wait()
+        await site.memory.exchange([finish(hold, Done(), jitter=0.0)])
+        gate.opened.set()
+        assert await step == []
+        assert (await site.row(job)).state is State.COMPLETED
+        assert "job.rescued" not in site.log.names()
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_step", [True, False])
+def test_before_anybody_is_judged_the_clocks_are_compared_and_a_step_means_amnesty(is_step: bool) -> None:
+    async def test() -> None:
+        compared = list[str]()
+
+        def compare() -> None:
+            compared.append("now")
+            if is_step:
+                site.contact.broke()
+
+        site = Site(compare=compare)
+        await site.claim(1)
+        await site.in_contact(TIMING.ttl - 1)
+        await site.recovery.step()
+        assert compared == [], "nobody is to be judged"
+        await site.in_contact(2)
+        assert len(await site.recovery.step()) == (0 if is_step else 1)
+        assert compared == ["now"]
+
+    run(test())
+
+
+# who pays
+
+
+def test_a_lease_that_was_draining_explains_its_own_end_and_nobody_pays() -> None:
+    async def test() -> None:
+        site = Site()
+        (job,) = await site.claim(1)
+        await site.memory.beat([LEASE.id], draining=True)
+        await site.in_contact(TIMING.ttl + 1)
+        await site.recovery.step()
+        row = await site.row(job)
+        assert (row.state, row.crashes, row.attempts[0].outcome) == (State.AVAILABLE, 0, AttemptOutcome.RELEASED)
+
+    run(test())
+
+
+def test_jobs_that_were_only_claimed_go_back_free_and_without_a_trace() -> None:
+    async def test() -> None:
+        site = Site()
+        ran, waited = await site.claim(1, prefetch=1)
+        await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
+        assert [(await site.row(job)).crashes for job in (ran, waited)] == [1, 0]
+        assert (await site.row(waited)).attempts == ()
+
+    run(test())
+
+
+def test_s9_only_the_culprit_of_a_deliberate_end_pays() -> None:
+    async def test() -> None:
+        site = Site()
+        culprit, sibling = await site.claim(2)
+        why = LeaseEnd(End.CRASHED, "SIGKILL", is_free=True, culprits=(culprit,), stacks="its stacks")
+        await site.recovery.end(LEASE.id, LEASE.worker, why)
+        rows = [await site.row(job) for job in (culprit, sibling)]
+        assert [row.crashes for row in rows] == [1, 0]
+        record = rows[0].attempts[0]
+        assert (record.outcome, record.signal, record.stacks) == (AttemptOutcome.CRASHED, "SIGKILL", "its stacks")
+        assert rows[1].attempts[0].outcome is AttemptOutcome.RELEASED
+
+    run(test())
+
+
+def test_s9_a_repeated_crash_waits_longer_and_the_budget_ends_the_job() -> None:
+    async def test() -> None:
+        site = Site()
+        (job,) = await site.claim(1)
+        for crash in (1, 2, 3):
+            if crash > 1:
+                lease = structs.replace(LEASE, id=UUID(int=100 + crash))
+                await site.memory.open_lease(lease)
+                await site.claim_again(lease)
+            await site.recovery.end(UUID(int=100 + crash) if crash > 1 else LEASE.id, "w", CRASH)
+            row = await site.row(job)
+            assert row.crashes == crash
+            if crash == 1:
+                assert row.state is State.AVAILABLE, "due at once"
+            if crash == 2:
+                assert row.state is State.SCHEDULED
+                site.clock.advance(10)
+        assert (row.state, row.reason) == (State.FAILED, Reason.WORKER_CRASHED)
+
+    run(test())
+
+
+@pytest.mark.parametrize(("policy", "state"), [(CrashPolicy.HOLD, State.HELD), (CrashPolicy.FAIL, State.FAILED)])
+@pytest.mark.parametrize("is_free", [True, False])
+def test_a_task_that_fears_a_second_run_is_not_run_again_by_any_rescue(policy: CrashPolicy, state: State, is_free: bool) -> None:
+    async def test() -> None:
+        site = Site()
+        (job,) = await site.claim(1, policy=Policy(on_crash=policy))
+        await site.recovery.end(LEASE.id, LEASE.worker, LeaseEnd(End.CRASHED, "SIGKILL", is_free=is_free))
+        assert (await site.row(job)).state is state
+
+    run(test())
+
+
+def test_the_first_reason_stays_and_is_applied_by_whoever_moves() -> None:
+    async def test() -> None:
+        site = Site()
+        (job,) = await site.claim(1)
+        await site.memory.end_lease(LEASE.id, CRASH)
+        await site.recovery.end(LEASE.id, LEASE.worker, LeaseEnd(End.CRASHED, "exit code 0", is_free=True))
+        row = await site.row(job)
+        assert (row.crashes, row.attempts[0].signal) == (1, "SIGKILL")
+
+    run(test())
+
+
+def test_a_lease_somebody_else_ended_is_emptied_for_the_reason_it_ended_without_amnesty() -> None:
+    async def test() -> None:
+        site = Site()
+        (job,) = await site.claim(1)
+        await site.memory.end_lease(LEASE.id, LeaseEnd(End.CRASHED, "SIGSEGV", is_free=True))
+        site.contact.broke()
+        await site.recovery.step()
+        row = await site.row(job)
+        assert (row.state, row.crashes, row.attempts[0].signal) == (State.AVAILABLE, 0, "SIGSEGV")
+
+    run(test())
+
+
+def test_a_cancelled_job_of_a_dead_worker_ends_cancelled() -> None:
+    async def test() -> None:
+        site = Site()
+        (job,) = await site.claim(1)
+        await site.memory.request_cancel([job])
+        await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
+        assert (await site.row(job)).state is State.CANCELLED
+
+    run(test())
+
+
+# how they are moved
+
+
+def test_l2_many_jobs_move_in_batches_until_none_is_left() -> None:
+    async def test() -> None:
+        site = Site()
+        await site.claim(2 * HOLDS_PER_MOVE + 5)
+        rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
+        assert len(rescued) == 2 * HOLDS_PER_MOVE + 5
+        assert site.store.calls.count("exchange") == 3
+        assert await site.memory.held(LEASE.id) == ()
+
+    run(test())
+
+
+def test_l2_a_rescue_that_was_interrupted_goes_on_with_the_next_pass() -> None:
+    async def test() -> None:
+        site = Site()
+        jobs = await site.claim(2)
+        await site.in_contact(TIMING.ttl + 1)
+        site.store.fail("exchange")
+        with pytest.raises(StoreUnavailable):
+            await site.recovery.step()
+        assert len(await site.recovery.step()) == 2
+        assert [(await site.row(job)).crashes for job in jobs] == [1, 1]
+
+    run(test())
+
+
+def test_s10_a_rescue_whose_answer_was_lost_charges_once() -> None:
+    async def test() -> None:
+        site = Site()
+        (job,) = await site.claim(1)
+        await site.in_contact(TIMING.ttl + 1)
+        site.store.lose_answer("exchange")
+        with pytest.raises(StoreUnavailable):
+            await site.recovery.step()
+        await site.recovery.step()
+        assert (await site.row(job)).crashes == 1
+
+    run(test())
+
+
+def test_l8_outcomes_a_dead_worker_left_with_us_are_delivered_before_its_lease_ends() -> None:
+    async def test() -> None:
+        site = Site()
+        done, cut = await site.claim(2)
+        hold = next(hold for hold in await site.memory.held(LEASE.id) if hold.job == done)
+        outcome = finish(hold, Done(b"42"), jitter=0.0)
+        rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=[outcome])
+        assert [each.id for each in rescued] == [cut]
+        row = await site.row(done)
+        assert (row.state, row.result) == (State.COMPLETED, b"42")
+        assert site.store.calls == ["exchange", "end_lease", "held", "exchange", "held"]
+
+    run(test())
+
+
+def test_two_rescuers_at_once_move_each_job_once() -> None:
+    async def test() -> None:
+        site = Site()
+        jobs = await site.claim(3)
+        await site.in_contact(TIMING.ttl + 1)
+        gate = site.store.hold("exchange")
+        first = asyncio.ensure_future(site.recovery.step())
+        await gate.entered.wait()
+        assert len(await site.recovery.step()) == 3
+        gate.opened.set()
+        await first
+        rows = [await site.row(job) for job in jobs]
+        assert [(row.crashes, len(row.attempts)) for row in rows] == [(1, 1)] * 3
+
+    run(test())
+
+
+# provably dead
+
+
+def lease_of(process: ProcessIdentity, number: int = 2) -> NewLease:
+    return NewLease(UUID(int=number), "worker-2", process, TIMING)
+
+
+def test_a_lease_of_a_provably_dead_process_ends_at_once_after_its_session_is_killed() -> None:
+    async def test() -> None:
+        host = MemoryHost()
+        site = Site(host)
+        (job,) = await site.claim(1)
+        assert len(await site.recovery.reconcile()) == 1
+        assert host.killed == [PROCESS.pid]
+        row = await site.row(job)
+        assert (row.state, row.crashes) == (State.AVAILABLE, 1)
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        structs.replace(OTHER.process, host="host-2"),
+        structs.replace(OTHER.process, boot="another boot"),
+        structs.replace(OTHER.process, pid_namespace="pid:2"),
+        structs.replace(OTHER.process, start=0),
+        structs.replace(OTHER.process, boot=""),
+    ],
+    ids=["another host", "another boot", "another namespace", "unknown start", "unknown boot"],
+)
+def test_s5_without_proof_a_lease_waits_for_its_ttl(process: ProcessIdentity) -> None:
+    async def test() -> None:
+        host = MemoryHost()
+        site = Site(host)
+        await site.claim(1, lease_of(process))
+        assert await site.recovery.reconcile() == []
+        assert host.killed == []
+
+    run(test())
+
+
+@pytest.mark.parametrize("by_host_name", [True, False])
+def test_s5_a_living_sibling_on_the_machine_is_never_disturbed(by_host_name: bool) -> None:
+    async def test() -> None:
+        host = MemoryHost()
+        host.running.add(PROCESS.pid)
+        site = Site(host)
+        (job,) = await site.claim(1)
+        assert await site.recovery.reconcile(by_host_name=by_host_name) == []
+        assert (await site.row(job)).state is State.RUNNING
+        assert host.killed == []
+
+    run(test())
+
+
+def test_where_the_host_name_belongs_to_one_worker_its_older_leases_end_at_once() -> None:
+    async def test() -> None:
+        site = Site(MemoryHost())
+        await site.claim(1, lease_of(structs.replace(OTHER.process, boot="before the restart")))
+        await site.claim(1, lease_of(structs.replace(OTHER.process, host="host-2"), number=3))
+        rescued = await site.recovery.reconcile(by_host_name=True)
+        assert len(rescued) == 1
+        assert len(await site.memory.held(UUID(int=3))) == 1
+
+    run(test())
+
+
+def test_reconciling_can_be_switched_off() -> None:
+    async def test() -> None:
+        site = Site(host=None)
+        await site.claim(1)
+        assert await site.recovery.reconcile() == []
+
+    run(test())
+
+
+def test_s9_later_the_dead_of_a_living_supervisor_are_left_to_it_for_a_while_because_it_knows_why_they_died() -> None:
+    async def test() -> None:
+        site = Site(MemoryHost())
+        await site.claim(1)
+        await site.in_contact(AMNESTY)
+        await site.memory.beat([LEASE.id])
+        await site.in_contact(AMNESTY)
+        assert await site.recovery.step() == []
+        await site.in_contact(1)
+        assert len(await site.recovery.step()) == 1
+
+    run(test())
+
+
+def test_a_draining_worker_that_is_provably_dead_costs_nobody_anything() -> None:
+    async def test() -> None:
+        site = Site(MemoryHost())
+        (job,) = await site.claim(1)
+        await site.memory.beat([LEASE.id], draining=True)
+        await site.recovery.reconcile()
+        assert (await site.row(job)).crashes == 0
+
+    run(test())

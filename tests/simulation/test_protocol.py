@@ -1,0 +1,84 @@
+"""Writes that the engine does not make yet, played by hand against the memory store and its mutants."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import NewJob, Token
+from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast._ports.store import Capabilities, ClaimRequest, NewLease
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.checker import check
+from holdfast.testing.history import History
+from holdfast.testing.truth import Witness, witnessed
+from holdfast.testing.verdicts import Report, Rules
+from tests.simulation.support import Stage, on_stage
+
+JOB, FIRST, SECOND = UUID(int=1), UUID(int=2), UUID(int=3)
+
+
+class StartUnfenced(MemoryStore):
+    """Whoever starts a claimed job starts it, under whatever token it is claimed by now."""
+
+    async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
+        return await super().start([(job, self._all.jobs[job].token) for job, _ in tokens])
+
+
+class StartForDeadLease(MemoryStore):
+    """A lease that has ended may still start what it had claimed."""
+
+    async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
+        ended = {lease: known for lease, known in self._all.leases.items() if known.end is not None}
+        self._all.leases.update({lease: structs.replace(known, end=None) for lease, known in ended.items()})
+        try:
+            return await super().start(tokens)
+        finally:
+            self._all.leases.update(ended)
+
+
+async def _take(store: Witness, lease: UUID) -> Token:
+    """Claim the job ahead of its start."""
+    timing = LeaseTiming.of("30s")
+    await store.open_lease(NewLease(lease, "worker", ProcessIdentity("m", lease.int), timing))
+    request = ClaimRequest(lease=lease, claim=UUID(int=lease.int + 100), tasks={"task": Policy()}, limit=0, prefetch=1)
+    return (await store.exchange([], request)).claims[0].hold.token
+
+
+async def _late_start(store: Witness) -> None:
+    """A job is claimed, rescued, claimed by another lease – and then the first start arrives."""
+    await store.enqueue(UUID(int=9), [NewJob(id=JOB, task="task", payload=b"{}", policy=Policy())])
+    old = await _take(store, FIRST)
+    why = LeaseEnd(End.CLOSED)
+    store.caller = "m-2-0"
+    await store.end_lease(FIRST, why)
+    await store.start([(JOB, old)])
+    await store.exchange([rescue(hold, why, jitter=0.0) for hold in await store.held(FIRST)])
+    store.caller = "m-3-0"
+    await _take(store, SECOND)
+    await store.start([(JOB, old)])
+
+
+def _play(kind: type[MemoryStore]) -> Report:
+    history = History()
+
+    async def play(stage: Stage) -> None:
+        profile = Capabilities("simulated", "server")
+        store = witnessed(kind, stage.clock, history=history, now=stage.clock.monotonic, profile=profile)
+        await _late_start(store)
+
+    on_stage(play)
+    return check(history, Rules(is_complete=False))
+
+
+def test_a_start_of_a_former_owner_changes_nothing() -> None:
+    assert not _play(MemoryStore).violations
+
+
+@pytest.mark.parametrize(("kind", "name"), [(StartUnfenced, "S3"), (StartForDeadLease, "S8")])
+def test_a_start_without_its_guard_is_noticed(kind: type[MemoryStore], name: str) -> None:
+    assert not _play(kind).verdict(name)
