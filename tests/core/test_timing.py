@@ -55,13 +55,17 @@ def test_whatever_the_settings_the_owner_stops_first(ttl: float, beat: float, ma
     assert sent < timing.owner_deadline(sent) < timing.guard_deadline(sent) < expiry
     assert expiry - timing.owner_deadline(sent) >= timing.margin - 1e-6
     assert timing.owner_deadline(sent) - sent >= 2 * timing.beat - 1e-6
+    assert timing.is_gap(timing.ttl)
 
 
 def test_a_judge_waits_for_one_beat_and_the_margin_of_that_lease() -> None:
     assert not DEFAULT.may_judge(contact=100.0, now=110.9)
     assert DEFAULT.may_judge(contact=100.0, now=111.0)
-    assert not DEFAULT.is_gap(6.0)
-    assert DEFAULT.is_gap(6.1)
+
+
+def test_a_silence_of_more_than_a_beat_and_half_the_margin_breaks_contact() -> None:
+    assert not DEFAULT.is_gap(8.5)
+    assert DEFAULT.is_gap(8.6)
 
 
 def test_clocks_that_differ_by_more_than_the_margin_have_stepped() -> None:

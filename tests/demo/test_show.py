@@ -19,13 +19,18 @@ def test_the_owner_is_killed_half_way_and_the_job_goes_on_from_its_checkpoint(tm
     assert killed.returncode == 0, killed.stderr
     said = killed.stdout
     percent = re.search(r"^killed worker (\S+) \(SIGKILL\) at (\d+) %$", said, re.MULTILINE)
-    assert percent and 40 <= int(percent[2]) <= 60
+    assert percent
+    assert 40 <= int(percent[2]) <= 60
     rescue = re.search(r"^rescued by worker (\S+) after (\d+\.\d+) s: attempt 2$", said, re.MULTILINE)
-    assert rescue and rescue[1] != percent[1] and float(rescue[2]) < 1.0
+    assert rescue
+    assert rescue[1] != percent[1]
+    assert float(rescue[2]) < 1.0
     assert re.search(r"^resumed from checkpoint: commit \d+ of 400 \(\d+ %\)$", said, re.MULTILINE)
-    assert re.search(r"attempt 1 .* SIGKILL", said) and re.search(r"attempt 2 .* completed", said)
+    assert re.search(r"attempt 1 .* SIGKILL", said)
+    assert re.search(r"attempt 2 .* completed", said)
     chart = Path(said.splitlines()[-1])
-    assert chart.is_file() and chart == tmp_path / "holdfast-demo" / "sample" / "evolution.png"
+    assert chart.is_file()
+    assert chart == tmp_path / "holdfast-demo" / "sample" / "evolution.png"
     left_alone = show(tmp_path, "--no-kill", "--out", "calm")
     assert "SIGKILL" not in left_alone.stdout
     calm = tmp_path / "calm" / "sample" / chart.name
@@ -39,4 +44,5 @@ def test_the_owner_is_killed_half_way_and_the_job_goes_on_from_its_checkpoint(tm
 def test_a_repository_that_is_none_is_refused_with_a_remedy(tmp_path: Path, repo: str) -> None:
     refused = show(tmp_path, f"--repo={repo}")
     assert refused.returncode in (1, 2)
-    assert refused.stderr.startswith(("error: ", "Usage: ")) and "Traceback" not in refused.stderr
+    assert refused.stderr.startswith(("error: ", "Usage: "))
+    assert "Traceback" not in refused.stderr

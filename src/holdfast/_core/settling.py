@@ -4,8 +4,8 @@ A worker whose answer was lost sends its transition again, perhaps long after th
 what was kept of each attempt remember what every token did.
 """
 
-from holdfast._core.job import PLACE_OF, AttemptOutcome, Failure, JobRecord, Place
-from holdfast._core.lifecycle import Transition
+from holdfast._core.job import PLACE_OF, Failure, JobRecord, Place
+from holdfast._core.lifecycle import Judge, Transition
 from holdfast._core.rows import OUTCOME_OF, Ended
 
 
@@ -31,9 +31,11 @@ def _is_outcome_in(transition: Transition, ended: Ended) -> bool:
         return False
     if record is None:
         return transition.record is None
-    is_same = (transition.record or OUTCOME_OF.get(transition.to, AttemptOutcome.RELEASED)) is record.outcome
-    # A late error may have been noted on a record that had none.
-    return is_same and (transition.error is None or _kind(transition.error) == _kind(record.error))
+    if (transition.record or OUTCOME_OF.get(transition.to)) is not record.outcome:
+        return False
+    # A zombie may have noted its late error on the record that its rescuer left without one.
+    is_noted = transition.judge is Judge.LEASE_ENDED and transition.error is None
+    return is_noted or _kind(transition.error) == _kind(record.error)
 
 
 def _kind(error: Failure | None) -> tuple[str, str] | None:

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import Judge
-from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase
+from holdfast.testing.history import FAIL_OVER, IN_CARE, By, Event, History, JobRow, LeaseRow, Phase
 from holdfast.testing.verdicts import Report, Rules, Violation
 
 RATE = 1.001  # the rate error that clocks may have
@@ -30,6 +30,7 @@ class _Job(Struct):
     running: dict[Token, str] = field(default_factory=dict)
     started: set[Token] = field(default_factory=set)
     orphaned_at: float | None = None
+    was_in_care: bool = False
 
 
 class _Lease(Struct):
@@ -162,7 +163,7 @@ class Checker:
         if lease is not None:
             self._holds[lease.row.process].add(job)
             died_at = self._processes[lease.row.process].died_at
-            track.orphaned_at = None if died_at is None else self._now
+            track.orphaned_at, track.was_in_care = None if died_at is None else self._now, False
 
     def _see_write(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
         self._expect("S1", after.token == before.token, job, "the owner changed from {} to {}", before.token, after.token)
@@ -219,7 +220,8 @@ class Checker:
             beaten_at = 0.0 if lease is None else lease.beaten_at
             took = self._now - max(track.orphaned_at, self._calm_since, beaten_at)
             self.report.slowest_recovery = max(self.report.slowest_recovery, took)
-            self._expect("L1", took <= self._rules.bound, job, "back in line only {:.1f} s after its owner's death", took)
+            bound = self._rules.local_bound if track.was_in_care else self._rules.bound
+            self._expect("L1", bound is None or took <= bound, job, "back in line only {:.1f} s after its owner's death", took)
         track.orphaned_at = None
 
     # truth: leases
@@ -332,8 +334,12 @@ class Checker:
         self._processes[event.process].died_at = event.time
         for track in self._jobs.values():
             track.running = {token: who for token, who in track.running.items() if who != event.process}
+        is_in_care = event.note.endswith(IN_CARE)
         for job in self._holds.pop(event.process, ()):
-            self._jobs[job].orphaned_at = event.time
+            self._jobs[job].orphaned_at, self._jobs[job].was_in_care = event.time, is_in_care
+        if is_in_care:
+            was_killed = event.note.startswith("SIGKILL")
+            self._expect("L3", self._rules.has_kills or not was_killed, None, "{} was killed", event.process)
 
     def _see_freeze(self, event: Event) -> None:
         self._processes[event.process].is_frozen = True

@@ -18,6 +18,7 @@ from holdfast._core.job import AttemptOutcome, State, Token
 from holdfast._core.lifecycle import Judge, Transition
 
 FAIL_OVER = "fail_over"  # the verb of a store that forgets its newest writes
+IN_CARE = "in care of a healthy supervisor"  # ends the note of a process' end
 
 
 class Phase(StrEnum):

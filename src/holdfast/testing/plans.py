@@ -20,6 +20,7 @@ STRIKES = (
 WORLDWIDE = ("outage", "step_clock", "fail_over")  # no core would stay healthy
 GENTLE = ("quick", "long", "silent", "raising", "answering", "resuming")
 FOCUS = ("", "", "enqueue", "exchange", "report", "beat", "end_lease", "end_lease", "held", "expired")
+CALLS = 6  # that it takes to bury a worker
 OPERATION = 2.0  # one round of store calls on a healthy connection
 
 
@@ -72,6 +73,8 @@ class Plan(Struct, frozen=True, kw_only=True):
             bound=bound if is_timed else None,
             is_always_calm=self.is_live,
             has_crashes=self.mode is not Mode.OUTAGES,
+            local_bound=1.0 + CALLS * self.mix.latency,
+            has_kills=self.has_operator,  # he cancels jobs whose code may be deaf
         )
 
 

@@ -19,6 +19,7 @@ PROPERTIES = {
     "S10": "settling and enqueuing are idempotent",
     "L1": "the recovery bound",
     "L2": "nothing stuck",
+    "L3": "age and silence are no reason: a healthy worker is not killed",
     "L8": "an outage charges no crash",
 }
 
@@ -42,9 +43,11 @@ class Rules(Struct, frozen=True, kw_only=True):
     step: float = 0.0
     is_timed: bool = True
     bound: float | None = None
+    local_bound: float | None = None
     is_always_calm: bool = True
     is_complete: bool = True
     has_crashes: bool = True
+    has_kills: bool = True
 
 
 class Report(Struct):

@@ -17,7 +17,7 @@ from holdfast._ports.transport import Hint
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Faults, Mix, faulty
-from holdfast.testing.history import Event, History, Phase
+from holdfast.testing.history import IN_CARE, Event, History, Phase
 from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
 from holdfast.testing.loop import PROCESS, Process, VirtualLoop
 from holdfast.testing.plans import Plan
@@ -70,6 +70,7 @@ class World:
         self.slots = [Slot(self.machines[number % len(self.machines)], number) for number in range(plan.supervisors)]
         self.slots[0].is_core = plan.is_live
         self.clients: list[Process] = []
+        self._core: set[str] = set()
 
     # what everything uses
 
@@ -126,7 +127,7 @@ class World:
 
     def _died(self, process: Process, how: Exit) -> None:
         if not self.is_over:
-            self.write("process.end", process.name, str(how))
+            self.write("process.end", process.name, f"{how}, {IN_CARE}" if process.name in self._core else str(how))
 
     # supervisors and their workers
 
@@ -161,6 +162,8 @@ class World:
 
     async def _run_worker(self, slot: Slot, cell: Cell, process: Process, arguments: Sequence[str]) -> None:
         clock = slot.machine.clock
+        if slot.is_core:
+            self._core.add(process.name)
         SCENE.set(Scene(self.loop, process, clock=clock, history=self.history, now=self.now, pace=self._pace))
         worker = Worker(
             cell=cell,
