@@ -2,11 +2,12 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -64,13 +65,20 @@ class Crew:
             end(pid)
         until(lambda: not any(is_alive(pid) for pid in (*doomed, *sessions)), within=START)
 
-    def freeze(self, *others: int) -> list[int]:
+    def freeze(self) -> list[int]:
         """SIGSTOP for everybody; who that was."""
-        frozen = [*self.everybody(), *others]
-        for pid in frozen:
-            os.kill(pid, signal.SIGSTOP)
-        until(lambda: all(state_of(pid) == "T" for pid in frozen), within=START)
+        frozen = self.everybody()
+        stop(frozen)
         return frozen
+
+    def freeze_outside_of_writes(self) -> list[int]:
+        """The same when nobody is inside a write: on SQLite that stops every other writer for as long."""
+        while True:
+            frozen = self.freeze()
+            if not self._fleet.is_locked():
+                return frozen
+            thaw(frozen)
+            time.sleep(0.01)
 
     def wait(self, within: float) -> int:
         """Its exit code."""
@@ -121,6 +129,16 @@ class Fleet:
         """The job, once it is in that state."""
         return until(lambda: (view := self.view(job)).state == state and view, within=within)
 
+    def is_locked(self) -> bool:
+        """Whether somebody is inside a write, and stays there."""
+        with closing(sqlite3.connect(self.folder / "jobs.db", timeout=0.1, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return True
+            connection.execute("ROLLBACK")
+            return False
+
     def stop(self) -> None:
         """Leave nothing behind."""
         self.app.close()
@@ -148,6 +166,13 @@ def fleet(folder: Path, *, ttl: str = "3s", recovery: str = "0.5s", poll: str = 
         raise
     finally:
         made.stop()
+
+
+def stop(pids: Iterable[int]) -> None:
+    """SIGSTOP, and wait until it has reached them."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    until(lambda: all(state_of(pid) in ("T", "Z", "") for pid in pids), within=START)
 
 
 def thaw(pids: Iterable[int]) -> None:

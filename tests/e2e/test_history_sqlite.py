@@ -105,7 +105,7 @@ def test_a_death_is_told_before_what_followed_it(tmp_path: Path) -> None:
     asyncio.run(one_job(tmp_path / "jobs.db", is_finished=True))
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
         (claimed,) = connection.execute("SELECT time FROM history WHERE what = 'handler.start'").fetchone()
-    history = history_sqlite.read(tmp_path / "jobs.db", {OURS: claimed})
+    history = history_sqlite.read(tmp_path / "jobs.db", [history_sqlite.Deed(claimed, "process.end", OURS)])
     events = [event.what for event in history]
     assert events.index("process.end") > events.index("handler.start")
     assert events.index("process.end") < len(events) - 1

@@ -124,6 +124,7 @@ def test_death_is_learnt_although_a_child_keeps_the_pipe_open() -> None:
                 child.kill()
                 assert await child.wait() == Exit(signal="SIGKILL")
                 assert is_alive(keeper)  # it left the session: none of ours
+                assert await child.channel.receive() is None
             finally:
                 end(keeper)
 

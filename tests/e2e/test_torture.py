@@ -1,4 +1,4 @@
-"""Real processes killed over and over, and a checker that reads what really happened to every row."""
+"""Real processes killed and frozen over and over, and a checker that reads what really happened to every row."""
 
 import os
 import random
@@ -11,91 +11,133 @@ import pytest
 from holdfast._core.identity import ProcessIdentity
 from holdfast._ports.system_host import identify
 from holdfast.testing import history_sqlite
-from holdfast.testing.checker import Rules, check
+from holdfast.testing.checker import Report, Rules, check
+from holdfast.testing.history_sqlite import Deed
 from tests.e2e.cells import end, is_alive
-from tests.e2e.fleet import START, Crew, Fleet, fleet, state_of
+from tests.e2e.fleet import START, Crew, Fleet, fleet, state_of, thaw
 from tests.e2e.waiting import until
 
-CYCLES = int(os.environ.get("E2E_CYCLES", "50"))
-JOBS = int(os.environ.get("E2E_JOBS", "500"))
 SEED = int(os.environ.get("E2E_SEED", "1"))
-TTL, RECOVERY = 3.0, 0.5
+CYCLES, JOBS = int(os.environ.get("E2E_CYCLES", "50")), int(os.environ.get("E2E_JOBS", "500"))
+FREEZES = int(os.environ.get("E2E_FREEZES", "3"))
 SUPERVISORS = 0.2
 """The part of kills that takes a supervisor along."""
 
 
-class Executioner:
-    """Kills workers, and knows when each of them ran its last instruction."""
+class Tormentor:
+    """Hurts workers, and knows when each of them ran its last instruction."""
 
-    def __init__(self, ships: Fleet, chance: random.Random) -> None:
+    def __init__(self, ships: Fleet, chance: random.Random, crews: int) -> None:
         self._ships, self._chance = ships, chance
-        self.crews = [ships.crew("--processes", "2", "--concurrency", "8") for _ in range(2)]
-        self.deaths: dict[ProcessIdentity, float] = {}
+        self._ours = identify(os.getpid())
+        self.database = ships.folder / "jobs.db"
+        ships.app.migrate()
+        history_sqlite.watch(self.database)
+        self.crews = [self._crew(is_ready=True) for _ in range(crews)]
+        self.deeds: list[Deed] = []
+        self.jobs = 0
 
-    def strike(self) -> None:
-        """Kill one worker, or a supervisor with all of its workers, which another one replaces."""
+    def _crew(self, *, is_ready: bool) -> Crew:
+        return self._ships.crew("--processes", "2", "--concurrency", "8", is_ready=is_ready)
+
+    def enqueue(self, many: int) -> None:
+        """More to do."""
+        for _ in range(many):
+            task = self._chance.choice(["labour", "labour_in_thread"])
+            job = self._ships.enqueue(task, seconds=self._chance.uniform(0.2, 2.0))
+            history_sqlite.tell(self.database, "enqueue", job, None, self._ours)
+        self.jobs += many
+
+    def pause(self, most: float) -> None:
+        """Let them work for a while."""
+        by = time.monotonic() + self._chance.uniform(0.0, most)
+        until(lambda: time.monotonic() > by, within=most + 1.0)
+
+    def kill_somebody(self) -> None:
+        """One worker, or a supervisor with all of its workers, which another one replaces."""
         # One that died before it was ready is replaced after a pause: the next victim is found elsewhere.
         crew = self._chance.choice(until(lambda: [crew for crew in self.crews if crew.workers()], within=START))
-        if self._chance.random() < SUPERVISORS:
-            self._kill_crew(crew)
-        else:
-            self._kill([self._chance.choice(crew.workers())])
-
-    def _kill_crew(self, crew: Crew) -> None:
+        if self._chance.random() >= SUPERVISORS:
+            return self._kill(self._chance.choice(crew.workers()))
         os.kill(crew.pid, signal.SIGSTOP)
         until(lambda: state_of(crew.pid) == "T", within=START)
         workers = crew.workers()
         end(crew.pid)
-        self._kill(workers)
+        for worker in workers:
+            self._kill(worker)
         self.crews.remove(crew)
-        self.crews.append(self._ships.crew("--processes", "2", "--concurrency", "8", is_ready=False))
+        self.crews.append(self._crew(is_ready=False))
+        return None
 
-    def _kill(self, workers: list[int]) -> None:
+    def _kill(self, worker: int) -> None:
         """Stopped first, for the blink of an eye, so that the moment is known."""
-        for pid in workers:
-            process = identify(pid)
-            os.kill(pid, signal.SIGSTOP)
-            until(lambda pid=pid: state_of(pid) in ("T", "Z", ""), within=START)  # type: ignore[misc]
-            self.deaths[process] = time.time()
-            os.kill(pid, signal.SIGKILL)
-        until(lambda: not any(is_alive(pid) for pid in workers), within=START)
+        process = identify(worker)
+        os.kill(worker, signal.SIGSTOP)
+        until(lambda: state_of(worker) in ("T", "Z", ""), within=START)
+        self._did("process.end", process)
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: not is_alive(worker), within=START)
+
+    def freeze_crew(self, crew: Crew, seconds: float) -> None:
+        """Supervisor, workers and guards together; its workers end when they wake after their lease."""
+        workers = {pid: identify(pid) for pid in crew.workers()}
+        frozen, began = crew.freeze_outside_of_writes(), time.monotonic()
+        for process in workers.values():
+            self._did("process.freeze", process)
+        until(lambda: time.monotonic() - began > seconds, within=seconds + START)
+        for process in workers.values():
+            self._did("process.thaw", process)
+        thaw(frozen)
+        while workers:
+            dead = until(lambda: next((pid for pid in workers if not is_alive(pid)), None), within=START)
+            self._did("process.end", workers.pop(dead))
+
+    def _did(self, what: str, process: ProcessIdentity) -> None:
+        self.deeds.append(Deed(time.time(), what, process))
+
+    def stop(self, rules: Rules) -> Report:
+        """Let every job end, send everybody home, and judge what happened."""
+        until(lambda: self._is_done(), within=120)
+        assert self._ships.app.jobs.counts()["completed"] == self.jobs
+        for crew in self.crews:
+            until(crew.workers, within=START)
+            crew.send(signal.SIGTERM)
+        assert [crew.wait(START) for crew in self.crews] == [0] * len(self.crews)
+        history = history_sqlite.read(self.database, self.deeds)
+        report = check(history, rules)
+        deaths = sum(deed.what == "process.end" for deed in self.deeds)
+        told = f"{len(history)} events, {deaths} dead workers, {report.starts} starts of {self.jobs} jobs"
+        print(f"{told}, slowest recovery {report.slowest_recovery:.2f} s, overlaps outside {report.overlaps_outside}")
+        assert not report.violations, report.explain(history)
+        assert min(report.checked[name] for name in ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "L2")) > 0
+        return report
+
+    def _is_done(self) -> bool:
+        counts = self._ships.app.jobs.counts()
+        return counts["completed"] + counts["failed"] + counts["cancelled"] == self.jobs
 
 
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_owned_twice_or_stuck_however_often_workers_are_killed(tmp_path: Path) -> None:
-    chance = random.Random(SEED)
-    database = tmp_path / "jobs.db"
-    with fleet(tmp_path, ttl=f"{TTL}s", recovery=f"{RECOVERY}s") as ships:
-        ships.app.migrate()
-        history_sqlite.watch(database)
-        ours = identify(os.getpid())
-        executioner = Executioner(ships, chance)
+    with fleet(tmp_path, ttl="3s", recovery="0.5s") as ships:
+        tormentor = Tormentor(ships, random.Random(SEED), crews=2)
         for cycle in range(CYCLES):
-            for number in range(JOBS * cycle // CYCLES, JOBS * (cycle + 1) // CYCLES):
-                job = ships.enqueue("labour" if number % 2 else "labour_in_thread", seconds=chance.uniform(0.2, 2.0))
-                history_sqlite.tell(database, "enqueue", job, None, ours)
-            pause, began = chance.uniform(0.0, 0.4), time.monotonic()
-            until(lambda pause=pause, began=began: time.monotonic() - began > pause, within=1.0)  # type: ignore[misc]
-            executioner.strike()
-        left = JOBS - done(ships)
-        until(lambda: done(ships) == JOBS, within=120)
-        assert ships.app.jobs.counts()["completed"] == JOBS
-        for crew in executioner.crews:
-            until(crew.workers, within=START)
-            crew.send(signal.SIGTERM)
-            assert crew.wait(START) == 0
-        history = history_sqlite.read(database, executioner.deaths)
-        report = check(history, Rules(bound=TTL * 1.001 + RECOVERY + 2.0))
-        print(f"{left} jobs were not done when the last worker was killed")
-        told = f"{len(history)} events, {len(executioner.deaths)} workers killed, {report.starts} starts of {JOBS} jobs"
-        print(f"{told}, slowest recovery {report.slowest_recovery:.2f} s")
-        assert not report.violations, report.explain(history)
+            tormentor.enqueue(JOBS * (cycle + 1) // CYCLES - tormentor.jobs)
+            tormentor.pause(0.3)
+            tormentor.kill_somebody()
+        report = tormentor.stop(Rules(bound=3.003 + 0.5 + 2.0))
         assert report.starts > JOBS
-        assert left > 0
-        assert len(executioner.deaths) >= CYCLES
-        assert min(report.checked[name] for name in ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "L1", "L2")) > 0
+        assert report.checked["L1"] > 0
+        assert sum(deed.what == "process.end" for deed in tormentor.deeds) >= CYCLES
 
 
-def done(ships: Fleet) -> int:
-    counts = ships.app.jobs.counts()
-    return counts["completed"] + counts["failed"] + counts["cancelled"]
+@pytest.mark.timeout(600)
+def test_zombies_change_nothing_however_often_they_wake(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="1.5s", recovery="0.3s") as ships:
+        tormentor = Tormentor(ships, random.Random(SEED), crews=2)
+        for cycle in range(FREEZES):
+            tormentor.enqueue(30)
+            tormentor.pause(0.5)
+            tormentor.freeze_crew(tormentor.crews[cycle % 2], 2.2)
+        report = tormentor.stop(Rules(bound=1.502 + 0.3 + 2.0))
+        assert report.starts > tormentor.jobs

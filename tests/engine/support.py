@@ -46,18 +46,31 @@ def _run(loop: asyncio.AbstractEventLoop, test: Coroutine[Any, Any, object]) -> 
     complaints: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     try:
-        loop.run_until_complete(test)
-        loop.run_until_complete(_end_all_others())
+        try:
+            loop.run_until_complete(test)
+        finally:
+            loop.run_until_complete(_end_all_others())
     finally:
         loop.close()
     assert not complaints, complaints
 
 
 async def _end_all_others() -> None:
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+    while left := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in left:
+            task.cancel(THE_END)
+        await asyncio.wait(left)
+
+
+_BESIDE: set[asyncio.Task[Any]] = set()
+
+
+def beside(coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    """Run it beside the test, until it or the test ends."""
+    task = asyncio.get_running_loop().create_task(coroutine)
+    _BESIDE.add(task)
+    task.add_done_callback(_BESIDE.discard)
+    return task
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -298,6 +311,7 @@ async def enqueue(
 
 
 JOB = UUID(int=77)
+THE_END = "the test is over"
 
 
 def claim(task: TaskDefinition, payload: bytes = b"{}", *, job: UUID = JOB, number: int = 1, failures: int = 0) -> Claim:
@@ -319,6 +333,16 @@ def claim(task: TaskDefinition, payload: bytes = b"{}", *, job: UUID = JOB, numb
 async def forever() -> None:
     """What a handler does that never ends by itself."""
     await asyncio.get_running_loop().create_future()
+
+
+async def stubborn() -> None:
+    """What a handler does that takes no notice of being cancelled."""
+    while True:
+        try:
+            await forever()
+        except asyncio.CancelledError as error:
+            if error.args == (THE_END,):
+                raise
 
 
 class Held(threading.Event):

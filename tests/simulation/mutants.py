@@ -17,6 +17,8 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._engine.exchange import Exchange
 from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.recovery import Recovery, Rescued
+from holdfast._engine.supervisor import Supervisor
+from holdfast._engine.ward import Ward
 from holdfast._ports.store import Answer, BeatAnswer, ClaimRequest, NewLease, Update
 from holdfast.stores.memory import MemoryStore
 
@@ -238,6 +240,21 @@ def no_recovery() -> Any:
     return _patched(Recovery, step=step)
 
 
+def no_burial() -> Any:
+    """Who sees a worker die leaves its jobs to the expiry of its lease."""
+    return _patched(Supervisor, _bury=lambda self, ward, exit: None)
+
+
+def impatient() -> Any:
+    """A worker whose event loop is blocked for half a ttl is killed."""
+    watch = Ward.watch
+
+    def hasty(self: Ward, timing: LeaseTiming, *more: Any, max_block: float, **given: Any) -> None:
+        watch(self, timing, *more, max_block=timing.ttl / 2, **given)
+
+    return _patched(Ward, watch=hasty)
+
+
 def siblings_pay() -> Any:
     """Every running job is charged for the end of its worker, whoever was the culprit."""
     return _patched(LeaseEnd, charges=lambda self, hold: hold.state is State.RUNNING)
@@ -290,6 +307,8 @@ MUTANTS = (
     Mutant("enqueue acknowledged before it is whole", "S6", 0, 20, EnqueueLosesLast),
     Mutant("no self-stop", "S8", 96, 300, patch=no_self_stop),
     Mutant("no guard", "S8", 30, 400, patch=no_guard),
+    Mutant("a dead worker's jobs wait for its ttl", "L1", 10, 100, patch=no_burial),
+    Mutant("a blocked event loop is killed early", "L3", 19, 300, patch=impatient),
     Mutant("no audit after an unknown claim", "L2", 2, 50, patch=no_audit),
     Mutant("no amnesty after an outage", "L8", 216, 800, patch=no_amnesty),
 )

@@ -51,6 +51,7 @@ class Exchange:
         self._abandoned: set[Key] = set()
         self._claims_in_flight: set[UUID] = set()
         self._needs_audit = False
+        self._is_in_doubt = False
         self.is_closed = False
         self.is_idle = False
 
@@ -81,10 +82,12 @@ class Exchange:
         if self._needs_audit:
             await self.audit()
         batch = tuple(self._ended.items())[:SETTLE_LIMIT]
-        request = self._request()
-        claimed = await self._exchange(batch, request) if batch or request is not None else 0
+        # Who hears no answers must not claim: it would take jobs, release them unheard and take them again, for ever.
+        was_in_doubt = self._is_in_doubt
+        request = None if was_in_doubt else self._request()
+        claimed = await self._exchange(batch, request) if batch or request is not None or was_in_doubt else 0
         await self._annotate()
-        return await self._pause(request, claimed=claimed)
+        return 0.0 if was_in_doubt else await self._pause(request, claimed=claimed)
 
     async def _exchange(self, batch: Sequence[tuple[Key, Ended]], request: ClaimRequest | None) -> int:
         transitions = tuple(ended.transition for _, ended in batch if ended.transition is not None)
@@ -94,10 +97,11 @@ class Exchange:
             answer = await self._store.exchange(transitions, request)
         except BaseException:
             # Unknown is not no: the claim may have landed, so what the store thinks we hold is looked up first.
-            self._needs_audit = True
+            self._needs_audit = self._is_in_doubt = True
             if request is not None:
                 self._claims_in_flight.discard(request.claim)
             raise
+        self._is_in_doubt = False
         self._heart.store_answered()
         for (key, ended), settled in zip(batch, answer.answers, strict=True):
             self._settled(key, ended, settled)

@@ -22,7 +22,7 @@ from holdfast.settings import Settings
 
 START_PATIENCE = 30.0
 LONGEST_RESPAWN_PAUSE = 30.0
-BURIAL_PAUSE = 0.2
+SHORTEST_PAUSE = 0.1
 IDLE_ROUNDS = 2
 
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 75
@@ -76,8 +76,11 @@ class Supervisor:
             task.cancel()
         await asyncio.gather(*self._services, *self._burials, return_exceptions=True)
         if self._settings is not None:
-            await self._transport.close()
-            await self._store.close()
+            try:
+                await self._transport.close()
+                await self._store.close()
+            except Exception as error:
+                self._complain("close", error)
         return self._exit_code
 
     def drain(self) -> None:
@@ -157,7 +160,7 @@ class Supervisor:
 
     async def _hand_lease(self, ward: Ward, hello: messages.Hello) -> None:
         """Open the store with the first worker's settings, then this worker's lease; a store out of reach at the start ends us."""
-        give_up = self._clock.monotonic() + START_PATIENCE
+        give_up, failures = self._clock.monotonic() + START_PATIENCE, 0
         while not self._drains:
             try:
                 await self._prepare(hello.settings)
@@ -171,7 +174,8 @@ class Supervisor:
             if not self._services and self._clock.monotonic() > give_up:
                 self._give_up(UNREACHABLE)
                 break
-            await self._clock.sleep(0.25)
+            failures += 1
+            await self._pause(failures, hello.settings)
         if self._drains:
             self._drain(ward)
 
@@ -297,7 +301,8 @@ class Supervisor:
     async def _move_jobs_of(self, ward: Ward, exit: Exit) -> None:
         """Again and again until the store answers: until then nobody else may think the lease is alive for long anyway."""
         assert ward.lease is not None
-        why = ward.epitaph(exit)
+        assert self._settings is not None
+        why, failures = ward.epitaph(exit), 0
         while True:
             try:
                 await self._recovery.end(ward.lease.id, ward.name, why, undelivered=ward.undelivered)
@@ -305,7 +310,13 @@ class Supervisor:
             except Exception as error:
                 self._complain("end_lease", error)
                 self._contact.broke()
-                await self._clock.sleep(BURIAL_PAUSE * (1.0 + 0.5 * self._chance.jitter()))
+                failures += 1
+                await self._pause(failures, self._settings)
+
+    async def _pause(self, failures: int, settings: Settings) -> None:
+        """Longer each time, up to half a beat: whoever comes back from an outage must act before anybody may judge."""
+        longest = min(settings.timing.beat / 2, SHORTEST_PAUSE * 2.0 ** min(failures, 16))
+        await self._clock.sleep(longest * (0.75 + 0.25 * self._chance.jitter()))
 
     def _own_leases(self) -> frozenset[UUID]:
         wards = (*self.wards, *self._burials.values())

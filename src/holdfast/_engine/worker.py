@@ -232,7 +232,7 @@ class Worker:
 
     def _pause_of_drain(self) -> float:
         left = 0.0 if self._drain_by is None else self._drain_by - self._now()
-        return min(left, 0.05) if left > 0 else 0.05
+        return min(max(left, 0.005), 0.05) if left > 0 else 0.05
 
     async def _end_lease(self, leased: messages.Leased) -> None:
         """Best effort: a supervisor, or the lease's own expiry, ends it otherwise."""

@@ -40,6 +40,13 @@ class SystemChannel:
             self._messages.put_nowait(None)
         return message
 
+    def finish(self) -> None:
+        """The process at the other end is dead: take what it sent and end, whoever else still holds that end."""
+        if self._end.fileno() >= 0:
+            while self._take():
+                pass
+            self._stop_reading()
+
     def close(self) -> None:
         """Close this end; what was received already can still be read."""
         if self._end.fileno() < 0:
@@ -62,15 +69,19 @@ class SystemChannel:
         self._stop_writing()
 
     def _read(self) -> None:
+        if self._take() is None:
+            self._stop_reading()
+
+    def _take(self) -> bool | None:
+        """Read once: whether there was anything; ``None`` at the end of the pipe."""
         try:
             data = self._end.recv(READ_SIZE)
         except BlockingIOError:
-            return
+            return False
         except OSError:
-            data = b""
+            return None
         self._received += data
-        if not data or not self._split():
-            self._stop_reading()
+        return True if data and self._split() else None
 
     def _split(self) -> bool:
         """Hand out every whole message; whether the next length can be meant."""

@@ -162,6 +162,7 @@ class SystemChild:
                 await self._clock.sleep(guard.PAUSE)
             _reap_adopted(self._process.pid)
             code = self._popen.wait()
+            self._channel.finish()
         finally:
             self._close()
         return Exit(code) if code >= 0 else Exit(signal=_name_of(-code))

@@ -121,14 +121,10 @@ class MemoryStore:
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         now = self._now()
-        applied = [self._settle(transition, now) for transition in transitions]
-        claims = () if request is None else self._claim(request, now)
-        done = [transition for transition, is_applied in zip(transitions, applied, strict=True) if is_applied]
-        answers = [
-            Answer.APPLIED if is_applied or transition in done else self._answer_again(transition)
-            for transition, is_applied in zip(transitions, applied, strict=True)
-        ]
-        return ExchangeAnswer(tuple(answers), claims)
+        answers = tuple(
+            Answer.APPLIED if self._settle(transition, now) else self._answer_again(transition) for transition in transitions
+        )
+        return ExchangeAnswer(answers, () if request is None else self._claim(request, now))
 
     async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         lost = set()

@@ -42,9 +42,13 @@ class Fault(StrEnum):
 
 
 class Mix(Struct, frozen=True, kw_only=True):
-    """How often each fault happens, of all calls; five times as often to calls of ``focus``. Times in seconds."""
+    """How often each fault happens, of all calls; five times as often to calls of ``focus``. Times in seconds.
+
+    ``at``: what happens to the n-th call of a process for certain, counted from 1.
+    """
 
     rates: dict[Fault, float] = {}
+    at: dict[int, Fault] = {}
     focus: str = ""
     latency: float = 0.005
     timeout: float = 1.0
@@ -59,11 +63,15 @@ class Faults:
         self.numbers = numbers
         self.mix = mix
         self.is_out = False
+        self.calls = 0
 
     def draw(self, verb: str) -> Fault:
         """What happens to the next call."""
+        self.calls += 1
         if self.is_out:
             return Fault.BEFORE
+        if self.calls in self.mix.at:
+            return self.mix.at[self.calls]
         number = self.numbers.random() * (0.2 if verb == self.mix.focus else 1.0)
         for fault, rate in self.mix.rates.items():
             number -= rate

@@ -1,11 +1,11 @@
 """The history of real processes on one SQLite file: triggers write down what really happened to each row.
 
 The log lives in the same file, so rows, and what handlers say of themselves, are in one order: that of their commits.
-A process that is killed says nothing; whoever killed it gives the time to ``read``.
+A process that is killed or frozen says nothing; whoever did it tells ``read``.
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from os import PathLike
 from uuid import UUID
@@ -64,17 +64,28 @@ def tell(database: str | PathLike[str], what: str, job: UUID, token: Token | Non
         )
 
 
-def read(database: str | PathLike[str], deaths: Mapping[ProcessIdentity, float] | None = None) -> History:
-    """The history so far; ``deaths``: when (seconds since the epoch) processes ran their last instruction."""
+class Deed(Struct, frozen=True):
+    """What was done to a process from outside: ``process.end``, ``process.freeze`` or ``process.thaw``.
+
+    ``time``: seconds since the epoch when it had run its last instruction, or before it ran its next one.
+    """
+
+    time: float
+    what: str
+    process: ProcessIdentity
+
+
+def read(database: str | PathLike[str], deeds: Iterable[Deed] = ()) -> History:
+    """The history so far, the deeds put where they belong."""
     with closing(_open(database)) as connection:
         rows = connection.execute("SELECT time, what, id, before, after FROM history ORDER BY place").fetchall()
     began = rows[0][0] if rows else 0.0
-    dying = sorted((time - began, label(process)) for process, time in (deaths or {}).items())
+    waiting = sorted(deeds, key=lambda deed: deed.time, reverse=True)
     history, beats = History(), dict[UUID, _Beat]()
     for time, what, key, before, after in rows:
-        while dying and dying[0][0] < time - began:
-            died, process = dying.pop(0)
-            history.add(Event(time=died, process=process, what="process.end", phase=Phase.LIFE))
+        while waiting and waiting[-1].time < time:
+            deed = waiting.pop()
+            history.add(Event(time=deed.time - began, process=label(deed.process), what=deed.what, phase=Phase.LIFE))
         history.add(_event(time - began, what, UUID(bytes=key), before, after, beats))
     return history
 

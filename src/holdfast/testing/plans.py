@@ -34,7 +34,10 @@ class Mode(StrEnum):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """A world to be; times in seconds. ``interval``: between two strikes of the nemesis; ``step``: of the store's clock."""
+    """A world to be; times in seconds. ``interval``: between two strikes of the nemesis; ``step``: of the store's clock.
+
+    ``script``: what happens to which call of the first worker, supervisor or client; without it all draw from ``mix``.
+    """
 
     mode: Mode
     lease_clock: Literal["kernel", "server"]
@@ -53,6 +56,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     mix: Mix
     rate_error: float
     step: float
+    script: tuple[str, int, Fault] | None = None
 
     @property
     def is_live(self) -> bool:
@@ -74,7 +78,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             is_always_calm=self.is_live,
             has_crashes=self.mode is not Mode.OUTAGES,
             local_bound=1.0 + CALLS * self.mix.latency,
-            has_kills=self.has_operator,  # he cancels jobs whose code may be deaf
+            has_kills=self.has_operator or "stuck" in self.tasks,  # he cancels jobs whose code may be deaf
         )
 
 

@@ -178,9 +178,16 @@ async def blocking(job: Job) -> str:
         return str(job.token)
 
 
+async def stuck(job: Job) -> str:
+    """Blocks the event loop for longer than anybody's patience."""
+    async with _written(job) as scene:
+        await scene.block(60 * scene.pace)
+        return str(job.token)
+
+
 _BACKOFF = Backoff.fixed("500ms", "1s", "2s")
 _HANDLERS: tuple[Callable[[Job], Awaitable[Json]], ...] = (
-    quick, long, silent, raising, answering, resuming, crashing, poison, deaf, blocking,
+    quick, long, silent, raising, answering, resuming, crashing, poison, deaf, blocking, stuck,
 )  # fmt: skip
 TASKS = {
     definition.name: definition

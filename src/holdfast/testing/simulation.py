@@ -38,7 +38,11 @@ class Outcome(Struct):
 def simulate(seed: int, kind: type[MemoryStore] = MemoryStore) -> Outcome:
     """Run one world and check its history. The same seed gives the same history; ``kind`` may be a broken store."""
     numbers = random.Random(seed)
-    plan = draw(numbers)
+    return perform(draw(numbers), numbers, kind, seed=seed)
+
+
+def perform(plan: Plan, numbers: random.Random, kind: type[MemoryStore] = MemoryStore, *, seed: int = 0) -> Outcome:
+    """Run the world of a plan and check its history."""
     world = World(plan, numbers, kind)
     was_collecting = gc.isenabled()
     gc.disable()  # when it runs must not depend on what ran before

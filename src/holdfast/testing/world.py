@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from holdfast._core.job import PLACE_OF, NewJob, Place, State
 from holdfast._engine.client import Client
 from holdfast._engine.events import EventName, Events
@@ -23,6 +25,8 @@ from holdfast.testing.loop import PROCESS, Process, VirtualLoop
 from holdfast.testing.plans import Plan
 from holdfast.testing.programs import SCENE, TASKS, Scene, registry
 from holdfast.testing.truth import witnessed
+
+FAILURES = (EventName.STORE_UNAVAILABLE, EventName.SUBSCRIBER_FAILED)
 
 
 class Slot:
@@ -71,6 +75,7 @@ class World:
         self.slots[0].is_core = plan.is_live
         self.clients: list[Process] = []
         self._core: set[str] = set()
+        self._roles: set[str] = set()
 
     # what everything uses
 
@@ -86,10 +91,13 @@ class World:
         """Let the world go on."""
         await self._true_clock.sleep(seconds)
 
-    def connect(self, process: Process, *, is_healthy: bool = False) -> Store:
+    def connect(self, process: Process, role: str, *, is_healthy: bool = False) -> Store:
         """The store as this process reaches it."""
         is_well = is_healthy or (self.is_calm and not self.plan.is_live)
         mix = Mix(latency=self.plan.mix.latency) if is_well else self.plan.mix
+        if self.plan.script is not None and self.plan.script[0] == role and role not in self._roles:
+            mix = structs.replace(mix, at={self.plan.script[1]: self.plan.script[2]})
+        self._roles.add(role)
         self.faults[process.name] = faults = Faults(self.numbers, mix)
         return faulty(
             self.store,
@@ -135,12 +143,12 @@ class World:
         """A supervisor, for as long as it lives; then another one."""
         process = slot.machine.process("supervisor")
         host = SimHost(slot.machine, process, lambda *given: self._run_worker(slot, *given))
-        store = self.connect(process, is_healthy=slot.is_core)
+        store = self.connect(process, "supervisor", is_healthy=slot.is_core)
         supervisor = Supervisor(
             host=host,
             clock=slot.machine.clock,
             chance=SimChance(self.numbers, slot.machine.clock),
-            events=Silent(),
+            events=Ears(self),
             open_store=lambda settings: store,
             open_transport=lambda settings: Bus(self, process),
             options=SupervisorOptions(processes=self.plan.processes),
@@ -167,13 +175,13 @@ class World:
         SCENE.set(Scene(self.loop, process, clock=clock, history=self.history, now=self.now, pace=self._pace))
         worker = Worker(
             cell=cell,
-            store=self.connect(process, is_healthy=slot.is_core),
+            store=self.connect(process, "worker", is_healthy=slot.is_core),
             transport=Bus(self, process),
             registry=self._registry,
             settings=self.plan.settings,
             clock=clock,
             chance=SimChance(self.numbers, clock),
-            events=Silent(),
+            events=Ears(self),
             options=WorkerOptions(concurrency=self.plan.concurrency, threads=1),
         )
         await worker.run()
@@ -197,7 +205,9 @@ class World:
         process = machine.process(role)
         chance = SimChance(self.numbers, machine.clock)
         bus = Bus(self, process)
-        client = Client(self.connect(process), bus, machine.clock, chance, Silent(), give_up=self.plan.settings.timing.ttl)
+        client = Client(
+            self.connect(process, role), bus, machine.clock, chance, Ears(self), give_up=self.plan.settings.timing.ttl
+        )
         self.clients.append(process)
         self.loop.start(process, main(client, chance))
 
@@ -243,11 +253,18 @@ class World:
         return is_settled and all(client.is_dead for client in self.clients)
 
 
-class Silent(Events):
-    """Nobody listens, nothing is logged."""
+class Ears(Events):
+    """Logs nothing, and hears when a loop of the engine goes on after an error that is no fault of the store."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
 
     def emit(self, name: EventName, **fields: object) -> None:
-        """Nothing."""
+        """Complain about the engine's own errors."""
+        operation, error = fields.get("operation"), str(fields.get("error", ""))
+        if name in FAILURES and not error.startswith(("StoreUnavailable", "TimeoutError", f"{operation}: ")):
+            self._world.loop.complaints.append(f"{name}: {operation}: {error}")
 
 
 class Bus:

@@ -7,10 +7,12 @@ from holdfast.errors import HoldfastError
 from holdfast.stores.sqlite.database import FIRST_WITHOUT_RESET_RACE, Database
 from holdfast.stores.sqlite.schema import VERSION
 
+LIBRARY = sqlite3.sqlite_version_info
+
 
 def check(database: Database) -> tuple[Check, ...]:
     """All findings; a file that cannot be opened is one of them."""
-    library = _library(sqlite3.sqlite_version_info)
+    library = _library(LIBRARY)
     try:
         (version,) = database.migrate()[1:]
         ((mode,),) = database.pragma("journal_mode")

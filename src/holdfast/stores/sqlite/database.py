@@ -63,16 +63,16 @@ class Database:
     def read(self, name: str, **values: Json) -> list[tuple[Json, ...]]:
         """All rows of a query; ``:wall``, ``:monotonic``, ``:boot`` and ``:clock`` are given to every one."""
         query = QUERIES[name]
-        return self._insist(name, lambda: self._execute(query.statement, values).fetchall())
+        return self._insist(name, lambda: self._execute(name, query.statement, values).fetchall())
 
     def write(self, name: str, **values: Json) -> int:
         """How many rows a statement changed, those of its triggers not counted."""
         query = QUERIES[name]
-        return self._insist(name, lambda: self._execute(query.statement, values)).rowcount
+        return self._insist(name, lambda: self._execute(name, query.statement, values)).rowcount
 
     def pragma(self, text: str) -> list[tuple[Json, ...]]:
         """The answer of a pragma."""
-        return self._insist(text, lambda: self._execute(f"PRAGMA {text}", {}).fetchall())
+        return self._insist(text, lambda: self._execute(text, f"PRAGMA {text}", {}).fetchall())
 
     def migrate(self) -> tuple[int, int]:
         """Be ready; the versions of the schema before and after."""
@@ -87,10 +87,10 @@ class Database:
         if connection is not None:
             connection.close()
 
-    def _execute(self, statement: str, values: Values) -> sqlite3.Cursor:
+    def _execute(self, name: str, statement: str, values: Values) -> sqlite3.Cursor:
         # The clocks are read right before each try: a write that had to wait must not be judged by older time.
         clocks = {"wall": self.now(), "monotonic": self.monotonic(), "boot": self._process.boot, "clock": self._process.clock}
-        return self._open("open").execute(statement, {**values, **clocks})
+        return self._open(name).execute(statement, {**values, **clocks})
 
     def _insist(self, name: str, action: Callable[[], Answer]) -> Answer:
         slept = 0.0

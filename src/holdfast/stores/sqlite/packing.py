@@ -97,14 +97,17 @@ def tokens(entries: Sequence[tuple[UUID, Token]]) -> Values:
     return {**records((job, token, None) for job, token in entries), "places": places(len(entries))}
 
 
-def firsts(settles: Sequence[Transition]) -> Sequence[Transition]:
-    """The first under each token: only one can land, and the others are answered by what it did."""
+def copies(settles: Sequence[Transition]) -> list[int]:
+    """Places of those whose token an earlier one carries: in one statement they could not be told what that one did."""
     if len({settle.job for settle in settles}) == len(settles):
-        return settles
-    chosen: dict[tuple[UUID, Token], Transition] = {}
-    for settle in settles:
-        chosen.setdefault((settle.job, settle.token), settle)
-    return list(chosen.values())
+        return []
+    seen: set[tuple[UUID, Token]] = set()
+    found = []
+    for place, settle in enumerate(settles):
+        if (settle.job, settle.token) in seen:
+            found.append(place)
+        seen.add((settle.job, settle.token))
+    return found
 
 
 def named(settles: Sequence[Transition]) -> Values:

@@ -70,7 +70,10 @@ class SqliteStore:
         await self._write("enqueue", {**packing.jobs(jobs), "call": call.bytes, "inline": INLINE})
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
-        values = {**packing.transitions(packing.firsts(transitions)), **packing.claim(request)}
+        later = packing.copies(transitions)
+        if later:
+            return await self._exchange_in_turn(transitions, later, request)
+        values = {**packing.transitions(transitions), **packing.claim(request)}
 
         def settle_and_claim(database: Database) -> ExchangeAnswer:
             database.write("exchange", **values)
@@ -162,6 +165,15 @@ class SqliteStore:
         await self._thread.close()
 
     # inside
+
+    async def _exchange_in_turn(
+        self, transitions: Sequence[Transition], later: Sequence[int], request: ClaimRequest | None
+    ) -> ExchangeAnswer:
+        first = [place for place in range(len(transitions)) if place not in later]
+        before = await self.exchange([transitions[place] for place in first])
+        after = await self.exchange([transitions[place] for place in later], request)
+        said = dict(zip([*first, *later], [*before.answers, *after.answers], strict=True))
+        return ExchangeAnswer(tuple(said[place] for place in range(len(transitions))), after.claims)
 
     async def _read(self, name: str, values: packing.Values) -> Rows:
         return await self._thread.run(lambda database: database.read(name, **values))

@@ -185,15 +185,21 @@ def stale(token: Token, number: int = 1000) -> Token:
 Self = TypeVar("Self", bound=Contract)
 
 
+def play(contract: Contract, act: Callable[[Scene], Awaitable[None]]) -> None:
+    """Run a coroutine in a scene."""
+
+    async def run() -> None:
+        async with AsyncExitStack() as closing:
+            await act(Scene(contract, closing))
+
+    asyncio.run(run())
+
+
 def story(act: Callable[[Self, Scene], Awaitable[None]]) -> Callable[[Self], None]:
     """A test that is a coroutine in a scene, as a test that a runner can call."""
 
     def test(self: Self) -> None:
-        async def play() -> None:
-            async with AsyncExitStack() as closing:
-                await act(self, Scene(self, closing))
-
-        asyncio.run(play())
+        play(self, lambda at: act(self, at))
 
     test.__name__, test.__doc__ = act.__name__, act.__doc__
     return test

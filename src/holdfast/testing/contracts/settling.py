@@ -212,6 +212,15 @@ class SettleContract(Part):
         assert await at.state(hold.job) is State.SCHEDULED
 
     @story
+    async def test_a_refused_transition_does_not_speak_for_the_next_under_its_token(self, at: Scene) -> None:
+        hold, other = await at.running(), await at.running()
+        answer = await at.store.exchange(
+            [rescued(hold, CRASH), done(other), done(hold), done(hold)], at.request(hold.lease, queues=())
+        )
+        assert answer.answers == (Answer.LOST, Answer.APPLIED, Answer.APPLIED, Answer.APPLIED)
+        assert await at.state(hold.job) is State.COMPLETED
+
+    @story
     async def test_one_that_is_refused_does_not_hold_up_its_neighbours(self, at: Scene) -> None:
         first, second, third = await at.running(), await at.running(), await at.running()
         lost = structs.replace(raised(second), token=stale(second.token))

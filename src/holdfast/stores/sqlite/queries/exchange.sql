@@ -151,14 +151,17 @@ BEGIN
                     )
                 )
             FROM lines
-            JOIN jobs AS next ON next.rowid = (
+            -- Two searches, because a comparison of rows, (queue, priority) > (…), would read the whole line it leaves.
+            JOIN jobs AS next ON next.rowid = coalesce((
                 SELECT job.rowid FROM jobs AS job
-                WHERE job.state = 'available' AND job.task = lines.task
-                    AND (job.queue, job.priority) > (
-                        lines.queue, iif(lines.before + lines.due < NEW.room, lines.priority, 9223372036854775807)
-                    )
+                WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
+                    AND job.priority > lines.priority AND lines.before + lines.due < NEW.room
+                ORDER BY job.priority LIMIT 1
+            ), (
+                SELECT job.rowid FROM jobs AS job
+                WHERE job.state = 'available' AND job.task = lines.task AND job.queue > lines.queue
                 ORDER BY job.queue, job.priority LIMIT 1
-            )
+            ))
         ),
         -- MATERIALIZED, else the ends are looked up again for each job of the span.
         spans AS MATERIALIZED (

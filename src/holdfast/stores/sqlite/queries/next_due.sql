@@ -10,12 +10,16 @@ WITH RECURSIVE lines (task, queue, priority, available_at) AS (
     UNION ALL
     SELECT next.task, next.queue, next.priority, next.available_at
     FROM lines
-    JOIN jobs AS next ON next.rowid = (
+    JOIN jobs AS next ON next.rowid = coalesce((
         SELECT job.rowid FROM jobs AS job
-        WHERE job.state = 'available' AND job.task = lines.task
-            AND (job.queue, job.priority) > (lines.queue, lines.priority)
+        WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
+            AND job.priority > lines.priority
+        ORDER BY job.priority, job.available_at LIMIT 1
+    ), (
+        SELECT job.rowid FROM jobs AS job
+        WHERE job.state = 'available' AND job.task = lines.task AND job.queue > lines.queue
         ORDER BY job.queue, job.priority, job.available_at LIMIT 1
-    )
+    ))
 )
 SELECT max(0, min(available_at) - :wall)
 FROM lines

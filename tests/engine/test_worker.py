@@ -1,0 +1,634 @@
+"""One worker process from its hello to its end: what it does when its supervisor speaks, falls silent or is gone."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.job import AttemptOutcome, JobRecord, State
+from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._engine import messages
+from holdfast._engine.context import Job, SyncJob
+from holdfast._engine.registry import TaskDefinition, define
+from holdfast._engine.worker import Worker, WorkerOptions
+from holdfast._ports.transport import Hint
+from holdfast.errors import JobLost
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import FakeChance
+from tests.engine.machines import MemoryCell, MemoryChannel, MemoryTransport
+from tests.engine.support import (
+    LEASE,
+    SETTINGS,
+    TIMING,
+    Flaky,
+    Held,
+    Log,
+    LoopClock,
+    beside,
+    enqueue,
+    forever,
+    registry,
+    run,
+    run_virtual,
+    stubborn,
+    turns,
+    until,
+)
+
+OPTIONS = WorkerOptions(concurrency=10, threads=2)
+USABLE = TIMING.ttl - TIMING.margin
+POLL = SETTINGS.poll_interval
+
+
+class Office:
+    """A worker whose supervisor is the test."""
+
+    def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, options: WorkerOptions = OPTIONS) -> None:
+        self.clock, self.chance, self.log = LoopClock(), FakeChance(), Log()
+        self.memory = MemoryStore(self.clock)
+        self.store, self.transport = Flaky(self.memory), MemoryTransport()
+        self.far, near = MemoryChannel.pair()
+        self.cell = MemoryCell(near)
+        self.registry = registry(*tasks)
+        self.worker = Worker(
+            cell=self.cell,
+            store=self.store,
+            transport=self.transport,
+            registry=self.registry,
+            settings=SETTINGS,
+            clock=self.clock,
+            chance=self.chance,
+            events=self.log.events,
+            options=options,
+            limits=("no /proc",),
+        )
+        self.running = beside(self.worker.run())
+
+    async def open(self) -> None:
+        """Its lease is open and it is ready."""
+        await self.memory.open_lease(LEASE)
+        self.far.say(messages.Leased(LEASE.id, LEASE.worker, self.clock.monotonic() + USABLE))
+        await self.far.hear(messages.Ready)
+
+    async def beat(self) -> None:
+        sent = self.clock.monotonic()
+        await self.memory.beat([LEASE.id])
+        self.far.say(messages.Beaten(sent + USABLE))
+
+    async def keep_beating(self) -> None:
+        """As a healthy supervisor does."""
+        while not self.running.done():
+            await self.beat()
+            self.far.say(messages.Ping())
+            await passing(TIMING.beat)
+
+    async def enqueue(self, *tasks: str) -> list[UUID]:
+        policies = self.registry.policies()
+        return await enqueue(self.memory, self.chance, *[(task, b"{}") for task in tasks], policies=policies)
+
+    async def row(self, job: UUID) -> JobRecord:
+        row = await self.memory.get(job)
+        assert row is not None
+        return row
+
+    async def state(self, job: UUID) -> State:
+        return (await self.row(job)).state
+
+    async def end_reason(self) -> LeaseEnd | None:
+        """Why its lease has ended: the reason that stands is answered."""
+        mark = LeaseEnd(End.EXPIRED, "not ended yet")
+        stands = await self.memory.end_lease(LEASE.id, mark)
+        return None if stands == mark else stands
+
+    def heard(self, kind: type[Any]) -> list[Any]:
+        return [message for message in self.far.heard() if isinstance(message, kind)]
+
+
+async def passing(seconds: float) -> None:
+    await LoopClock().sleep(seconds)
+
+
+async def quick() -> str:
+    return "done"
+
+
+# start
+
+
+def test_it_says_what_it_is_before_anything_else_and_touches_the_store_only_with_a_lease() -> None:
+    async def test() -> None:
+        office = Office(quick, stubborn, options=structs.replace(OPTIONS, queues=("a",)))
+        hello = await office.far.hear(messages.Hello)
+        assert hello == messages.Hello(SETTINGS, ("quick", "stubborn"), ("a",), ("no /proc",))
+        await passing(100)
+        assert office.store.calls == []
+
+    run_virtual(test())
+
+
+@pytest.mark.parametrize("why", ["drained", "supervisor gone"])
+def test_it_ends_when_it_is_not_wanted_before_it_has_a_lease(why: str) -> None:
+    async def test() -> None:
+        office = Office(quick)
+        if why == "drained":
+            office.far.say(messages.Drain(10.0))
+        else:
+            office.far.close()
+        await office.running
+        assert office.store.calls == []
+
+    run_virtual(test())
+
+
+def test_it_claims_at_once_what_is_due_and_runs_it() -> None:
+    async def test() -> None:
+        office = Office(quick)
+        (job,) = await office.enqueue("quick")
+        ready = office.clock.monotonic()
+        await office.open()
+        await passing(0.1)
+        row = await office.row(job)
+        assert (row.state, row.result, row.worker) == (State.COMPLETED, b'"done"', LEASE.worker)
+        assert office.cell.code_running == [True, False]
+        assert office.clock.monotonic() - ready < 0.2
+
+    run_virtual(test())
+
+
+# how it learns of work
+
+
+def test_l6_without_any_hint_work_starts_within_one_poll() -> None:
+    async def test() -> None:
+        office = Office(quick)
+        await office.open()
+        beside(office.keep_beating())
+        await passing(33.3)
+        (job,) = await office.enqueue("quick")
+        await passing(POLL + 0.01)
+        assert await office.state(job) is State.COMPLETED
+
+    run_virtual(test())
+
+
+@pytest.mark.parametrize(("hint", "is_heard"), [(Hint("a"), True), (Hint(), True), (Hint("b"), False)])
+def test_a_hint_wakes_it_at_once_unless_it_is_of_a_queue_it_does_not_serve(hint: Hint, is_heard: bool) -> None:
+    async def test() -> None:
+        office = Office(define(quick, queue="a"), options=structs.replace(OPTIONS, queues=("a",)))
+        await office.open()
+        await passing(10.01 * POLL)
+        office.store.calls.clear()
+        await office.transport.publish([hint])
+        await passing(0.001)
+        assert ("exchange" in office.store.calls) is is_heard
+
+    run_virtual(test())
+
+
+def test_a_hint_that_names_a_job_it_runs_makes_it_look_for_a_cancellation_at_once() -> None:
+    async def test() -> None:
+        office = Office(forever)
+        (job,) = await office.enqueue("forever")
+        await office.open()
+        await passing(10.01 * POLL)
+        await office.memory.request_cancel([job])
+        await office.transport.publish([Hint(ids=(job,))])
+        await passing(0.01)
+        assert await office.state(job) is State.CANCELLED
+
+    run_virtual(test())
+
+
+def test_an_idle_worker_asks_the_store_little() -> None:
+    async def test() -> None:
+        office = Office(quick)
+        await office.open()
+        beside(office.keep_beating())
+        await passing(10)
+        office.store.calls.clear()
+        await passing(60)
+        assert office.store.calls.count("exchange") == pytest.approx(60 / POLL + 60 / TIMING.beat, abs=3)
+        assert office.store.calls.count("held") == pytest.approx(60 / TIMING.beat, abs=1)
+        assert "report" not in office.store.calls
+
+    run_virtual(test())
+
+
+def test_a_ping_is_answered_with_what_the_supervisor_must_know() -> None:
+    async def test() -> None:
+        office = Office(forever)
+        await office.open()
+        await passing(5.5)
+        office.far.say(messages.Ping())
+        pong = await office.far.hear(messages.Pong)
+        assert pong.is_idle
+        assert office.clock.monotonic() - pong.answered <= POLL
+        await office.enqueue("forever")
+        await passing(2)
+        office.store.is_out = True
+        await passing(10)
+        office.far.say(messages.Ping())
+        pong = await office.far.hear(messages.Pong)
+        assert not pong.is_idle
+        assert office.clock.monotonic() - pong.answered >= 10
+
+    run_virtual(test())
+
+
+# slots
+
+
+def test_s12_both_kinds_of_task_fill_their_own_slots_and_never_claim_more() -> None:
+    async def test() -> None:
+        held, taken = Held(), list[int]()
+
+        def blocking() -> None:
+            held.wait(30)
+
+        office = Office(blocking, forever, options=WorkerOptions(concurrency=3, threads=2))
+        exchange = office.memory.exchange
+
+        async def counted(*arguments: Any) -> Any:
+            answer = await exchange(*arguments)
+            taken.append(len(await office.memory.held(LEASE.id)))
+            return answer
+
+        office.memory.exchange = counted  # type: ignore[method-assign]
+        await office.enqueue(*["blocking", "forever"] * 10)
+        await office.open()
+        await until(lambda: len(office.worker.executor.running) == 5)
+        await turns(100)
+        assert office.worker.executor.count(is_async=True) == 3
+        assert office.worker.executor.count(is_async=False) == 2
+        assert max(taken) == 5
+        held.set()
+        await until(lambda: office.worker.executor.count(is_async=False) == 0)
+
+    run(test())
+
+
+# its deadline
+
+
+def test_s8_without_beats_it_stops_its_code_at_the_deadline_and_gives_its_jobs_back_free() -> None:
+    async def test() -> None:
+        office = Office(forever)
+        (job,) = await office.enqueue("forever")
+        await office.open()
+        await passing(USABLE - 0.1)
+        assert await office.state(job) is State.RUNNING
+        await passing(0.2)
+        row = await office.row(job)
+        assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
+        assert row.attempts[0].outcome is AttemptOutcome.RELEASED
+        assert office.cell.code_running == [True, False]
+        assert office.log.of("lease.late") == [{"running": 1}]
+        await passing(100)
+        assert office.worker.executor.running == {}, "nothing is started past the deadline"
+
+    run_virtual(test())
+
+
+def test_a_renewed_lease_resumes_work() -> None:
+    async def test() -> None:
+        office = Office(forever)
+        await office.enqueue("forever")
+        await office.open()
+        await passing(3 * TIMING.ttl)
+        assert office.worker.executor.running == {}
+        await office.beat()
+        await passing(POLL)
+        assert len(office.worker.executor.running) == 1
+
+    run_virtual(test())
+
+
+def test_beats_keep_a_long_job_running_for_ever() -> None:
+    async def test() -> None:
+        office = Office(forever)
+        (job,) = await office.enqueue("forever")
+        await office.open()
+        beside(office.keep_beating())
+        await passing(1000)
+        assert await office.state(job) is State.RUNNING
+        assert (await office.row(job)).attempt == 1
+
+    run_virtual(test())
+
+
+def test_l8_outcomes_of_an_outage_go_up_the_pipe_after_a_beat_and_are_delivered_when_it_is_over() -> None:
+    async def test() -> None:
+        async def slow() -> str:
+            await passing(5)
+            return "done"
+
+        office = Office(slow)
+        (job,) = await office.enqueue("slow")
+        await office.open()
+        await passing(1)
+        office.store.is_out = True
+        told = await office.far.hear(messages.Undelivered)
+        assert TIMING.beat < office.clock.monotonic() - 1000.0 <= 5 + 2 * TIMING.beat + 1
+        assert [(each.job, each.result) for each in told.transitions] == [(job, b'"done"')]
+        await passing(2 * TIMING.ttl)
+        assert await office.state(job) is State.RUNNING
+        office.store.is_out = False
+        await passing(TIMING.beat)
+        row = await office.row(job)
+        assert (row.state, row.result) == (State.COMPLETED, b'"done"')
+
+    run_virtual(test())
+
+
+def test_l5_a_worker_whose_lease_is_gone_stops_at_once_keeps_late_results_and_ends() -> None:
+    async def test() -> None:
+        async def slow() -> str:
+            try:
+                await forever()
+            except asyncio.CancelledError:
+                return "late"
+            return ""
+
+        office = Office(slow, forever)
+        late, cut = await office.enqueue("slow", "forever")
+        await office.open()
+        await passing(1)
+        why = LeaseEnd(End.EXPIRED)
+        await office.memory.end_lease(LEASE.id, why)
+        await office.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await office.memory.held(LEASE.id)])
+        office.far.say(messages.Gone())
+        await office.running
+        assert [await office.state(job) for job in (late, cut)] == [State.AVAILABLE, State.AVAILABLE]
+        assert (await office.row(late)).attempts[0].late_result == b'"late"'
+        assert (await office.row(cut)).attempts[0].late_result is None
+        assert office.log.of("lease.lost") == [{"running": 2}]
+        assert "end_lease" not in office.store.calls
+        assert office.transport.is_closed
+
+    run_virtual(test())
+
+
+# its supervisor is gone
+
+
+def test_an_orphan_stops_its_code_gives_everything_back_and_ends_its_own_lease() -> None:
+    async def test() -> None:
+        office = Office(forever)
+        (job,) = await office.enqueue("forever")
+        await office.open()
+        await passing(1)
+        office.far.close()
+        closed = office.clock.monotonic()
+        await office.running
+        assert office.clock.monotonic() - closed < 0.5
+        row = await office.row(job)
+        assert (row.state, row.crashes) == (State.AVAILABLE, 0)
+        assert await office.end_reason() == LeaseEnd(End.CLOSED, is_free=True)
+
+    run_virtual(test())
+
+
+def test_an_orphan_whose_code_does_not_stop_ends_at_its_deadline_with_its_lease_left_to_run_out() -> None:
+    async def test() -> None:
+        office = Office(stubborn)
+        await office.enqueue("stubborn")
+        await office.open()
+        opened = office.clock.monotonic()
+        await passing(1)
+        office.far.close()
+        await office.running
+        assert USABLE - 1 <= office.clock.monotonic() - opened <= USABLE + 0.1
+        assert await office.end_reason() is None
+
+    run_virtual(test())
+
+
+# drain
+
+
+def test_l7_a_drained_worker_claims_nothing_more_lets_its_jobs_end_and_ends_its_lease() -> None:
+    async def test() -> None:
+        async def slow() -> str:
+            await passing(10)
+            return "done"
+
+        office = Office(slow, options=structs.replace(OPTIONS, concurrency=1))
+        first, second = await office.enqueue("slow", "slow")
+        await office.open()
+        beside(office.keep_beating())
+        await passing(1)
+        office.far.say(messages.Drain(20.0))
+        await office.running
+        assert office.clock.monotonic() - 1000.0 < 10.5
+        assert [await office.state(job) for job in (first, second)] == [State.COMPLETED, State.AVAILABLE]
+        assert (await office.row(second)).attempt == 0
+        assert await office.end_reason() == LeaseEnd(End.CLOSED, is_free=True)
+
+    run_virtual(test())
+
+
+@pytest.mark.parametrize("is_cut_short", [False, True])
+def test_l7_jobs_that_outlast_the_grace_are_stopped_and_given_back_free(is_cut_short: bool) -> None:
+    async def test() -> None:
+        office = Office(forever)
+        (job,) = await office.enqueue("forever")
+        await office.open()
+        beside(office.keep_beating())
+        await passing(1)
+        asked = office.clock.monotonic()
+        office.far.say(messages.Drain(20.0))
+        if is_cut_short:
+            await passing(3)
+            office.far.say(messages.Drain(0.0))
+        await office.running
+        assert office.clock.monotonic() - asked == pytest.approx(3 if is_cut_short else 20, abs=0.5)
+        row = await office.row(job)
+        assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
+
+    run_virtual(test())
+
+
+def test_l7_a_handler_cleans_up_in_peace_while_it_is_drained() -> None:
+    async def test() -> None:
+        cleaned = list[str]()
+
+        async def careful() -> None:
+            try:
+                await forever()
+            finally:
+                await passing(3)
+                cleaned.append("all")
+
+        office = Office(careful)
+        await office.enqueue("careful")
+        await office.open()
+        await passing(1)
+        office.far.say(messages.Drain(0.0))
+        await office.running
+        assert cleaned == ["all"]
+
+    run_virtual(test())
+
+
+def test_l9_a_drain_during_an_outage_does_not_hammer_the_store() -> None:
+    async def test() -> None:
+        async def slow() -> None:
+            await passing(2)
+
+        office = Office(slow)
+        (job,) = await office.enqueue("slow")
+        await office.open()
+        await passing(1)
+        office.store.is_out = True
+        office.far.say(messages.Drain(20.0))
+        await passing(5)
+        office.store.calls.clear()
+        await passing(30)
+        assert len(office.store.calls) <= 80
+        office.store.is_out = False
+        await office.running
+        assert await office.state(job) is State.COMPLETED
+
+    run_virtual(test())
+
+
+# cancelled, and deaf to it
+
+
+def test_a_cancelled_job_is_stopped_and_ends_cancelled() -> None:
+    async def test() -> None:
+        office = Office(forever)
+        (job,) = await office.enqueue("forever")
+        await office.open()
+        await passing(1)
+        await office.memory.request_cancel([job])
+        office.far.say(messages.Cancelled((job,)))
+        await passing(0.1)
+        assert await office.state(job) is State.CANCELLED
+
+    run_virtual(test())
+
+
+def test_a_mark_nobody_told_us_of_is_found_by_the_audit_of_the_next_beat() -> None:
+    async def test() -> None:
+        office = Office(forever)
+        (job,) = await office.enqueue("forever")
+        await office.open()
+        beside(office.keep_beating())
+        await passing(1)
+        await office.memory.request_cancel([job])
+        await passing(TIMING.beat + 0.1)
+        assert await office.state(job) is State.CANCELLED
+
+    run_virtual(test())
+
+
+def test_s9_code_that_is_deaf_to_its_cancellation_is_named_after_the_grace() -> None:
+    async def test() -> None:
+        office = Office(stubborn, forever)
+        deaf, _ = await office.enqueue("stubborn", "forever")
+        await office.open()
+        beside(office.keep_beating())
+        await passing(1)
+        await office.memory.request_cancel([deaf])
+        office.far.say(messages.Cancelled((deaf,)))
+        await passing(SETTINGS.grace - 1)
+        assert office.heard(messages.Deaf) == []
+        await passing(TIMING.beat + 2)
+        assert office.heard(messages.Deaf)[-1].jobs == (deaf,)
+
+    run_virtual(test())
+
+
+def test_deaf_in_a_drain_or_past_the_deadline_is_nobodys_fault() -> None:
+    async def test() -> None:
+        office = Office(stubborn)
+        await office.enqueue("stubborn")
+        await office.open()
+        await passing(3 * TIMING.ttl)
+        office.far.say(messages.Drain(0.0))
+        await passing(3 * SETTINGS.grace)
+        assert office.heard(messages.Deaf) == []
+
+    run_virtual(test())
+
+
+# lost
+
+
+def test_s3_a_report_that_is_refused_cancels_the_handler_and_its_next_call_raises_job_lost() -> None:
+    async def test() -> None:
+        raised = list[str]()
+
+        async def saving(job: Job) -> None:
+            for number in range(1000):
+                try:
+                    await job.checkpoint(number)
+                    await passing(1)
+                except BaseException as error:
+                    raised.append(type(error).__name__)
+                    if isinstance(error, JobLost):
+                        raise
+
+        office = Office(saving)
+        (job,) = await office.enqueue("saving")
+        await office.open()
+        await passing(1.5)
+        assert (await office.row(job)).checkpoint == b"1"
+        why = LeaseEnd(End.EXPIRED)
+        await office.memory.end_lease(LEASE.id, why)
+        await office.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await office.memory.held(LEASE.id)])
+        await passing(1.5)
+        assert raised == ["CancelledError", "JobLost"]
+        assert (await office.row(job)).checkpoint == b"1"
+        assert [fields["job"] for fields in office.log.of("job.lost")] == [job]
+
+    run_virtual(test())
+
+
+def test_l2_an_outage_of_any_length_ends_no_service_of_the_worker() -> None:
+    async def test() -> None:
+        office = Office(quick)
+        await office.open()
+        office.store.is_out = True
+        await passing(300)
+        office.store.is_out = False
+        (job,) = await office.enqueue("quick")
+        await office.beat()
+        await passing(TIMING.beat)
+        assert await office.state(job) is State.COMPLETED
+        assert not office.running.done()
+
+    run_virtual(test())
+
+
+# threads
+
+
+def test_s8_the_lease_of_a_draining_worker_is_not_ended_while_a_thread_still_runs() -> None:
+    async def test() -> None:
+        held, told = Held(), list[bool]()
+
+        def blocking(job: SyncJob) -> None:
+            held.wait_here()
+            told.append(job.is_cancelled)
+
+        office = Office(blocking)
+        (job,) = await office.enqueue("blocking")
+        await office.open()
+        await until(held.come.is_set)
+        office.far.say(messages.Drain(0.0))
+        await until(lambda: office.worker.executor.running[job].stop is not None)
+        await turns(100)
+        assert not office.running.done()
+        assert "end_lease" not in office.store.calls
+        assert await office.state(job) is State.RUNNING
+        held.set()
+        await office.running
+        assert told == [True]
+        assert await office.state(job) is State.AVAILABLE
+
+    run(test())

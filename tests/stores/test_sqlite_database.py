@@ -1,0 +1,204 @@
+"""What the connection does when the file is busy, broken, full or gone."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from holdfast._core.job import State
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.stores.sqlite import checks, database
+from holdfast.stores.sqlite.database import QUERIES, require_version
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.testing.contracts.scene import TTL, Scene, play
+from tests.stores.support import OnFile, inside, new_job, sql, store_on, using
+
+
+class Meanwhile(FakeChance):
+    """Does something while a store waits for the third time."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self.act, self.waits = act, 0
+
+    def jitter(self) -> float:
+        self.waits += 1
+        if self.waits == 3:
+            self.act()
+        return -1.0
+
+
+def test_a_busy_file_is_waited_for(tmp_path: Path) -> None:
+    path, chance = tmp_path / "jobs.db", FakeChance()
+    using(store_on(path), lambda store: store.migrate())
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        waiting = Meanwhile(lambda: other.execute("COMMIT"))
+        using(store_on(path, chance=waiting), lambda store: store.enqueue(chance.uuid4(), [new_job(chance)]))
+    assert waiting.waits == 3
+    assert using(store_on(path), lambda store: store.counts()) == {("", State.AVAILABLE): 1}
+
+
+def test_a_file_that_stays_busy_is_unavailable(tmp_path: Path) -> None:
+    path, chance = tmp_path / "jobs.db", FakeChance()
+    using(store_on(path), lambda store: store.migrate())
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        store = store_on(path, busy_limit=0.01)
+        with pytest.raises(StoreUnavailable, match=r"enqueue: .*jobs\.db: busy for") as failure:
+            using(store, lambda store: store.enqueue(chance.uuid4(), [new_job(chance)]))
+        assert isinstance(failure.value.__cause__, sqlite3.OperationalError)
+        assert using(store_on(path), lambda store: store.counts()) == {}, "readers never wait"
+
+
+def test_a_write_that_had_to_wait_is_judged_by_the_time_at_which_it_lands(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(at.new())
+        lease = await at.lease()
+        with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None, check_same_thread=False)) as other:
+            other.execute("BEGIN IMMEDIATE")
+
+            def expire() -> None:
+                at.advance(TTL + 1.0)
+                other.execute("COMMIT")
+
+            late = store_on(tmp_path / "jobs.db", at.clock, chance=Meanwhile(expire))
+            answer = await late.exchange((), at.request(lease))
+            await late.close()
+        assert answer.claims == ()
+        assert await at.store.counts() == {("", State.AVAILABLE): 1}
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_a_full_disk_changes_nothing_and_is_unavailable(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        (job,) = await at.enqueue(at.new())
+        await inside(at.store, lambda connection: connection.pragma("max_page_count = 1"))
+        call, large = at.chance.uuid4(), [at.new(payload=b"x" * 100_000), at.new()]
+        with pytest.raises(StoreUnavailable, match=r"enqueue: .*full"):
+            await at.store.enqueue(call, large)
+        assert await at.store.counts() == {("", State.AVAILABLE): 1}
+        await at.store.close()
+        await at.store.enqueue(call, large)
+        assert [row.id for row in await at.store.list(at.everything)] == [large[1].id, large[0].id, job]
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_a_broken_file_is_unavailable_and_a_mended_one_is_used_again(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    path.write_bytes(b"this is no database, whatever its name says. " * 100)
+
+    async def act(at: Scene) -> None:
+        with pytest.raises(StoreUnavailable, match=r"counts: .*jobs\.db: file is not a database"):
+            await at.store.counts()
+        path.unlink()
+        assert await at.store.counts() == {}
+
+    play(OnFile(path), act)
+
+
+def test_an_error_closes_the_connection_and_the_next_verb_opens_another(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(at.new())
+        await inside(at.store, lambda connection: connection.pragma("query_only = 1"))
+        with pytest.raises(StoreUnavailable, match=r"enqueue: .*readonly"):
+            await at.enqueue(at.new())
+        await at.enqueue(at.new())
+        assert await at.store.counts() == {("", State.AVAILABLE): 2}
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_a_second_job_of_an_id_is_no_outage(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        job = at.new()
+        await at.enqueue(job)
+        with pytest.raises(HoldfastError, match="id of its own") as failure:
+            await at.enqueue(job)
+        assert not isinstance(failure.value, StoreUnavailable)
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_acknowledged_writes_survive_a_power_failure(tmp_path: Path) -> None:
+    full = 2
+
+    async def act(at: Scene) -> None:
+        assert await inside(at.store, lambda connection: connection.pragma("synchronous")) == [(full,)]
+        assert await inside(at.store, lambda connection: connection.pragma("journal_mode")) == [("wal",)]
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_no_write_hands_anything_back_while_it_holds_the_lock() -> None:
+    for query in QUERIES.values():
+        text = " ".join(line for line in query.statement.splitlines() if not line.startswith("--")).upper()
+        assert "RETURNING" not in text, query.name
+        assert not text.strip().startswith(("BEGIN", "SAVEPOINT")), query.name
+        assert sqlite3.complete_statement(query.statement), query.name
+        assert text.count(";") == 1, query.name
+
+
+def test_no_write_leaves_a_transaction_open(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        await at.store.request_cancel([hold.job])
+        await at.store.reopen([hold.job])
+        await at.store.beat([hold.lease])
+        await at.store.end_lease(hold.lease, LeaseEnd(End.CLOSED))
+        sql(tmp_path / "jobs.db", "PRAGMA busy_timeout = 0")
+        sql(tmp_path / "jobs.db", "UPDATE sequence SET number = number")
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_old_versions_are_refused_and_racy_ones_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match=r"SQLite 3\.34\.1 is too old, 3\.35\.0 is needed"):
+        require_version((3, 34, 1))
+    require_version((3, 35, 0))
+    for version, level in (((3, 40, 1), "warning"), ((3, 51, 2), "warning"), ((3, 51, 3), "ok"), ((3, 60, 0), "ok")):
+        monkeypatch.setattr(checks, "LIBRARY", version)
+        (library, *_) = using(store_on(tmp_path / "jobs.db"), lambda store: store.check())
+        assert (library.level, "holdfast[apsw]" in library.remedy) == (level, level == "warning")
+
+
+def test_a_check_of_a_place_that_cannot_be_is_a_finding(tmp_path: Path) -> None:
+    found = using(store_on(tmp_path / "none" / "jobs.db"), lambda store: store.check())
+    (error,) = [finding for finding in found if finding.level == "error"]
+    assert "does not exist" in error.message
+
+
+def test_a_check_finds_a_damaged_file(tmp_path: Path) -> None:
+    path, chance = tmp_path / "jobs.db", FakeChance()
+    using(store_on(path), lambda store: store.enqueue(chance.uuid4(), [new_job(chance) for _ in range(500)]))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
+    path.write_bytes(content)
+    found = using(store_on(path), lambda store: store.check())
+    assert [finding.name for finding in found if finding.level == "error"] == ["file"]
+
+
+def test_every_query_says_its_promise_first() -> None:
+    folder = Path(database.__file__).parent / "queries"
+    for path in folder.glob("*.sql"):
+        first = path.read_text().splitlines()[0]
+        assert first.startswith("-- "), path.name
+        assert first.endswith((".", ":", "?")), path.name
+
+
+def test_a_clock_of_the_wall_is_no_clock_of_leases(tmp_path: Path) -> None:
+    clock = FakeClock()
+    clock.step_wall(-1_000_000_000.0)
+
+    async def act(at: Scene) -> None:
+        lease = await at.lease()
+        at.clock.step_wall(2_000_000_000.0)
+        assert (await at.store.workers())[0].overdue < 0
+        assert (await at.store.beat([lease])).alive == {lease}
+
+    play(OnFile(tmp_path / "jobs.db"), act)

@@ -1,0 +1,146 @@
+"""Leases of other kernels, and leases whose row is gone."""
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import State
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._ports.store import Answer
+from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Scene, done, play, rescued
+from tests.stores.support import OnFile, sql, store_on
+
+OTHERS = [
+    structs.replace(PROCESS, boot="another boot"),
+    structs.replace(PROCESS, clock="time:[2]"),
+    structs.replace(PROCESS, boot=""),
+]
+CRASH = LeaseEnd(End.EXPIRED)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_lease_on_another_clock_is_overdue_once_it_was_watched_unchanged_for_its_ttl(
+    tmp_path: Path, other: ProcessIdentity
+) -> None:
+    async def act(at: Scene) -> None:
+        judge = store_on(tmp_path / "jobs.db", at.clock, process=other)
+        hold = await at.running()
+        at.advance(TTL * 10)
+        assert await judge.expired(10) == ()
+        (view,) = await judge.workers()
+        assert view.overdue == pytest.approx(-TTL)
+        at.advance(TTL)
+        assert await judge.expired(10) == ()
+        assert await judge.end_lease(hold.lease, CRASH, seen=view.seen) is None
+        at.advance(EARLY)
+        (view,) = await judge.expired(10)
+        assert (view.id, view.holds) == (hold.lease, 1)
+        assert view.overdue == pytest.approx(EARLY, abs=1e-6)
+        assert await judge.end_lease(hold.lease, CRASH, seen=view.seen) == CRASH
+        assert (await judge.exchange([rescued(hold, CRASH)])).answers == (Answer.APPLIED,)
+        assert (await at.store.beat([hold.lease])).gone == {hold.lease}
+        await judge.close()
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_beat_starts_the_watch_of_others_again(tmp_path: Path, other: ProcessIdentity) -> None:
+    async def act(at: Scene) -> None:
+        judge = store_on(tmp_path / "jobs.db", at.clock, process=other)
+        lease = await at.lease()
+        for _ in range(5):
+            (view,) = await judge.workers()
+            at.advance(TTL / 2)
+            await at.store.beat([lease])
+            at.advance(TTL / 2 + 1.0)
+            assert await judge.end_lease(lease, CRASH, seen=view.seen) is None
+            assert await judge.expired(10) == ()
+        await judge.close()
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_each_store_object_watches_for_itself(tmp_path: Path, other: ProcessIdentity) -> None:
+    async def act(at: Scene) -> None:
+        await at.lease()
+        first, second = (store_on(tmp_path / "jobs.db", at.clock, process=other) for _ in range(2))
+        assert await first.expired(10) == ()
+        at.advance(TTL + 1.0)
+        assert await second.expired(10) == ()
+        assert len(await first.expired(10)) == 1
+        await first.close()
+        at.advance(1.0)
+        assert len(await first.expired(10)) == 1, "what was seen survives a lost connection"
+        await first.close()
+        await second.close()
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_after_a_reboot_a_lease_lives_on_with_the_first_beat_from_there(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        lease = await at.lease()
+        rebooted = store_on(tmp_path / "jobs.db", at.clock, process=OTHERS[0])
+        at.advance(5.0)
+        assert (await rebooted.beat([lease])).elapsed is None
+        at.advance(2.0)
+        assert (await rebooted.beat([lease])).elapsed == pytest.approx(2.0)
+        at.advance(TTL + EARLY)
+        assert [view.id for view in await rebooted.expired(10)] == [lease]
+        assert await at.store.expired(10) == ()
+        await rebooted.close()
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_an_owner_that_shares_no_clock_with_its_lease_claims_until_it_is_ended(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(at.new(), at.new())
+        lease = await at.lease()
+        owner = store_on(tmp_path / "jobs.db", at.clock, process=OTHERS[1])
+        at.advance(TTL + 1.0)
+        assert len((await owner.exchange((), at.request(lease))).claims) == 1
+        assert await at.claim(lease) == ()
+        await owner.end_lease(lease, CRASH)
+        assert (await owner.exchange((), at.request(lease))).claims == ()
+        await owner.close()
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_jobs_of_a_lease_without_a_row_are_found_and_rescued(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        hold, other, prefetched = await at.running(), await at.running(), await at.prefetched()
+        sql(tmp_path / "jobs.db", "DELETE FROM leases")
+        views = {view.id: view for view in await at.store.expired(10)}
+        assert set(views) == {hold.lease, other.lease, prefetched.lease}
+        assert {(view.end, view.holds) for view in views.values()} == {(CRASH, 1)}
+        assert await at.store.workers() == ()
+        assert await at.claim(hold.lease) == ()
+        assert (await at.store.beat([hold.lease])).gone == {hold.lease}
+        assert await at.store.start([(prefetched.job, prefetched.token)]) == {prefetched.job}
+        assert await at.settle(done(other)) == (Answer.APPLIED,)
+        assert await at.store.end_lease(hold.lease, LeaseEnd(End.CRASHED), seen=views[hold.lease].seen) is not None
+        assert await at.settle(rescued(hold, CRASH), rescued(prefetched, CRASH)) == (Answer.APPLIED, Answer.APPLIED)
+        assert await at.state(hold.job) is State.AVAILABLE
+        assert await at.store.expired(10) == ()
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_a_lease_that_cannot_be_read_is_still_one(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        ended, alive = await at.running(), await at.running()
+        await at.store.end_lease(ended.lease, LeaseEnd(End.CRASHED))
+        sql(tmp_path / "jobs.db", "UPDATE leases SET why = '{', process = '', timing = 'x', queues = '7'")
+        assert [view.id for view in await at.store.workers()] == [alive.lease]
+        (view,) = await at.store.expired(10)
+        assert (view.id, view.end) == (ended.lease, CRASH)
+        assert await at.store.end_lease(ended.lease, LeaseEnd(End.CLOSED)) == CRASH
+        assert (await at.store.beat([alive.lease])).alive == {alive.lease}
+
+    play(OnFile(tmp_path / "jobs.db"), act)

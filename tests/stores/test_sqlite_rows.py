@@ -1,0 +1,109 @@
+"""Rows that nobody can read stop nobody."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast._core.job import State
+from holdfast._core.policy import Policy
+from holdfast._ports.store import Answer, JobFilter, Update
+from holdfast.stores.sqlite.packing import json_text, records
+from holdfast.testing.contracts.scene import BOOM, Scene, done, play, raised
+from tests.stores.support import OnFile, inside, sql
+
+POISON = [
+    "policy = '{', tags = 'x', error = '[', checkpoint = x'ff'",
+    "policy = '', tags = '{}', error = '7'",
+    "policy = '{\"max_attempts\": \"three\"}', tags = '[1]', error = '{\"type\": 1}'",
+    "policy = x'fffe', tags = x'ff', error = x'80'",
+    "payload = x'fffe00', stage = '', message = ''",
+]
+
+
+@pytest.mark.parametrize("poison", POISON)
+def test_a_bad_row_is_claimed_held_read_and_settled_with_its_neighbours(tmp_path: Path, poison: str) -> None:
+    async def act(at: Scene) -> None:
+        first, bad, last = await at.enqueue(at.new(), at.new(), at.new(tags=("t",)))
+        sql(tmp_path / "jobs.db", f"UPDATE jobs SET {poison} WHERE id = ?", bad.bytes)
+        assert [row.id for row in await at.store.list(JobFilter())] == [last, bad, first]
+        assert [row.id for row in await at.store.list(JobFilter(tag="t"))] == [last]
+        assert (await at.row(bad)).state is State.AVAILABLE
+        lease = await at.lease()
+        claims = await at.claim(lease, 3)
+        assert [claim.hold.job for claim in claims] == [first, bad, last]
+        sql(tmp_path / "jobs.db", f"UPDATE jobs SET {poison} WHERE id = ?", bad.bytes)
+        holds = await at.store.held(lease)
+        assert [hold.job for hold in holds] == [first, bad, last]
+        if "policy" in poison:
+            assert holds[1].policy == Policy()
+        assert await at.settle(*(done(claim.hold) for claim in claims)) == (Answer.APPLIED,) * 3
+        assert set(await at.settle(*(raised(claim.hold) for claim in claims))) == {Answer.LOST}
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_an_attempt_that_cannot_be_read_does_not_hide_its_job(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        await at.settle(raised(hold))
+        sql(tmp_path / "jobs.db", "UPDATE attempts SET error = '{'")
+        row = await at.row(hold.job)
+        assert (row.error, row.attempts[0].error) == (BOOM, None)
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_long_payloads_stay_where_they_are_while_their_job_moves(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        small, large = await at.enqueue(at.new(payload=b"s" * 512), at.new(payload=b"l" * 513))
+        path = tmp_path / "jobs.db"
+        assert sql(path, "SELECT id FROM jobs WHERE payload IS NULL") == [(large.bytes,)]
+        assert sql(path, "SELECT job, payload FROM bodies") == [(large.bytes, b"l" * 513)]
+        assert [len(claim.payload) for claim in await at.claim(await at.lease(), 2)] == [512, 513]
+        assert [len((await at.row(job)).payload) for job in (small, large)] == [512, 513]
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_records_are_laid_out_as_the_queries_read_them(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        values = records([(hold.job, hold.token, None), (hold.job, hold.token, b""), (hold.job, hold.token, b"abc")])
+        items, data = values["items"], values["data"]
+        assert isinstance(items, bytes)
+        assert isinstance(data, bytes)
+        assert len(items) == 3 * 72
+        for place, expected in enumerate((None, b"", b"abc")):
+            record = items[72 * place : 72 * (place + 1)]
+            assert hold.token.claim is not None
+            assert record[:32] == hold.job.bytes + hold.token.claim.bytes
+            start, length = int(record[51:62]), int(record[62:])
+            assert int(record[32:51]) == hold.token.number
+            assert (data[start - 1 : start - 1 + length] if start else None) == expected
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_what_utf8_cannot_say_becomes_a_question_mark() -> None:
+    assert json_text(("a\udcff", "ä")) == '["a?","ä"]'
+    assert json_text(BOOM) == '{"type":"ValueError","message":"boom","traceback":"Traceback …"}'
+
+
+def test_progress_with_characters_that_json_or_utf8_cannot_say_is_kept_as_well_as_it_goes(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        assert await at.store.report([Update(job=hold.job, token=hold.token, stage="a\0b", message="c\udcffd")]) == frozenset()
+        row = await at.row(hold.job)
+        assert (row.stage, row.message) == ("a\ufffdb", "c?d")
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_the_thread_of_a_store_is_its_own(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        first = await inside(at.store, lambda connection: connection)
+        second = await inside(at.another(), lambda connection: connection)
+        assert first is not second
+        assert await inside(at.store, lambda connection: connection) is first
+
+    play(OnFile(tmp_path / "jobs.db"), act)
