@@ -12,11 +12,19 @@ from holdfast.testing.contracts.scene import PROCESS
 
 
 class TestSqlite(StoreContract):
-    """Every handle has a connection of its own on one file."""
+    """Every handle has a connection of its own on one file, by the SQLite of Python itself."""
+
+    use_apsw = False
 
     @pytest.fixture(autouse=True)
     def file(self, tmp_path: Path) -> None:
         self.path = tmp_path / "jobs.db"
 
     def make_store(self, clock: FakeClock) -> Store:
-        return SqliteStore(self.path, clock=clock, chance=FakeChance(), process=PROCESS)
+        return SqliteStore(self.path, clock=clock, chance=FakeChance(), process=PROCESS, use_apsw=self.use_apsw)
+
+
+class TestSqliteOfApsw(TestSqlite):
+    """The same by the SQLite that apsw brings."""
+
+    use_apsw = True

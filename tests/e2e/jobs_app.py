@@ -121,6 +121,21 @@ def start_children(job: SyncJob, gate: str) -> str:
     return str(job.token)
 
 
+@app.task(max_crashes=20)
+def start_daemon(job: SyncJob, gate: str) -> str:
+    """Leave a process behind that has left the session, and holds every descriptor of this one."""
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        journal.write(job, "daemon")
+        time.sleep(600)
+        os._exit(0)
+    journal.write(job, "start")
+    while not (FOLDER / gate).exists():
+        time.sleep(0.01)
+    return str(job.token)
+
+
 @app.task(max_crashes=1000, max_attempts=1000, backoff=Backoff.fixed("0.05s"))
 async def labour(job: Job, seconds: float) -> str:
     """Some work whose every step is written into the history of the database."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cells import is_alive
-from tests.e2e.fleet import START, fleet
+from tests.e2e.cells import end, guard_of, is_alive
+from tests.e2e.fleet import START, fleet, stop
 from tests.e2e.waiting import until
 
 KILLS = int(os.environ.get("E2E_KILLS", "5"))
@@ -112,6 +112,34 @@ def test_what_a_handler_started_does_not_outlive_its_worker(tmp_path: Path, vict
             crew.send(signal.SIGKILL)
         os.kill(started["pid"], signal.SIGKILL)
         until(lambda: not any(is_alive(pid) for pid in started["children"]), within=2)
+
+
+def test_what_is_left_of_a_worker_whose_guard_died_too_ends_before_its_job_runs_again(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="30s") as ships:
+        crew = ships.crew()
+        job = ships.enqueue("start_children", gate="gate")
+        started = ships.entry(job, "start")
+        doomed = [crew.pid, guard_of(started["pid"]), started["pid"]]
+        stop(doomed)
+        for pid in doomed:
+            end(pid)
+        until(lambda: not any(is_alive(pid) for pid in doomed), within=START)
+        assert all(is_alive(pid) for pid in started["children"])
+        ships.crew(is_ready=False)
+        ships.entry(job, "start", number=2)
+        assert not any(is_alive(pid) for pid in started["children"])
+
+
+def test_a_daemon_that_holds_the_pipe_of_its_dead_worker_delays_nothing(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="30s", recovery="5s") as ships:
+        ships.crew()
+        job = ships.enqueue("start_daemon", gate="gate")
+        daemon = ships.entry(job, "daemon")["pid"]
+        worker = ships.entry(job, "start")["pid"]
+        killed = time.monotonic()
+        os.kill(worker, signal.SIGKILL)
+        assert ships.entry(job, "start", number=2)["time"] - killed <= 1.0
+        assert is_alive(daemon)
 
 
 def test_a_supervisor_killed_alone_takes_its_workers_along_and_loses_no_job(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from msgspec import structs
 from holdfast._core.job import State, Token
 from holdfast._core.lifecycle import Judge
 from holdfast.testing.checker import check
-from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase
+from holdfast.testing.history import FAIL_OVER, IN_CARE, By, Event, History, JobRow, LeaseRow, Phase
 from holdfast.testing.verdicts import PROPERTIES, Report, Rules
 
 JOB, LEASE, OTHER_LEASE = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -214,6 +214,15 @@ def test_the_recovery_bound_counts_from_the_owners_death() -> None:
     assert fast.check(rules).slowest_recovery == pytest.approx(5.2, abs=0.11)
 
 
+def test_a_worker_in_care_is_buried_at_once_and_never_killed_without_a_reason() -> None:
+    killed = _begun().say("process.end", Phase.LIFE, WORKER, note=f"SIGKILL, {IN_CARE}").later(2).end_lease(by=OTHER).rescue()
+    report = killed.check(Rules(bound=60.0, local_bound=1.0, has_kills=False))
+    assert not report.verdict("L1")
+    assert not report.verdict("L3")
+    assert killed.check(Rules(bound=60.0)).verdict("L1")
+    assert killed.check(Rules(bound=60.0)).verdict("L3")
+
+
 def test_no_crash_may_be_charged_where_none_happened() -> None:
     assert not _dead().rescue().check(Rules(has_crashes=False)).verdict("L8")
     assert _dead().rescue().check().verdict("L8")
@@ -232,7 +241,7 @@ def test_unknown_outcomes_are_counted_apart() -> None:
 
 
 def test_each_property_has_a_bad_history() -> None:
-    assert {name for name, _ in BAD.values()} | {"L1", "L8"} == set(PROPERTIES)
+    assert {name for name, _ in BAD.values()} | {"L1", "L3", "L8"} == set(PROPERTIES)
 
 
 def test_a_violation_is_explained_by_the_story_of_its_job() -> None:

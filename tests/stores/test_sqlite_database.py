@@ -10,7 +10,7 @@ import pytest
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
-from holdfast.stores.sqlite import checks, database
+from holdfast.stores.sqlite import database, driver
 from holdfast.stores.sqlite.database import QUERIES, require_version
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import TTL, Scene, play
@@ -162,7 +162,7 @@ def test_old_versions_are_refused_and_racy_ones_named(tmp_path: Path, monkeypatc
         require_version((3, 34, 1))
     require_version((3, 35, 0))
     for version, level in (((3, 40, 1), "warning"), ((3, 51, 2), "warning"), ((3, 51, 3), "ok"), ((3, 60, 0), "ok")):
-        monkeypatch.setattr(checks, "LIBRARY", version)
+        monkeypatch.setattr(driver, "version", lambda *, use_apsw, version=version: version)
         (library, *_) = using(store_on(tmp_path / "jobs.db"), lambda store: store.check())
         assert (library.level, "holdfast[apsw]" in library.remedy) == (level, level == "warning")
 

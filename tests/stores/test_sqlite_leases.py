@@ -81,10 +81,11 @@ def test_each_store_object_watches_for_itself(tmp_path: Path, other: ProcessIden
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_after_a_reboot_a_lease_lives_on_with_the_first_beat_from_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", OTHERS[:2])
+def test_a_lease_lives_on_under_the_clock_of_its_latest_beat(tmp_path: Path, other: ProcessIdentity) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()
-        rebooted = store_on(tmp_path / "jobs.db", at.clock, process=OTHERS[0])
+        rebooted = store_on(tmp_path / "jobs.db", at.clock, process=other)
         at.advance(5.0)
         assert (await rebooted.beat([lease])).elapsed is None
         at.advance(2.0)

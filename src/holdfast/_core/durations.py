@@ -1,12 +1,13 @@
 """Durations as users write them: a timedelta, seconds, or text with a unit."""
 
-import math
 import re
 from datetime import timedelta
 
 Duration = timedelta | float | int | str
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+# A hundred years: beyond it a due time leaves the calendar, and that would fail a whole batch instead of its caller.
+LONGEST = 36_525 * 86_400.0
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
 
 
@@ -27,6 +28,6 @@ def seconds(duration: Duration) -> float:
         value = float(duration)
     else:
         raise ValueError(f"{duration!r} is no duration: use a timedelta, seconds, or text such as '30s'")
-    if not math.isfinite(value) or value < 0:
-        raise ValueError(f"{duration!r} is no duration: it must be finite and not negative")
+    if not 0 <= value <= LONGEST:  # NaN is neither
+        raise ValueError(f"{duration!r} is no duration: it must be between 0 and {LONGEST / _UNITS['d']:,.0f} days")
     return value

@@ -33,11 +33,12 @@ class EventName(StrEnum):
     WORKER_READY = "worker.ready"  # worker lease
     WORKER_ENDED = "worker.ended"  # worker pid exit
     WORKER_KILLED = "worker.killed"  # worker pid reason
+    WORKER_LIMITED = "worker.limited"  # worker limit: what this machine cannot promise
     WORKER_DRAINING = "worker.draining"  # worker
     STORE_UNAVAILABLE = "store.unavailable"  # operation error
     STORE_RECOVERED = "store.recovered"  # operation silence
     STORE_CLOCK_STEPPED = "store.clock_stepped"  # store own
-    TASK_UNKNOWN = "task.unknown"  # task
+    STORE_WARNED = "store.warned"  # warning: said once, at start
     PAYLOAD_FIELDS_IGNORED = "payload.fields_ignored"  # job task fields
     SUBSCRIBER_FAILED = "subscriber.failed"  # event error
 
@@ -54,7 +55,8 @@ _LEVELS: dict[EventName, int] = {
     EventName.STORE_UNAVAILABLE: logging.WARNING,
     EventName.STORE_CLOCK_STEPPED: logging.WARNING,
     EventName.SUBSCRIBER_FAILED: logging.ERROR,
-    EventName.TASK_UNKNOWN: logging.WARNING,
+    EventName.STORE_WARNED: logging.WARNING,
+    EventName.WORKER_LIMITED: logging.WARNING,
     EventName.LEASE_ENDED: logging.INFO,
     EventName.WORKER_STARTED: logging.INFO,
     EventName.WORKER_READY: logging.INFO,

@@ -151,6 +151,7 @@ class Exchange:
         for place, claim in enumerate(claims):
             code_of_it_runs = claim.hold.job in self._executor.running
             if place < limit and self._heart.may_act() and not self.is_closed and not code_of_it_runs:
+                self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.hold))
                 self._executor.start(claim)
             else:
                 # More than asked, too late, or an attempt that was taken from us has not stopped yet.

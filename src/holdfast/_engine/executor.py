@@ -128,7 +128,6 @@ class Executor:
 
     async def _execute(self, running: Running, task: TaskDefinition) -> None:
         hold = running.claim.hold
-        self._events.emit(EventName.JOB_CLAIMED, job=hold.job, task=hold.task, attempt=hold.attempt)
         running.has_begun = running.stop is None
         outcome = await self._outcome(running, task) if running.has_begun else None
         # The code has stopped; only now may the job move.

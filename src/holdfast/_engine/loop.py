@@ -80,6 +80,6 @@ def _is_cancelled() -> bool:
 
 async def _turn() -> None:
     """Let everything else that is ready run once."""
-    turn = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(turn.set_result, None)
-    await turn
+    turn = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turn.set)
+    await turn.wait()

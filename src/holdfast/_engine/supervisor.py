@@ -189,6 +189,8 @@ class Supervisor:
         self._contact.answered(sent)
         ward.leased(new, sent)
         self._events.emit(EventName.LEASE_OPENED, lease=lease, worker=name)
+        for limit in hello.limits:
+            self._events.emit(EventName.WORKER_LIMITED, worker=name, limit=limit)
 
     async def _prepare(self, settings: Settings) -> None:
         """Open store and transport once, reconcile, start the services."""
@@ -198,6 +200,8 @@ class Supervisor:
             if self._settings is None:
                 self._store, self._transport = self._open_store(settings), self._open_transport(settings)
                 self._settings = settings
+                for warning in self._store.capabilities.warnings:
+                    self._events.emit(EventName.STORE_WARNED, warning=warning)
             self._contact = Contact(settings.timing, self._now_of_lease)
             self._recovery = Recovery(
                 self._store,

@@ -36,10 +36,12 @@ class Capabilities(Struct, frozen=True):
 
     ``lease_clock``: whose time leases are judged by. ``kernel``: the monotonic clock that all processes of the
     machine share; ``server``: the store's own; ``none``: readers time the lease's changes themselves.
+    ``warnings``: what should be said when work starts, each with its remedy.
     """
 
     name: str
     lease_clock: Literal["kernel", "server", "none"]
+    warnings: tuple[str, ...] = ()
 
 
 class NewLease(Struct, frozen=True):

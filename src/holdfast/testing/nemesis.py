@@ -6,6 +6,7 @@ from holdfast._ports.host import Exit
 from holdfast.stores.memory import Snapshot
 from holdfast.testing.hosts import Guard
 from holdfast.testing.loop import Process
+from holdfast.testing.plans import Mode
 from holdfast.testing.world import Slot, World
 
 _KILLED = Exit(signal="SIGKILL")
@@ -19,6 +20,7 @@ class Nemesis:
         self._numbers = world.numbers
         self._stepped = 0.0
         self._frozen: list[Process] = []
+        self._lost: set[Process] = set()
         self._remembered: list[Snapshot] = []
         strikes: dict[str, Callable[[], None]] = {
             "kill_worker": self._kill_worker,
@@ -45,10 +47,17 @@ class Nemesis:
         if world.plan.is_live:
             world.loop.call_later(self._numbers.random() * world.plan.chaos, self.break_for_ever, context=world.loop.outside)
         while world.now() < world.plan.chaos:
-            self._remembered.append(world.store.snapshot())
-            await world.pause(self._numbers.expovariate(1 / world.plan.interval))
+            await self._pause(self._numbers.expovariate(1 / world.plan.interval))
             if self._strikes and world.now() < world.plan.chaos and self._targets():
                 self._numbers.choice(self._strikes)()
+
+    async def _pause(self, seconds: float) -> None:
+        """Until the next strike; a store that may forget remembers what it was at some moments before."""
+        moments = 4 if self._world.plan.mode is Mode.FORGETFUL else 1
+        for _ in range(moments):
+            if moments > 1:
+                self._remembered = [*self._remembered[-3:], self._world.store.snapshot()]
+            await self._world.pause(seconds / moments)
 
     def heal(self) -> None:
         """Everything is well from now on – or, in a live world, as broken as it is."""
@@ -74,7 +83,8 @@ class Nemesis:
                 case "frozen":
                     self._freeze(slot.members(), for_ever=True)
                 case "half frozen":
-                    self._freeze(slot.members()[:1] if self._numbers.random() < 0.5 else slot.members()[1:], for_ever=True)
+                    sessions = [each for each in slot.members() if each is not slot.process]
+                    self._freeze([slot.process] if self._numbers.random() < 0.5 else sessions, for_ever=True)
                 case "cut":
                     self._cut(slot.members(), for_ever=True)
                 case _:
@@ -124,7 +134,11 @@ class Nemesis:
     def _freeze(self, whom: Iterable[Process | None], *, for_ever: bool = False) -> None:
         world, duration = self._world, self._duration()
         for process in whom:
-            if process is not None and not process.is_dead and not process.is_frozen_by("stopped"):
+            if process is None or process.is_dead:
+                continue
+            if for_ever:
+                self._lost.add(process)
+            if not process.is_frozen_by("stopped"):
                 process.freeze()
                 world.write("process.freeze", process.name)
                 self._frozen.append(process)
@@ -136,10 +150,12 @@ class Nemesis:
         settings, number = self._world.plan.settings, self._numbers.random()
         ttl, margin = settings.timing.ttl, settings.timing.margin
         brink = ttl - margin + number * (2 * margin + settings.recovery_interval)
+        if self._world.plan.mode is Mode.BRINK:
+            return brink
         return self._numbers.choice([ttl * number / 2, brink, ttl * (1 + 1.5 * number)])
 
     def _thaw(self, process: Process) -> None:
-        if process.is_frozen_by("stopped") and not process.is_dead:
+        if process.is_frozen_by("stopped") and not process.is_dead and process not in self._lost:
             self._world.write("process.thaw", process.name)
             process.thaw()
 
@@ -172,4 +188,4 @@ class Nemesis:
 
     def _fail_over(self) -> None:
         """The store's stand-in takes over and has not heard of the newest writes."""
-        self._world.store.fail_over(self._remembered[-1])
+        self._world.store.fail_over(self._numbers.choice(self._remembered))

@@ -1,18 +1,15 @@
 """What is right and wrong with a SQLite store."""
 
-import sqlite3
-
 from holdfast._ports.store import Check
 from holdfast.errors import HoldfastError
+from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.database import FIRST_WITHOUT_RESET_RACE, Database
 from holdfast.stores.sqlite.schema import VERSION
-
-LIBRARY = sqlite3.sqlite_version_info
 
 
 def check(database: Database) -> tuple[Check, ...]:
     """All findings; a file that cannot be opened is one of them."""
-    library = _library(LIBRARY)
+    library = library_of(driver.version(use_apsw=database.use_apsw))
     try:
         (version,) = database.migrate()[1:]
         ((mode,),) = database.pragma("journal_mode")
@@ -31,7 +28,14 @@ def check(database: Database) -> tuple[Check, ...]:
     )
 
 
-def _library(version: tuple[int, ...]) -> Check:
+def warnings(version: tuple[int, ...]) -> tuple[str, ...]:
+    """What a worker says about its SQLite when it starts."""
+    found = library_of(version)
+    return () if found.level == "ok" else (f"{found.message}: {found.remedy}",)
+
+
+def library_of(version: tuple[int, ...]) -> Check:
+    """The finding about a version of the SQLite library."""
     name = ".".join(map(str, version))
     if version >= FIRST_WITHOUT_RESET_RACE:
         return Check("ok", "sqlite", f"SQLite {name}")

@@ -14,7 +14,7 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Json
 from holdfast._ports.clock import Chance, Clock, blocking_sleep
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
-from holdfast.stores.sqlite import schema
+from holdfast.stores.sqlite import driver, schema
 from holdfast.stores.sqlite.location import require_local_disk
 from holdfast.stores.sqlite.packing import Values, micros
 
@@ -43,14 +43,17 @@ QUERIES = {path.stem: Query(path.stem) for path in sorted(_FOLDER.glob("*.sql"))
 class Database:
     """The connection is opened, and the schema made, by the first statement."""
 
-    def __init__(self, path: Path, clock: Clock, chance: Chance, process: ProcessIdentity, busy_limit: float) -> None:
+    def __init__(
+        self, path: Path, clock: Clock, chance: Chance, process: ProcessIdentity, *, busy_limit: float, use_apsw: bool
+    ) -> None:
         self.path = path
         self._versions = (0, 0)
         self._clock = clock
         self._chance = chance
         self._process = process
         self._busy_limit = busy_limit
-        self._connection: sqlite3.Connection | None = None
+        self.use_apsw = use_apsw
+        self._connection: driver.Connection | None = None
 
     def now(self) -> int:
         """The wall clock in microseconds."""
@@ -87,7 +90,7 @@ class Database:
         if connection is not None:
             connection.close()
 
-    def _execute(self, name: str, statement: str, values: Values) -> sqlite3.Cursor:
+    def _execute(self, name: str, statement: str, values: Values) -> driver.Cursor:
         # The clocks are read right before each try: a write that had to wait must not be judged by older time.
         clocks = {"wall": self.now(), "monotonic": self.monotonic(), "boot": self._process.boot, "clock": self._process.clock}
         return self._open(name).execute(statement, {**values, **clocks})
@@ -115,15 +118,15 @@ class Database:
         except sqlite3.Error:
             pass  # a broken connection may not even close; the next statement opens another
 
-    def _open(self, name: str) -> sqlite3.Connection:
+    def _open(self, name: str) -> driver.Connection:
         if self._connection is None:
-            require_version(sqlite3.sqlite_version_info)
+            require_version(driver.version(use_apsw=self.use_apsw))
             require_local_disk(self.path)
             self._connection = self._insist(name, self._connect)
         return self._connection
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+    def _connect(self) -> driver.Connection:
+        connection = driver.connect(self.path, use_apsw=self.use_apsw)
         try:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA temp_store = MEMORY")
@@ -143,7 +146,9 @@ def require_version(version: tuple[int, ...]) -> None:
     """``ConfigurationError`` for a SQLite that cannot do what the queries need."""
     if version < OLDEST:
         names = ".".join(map(str, version)), ".".join(map(str, OLDEST))
-        raise ConfigurationError(["SQLite {} is too old, {} is needed: use a newer Python".format(*names)])
+        raise ConfigurationError(
+            ["SQLite {} is too old, {} is needed: pip install 'holdfast[apsw]', or use a newer Python".format(*names)]
+        )
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

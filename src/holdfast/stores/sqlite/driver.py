@@ -1,8 +1,11 @@
 """Which SQLite runs: that of apsw where it is installed, because it is current, else the one Python was built with.
 
-Both are used in the manner of ``sqlite3``: its calls, its exceptions, its error codes.
+Both are used in the manner of ``sqlite3``: its calls, its exceptions, its error codes. One process must not open the same
+file by both: each keeps the file's locks by its own books, and POSIX gives up all of a process's locks with the first close.
+Code that opens the jobs' file by ``sqlite3`` itself therefore sets ``HOLDFAST_SQLITE=python``.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,8 +57,10 @@ class Connection(Protocol):
 
 
 def is_apsw(wanted: bool | None = None) -> bool:
-    """Whether apsw is used; ``wanted=None``: where it is installed."""
-    return apsw is not None if wanted is None else wanted
+    """Whether apsw is used; ``wanted=None``: where it is installed, unless ``HOLDFAST_SQLITE=python``."""
+    if wanted is None:
+        return apsw is not None and os.environ.get("HOLDFAST_SQLITE") != "python"
+    return wanted
 
 
 def version(*, use_apsw: bool) -> tuple[int, ...]:

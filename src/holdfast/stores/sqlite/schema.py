@@ -5,17 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.errors import ConfigurationError, SchemaTooNew
+from holdfast.stores.sqlite.driver import Connection
 
 _MIGRATIONS = sorted((Path(__file__).parent / "migrations").glob("[0-9]*.sql"))
 _APPLICATION = 0x484F4C44  # "HOLD": this file is ours
 VERSION = len(_MIGRATIONS)
 
 
-def version_of(connection: sqlite3.Connection) -> int:
+def version_of(connection: Connection) -> int:
     """The version of the file's schema, 0 for a new one; refuses a newer one and a file that is not ours."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    # The tables first: another process may make them in between, and commits its mark with them.
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if tables and application != _APPLICATION:
         raise ConfigurationError(["the file is the database of another application; name a file of its own for jobs"])
     if version > VERSION:
@@ -23,7 +25,7 @@ def version_of(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def migrate(connection: sqlite3.Connection) -> tuple[int, int]:
+def migrate(connection: Connection) -> tuple[int, int]:
     """Versions before and after. One of several processes that start at once does it, the others find it done."""
     version = version_of(connection)
     if version == VERSION:

@@ -28,7 +28,7 @@ from holdfast._ports.store import (
     Note,
     Update,
 )
-from holdfast.stores.sqlite import answers, checks, packing, rows
+from holdfast.stores.sqlite import answers, checks, driver, packing, rows
 from holdfast.stores.sqlite.database import BUSY_LIMIT, Database
 from holdfast.stores.sqlite.leases import Watch
 from holdfast.stores.sqlite.thread import OwnThread
@@ -44,7 +44,8 @@ class SqliteStore:
     """Jobs in one file, opened by the first verb, which creates or upgrades its schema.
 
     ``process``: who we are; its boot and clock say whose leases we can judge by our own monotonic clock.
-    ``busy_limit``: for how many seconds other writers are waited for.
+    ``busy_limit``: for how many seconds other writers are waited for. ``use_apsw``: its SQLite instead of Python's own;
+    ``None``: where it is installed.
     """
 
     def __init__(
@@ -55,14 +56,16 @@ class SqliteStore:
         chance: Chance,
         process: ProcessIdentity,
         busy_limit: float = BUSY_LIMIT,
+        use_apsw: bool | None = None,
     ) -> None:
-        file = Path(path).absolute()
-        self._thread = OwnThread(lambda: Database(file, clock, chance, process, busy_limit))
+        file, is_apsw = Path(path).absolute(), driver.is_apsw(use_apsw)
+        self._warnings = checks.warnings(driver.version(use_apsw=is_apsw))
+        self._thread = OwnThread(lambda: Database(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
         self._watch = Watch(process)
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("sqlite", "kernel")
+        return Capabilities("sqlite", "kernel", self._warnings)
 
     # moving
 

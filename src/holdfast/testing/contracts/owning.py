@@ -133,7 +133,11 @@ class LeaseContract(Part):
         assert await at.store.end_lease(hold.lease, CLOSED, seen="whatever") == CRASH
         (view,) = await at.store.expired(10)
         assert (view.id, view.end, view.holds) == (hold.lease, CRASH, 1)
-        assert (await at.store.beat([hold.lease])).gone == {hold.lease}
+        at.advance(1.0)
+        assert (await at.store.beat([hold.lease], draining=True)).gone == {hold.lease}
+        (after,) = await at.store.expired(10)
+        assert (after.seen, after.is_draining) == (view.seen, False)
+        assert abs(after.overdue - view.overdue - 1.0) < EARLY
         assert await at.store.workers() == ()
 
     @story

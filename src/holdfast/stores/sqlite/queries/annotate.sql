@@ -10,5 +10,4 @@ UPDATE attempts SET
 FROM json_each(:notes) AS note
 WHERE attempts.job = substr(:items, 72 * note.key + 1, 16)
     AND attempts.claim = substr(:items, 72 * note.key + 17, 16)
-    AND attempts.number = substr(:items, 72 * note.key + 33, 19) + 0
-    AND attempts.outcome IS NOT NULL;
+    AND attempts.number = substr(:items, 72 * note.key + 33, 19) + 0;
