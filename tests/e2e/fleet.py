@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from holdfast import App, JobView
 from holdfast._ports import guard
+from holdfast.testing import history_sqlite
 from tests.e2e.cells import end, is_alive, living
 from tests.e2e.journal import Journal
 from tests.e2e.waiting import until
@@ -131,7 +132,7 @@ class Fleet:
 
     def is_locked(self) -> bool:
         """Whether somebody is inside a write, and stays there."""
-        with closing(sqlite3.connect(self.folder / "jobs.db", timeout=0.1, isolation_level=None)) as connection:
+        with history_sqlite.opened(self.folder / "jobs.db", patience=0.1) as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:

@@ -2,11 +2,10 @@
 
 import os
 import signal
-import sqlite3
 import time
-from contextlib import closing
 from pathlib import Path
 
+from holdfast.testing import history_sqlite
 from tests.e2e.cells import guard_of, is_alive
 from tests.e2e.fleet import START, fleet, stop, thaw
 from tests.e2e.waiting import until
@@ -90,7 +89,7 @@ def test_a_result_made_while_cut_off_is_kept_as_a_late_result(tmp_path: Path) ->
         zombies = ships.crew()
         job = ships.enqueue("wait", gate="first")
         first = ships.entry(job, "start")
-        with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as blocker:
+        with history_sqlite.opened(tmp_path / "jobs.db") as blocker:
             blocker.execute("BEGIN IMMEDIATE")
             ships.open("first")
             ships.entry(job, "end")

@@ -1,8 +1,6 @@
 """The history of a SQLite file, and that the checker sees what is wrong in it."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from uuid import UUID
 
@@ -53,7 +51,7 @@ def database(tmp_path: Path) -> Path:
 
 def after(database: Path, wrong: str) -> Report:
     """The report when this was written behind everybody's back."""
-    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+    with history_sqlite.opened(database) as connection:
         connection.execute(wrong)
     return check(history_sqlite.read(database), Rules())
 
@@ -103,7 +101,7 @@ def test_a_wrong_write_to_an_active_job_is_seen(tmp_path: Path, wrong: str, name
 
 def test_a_death_is_told_before_what_followed_it(tmp_path: Path) -> None:
     asyncio.run(one_job(tmp_path / "jobs.db", is_finished=True))
-    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
+    with history_sqlite.opened(tmp_path / "jobs.db") as connection:
         (claimed,) = connection.execute("SELECT time FROM history WHERE what = 'handler.start'").fetchone()
     history = history_sqlite.read(tmp_path / "jobs.db", [history_sqlite.Deed(claimed, "process.end", OURS)])
     events = [event.what for event in history]

@@ -9,7 +9,7 @@ from tests.e2e.waiting import until
 
 MOST_MEGABYTES = 90
 MOST_CPU = 0.01
-OBSERVED = 3.0
+OBSERVED = 2.0
 
 
 def test_a_supervisor_with_an_idle_worker_is_small_and_hardly_computes(tmp_path: Path) -> None:

@@ -50,6 +50,21 @@ def test_long_or_unwritable_words_of_progress_are_cut_and_mended() -> None:
     run(test())
 
 
+def test_s3_nothing_is_written_for_a_handler_that_has_ended() -> None:
+    async def test() -> None:
+        async def handler(job: Job) -> None:
+            await job.progress(fraction=1.0)
+
+        task = define(handler)
+        bench = Bench(task)
+        bench.executor.start(claim(task))
+        await bench.until_ended()
+        await bench.reporter.step()
+        assert "report" not in bench.store.calls
+
+    run(test())
+
+
 def test_a_checkpoint_that_is_too_large_or_no_json_is_an_error_in_the_handler() -> None:
     async def test() -> None:
         raised = list[str]()

@@ -330,6 +330,23 @@ def test_s15_a_settle_that_arrives_late_does_not_touch_the_next_attempt() -> Non
     run(test())
 
 
+def test_l4_who_hears_no_answers_claims_nothing_until_one_is_heard() -> None:
+    async def test() -> None:
+        bench = Bench(forever)
+        (job,) = await bench.open(("forever", NOTHING))
+        for _ in range(3):
+            bench.store.lose_answer("exchange")
+            with pytest.raises(StoreUnavailable):
+                await bench.exchange.step()
+        row = await bench.row(job)
+        assert (row.state, row.attempt) == (State.AVAILABLE, 1), "claimed once, released, and left to others"
+        assert await bench.exchange.step() == 0.0
+        await bench.exchange.step()
+        assert list(bench.executor.running) == [job]
+
+    run(test())
+
+
 def test_an_audit_that_fails_is_made_again_before_anything_else() -> None:
     async def test() -> None:
         bench = Bench(quick)
@@ -397,6 +414,22 @@ def test_s3_a_job_claimed_while_the_audit_was_on_its_way_is_not_taken_for_lost()
         await turns()
         assert list(bench.executor.running) == [job]
         assert not bench.ended
+
+    run(test())
+
+
+def test_s15_a_job_claimed_and_started_while_the_audit_was_on_its_way_there_is_not_released() -> None:
+    async def test() -> None:
+        bench = Bench(forever)
+        (job,) = await bench.open(("forever", NOTHING))
+        gate = bench.store.hold("held")
+        audit = asyncio.ensure_future(bench.exchange.audit())
+        await gate.entered.wait()
+        await bench.exchange.step()
+        gate.opened.set()
+        await audit
+        assert bench.exchange.is_delivered
+        assert list(bench.executor.running) == [job]
 
     run(test())
 

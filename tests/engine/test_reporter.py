@@ -207,6 +207,18 @@ def test_nothing_is_written_for_a_handler_that_has_ended() -> None:
     run(test())
 
 
+def test_nobody_is_left_waiting_for_a_checkpoint_of_a_handler_that_has_ended() -> None:
+    async def test() -> None:
+        desk = Desk()
+        saving = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"7"))
+        await turns()
+        desk.reporter.forget(hold())
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+
+    run(test())
+
+
 def test_s15_an_unknown_report_does_not_bring_back_the_words_of_a_handler_that_ended_meanwhile() -> None:
     async def test() -> None:
         desk = Desk()

@@ -268,6 +268,29 @@ def test_every_call_of_a_handler_whose_job_was_lost_raises_job_lost() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("why", list(Stop))
+def test_whatever_the_reason_a_handler_can_see_that_it_should_end(why: Stop) -> None:
+    async def test() -> None:
+        seen = list[bool]()
+
+        async def handler(job: Job) -> None:
+            seen.append(job.is_cancelled)
+            try:
+                await forever()
+            finally:
+                seen.append(job.is_cancelled)
+
+        task = define(handler)
+        bench = Bench(task)
+        bench.executor.start(claim(task))
+        await turns()
+        bench.executor.stop(JOB, why)
+        await bench.until_ended()
+        assert seen == [False, True]
+
+    run(test())
+
+
 def test_one_handler_among_others_ends_and_the_guard_still_knows_that_code_runs() -> None:
     async def test() -> None:
         task = define(forever)

@@ -56,7 +56,7 @@ class Context:
     @property
     def is_cancelled(self) -> bool:
         """Whether the handler should end soon. One that saw it and returned nothing has not completed its job."""
-        self.was_told = self._is_cancelled or self._is_lost
+        self.was_told = self._is_cancelled
         return self.was_told
 
     def mark_lost(self) -> None:

@@ -108,11 +108,10 @@ class Executor:
         if running is None or why in running.told or token not in (None, running.claim.hold.token):
             return
         running.told |= {why}
+        running.context.mark_cancelled()
         if why is Stop.LOST:
             running.context.mark_lost()
             running.stop = why
-        if why is Stop.CANCELLED:
-            running.context.mark_cancelled()
         running.stop = running.stop or why
         if running.stopped_at is None:
             running.stopped_at = self._now()

@@ -23,6 +23,7 @@ from holdfast._ports.system_channel import SystemChannel
 WORKER_COMMAND = (sys.executable, "-P", "-m", "holdfast.cli.process")
 MARK = "HOLDFAST_WORKER"
 """In the environment of every worker and, unless they clear it, of everything it starts."""
+EXEC_LOOKS = 10
 MOST_STACKS = 16 * 1024
 STACKS_WITHIN = 0.2
 
@@ -260,11 +261,16 @@ def _marked_members(session: int) -> list[int]:
 
 
 def _is_marked(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return any(entry.startswith(MARK.encode() + b"=") for entry in file.read().split(b"\0"))
-    except OSError:
-        return False
+    for _ in range(EXEC_LOOKS):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                environment = file.read()
+        except OSError:
+            return False
+        if environment:
+            return any(entry.startswith(MARK.encode() + b"=") for entry in environment.split(b"\0"))
+        blocking_sleep(guard.PAUSE)  # nothing can be read while it is being replaced by another program
+    return False
 
 
 def _shared_file(name: str) -> int:

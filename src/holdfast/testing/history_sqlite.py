@@ -4,10 +4,10 @@ The log lives in the same file, so rows, and what handlers say of themselves, ar
 A process that is killed or frozen says nothing; whoever did it tells ``read``.
 """
 
-import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
+from pathlib import Path
 from uuid import UUID
 
 import msgspec
@@ -18,6 +18,8 @@ from holdfast._core.job import State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
+from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.driver import Connection
 from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
 
 PATIENCE = 30.0
@@ -36,6 +38,17 @@ _LEASE = """json_object(
 _NOW = "(julianday('now') - 2440587.5) * 86400.0"
 
 
+@contextmanager
+def opened(database: str | PathLike[str], patience: float = PATIENCE) -> Iterator[Connection]:
+    """A connection by the library that the store uses: two libraries in one process would destroy the file."""
+    connection = driver.connect(Path(database), use_apsw=driver.is_apsw())
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
+        yield connection
+    finally:
+        connection.close()
+
+
 def watch(database: str | PathLike[str]) -> None:
     """Install the log and its triggers; the schema must be there."""
     statements = ["CREATE TABLE history (place INTEGER PRIMARY KEY, time REAL, what TEXT, id BLOB, before TEXT, after TEXT)"]
@@ -49,7 +62,7 @@ def watch(database: str | PathLike[str]) -> None:
             values = f"{_NOW}, '{what}', {side}.id, {before}, {after}"
             insert = f"INSERT INTO history (time, what, id, before, after) VALUES ({values})"  # noqa: S608 - constants of this file
             statements.append(f"{trigger} BEGIN {insert}; END")
-    with closing(_open(database)) as connection:
+    with opened(database) as connection:
         for statement in statements:
             connection.execute(statement)
 
@@ -57,7 +70,7 @@ def watch(database: str | PathLike[str]) -> None:
 def tell(database: str | PathLike[str], what: str, job: UUID, token: Token | None, process: ProcessIdentity) -> None:
     """Write down ``handler.start``, ``handler.end`` or ``enqueue`` (acknowledged), by the one to whom it happened."""
     after = msgspec.json.encode(_Said(process, token))
-    with closing(_open(database)) as connection:
+    with opened(database) as connection:
         connection.execute(
             f"INSERT INTO history (time, what, id, after) VALUES ({_NOW}, ?, ?, ?)",  # noqa: S608 - likewise
             (what, job.bytes, after.decode()),
@@ -77,7 +90,7 @@ class Deed(Struct, frozen=True):
 
 def read(database: str | PathLike[str], deeds: Iterable[Deed] = ()) -> History:
     """The history so far, the deeds put where they belong."""
-    with closing(_open(database)) as connection:
+    with opened(database) as connection:
         rows = connection.execute("SELECT time, what, id, before, after FROM history ORDER BY place").fetchall()
     began = rows[0][0] if rows else 0.0
     waiting = sorted(deeds, key=lambda deed: deed.time, reverse=True)
@@ -135,10 +148,6 @@ class _Beat(Struct):
 class _Said(Struct):
     process: ProcessIdentity
     token: Token | None = None
-
-
-def _open(database: str | PathLike[str]) -> sqlite3.Connection:
-    return sqlite3.connect(database, timeout=PATIENCE, isolation_level=None)
 
 
 def _event(time: float, what: str, key: UUID, before: str | None, after: str | None, beats: dict[UUID, _Beat]) -> Event:

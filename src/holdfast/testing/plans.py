@@ -35,6 +35,9 @@ class Mode(StrEnum):
     BEYOND = "beyond"  # clocks leave their assumptions: only what holds even then is promised
 
 
+WEIGHTS = {Mode.SAFETY: 43, Mode.LIVENESS: 18, Mode.OUTAGES: 10, Mode.BRINK: 13, Mode.FORGETFUL: 7, Mode.BEYOND: 9}
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """A world to be; times in seconds. ``interval``: between two strikes of the nemesis; ``step``: of the store's clock.
 
@@ -86,7 +89,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def draw(numbers: random.Random) -> Plan:
     """A plan out of the seed's first numbers."""
-    mode = numbers.choices(list(Mode), [43, 18, 10, 13, 7, 9])[0]
+    mode = numbers.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
     ttl = numbers.choice([6.0, 10.0, 30.0])
     settings = _settings(numbers, ttl)
     strikes = _allowed(mode)

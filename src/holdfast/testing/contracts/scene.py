@@ -1,6 +1,7 @@
 """What a test of a store needs: a clock it can move, jobs, leases and claims in few words."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -205,12 +206,12 @@ def story(act: Callable[[Self, Scene], Awaitable[None]]) -> Callable[[Self], Non
     return test
 
 
-class Part:
+class Part(ABC):
     """Base of the parts: what a subclass must tell."""
 
+    @abstractmethod
     def make_store(self, clock: FakeClock) -> Store:
         """A store that reads this clock; each call of one test gives another handle on the same jobs."""
-        raise NotImplementedError
 
     def advance(self, clock: FakeClock, seconds: float) -> None:
         """Let time pass; override it for a store whose clock is its server's."""
