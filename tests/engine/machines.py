@@ -124,6 +124,8 @@ class MemoryHost:
         self.running: set[int] = set()
         self.killed: list[int] = []
         self.errors: deque[Exception] = deque()
+        self.may_spawn = asyncio.Event()
+        self.may_spawn.set()
 
     def process(self) -> ProcessIdentity:
         return ProcessIdentity("host", 1, 100, "boot", "pid:1", "time:1")
@@ -139,6 +141,7 @@ class MemoryHost:
         self.times.append(asyncio.get_running_loop().time())
         if self.errors:
             raise self.errors.popleft()
+        await self.may_spawn.wait()
         child = MemoryChild(100 + len(self.spawned))
         self.spawned.append(child)
         self.children.put_nowait(child)

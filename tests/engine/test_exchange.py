@@ -617,3 +617,20 @@ def test_it_is_idle_only_when_nothing_runs_and_nothing_waits_now_or_later() -> N
         assert bench.exchange.is_idle
 
     run(test())
+
+
+def test_it_is_not_idle_while_a_claim_may_be_on_its_way() -> None:
+    async def test() -> None:
+        bench = Bench(forever)
+        await bench.open()
+        await bench.exchange.step()
+        assert bench.exchange.is_idle
+        await bench.open(("forever", NOTHING))
+        gate = bench.store.hold("exchange", is_back=True)
+        step = asyncio.ensure_future(bench.exchange.step())
+        await gate.entered.wait()
+        assert not bench.exchange.is_idle
+        gate.opened.set()
+        await step
+
+    run(test())

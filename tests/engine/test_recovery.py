@@ -548,3 +548,16 @@ def test_a_draining_worker_that_is_provably_dead_costs_nobody_anything() -> None
         assert (await site.row(job)).crashes == 0
 
     run(test())
+
+
+def test_s9_after_an_outage_the_dead_are_left_to_their_supervisor_until_the_amnesty_is_over() -> None:
+    async def test() -> None:
+        site = Site(MemoryHost())
+        await site.claim(1)
+        await site.in_contact(TIMING.ttl - 1)
+        site.contact.broke()
+        assert await site.recovery.step() == []
+        await site.in_contact(AMNESTY)
+        assert len(await site.recovery.step()) == 1
+
+    run(test())

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.job import JobRecord, State
 from holdfast._core.lifecycle import End, LeaseEnd, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.supervisor import Supervisor, SupervisorOptions
 from holdfast._ports.host import Exit
@@ -329,6 +331,20 @@ def test_a_cancellation_reaches_the_worker_that_holds_the_job() -> None:
     run_virtual(test())
 
 
+def test_l3_all_leases_are_those_of_the_first_settings_by_which_all_are_beaten_for() -> None:
+    async def test() -> None:
+        fleet = Fleet()
+        child, _ = await fleet.ready()
+        child.end(KILLED)
+        changed = structs.replace(SETTINGS, timing=LeaseTiming.of("3s"))
+        (await fleet.spawned()).far.say(structs.replace(HELLO, settings=changed))
+        await passing(1)
+        (lease,) = await fleet.memory.workers()
+        assert lease.timing == TIMING
+
+    run_virtual(test())
+
+
 # clocks
 
 
@@ -516,8 +532,10 @@ def test_a_worker_that_has_no_lease_yet_is_killed_when_drained_also_one_that_is_
 
     async def late() -> None:
         fleet = Fleet()
-        await turns(1)
+        fleet.host.may_spawn.clear()
+        await turns()
         fleet.supervisor.drain()
+        fleet.host.may_spawn.set()
         assert await fleet.running == 0
         assert [child.kills for child in fleet.host.spawned] == [1]
 

@@ -327,9 +327,12 @@ def test_s9_an_end_is_free_when_it_explains_itself(exit: Exit, is_drained: bool,
     watching(test)
 
 
-def test_the_newest_undelivered_outcomes_are_kept() -> None:
+def test_what_it_said_of_its_idleness_counts_only_until_it_is_asked_again() -> None:
     def test(watch: Watch) -> None:
-        watch.ward.heard(messages.Undelivered(()))
-        assert watch.ward.undelivered == ()
+        assert watch.ward.is_idle is None
+        watch.ward.heard(messages.Pong(watch.answered, True))
+        assert watch.ward.is_idle is True
+        watch.ward.ping()
+        assert watch.ward.is_idle is None
 
     watching(test)

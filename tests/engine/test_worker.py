@@ -343,6 +343,24 @@ def test_l8_outcomes_of_an_outage_go_up_the_pipe_after_a_beat_and_are_delivered_
     run_virtual(test())
 
 
+def test_l8_an_outcome_the_store_never_answers_goes_up_the_pipe_although_the_store_answers_all_else() -> None:
+    async def test() -> None:
+        async def slow() -> None:
+            await passing(1)
+
+        office = Office(slow)
+        (job,) = await office.enqueue("slow")
+        await office.open()
+        beside(office.keep_beating())
+        await passing(0.5)
+        office.store.fail("exchange", times=100)
+        told = await office.far.hear(messages.Undelivered)
+        assert [each.job for each in told.transitions] == [job]
+        assert office.clock.monotonic() - office.worker.heart.answered < TIMING.beat + 1
+
+    run_virtual(test())
+
+
 def test_l5_a_worker_whose_lease_is_gone_stops_at_once_keeps_late_results_and_ends() -> None:
     async def test() -> None:
         async def slow() -> str:

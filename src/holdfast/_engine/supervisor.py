@@ -180,7 +180,8 @@ class Supervisor:
             self._drain(ward)
 
     async def _open_lease(self, ward: Ward, hello: messages.Hello) -> None:
-        process, timing = ward.child.process, hello.settings.timing
+        assert self._settings is not None
+        process, timing = ward.child.process, self._settings.timing  # by which all are beaten for
         lease = self._chance.uuid4()
         name = worker_name(process.host, process.pid, lease)
         new = NewLease(lease, name, process, timing, hello.queues, hello.tasks)

@@ -10,7 +10,7 @@ from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._engine import messages
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.exchange import Exchange
+from holdfast._engine.exchange import Exchange, Key
 from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.heart import Heart
 from holdfast._engine.loop import Service, Wake
@@ -59,6 +59,7 @@ class Worker:
         self._kinds = {kind: _policies(registry, is_async=kind) for kind in (True, False)}
         self._drain_by: float | None = None
         self._is_orphan = False
+        self._waiting: frozenset[Key] = frozenset()
         self._ending = Wake()
 
     async def run(self) -> None:
@@ -139,8 +140,10 @@ class Worker:
             self.exchange.request_audit()
             self._exchanging.wake.set()
         undelivered = self.exchange.undelivered
-        if undelivered and self._now() - self.heart.answered > self._settings.timing.beat:
+        waiting = frozenset((each.job, each.token) for each in undelivered)
+        if waiting & self._waiting:
             self._send(messages.Undelivered(undelivered))
+        self._waiting = waiting
         return self._settings.timing.beat
 
     async def _watch(self) -> float:
