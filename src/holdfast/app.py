@@ -54,7 +54,7 @@ class App:
         reconcile: Literal["process", "hostname", "off"] = "process",
     ) -> None:
         url = url or os.environ.get("HOLDFAST_URL")
-        problems = problems_of_url(url) if url else []
+        problems = [] if url is None or url == "" else problems_of_url(url)
         try:
             self.settings = Settings.of(
                 url,
@@ -213,6 +213,8 @@ def open_transport(settings: Settings) -> Transport:
 
 def problems_of_url(url: str) -> list[str]:
     """What is wrong with a store's URL, naming the remedy."""
+    if not isinstance(url, str):
+        return [f"{url!r} names no store: pass a text such as 'sqlite:///jobs.db'"]
     scheme, found, rest = url.partition("://")
     if not found or scheme not in ("sqlite", "memory"):
         return [f"{url!r} names no store; there are sqlite:///relative.db, sqlite:////absolute.db and memory://"]

@@ -48,7 +48,12 @@ class Settings(Struct, frozen=True, kw_only=True):
         recover, poll = reader.seconds("recovery_interval", recovery_interval), reader.seconds("poll_interval", poll_interval)
         block, patience = reader.seconds("max_block", max_block), reader.seconds("grace", grace)
         timing = LeaseTiming.of(life, pulse, slack)
-        problems = reader.problems or [*timing.problems(), *problems_of_intervals(recover, poll)]
+        # A rule that was read with a stand-in for a bad value would only confuse.
+        if not any(problem.startswith(("ttl:", "beat:", "margin:")) for problem in reader.problems):
+            reader.problems += timing.problems()
+        if not any(problem.startswith(("recovery_interval:", "poll_interval:")) for problem in reader.problems):
+            reader.problems += problems_of_intervals(recover, poll)
+        problems = reader.problems
         if problems:
             raise ConfigurationError(problems)
         return cls(

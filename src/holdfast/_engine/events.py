@@ -102,6 +102,7 @@ class Events:
 
 
 def _log(event: Event) -> None:
-    text = " ".join(f"{key}={value}" for key, value in event.fields.items() if value is not None)
+    shown = ((key, f"{value:.3f}" if isinstance(value, float) else value) for key, value in event.fields.items())
+    text = " ".join(f"{key}={value}" for key, value in shown if value is not None)
     extra = {"event": event.name.value, "fields": event.fields}
     logger.log(_LEVELS.get(event.name, logging.DEBUG), "%s %s", event.name.value, text, extra=extra)

@@ -4,6 +4,7 @@ import asyncio
 import traceback
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import assert_never
 from uuid import UUID
 
@@ -21,6 +22,8 @@ from holdfast._engine.reporter import Reporter
 from holdfast._engine.runners import LoopRunner, Runner, ThreadRunner
 from holdfast._ports.clock import Chance
 from holdfast.errors import JobLost, PayloadInvalid
+
+OUR_FOLDER = str(Path(__file__).parent)
 
 
 class Stop(StrEnum):
@@ -226,9 +229,12 @@ def _text(value: object) -> str:
 
 
 def _trace(error: BaseException) -> str:
-    """File, line and function of each frame; no source text's values, no locals."""
+    """File, line and function of each frame from the handler on; no source text's values, no locals."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_next is not None and frames.tb_frame.f_code.co_filename.startswith(OUR_FOLDER):
+        frames = frames.tb_next
     try:
-        return "".join(traceback.format_exception(error))
+        return "".join(traceback.format_exception(type(error), error, frames))
     except Exception:
         return ""
 

@@ -1,8 +1,10 @@
 """Where a handler runs: on the event loop or in a thread."""
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
 
@@ -10,6 +12,9 @@ from holdfast._core.job import Claim, Json
 from holdfast._engine.context import Context, Job, SyncJob
 from holdfast._engine.registry import TaskDefinition
 from holdfast._engine.reporter import Reporter
+
+FORKED = 70
+"""Exit code of a forked child that came back from a handler (``EX_SOFTWARE``)."""
 
 
 class Runner(Protocol):
@@ -33,7 +38,8 @@ class LoopRunner:
 
     async def run(self, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
         """Await the handler."""
-        return await _call(task, context, arguments)()
+        with ended_in_children():
+            return await _call(task, context, arguments)()
 
 
 class ThreadRunner:
@@ -72,7 +78,19 @@ def _call(task: TaskDefinition, context: Context, arguments: dict[str, object]) 
 
 def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """A StopIteration or SystemExit in a thread must come back as a value: a future cannot carry them."""
+    with ended_in_children():
+        try:
+            return call(), None
+        except BaseException as error:
+            return None, error
+
+
+@contextmanager
+def ended_in_children() -> Iterator[None]:
+    """A child that the code forked ends where the code ends: coming back, it would run what its parent runs."""
+    process = os.getpid()
     try:
-        return call(), None
-    except BaseException as error:
-        return None, error
+        yield
+    finally:
+        if os.getpid() != process:
+            os._exit(FORKED)

@@ -127,9 +127,9 @@ class Worker:
         return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
 
     def _wanted(self) -> tuple[dict[str, Policy], int]:
-        """Tasks with a free slot and how many to claim; the scarcer kind limits both, so that none is ever claimed too many."""
-        limits = {True: self._options.concurrency, False: min(self._options.threads, self._options.concurrency)}
-        free = {kind: limits[kind] - self.executor.count(is_async=kind) for kind in limits}
+        """Tasks with a free slot and how many to claim; the scarcest limits all, so that none is ever claimed too many."""
+        free_in_all = self._options.concurrency - len(self.executor.running)
+        free = {True: free_in_all, False: min(free_in_all, self._options.threads - self.executor.count(is_async=False))}
         kinds = [kind for kind in (True, False) if free[kind] > 0 and self._kinds[kind]]
         tasks = {name: policy for kind in kinds for name, policy in self._kinds[kind].items()}
         return tasks, min((free[kind] for kind in kinds), default=0)

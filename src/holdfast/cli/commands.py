@@ -65,6 +65,9 @@ class Root(click.Group):
             # Whoever read our output has gone; nothing may be written at exit either.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(FAILED)
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            sys.exit(_report("OSError", [str(error)], "see that the output can be written", FAILED, "--json" in given))
         sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -21,7 +21,10 @@ def enqueue(target: str, task: str, payload: str) -> None:
     with opened(target) as app:
         if app.registry.get(task) is None:
             raise UnknownTask(f"{target} has no task {task!r}; there are: {', '.join(app.registry.names()) or 'none'}")
-        fields = decode_json(payload.encode(errors="surrogateescape"))
+        try:
+            fields = decode_json(payload.encode(errors="surrogateescape"))
+        except (ValueError, RecursionError) as error:
+            raise PayloadInvalid(f"PAYLOAD is no JSON ({error}): write '{{\"field\": value}}'") from None
         if not isinstance(fields, dict):
-            raise PayloadInvalid(f"the payload is no JSON object: write '{{\"field\": value}}', not {payload}")
+            raise PayloadInvalid("PAYLOAD is no JSON object: write '{\"field\": value}'")
         click.echo(app.enqueue(task, **fields).id)

@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from types import ModuleType
 
 from holdfast.app import App
@@ -38,7 +38,8 @@ def _import(name: str) -> ModuleType:
     if sys.path[:1] != [folder]:
         sys.path.insert(0, folder)
     try:
-        return importlib.import_module(name)
+        with redirect_stdout(sys.stderr):  # what a module prints is no part of a command's answer
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigurationError(

@@ -7,7 +7,12 @@ from datetime import datetime
 import click
 import msgspec
 
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {0x0A: "\\n", 0x09: "\\t", 0x0D: "\\r"}
+_BIDIRECTIONAL = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+_CONTROL = (
+    {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+    | {code: f"\\u{code:04x}" for code in _BIDIRECTIONAL}
+    | {0x0A: "\\n", 0x09: "\\t", 0x0D: "\\r"}
+)
 
 
 def clean(text: str) -> str:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import traceback
+from collections import deque
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
@@ -18,6 +19,7 @@ from msgspec import Struct
 
 from holdfast._engine import messages
 from holdfast._engine.registry import NAME
+from holdfast._engine.runners import FORKED
 from holdfast._engine.worker import Worker, WorkerOptions, run_until_done
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.system_host import SystemCell
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     except ConfigurationError as error:
         cell.channel.send(messages.encode(messages.Refused(tuple(error.problems))))
         return USAGE
-    loop = asyncio.new_event_loop()
+    loop = WorkerLoop()
     asyncio.set_event_loop(loop)
     worker = Worker(
         cell=cell,
@@ -90,6 +92,33 @@ def main(arguments: Sequence[str]) -> int:
     run_until_done(loop, worker.run())
     run_until_done(loop, store.close())
     return 0
+
+
+class WorkerLoop(asyncio.SelectorEventLoop):
+    """An event loop that ends a forked child which comes back into it.
+
+    A handler's child that awaits would otherwise run the handlers of its parent a second time, and read its parent's pipes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._owner = os.getpid()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        # What the parent was about to run in this turn is not the child's; the turn counts on as many calls.
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        for place in range(len(ready)):
+            ready[place] = asyncio.Handle(_nothing, (), self)
+
+    def _run_once(self) -> None:
+        if os.getpid() != self._owner:
+            os._exit(FORKED)
+        super()._run_once()  # type: ignore[misc]
+
+
+def _nothing() -> None:
+    """In the place of a call that is the parent's."""
 
 
 def _require_runnable(app: App, target: str) -> None:

@@ -50,6 +50,7 @@ def worker(
     from holdfast._engine.supervisor import SupervisorOptions
     from holdfast._ports.clock import SystemClock
     from holdfast.cli.logs import configure_logs
+    from holdfast.cli.printing import clean
     from holdfast.cli.process import ProcessOptions
 
     options = ProcessOptions.of(concurrency, queues, log_level, log_format)
@@ -63,7 +64,7 @@ def worker(
     started = clock.monotonic()
     code = asyncio.run(_serve(supervisor))
     for problem in supervisor.problems:
-        click.echo(f"error: {problem}", err=True)
+        click.echo(f"error: {clean(problem)}", err=True)
     if code == UNREACHABLE:
         click.echo("error: the store could not be reached; see that it is up, then start the worker again", err=True)
     click.echo(f"holdfast: ended after {clock.monotonic() - started:.1f} s, exit code {code}", err=True)

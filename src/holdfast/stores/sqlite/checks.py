@@ -6,6 +6,8 @@ from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.database import FIRST_WITHOUT_RESET_RACE, Database
 from holdfast.stores.sqlite.schema import VERSION
 
+REMEDY = "pip install 'holdfast[apsw]', and set HOLDFAST_SQLITE=apsw if no other code of the process opens the file by sqlite3"
+
 
 def check(database: Database) -> tuple[Check, ...]:
     """All findings; a file that cannot be opened is one of them."""
@@ -40,4 +42,4 @@ def library_of(version: tuple[int, ...]) -> Check:
     if version >= FIRST_WITHOUT_RESET_RACE:
         return Check("ok", "sqlite", f"SQLite {name}")
     message = f"SQLite {name} has a rare race between a write and the reset of the write-ahead log that can damage the file"
-    return Check("warning", "sqlite", message, "pip install 'holdfast[apsw]', which brings a current SQLite")
+    return Check("warning", "sqlite", message, REMEDY)

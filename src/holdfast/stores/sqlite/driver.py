@@ -1,8 +1,8 @@
-"""Which SQLite runs: that of apsw where it is installed, because it is current, else the one Python was built with.
+"""Which SQLite runs: the one Python was built with, or, with ``HOLDFAST_SQLITE=apsw``, the current one that apsw brings.
 
-Both are used in the manner of ``sqlite3``: its calls, its exceptions, its error codes. One process must not open the same
-file by both: each keeps the file's locks by its own books, and POSIX gives up all of a process's locks with the first close.
-Code that opens the jobs' file by ``sqlite3`` itself therefore sets ``HOLDFAST_SQLITE=python``.
+Both are used in the manner of ``sqlite3``: its calls, its exceptions, its error codes. It is asked for and not taken by
+itself, because one process must not open the same file by both: each keeps the file's locks by its own books, POSIX gives
+up all of a process's locks with the first close, and the file was damaged within seconds.
 """
 
 import os
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast._core.job import Json
+from holdfast.errors import ConfigurationError, MissingExtra
 
 try:
     import apsw
@@ -57,9 +58,14 @@ class Connection(Protocol):
 
 
 def is_apsw(wanted: bool | None = None) -> bool:
-    """Whether apsw is used; ``wanted=None``: where it is installed, unless ``HOLDFAST_SQLITE=python``."""
+    """Whether apsw is used; ``wanted=None``: as ``HOLDFAST_SQLITE`` says. ``MissingExtra`` if it is not installed."""
     if wanted is None:
-        return apsw is not None and os.environ.get("HOLDFAST_SQLITE") != "python"
+        named = os.environ.get("HOLDFAST_SQLITE", "python")
+        if named not in ("python", "apsw"):
+            raise ConfigurationError([f"HOLDFAST_SQLITE={named!r}: use 'python' or 'apsw'"])
+        wanted = named == "apsw"
+    if wanted and apsw is None:
+        raise MissingExtra("apsw", "apsw")
     return wanted
 
 

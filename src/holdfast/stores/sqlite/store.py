@@ -45,7 +45,7 @@ class SqliteStore:
 
     ``process``: who we are; its boot and clock say whose leases we can judge by our own monotonic clock.
     ``busy_limit``: for how many seconds other writers are waited for. ``use_apsw``: its SQLite instead of Python's own;
-    ``None``: where it is installed.
+    ``None``: as ``HOLDFAST_SQLITE`` says.
     """
 
     def __init__(
