@@ -1,5 +1,6 @@
 """Every command in the README works as written."""
 
+import inspect
 import os
 import re
 import shlex
@@ -8,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from holdfast import App
+from holdfast._engine.registry import define
+from holdfast._engine.task import Task
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -58,3 +63,13 @@ def test_words_of_the_rescue_are_those_of_the_demo() -> None:
     for words in ("killed worker", "(SIGKILL) at", "rescued by worker", "resumed from checkpoint: commit"):
         assert words in story
         assert words in show
+
+
+def test_every_setting_and_option_is_in_the_reference() -> None:
+    said = (ROOT / "docs/reference.md").read_text()
+    names = [
+        *inspect.signature(App.__init__).parameters,
+        *inspect.signature(define).parameters,
+        *inspect.signature(Task.options).parameters,
+    ]
+    assert [name for name in names if name not in ("self", "function") and name not in said] == []

@@ -159,6 +159,10 @@ class Flaky:
         """The next calls never arrive."""
         self._plans[verb].extend(["before"] * times)
 
+    def mend(self) -> None:
+        """Everything that was planned to go wrong goes well."""
+        self._plans.clear()
+
     def lose_answer(self, verb: str) -> None:
         """The next call is applied, and its caller never hears of it."""
         self._plans[verb].append("after")

@@ -345,6 +345,39 @@ def test_l3_all_leases_are_those_of_the_first_settings_by_which_all_are_beaten_f
     run_virtual(test())
 
 
+def test_the_rhythm_of_beats_counts_from_their_sending() -> None:
+    async def test() -> None:
+        fleet = Fleet()
+        child, _ = await fleet.ready()
+        beside(answer_pings(child))
+        for _ in range(9):
+            gate = fleet.store.hold("beat")
+            await gate.entered.wait()
+            await passing(3)
+            gate.opened.set()
+        gaps = {round(later - sooner, 3) for sooner, later in zip(child.deadlines[2:], child.deadlines[3:], strict=False)}
+        assert gaps == {TIMING.beat}
+
+    run_virtual(test())
+
+
+def test_l3_when_the_store_can_be_read_but_not_written_nobody_is_judged_until_beats_have_been_answered_for_a_while() -> None:
+    async def test() -> None:
+        fleet = Fleet()
+        child, _ = await fleet.ready()
+        beside(answer_pings(child))
+        fleet.host.running.add(OTHER.process.pid)
+        await fleet.memory.open_lease(OTHER)
+        fleet.store.fail("beat", times=1_000_000)
+        fleet.store.fail("end_lease", times=1_000_000)
+        await passing(3 * TIMING.ttl)
+        fleet.store.mend()
+        await passing(TIMING.beat + TIMING.margin - 1)
+        assert (await fleet.memory.beat([OTHER.id])).alive == {OTHER.id}
+
+    run_virtual(test())
+
+
 # clocks
 
 
@@ -383,15 +416,13 @@ def test_answers_that_come_late_are_no_step_of_the_clock() -> None:
     run_virtual(test())
 
 
-def test_a_beat_that_arrived_after_we_gave_it_up_is_no_step_of_the_clock() -> None:
+def test_a_beat_whose_answer_was_lost_is_no_step_of_the_clock() -> None:
     async def test() -> None:
         fleet = Fleet()
         child, _ = await fleet.ready()
         beside(answer_pings(child))
         await passing(TIMING.beat + 1)
-        fleet.store.delay("beat")
-        await passing(TIMING.beat - 0.5)
-        await fleet.store.arrive()
+        fleet.store.lose_answer("beat")
         await passing(20)
         assert fleet.log.of("store.clock_stepped") == []
 
@@ -450,6 +481,26 @@ def test_l8_a_worker_that_died_past_its_deadline_in_an_outage_charges_nobody() -
         await passing(TIMING.beat / 2)
         row = await fleet.row(job)
         assert (row.state, row.crashes) == (State.AVAILABLE, 0)
+
+    run_virtual(test())
+
+
+def test_a_worker_that_is_being_buried_is_not_judged_by_our_own_recovery() -> None:
+    async def test() -> None:
+        fleet = Fleet()
+        child, leased = await fleet.ready()
+        (done,) = await fleet.claim(leased)
+        (hold,) = await fleet.memory.held(leased.lease)
+        child.far.say(messages.Undelivered((finish(hold, Done(), jitter=0.0),)))
+        assert fleet.supervisor._own_leases() == {leased.lease}
+        fleet.store.fail("exchange", times=1_000_000)
+        child.end(KILLED)
+        await passing(5 * TIMING.ttl)
+        assert fleet.log.of("lease.ended") == []
+        fleet.store.mend()
+        await passing(TIMING.beat / 2)
+        assert [fields["reason"] for fields in fleet.log.of("lease.ended")] == ["crashed"]
+        assert (await fleet.row(done)).state is State.COMPLETED
 
     run_virtual(test())
 
@@ -543,6 +594,20 @@ def test_a_worker_that_has_no_lease_yet_is_killed_when_drained_also_one_that_is_
     run_virtual(late())
 
 
+def test_the_end_waits_for_the_burials() -> None:
+    async def test() -> None:
+        fleet = Fleet()
+        child, leased = await fleet.ready()
+        (job,) = await fleet.claim(leased)
+        fleet.supervisor.drain()
+        fleet.store.fail("end_lease", times=5)
+        child.end(KILLED)
+        assert await fleet.running == 0
+        assert (await fleet.row(job)).state is State.AVAILABLE
+
+    run_virtual(test())
+
+
 def test_a_drain_while_the_store_is_down_ends_all_the_same() -> None:
     async def test() -> None:
         fleet = Fleet()
@@ -572,6 +637,28 @@ def test_until_empty_ends_only_when_all_workers_have_said_twice_that_there_is_no
         assert not fleet.running.done()
         idle[:] = [True, True]
         assert await fleet.running == 0
+
+    run_virtual(test())
+
+
+def test_until_empty_has_patience_with_workers_that_answer_slowly() -> None:
+    async def test() -> None:
+        fleet = Fleet(until_empty=True)
+        child, _ = await fleet.ready()
+
+        async def slow() -> None:
+            while (data := await child.far.receive()) is not None:
+                match messages.decode(data):
+                    case messages.Ping():
+                        await passing(0.7)
+                        child.far.say(messages.Pong(LoopClock().monotonic(), True))
+                    case messages.Drain():
+                        child.end(Exit(code=0))
+
+        beside(slow())
+        started = fleet.clock.monotonic()
+        assert await fleet.running == 0
+        assert fleet.clock.monotonic() - started < 10
 
     run_virtual(test())
 

@@ -257,7 +257,7 @@ def test_s12_both_kinds_of_task_fill_their_own_slots_and_never_claim_more() -> N
             return answer
 
         office.memory.exchange = counted  # type: ignore[method-assign]
-        await office.enqueue(*["blocking", "forever"] * 10)
+        await office.enqueue(*["blocking"] * 10, *["forever"] * 10)
         await office.open()
         await until(lambda: len(office.worker.executor.running) == 5)
         await turns(100)
@@ -377,8 +377,10 @@ def test_l5_a_worker_whose_lease_is_gone_stops_at_once_keeps_late_results_and_en
         why = LeaseEnd(End.EXPIRED)
         await office.memory.end_lease(LEASE.id, why)
         await office.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await office.memory.held(LEASE.id)])
+        told = office.clock.monotonic()
         office.far.say(messages.Gone())
         await office.running
+        assert office.clock.monotonic() - told < 0.5
         assert [await office.state(job) for job in (late, cut)] == [State.AVAILABLE, State.AVAILABLE]
         assert (await office.row(late)).attempts[0].late_result == b'"late"'
         assert (await office.row(cut)).attempts[0].late_result is None

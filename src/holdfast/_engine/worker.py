@@ -196,7 +196,6 @@ class Worker:
         match message:
             case messages.Beaten(deadline=deadline):
                 self.heart.renew(deadline)
-                self._watching.wake.set()
             case messages.Ping():
                 self._send(messages.Pong(self.heart.answered, self.exchange.is_idle and not self.exchange.undelivered))
             case messages.Cancelled(jobs=jobs):
