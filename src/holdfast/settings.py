@@ -49,13 +49,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         block, patience = reader.seconds("max_block", max_block), reader.seconds("grace", grace)
         timing = LeaseTiming.of(life, pulse, slack)
         # A rule that was read with a stand-in for a bad value would only confuse.
-        if not any(problem.startswith(("ttl:", "beat:", "margin:")) for problem in reader.problems):
-            reader.problems += timing.problems()
-        if not any(problem.startswith(("recovery_interval:", "poll_interval:")) for problem in reader.problems):
-            reader.problems += problems_of_intervals(recover, poll)
-        problems = reader.problems
-        if problems:
-            raise ConfigurationError(problems)
+        rules = [] if reader.refused("ttl", "beat", "margin") else timing.problems()
+        rules += [] if reader.refused("recovery_interval", "poll_interval") else problems_of_intervals(recover, poll)
+        if reader.problems or rules:
+            raise ConfigurationError([*reader.problems, *rules])
         return cls(
             url=address,
             timing=timing,
@@ -72,6 +69,10 @@ class _Reader:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
+
+    def refused(self, *names: str) -> bool:
+        """Whether the value of any of them was no duration."""
+        return any(problem.startswith(f"{name}: ") for problem in self.problems for name in names)
 
     def seconds(self, name: str, value: Duration) -> float:
         """The value in seconds; a problem and any number if it is no duration."""

@@ -88,11 +88,13 @@ class MemoryChild:
         self.channel, self.far = MemoryChannel.pair()
         self.deadlines: list[float] = []
         self.is_frozen = False
+        self.is_guarded = True
         self.kills = 0
         self.has_ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
 
-    def set_deadline(self, guard_deadline: float) -> None:
+    def set_deadline(self, guard_deadline: float) -> bool:
         self.deadlines.append(guard_deadline)
+        return self.is_guarded
 
     def is_stopped(self) -> bool:
         return self.is_frozen

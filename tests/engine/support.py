@@ -244,10 +244,12 @@ class Bench:
             events=self.log.events,
             chance=self.chance,
             now=self.clock.monotonic,
+            may_start=self.heart.may_act,
             on_ended=self._on_ended,
             set_code_running=self.code_running.append,
         )
         self.exchange = self.open_exchange(LEASE)
+        self.beat()
 
     def _on_ended(self, ended: Ended) -> None:
         self.ended.append(ended)

@@ -47,6 +47,7 @@ def test_a_step_claims_runs_and_the_next_one_settles() -> None:
         (job,) = await bench.open(("quick", NOTHING))
         await bench.exchange.step()
         assert (await bench.row(job)).state is State.RUNNING
+        assert bench.log.of("job.claimed") == [{"job": job, "task": "quick", "attempt": 1, "worker": "worker-1"}]
         await bench.until_ended()
         await bench.exchange.step()
         row = await bench.row(job)

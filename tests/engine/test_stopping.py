@@ -12,7 +12,7 @@ from holdfast._engine.context import Job
 from holdfast._engine.executor import Stop
 from holdfast._engine.registry import TaskDefinition, define
 from holdfast.errors import JobLost
-from tests.engine.support import JOB, Bench, claim, forever, run, turns
+from tests.engine.support import JOB, TIMING, Bench, claim, forever, run, turns
 
 
 async def stopped(task: TaskDefinition, *reasons: Stop) -> Transition | None:
@@ -264,6 +264,25 @@ def test_every_call_of_a_handler_whose_job_was_lost_raises_job_lost() -> None:
         await bench.until_ended()
         assert raised == ["JobLost"] * 3
         assert "report" not in bench.store.calls
+
+    run(test())
+
+
+def test_s8_code_is_not_started_when_the_loop_was_blocked_past_the_deadline_since_its_claim() -> None:
+    async def test() -> None:
+        async def blocking() -> None:
+            bench.clock.advance(TIMING.ttl)
+
+        async def late() -> None:
+            raise AssertionError("it ran")
+
+        bench = Bench(blocking, late)
+        await bench.open(("blocking", b"{}"), ("late", b"{}"))
+        await bench.exchange.step()
+        await bench.until_ended(2)
+        moves = {each.claim.hold.task: each.transition for each in bench.ended}
+        assert moves["late"] is not None
+        assert (moves["late"].to, moves["late"].record) == (State.AVAILABLE, None)
 
     run(test())
 

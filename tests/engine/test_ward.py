@@ -336,3 +336,40 @@ def test_what_it_said_of_its_idleness_counts_only_until_it_is_asked_again() -> N
         assert watch.ward.is_idle is None
 
     watching(test)
+
+
+def test_a_worker_ended_at_a_deadline_that_was_renewed_too_late_is_no_crash() -> None:
+    async def run() -> None:
+        watch = Watch()
+        watch.clock.advance(TIMING.ttl)  # frozen, all of it; its guard wakes first, then we beat
+        watch.ward.renewed(watch.clock.monotonic())
+        assert watch.ward.epitaph(KILLED).is_free
+        watch.clock.advance(TIMING.beat)  # it lived on: what ends it now is another matter
+        watch.ward.renewed(watch.clock.monotonic())
+        assert not watch.ward.epitaph(KILLED).is_free
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_lost_its_guard_is_drained_and_replaced() -> None:
+    async def run() -> None:
+        watch = Watch()
+        watch.passes(3)
+        watch.child.is_guarded = False
+        watch.passes(1)
+        assert not watch.drains, "its death may be the reason; that is seen within moments"
+        watch.passes(TIMING.beat)
+        assert watch.drains == [GRACE]
+
+    asyncio.run(run())
+
+
+def test_a_machine_without_guards_keeps_its_workers() -> None:
+    async def run() -> None:
+        watch = Watch()
+        watch.child.is_guarded = False
+        watch.ward.leased(LEASE, watch.clock.monotonic())
+        watch.passes(60)
+        assert not watch.drains
+
+    asyncio.run(run())

@@ -241,14 +241,14 @@ def test_a_ping_is_answered_with_what_the_supervisor_must_know() -> None:
 # slots
 
 
-def test_s12_both_kinds_of_task_fill_their_own_slots_and_never_claim_more() -> None:
+def test_s12_threads_fill_their_slots_other_handlers_the_rest_and_never_more_is_claimed() -> None:
     async def test() -> None:
         held, taken = Held(), list[int]()
 
         def blocking() -> None:
             held.wait(30)
 
-        office = Office(blocking, forever, options=WorkerOptions(concurrency=3, threads=2))
+        office = Office(blocking, forever, options=WorkerOptions(concurrency=5, threads=2))
         exchange = office.memory.exchange
 
         async def counted(*arguments: Any) -> Any:

@@ -119,7 +119,7 @@ def test_jobs_of_a_lease_without_a_row_are_found_and_rescued(tmp_path: Path) -> 
         sql(tmp_path / "jobs.db", "DELETE FROM leases")
         views = {view.id: view for view in await at.store.expired(10)}
         assert set(views) == {hold.lease, other.lease, prefetched.lease}
-        assert {(view.end, view.holds) for view in views.values()} == {(CRASH, 1)}
+        assert {(view.end, view.holds, view.worker) for view in views.values()} == {(CRASH, 1, "")}
         assert await at.store.workers() == ()
         assert await at.claim(hold.lease) == ()
         assert (await at.store.beat([hold.lease])).gone == {hold.lease}

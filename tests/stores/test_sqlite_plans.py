@@ -46,6 +46,7 @@ CROWDS = {
     "due later in the same line": lambda at, n: at.new(delay=1000.0),
     "due, less urgent": lambda at, n: at.new(priority=9),
     "due, behind in the same line": lambda at, n: at.new(),
+    "due, behind in a more urgent line": lambda at, n: at.new(priority=-1),
     "due, each with a priority of its own": lambda at, n: at.new(priority=10 + n),
 }
 
@@ -54,10 +55,14 @@ CROWDS = {
 def test_a_claim_costs_the_same_whoever_else_waits(tmp_path: Path, crowd: str) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()
-        await at.enqueue(*(at.new() for _ in range(30)))
+        # In two lines: the first claim takes from both.
+        await at.enqueue(*(at.new(priority=-1) for _ in range(5)), *(at.new() for _ in range(30)))
+        at.advance(1.0)
         alone = await cost_of_claim(at, at.request(lease, 10))
+        await at.enqueue(*(at.new(priority=-1) for _ in range(5)))
         others: list[NewJob] = [CROWDS[crowd](at, n) for n in range(CROWD)]
         await at.enqueue(*others)
+        at.advance(1.0)
         crowded = await cost_of_claim(at, at.request(lease, 10))
         assert crowded <= alone * 1.5 + 10, (alone, crowded)
 
@@ -73,6 +78,21 @@ def test_a_claim_that_finds_nothing_costs_the_same_whoever_waits(tmp_path: Path)
         assert await cost_of_claim(at, at.request(lease, 10)) <= alone * 1.5 + 10
         due = await steps(at.store, "next_due", at.store.next_due(["task"]))
         assert due < 100
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_a_poll_that_finds_nothing_writes_nothing(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        lease = await at.lease()
+        await at.enqueue(at.new(task="unknown"), at.new(delay=1.0), at.new())
+        assert len(await at.claim(lease, 10)) == 1
+        other = at.another()
+        before = await inside(other, lambda database: database.pragma("data_version"))
+        assert await at.claim(lease, 10) == ()
+        assert await inside(other, lambda database: database.pragma("data_version")) == before
+        await at.enqueue(at.new())
+        assert await inside(other, lambda database: database.pragma("data_version")) != before
 
     play(OnFile(tmp_path / "jobs.db"), act)
 

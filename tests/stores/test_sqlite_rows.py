@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 
 from holdfast._core.job import State
+from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._ports.store import Answer, JobFilter, Update
 from holdfast.stores.sqlite.packing import json_text, records
-from holdfast.testing.contracts.scene import BOOM, Scene, done, play, raised
+from holdfast.testing.contracts.scene import BOOM, Scene, done, play, raised, rescued
 from tests.stores.support import OnFile, inside, sql
 
+CRASH = LeaseEnd(End.CRASHED)
 POISON = [
     "policy = '{', tags = 'x', error = '[', checkpoint = x'ff'",
     "policy = '', tags = '{}', error = '7'",
@@ -38,6 +40,18 @@ def test_a_bad_row_is_claimed_held_read_and_settled_with_its_neighbours(tmp_path
             assert holds[1].policy == Policy()
         assert await at.settle(*(done(claim.hold) for claim in claims)) == (Answer.APPLIED,) * 3
         assert set(await at.settle(*(raised(claim.hold) for claim in claims))) == {Answer.LOST}
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_a_row_that_does_not_say_who_runs_it_is_rescued_with_its_neighbours(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        hold, other = await at.running(), await at.running()
+        for each in (hold, other):
+            await at.store.end_lease(each.lease, CRASH)
+        sql(tmp_path / "jobs.db", "UPDATE jobs SET worker = NULL, started_at = NULL WHERE id = ?", hold.job.bytes)
+        assert await at.settle(rescued(hold, CRASH), rescued(other, CRASH)) == (Answer.APPLIED, Answer.APPLIED)
+        assert [(await at.row(each.job)).attempts[0].worker for each in (hold, other)] == ["", "worker"]
 
     play(OnFile(tmp_path / "jobs.db"), act)
 

@@ -72,6 +72,7 @@ class Executor:
         events: Events,
         chance: Chance,
         now: Callable[[], float],
+        may_start: Callable[[], bool],
         on_ended: Callable[[Ended], None],
         set_code_running: Callable[[bool], None],
     ) -> None:
@@ -82,6 +83,7 @@ class Executor:
         self._events = events
         self._chance = chance
         self._now = now
+        self._may_start = may_start
         self._on_ended = on_ended
         self._set_code_running = set_code_running
 
@@ -130,6 +132,8 @@ class Executor:
 
     async def _execute(self, running: Running, task: TaskDefinition) -> None:
         hold = running.claim.hold
+        if running.stop is None and not self._may_start():
+            running.stop = Stop.LATE  # other code blocked the loop since the claim, and the right to run has passed
         running.has_begun = running.stop is None
         outcome = await self._outcome(running, task) if running.has_begun else None
         # The code has stopped; only now may the job move.

@@ -38,20 +38,28 @@ class Ward:
         self._asked = float("-inf")
         self._deaf_since: float | None = None
         self._stopped_since: float | None = None
+        self._lapsed: float | None = None
+        self._is_guarded = False
+        self._unguarded_since: float | None = None
 
     def leased(self, lease: NewLease, sent: float) -> None:
         """Its lease is open since a call that was sent then."""
         self.lease, self.name = lease, lease.worker
         self._ponged = self._answered = self._now()
         self.deadline = lease.timing.owner_deadline(sent)
-        self.child.set_deadline(lease.timing.guard_deadline(sent))
+        self._is_guarded = self.child.set_deadline(lease.timing.guard_deadline(sent))
         self.send(messages.Leased(lease.id, lease.worker, self.deadline))
 
     def renewed(self, sent: float) -> None:
         """A beat that was sent then was answered."""
         if self.lease is not None:
-            self.deadline = self.lease.timing.owner_deadline(sent)
-            self.child.set_deadline(self.lease.timing.guard_deadline(sent))
+            now, timing = self._now(), self.lease.timing
+            if now >= self.deadline:
+                self._lapsed = now
+            self.deadline = timing.owner_deadline(sent)
+            is_heard = self.child.set_deadline(timing.guard_deadline(sent))
+            if self._is_guarded and not is_heard and self._unguarded_since is None:
+                self._unguarded_since = now
             self.send(messages.Beaten(self.deadline))
 
     def lost(self) -> None:
@@ -61,12 +69,12 @@ class Ward:
             self.send(messages.Gone())
             self.drain_by = self._now() + self.lease.timing.margin
 
-    def drain(self, grace: float) -> None:
-        """Ask it to end; a shorter grace cuts a longer one short."""
+    def drain(self, grace: float, *, is_free: bool = True) -> None:
+        """Ask it to end; a shorter grace cuts a longer one short. ``is_free``: that explains its end, however it ends."""
         by = self._now() + grace
         if self.drain_by is None or by < self.drain_by:
             self.drain_by = by
-            self._is_end_free = True
+            self._is_end_free = self._is_end_free or is_free
             self.send(messages.Drain(grace))
 
     def kill(self, reason: str, *, is_free: bool = False) -> None:
@@ -144,15 +152,23 @@ class Ward:
             self.kill("it did not end when asked")
         elif self.culprits or self._is_cut_off(timing, contact):
             self.drain(grace)
+        elif self._is_unguarded(timing):
+            self.drain(grace, is_free=False)  # perhaps it is dead itself, and only its burial takes long
 
     def _is_cut_off(self, timing: LeaseTiming, contact: Contact) -> bool:
         """Whether the store answers us and not it. Known at its pong only: a blocked loop asks nothing, here or there."""
         asked_in_vain = self._ponged - max(self._answered, contact.since)
         return self.is_ready and not contact.is_silent() and asked_in_vain > timing.ttl
 
+    def _is_unguarded(self, timing: LeaseTiming) -> bool:
+        """Whether its guard is gone for longer than it takes to notice that all of it is gone."""
+        return self._unguarded_since is not None and self._now() - self._unguarded_since > timing.beat / 2
+
     def epitaph(self, exit: Exit) -> LeaseEnd:
         """Why its lease ends: free if the end explains itself or its code had to stop before anyway."""
         if exit.code == 0 and self.drain_by is not None:
             return LeaseEnd(End.CLOSED, is_free=True)
-        is_free = self._is_end_free or self._now() >= self.deadline
+        # Its guard may have ended it at a deadline that we, frozen with it, renewed too late.
+        is_late = self._lapsed is not None and self.lease is not None and self._now() - self._lapsed < self.lease.timing.beat
+        is_free = self._is_end_free or is_late or self._now() >= self.deadline
         return LeaseEnd(End.CRASHED, str(exit), is_free=is_free, culprits=self.culprits, stacks=self.stacks)

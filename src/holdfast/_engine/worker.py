@@ -98,6 +98,7 @@ class Worker:
             events=self._events,
             chance=self._chance,
             now=self._now,
+            may_start=self.heart.may_act,
             on_ended=self._deliver,
             set_code_running=self._cell.set_code_running,
         )

@@ -47,8 +47,8 @@ class Child(Protocol):
         """Our end of its pipe."""
         ...
 
-    def set_deadline(self, guard_deadline: float) -> None:
-        """Tell its guard until when its code may run, on the lease's clock; never blocks."""
+    def set_deadline(self, guard_deadline: float) -> bool:
+        """Tell its guard until when its code may run, on the lease's clock; whether there is one. Never blocks."""
         ...
 
     def is_stopped(self) -> bool:

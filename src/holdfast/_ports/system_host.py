@@ -118,12 +118,15 @@ class SystemChild:
         """Our end of its pipe."""
         return self._channel
 
-    def set_deadline(self, guard_deadline: float) -> None:
-        """Tell its guard; a guard that has not read for hours loses news, which only makes it judge by an older deadline."""
+    def set_deadline(self, guard_deadline: float) -> bool:
+        """Tell its guard; one that has not read for hours loses news, which only makes it judge by an older deadline."""
         try:
             os.write(self._deadlines, struct.pack("d", guard_deadline))
+        except BlockingIOError:
+            pass
         except OSError:
-            pass  # full, or nobody reads any more, or reaped already
+            return False  # nobody reads any more, or reaped already
+        return True
 
     def is_stopped(self) -> bool:
         """State T, or t under a debugger."""

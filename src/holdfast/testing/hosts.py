@@ -273,9 +273,10 @@ class SimChild:
         """The supervisor's end of the pipe."""
         return self._channel
 
-    def set_deadline(self, guard_deadline: float) -> None:
+    def set_deadline(self, guard_deadline: float) -> bool:
         """Down the guard's own pipe."""
         self._guard.tell(guard_deadline)
+        return True
 
     def is_stopped(self) -> bool:
         """A stopped process, not one that merely computes for long."""

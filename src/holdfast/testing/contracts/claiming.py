@@ -86,12 +86,38 @@ class ClaimContract(Part):
 
     @story
     async def test_a_job_is_due_exactly_at_its_time(self, at: Scene) -> None:
-        (job,) = await at.enqueue(at.new(delay=10.0))
+        jobs = await at.enqueue(*(at.new(delay=10.0, queue=queue, priority=n) for n, queue in enumerate("aabb")))
         lease = await at.lease()
         at.advance(10.0 - EARLY)
-        assert await at.claim(lease) == ()
+        assert await at.claim(lease, 10) == ()
         at.advance(EARLY)
-        assert [claim.hold.job for claim in await at.claim(lease)] == [job]
+        assert [claim.hold.job for claim in await at.claim(lease, 10)] == list(jobs)
+
+    @story
+    async def test_jobs_due_later_in_a_line_are_not_taken_to_fill_a_claim(self, at: Scene) -> None:
+        due = await at.enqueue(*(at.new(delay=float(n)) for n in range(3)))
+        await at.enqueue(*(at.new(delay=100.0 + n) for n in range(10)))
+        at.advance(5.0)
+        for room in (5, 1):
+            claims = await at.claim(await at.lease(), room)
+            assert [claim.hold.job for claim in claims] == (list(due) if room == 5 else [])
+
+    @story
+    async def test_a_long_line_in_one_queue_does_not_hide_urgent_jobs_in_the_next(self, at: Scene) -> None:
+        await at.enqueue(*(at.new(queue="a", priority=9) for _ in range(5)))
+        urgent = await at.enqueue(*(at.new(queue="b", priority=n) for n in range(3)))
+        claims = await at.claim(await at.lease(), 3)
+        assert [claim.hold.job for claim in claims] == list(urgent)
+
+    @story
+    async def test_history_in_more_urgent_lines_hides_nothing(self, at: Scene) -> None:
+        lease = await at.lease()
+        for priority in (-3, -2, -1):
+            await at.enqueue(*(at.new(priority=priority) for _ in range(5)))
+            await at.settle(*(done(claim.hold) for claim in await at.claim(lease, 5)))
+            await at.enqueue(at.new(priority=priority, delay=100.0))
+        (job,) = await at.enqueue(at.new())
+        assert [claim.hold.job for claim in await at.claim(lease, 2)] == [job]
 
     @story
     async def test_a_job_is_claimed_once(self, at: Scene) -> None:

@@ -132,7 +132,7 @@ class LeaseContract(Part):
         assert await at.store.end_lease(hold.lease, CLOSED) == CRASH
         assert await at.store.end_lease(hold.lease, CLOSED, seen="whatever") == CRASH
         (view,) = await at.store.expired(10)
-        assert (view.id, view.end, view.holds) == (hold.lease, CRASH, 1)
+        assert (view.id, view.end, view.holds, view.worker) == (hold.lease, CRASH, 1, "worker")
         at.advance(1.0)
         assert (await at.store.beat([hold.lease], draining=True)).gone == {hold.lease}
         (after,) = await at.store.expired(10)

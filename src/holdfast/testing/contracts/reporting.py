@@ -157,7 +157,7 @@ class ReportContract(Part):
         note = Note(job=hold.job, token=hold.token, late_result=b"1", stacks="a", error=Failure("Other", "later"))
         await at.store.annotate([note, Note(job=hold.job, token=hold.token)])
         await at.store.annotate([Note(job=hold.job, token=hold.token, stacks="b")])
-        await at.store.annotate([Note(job=hold.job, token=hold.token, error=BOOM)])
+        await at.store.annotate([Note(job=hold.job, token=hold.token, error=Failure("Other", "again"))])
         (record,) = (await at.row(hold.job)).attempts
         assert (record.late_result, record.stacks, record.error) == (b"1", "b", BOOM)
 

@@ -50,7 +50,8 @@ class SettleContract(Part):
         assert await at.settle(done(hold, b'{"sum": 3}')) == (Answer.APPLIED,)
         row, now = await at.row(hold.job), datetime.fromtimestamp(at.clock.wall(), UTC)
         assert (row.state, row.result, row.token, row.attempt) == (State.COMPLETED, b'{"sum": 3}', hold.token, 1)
-        assert (row.finished_at, row.started_at) == (now, now - timedelta(seconds=4))
+        began = now - timedelta(seconds=4)
+        assert (row.available_at, row.claimed_at, row.started_at, row.finished_at) == (began, began, began, now)
         assert (row.lease, row.worker, row.reason, row.error) == (None, "worker", None, None)
         assert row.attempts == ()
         assert await at.store.held(hold.lease) == ()
@@ -130,6 +131,15 @@ class SettleContract(Part):
         pending = (await at.row(hold.job)).token
         assert await at.settle(structs.replace(done(hold), token=pending)) == (Answer.LOST,)
         assert await at.state(hold.job) is State.SCHEDULED
+
+    @story
+    async def test_only_the_very_token_recalls_what_was_settled(self, at: Scene) -> None:
+        hold, free = await at.running(), await at.prefetched()
+        await at.settle(raised(hold), released(free))
+        for move, token in ((raised(hold), hold.token), (released(free), free.token)):
+            assert await at.settle(move) == (Answer.APPLIED,)
+            for wrong in (Token(at.chance.uuid4(), token.number), stale(token), Token(None, token.number)):
+                assert await at.settle(structs.replace(move, token=wrong)) == (Answer.LOST,)
 
     @story
     async def test_the_same_settle_sent_again_gets_the_same_answer(self, at: Scene) -> None:
@@ -233,6 +243,7 @@ class SettleContract(Part):
     @story
     async def test_a_rescue_needs_a_lease_that_has_ended(self, at: Scene) -> None:
         hold = await at.running()
+        await at.lease()  # somebody else's, alive all the time
         before = await at.row(hold.job)
         assert await at.settle(rescued(hold, CRASH)) == (Answer.LOST,)
         at.advance(TTL + 1.0)

@@ -117,7 +117,7 @@ BEGIN
         owner AS (
             SELECT worker, (SELECT number FROM sequence) AS last_number
             FROM leases
-            WHERE id = NEW.lease AND ended_at IS NULL AND NEW.room > 0
+            WHERE id = NEW.lease AND ended_at IS NULL
                 -- A lease on another clock is judged by those who watch it; its owner watches itself.
                 AND (NEW.monotonic <= expires_at OR boot <> NEW.boot OR clock <> NEW.clock OR boot = '')
         ),
@@ -199,7 +199,7 @@ BEGIN
     UPDATE sequence SET number = (
         SELECT max(number) FROM jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
     )
-    WHERE NEW.room > 0 AND number < (
+    WHERE number < (
         SELECT max(number) FROM jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
     );
 END;
