@@ -1,5 +1,6 @@
 """The composition root: App wires store, transport, clock and host. The only file that knows all rooms."""
 
+import inspect
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
@@ -112,6 +113,11 @@ class App:
         >>> @app.task(max_attempts=5, backoff=Backoff.exponential("1s", cap="1h"))  # doctest: +SKIP
         ... async def analyze(job: Job, repo_url: str, limit: int = 100) -> dict: ...
         """
+
+        known = set(inspect.signature(define).parameters) - {"function"}
+        if unknown := sorted(set(options) - known):
+            there_are = f"there are {', '.join(sorted(known))}"
+            raise ConfigurationError([f"app.task has no option {name!r}; {there_are}" for name in unknown])
 
         def register(handler: Callable[..., Any]) -> Task[..., Any, ...]:
             definition = define(handler, **options)

@@ -196,3 +196,20 @@ def test_two_apps_in_one_process_do_not_meet() -> None:
     assert (sum(one.jobs.counts().values()), sum(other.jobs.counts().values())) == (1, 0)
     one.close()
     other.close()
+
+
+def test_an_option_that_does_not_exist_is_named_with_those_that_do() -> None:
+    with pytest.raises(ConfigurationError, match=r"no option 'max_atempts'; there are .*max_attempts"):
+        App("memory://").task(max_atempts=3)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("url", [5, b"sqlite:///x.db"])
+def test_a_url_that_is_no_text_is_a_wrong_setting(url: object) -> None:
+    with pytest.raises(ConfigurationError, match="names no store"):
+        App(url)  # type: ignore[arg-type]
+
+
+def test_broken_rules_are_told_together_with_bad_values() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        App("memory://", ttl="1s", beat="2s", grace="x")
+    assert len(caught.value.problems) >= 3

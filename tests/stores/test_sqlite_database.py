@@ -89,12 +89,12 @@ def test_a_full_disk_changes_nothing_and_is_unavailable(tmp_path: Path) -> None:
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_a_broken_file_is_unavailable_and_a_mended_one_is_used_again(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused_at_once_and_a_mended_one_is_used(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     path.write_bytes(b"this is no database, whatever its name says. " * 100)
 
     async def act(at: Scene) -> None:
-        with pytest.raises(StoreUnavailable, match=r"counts: .*jobs\.db: file is not a database"):
+        with pytest.raises(ConfigurationError, match=r"jobs\.db: file is not a database: name another file"):
             await at.store.counts()
         path.unlink()
         assert await at.store.counts() == {}

@@ -86,7 +86,12 @@ def test_a_lease_lives_on_under_the_clock_of_its_latest_beat(tmp_path: Path, oth
     async def act(at: Scene) -> None:
         lease = await at.lease()
         rebooted = store_on(tmp_path / "jobs.db", at.clock, process=other)
+        opened = at.new_lease()
+        assert await at.store.open_lease(opened)
+        assert await rebooted.open_lease(opened)
         at.advance(5.0)
+        assert (await rebooted.beat([opened.id])).elapsed == pytest.approx(5.0)
+        await rebooted.end_lease(opened.id, CRASH)
         assert (await rebooted.beat([lease])).elapsed is None
         at.advance(2.0)
         assert (await rebooted.beat([lease])).elapsed == pytest.approx(2.0)

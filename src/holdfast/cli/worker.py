@@ -25,7 +25,7 @@ UNREACHABLE = 75
 )
 @click.option("--queues", metavar="A,B", help="Only these queues.  [default: all]")
 @click.option("--grace", type=DURATION, help="How long running jobs may take to end.  [default: the App's, 20s]")
-@click.option("--until-empty", is_flag=True, help="End when nothing is left to do.")
+@click.option("--until-empty", is_flag=True, help="End when no job it may run is left, jobs due later included.")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_context

@@ -62,6 +62,9 @@ class _Lease(Struct, frozen=True):
     def seen(self) -> str:
         return f"{self.beats}:{self.expires}"
 
+    def renewed(self, now: int) -> "_Lease":
+        return structs.replace(self, beaten=now, expires=now + _micros(self.spec.timing.ttl), beats=self.beats + 1)
+
 
 class Snapshot(Struct):
     """Everything a store knows. Rows are values, so that copying the containers copies it all."""
@@ -189,19 +192,17 @@ class MemoryStore:
         now, old = self._monotonic(), self._all.leases.get(lease.id)
         if old is not None and old.end is not None:
             return False
-        opened, beats, is_draining = (self._now(), 0, False) if old is None else (old.opened, old.beats, old.is_draining)
-        self._all.leases[lease.id] = _Lease(lease, opened, now, now + _micros(lease.timing.ttl), beats + 1, is_draining)
+        if old is None:
+            self._all.leases[lease.id] = _Lease(lease, self._now(), now, now + _micros(lease.timing.ttl))
+        else:
+            self._all.leases[lease.id] = old.renewed(now)
         return True
 
     async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
         now, alive = self._monotonic(), [lease for lease in dict.fromkeys(leases) if self._is_alive(lease)]
         olds = [self._all.leases[lease] for lease in alive]
         for old in olds:
-            expires = now + _micros(old.spec.timing.ttl)
-            is_draining = draining or old.is_draining
-            self._all.leases[old.spec.id] = structs.replace(
-                old, beaten=now, expires=expires, beats=old.beats + 1, is_draining=is_draining
-            )
+            self._all.leases[old.spec.id] = structs.replace(old.renewed(now), is_draining=draining or old.is_draining)
         marked = {lease: tuple(row.id for row in self._held(lease) if row.cancel_requested) for lease in alive}
         return BeatAnswer(
             alive=frozenset(alive),

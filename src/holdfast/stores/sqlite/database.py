@@ -122,7 +122,13 @@ class Database:
         if self._connection is None:
             require_version(driver.version(use_apsw=self.use_apsw))
             require_local_disk(self.path)
-            self._connection = self._insist(name, self._connect)
+            try:
+                self._connection = self._insist(name, self._connect)
+            except StoreUnavailable as unavailable:
+                error = unavailable.__cause__
+                if isinstance(error, sqlite3.Error) and (remedy := _HOPELESS.get(_code_of(error))):
+                    raise ConfigurationError([f"{self.path}: {error}: {remedy}"]) from error
+                raise
         return self._connection
 
     def _connect(self) -> driver.Connection:
@@ -151,5 +157,18 @@ def require_version(version: tuple[int, ...]) -> None:
         )
 
 
+_HOPELESS = {
+    sqlite3.SQLITE_NOTADB: "name another file; this one is no SQLite database",
+    sqlite3.SQLITE_CORRUPT: "restore a backup; the file is damaged",
+    sqlite3.SQLITE_READONLY: "name a file that may be written, in a folder that may be written",
+    sqlite3.SQLITE_CANTOPEN: "name a file that may be read and written, in a folder that may be written",
+}
+"""What is wrong with a file that cannot be opened, and does not end by waiting: what to do about it."""
+
+
 def _is_busy(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return _code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _code_of(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -88,6 +88,9 @@ class OperateContract(Part):
         await at.store.report([Update(job=failed.job, token=failed.token, checkpoint=b"7", stage="half")])
         await at.settle(done(completed, b"1"), answered(failed, Fail("no")), raised(retried))
         held, (cancelled,) = await held_back(at), await at.enqueue(at.new())
+        other = await at.running()
+        await at.settle(done(other))
+        untouched = await at.row(other.job)
         await at.store.request_cancel([cancelled])
         at.advance(0.5)
         jobs = [completed.job, failed.job, retried.job, held.job, cancelled]
@@ -102,6 +105,7 @@ class OperateContract(Part):
             assert row.available_at == datetime.fromtimestamp(at.clock.wall(), UTC)
         row = await at.row(failed.job)
         assert (row.checkpoint, row.stage) == (b"7", "half")
+        assert await at.row(other.job) == untouched
         claims = await at.claim(await at.lease(), 10)
         assert {claim.hold.job: claim.hold.attempt for claim in claims} == dict(zip(jobs, [n + 1 for n in attempts], strict=True))
         assert min(claim.hold.token.number for claim in claims) > max(numbers)

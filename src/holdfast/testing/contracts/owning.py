@@ -45,6 +45,10 @@ class LeaseContract(Part):
         assert await at.store.open_lease(lease)
         assert abs((await view_of(at, lease.id)).overdue + TTL) < EARLY
         assert len(await at.store.workers()) == 1
+        at.advance(2.0)
+        elapsed = (await at.store.beat([lease.id])).elapsed
+        assert elapsed is not None
+        assert abs(elapsed - 2.0) < EARLY
 
     @story
     async def test_a_lease_that_has_ended_never_opens_again(self, at: Scene) -> None:

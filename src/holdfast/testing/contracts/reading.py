@@ -90,7 +90,8 @@ class ReadContract(Part):
     @story
     async def test_next_due_is_the_time_until_the_first_job_that_could_be_claimed(self, at: Scene) -> None:
         assert await at.store.next_due(["task"]) is None
-        await at.enqueue(at.new(delay=30.0, priority=-1), at.new(delay=20.0, queue="slow"), at.new(task="other"))
+        await at.enqueue(at.new(delay=90.0, priority=-1), at.new(delay=90.0), at.new(delay=30.0), at.new(delay=99.0, priority=1))
+        await at.enqueue(at.new(delay=99.0, queue="slow"), at.new(delay=20.0, queue="slow", priority=5), at.new(task="other"))
         for queues, wait in ((None, 20.0), (("default",), 30.0), (("slow", "default"), 20.0), ((), None), (("none",), None)):
             due = await at.store.next_due(["task", "unknown"], queues)
             assert due == wait or (due is not None and wait is not None and abs(due - wait) < EARLY)

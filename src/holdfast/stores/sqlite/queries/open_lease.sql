@@ -5,15 +5,9 @@ INSERT INTO leases (
     :lease, :worker, :process, :timing, :ttl, :queues, :tasks, :boot, :clock, :wall, :monotonic, :monotonic + :ttl
 )
 ON CONFLICT (id) DO UPDATE SET
-    worker = excluded.worker,
-    process = excluded.process,
-    timing = excluded.timing,
-    ttl = excluded.ttl,
-    queues = excluded.queues,
-    tasks = excluded.tasks,
     boot = excluded.boot,
     clock = excluded.clock,
     beaten_at = excluded.beaten_at,
-    expires_at = excluded.expires_at,
+    expires_at = excluded.beaten_at + ttl,
     beats = beats + 1
 WHERE ended_at IS NULL;
