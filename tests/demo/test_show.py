@@ -46,3 +46,9 @@ def test_a_repository_that_is_none_is_refused_with_a_remedy(tmp_path: Path, repo
     assert refused.returncode in (1, 2)
     assert refused.stderr.startswith(("error: ", "Usage: "))
     assert "Traceback" not in refused.stderr
+
+
+def test_a_store_that_workers_cannot_share_is_refused_at_once(tmp_path: Path) -> None:
+    refused = show(tmp_path, "--url", "memory://")
+    assert refused.returncode == 1
+    assert "leave --url out" in refused.stderr

@@ -52,6 +52,8 @@ class Show:
 
     def run(self) -> Path:
         """Play it; the path of the chart. Raises ``ShowFailed``."""
+        if (self._wishes.url or "").startswith("memory:"):
+            raise ShowFailed("memory:// lives inside one process, and the demo's workers are others: leave --url out")
         with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
             repository, name, commits = self._repository(Path(folder))
             out = (self._wishes.out / name).absolute()

@@ -68,6 +68,7 @@ class Checker:
         self._calm_since = 0.0 if rules.is_always_calm else float("inf")
         self._now = 0.0
         self._is_done = False
+        self._has_forgotten = False
         self._seers: dict[str, Callable[[Event], None]] = {
             "job": self._see_row,
             "lease": self._see_lease,
@@ -117,7 +118,7 @@ class Checker:
         job, track = event.job, self._jobs[event.job]
         if event.by is not None and event.by.verb == FAIL_OVER:
             track.row = after if isinstance(after, JobRow) else None
-            track.is_forgotten, track.orphaned_at = True, None
+            track.is_forgotten, track.orphaned_at, self._has_forgotten = True, None, True
             return
         if not isinstance(after, JobRow):
             self._expect("S6", False, job, "its row is gone")
@@ -233,7 +234,7 @@ class Checker:
         after, known = event.after, self._leases.get(event.lease)
         if event.by is not None and event.by.verb == FAIL_OVER:
             self._leases.pop(event.lease, None)
-            known = None
+            known, self._has_forgotten = None, True
         if not isinstance(after, LeaseRow):
             return
         if known is not None and known.is_ended:
@@ -278,7 +279,7 @@ class Checker:
     def _see_answer(self, event: Event, job: UUID, token: Token) -> None:
         track, by = self._jobs[job], event.by
         moved = track.moved.get(token)
-        if by is None or track.is_forgotten:
+        if by is None or self._has_forgotten:
             return
         is_same = moved is not None and moved.outcome == by.outcome
         if event.phase is Phase.OK:

@@ -93,7 +93,7 @@ class Faults:
 
     def patience(self) -> float:
         """From a failed call to its error: at once, or a time-out."""
-        return self.delay() if self.numbers.random() < 0.5 else self.numbers.random() * self.mix.timeout
+        return self.delay() if self.numbers.random() < 0.2 else self.numbers.random() * self.mix.timeout
 
     def slowness(self) -> float:
         """A slow way."""

@@ -95,9 +95,11 @@ class ReportContract(Part):
     async def test_a_report_without_the_token_changes_nothing_and_others_land(self, at: Scene) -> None:
         hold, other = await at.running(), await at.running()
         before = await at.row(hold.job)
-        updates = [structs.replace(said(hold, stage="stolen", checkpoint=b"0"), token=token) for token in wrong(hold, at)]
+        stolen = [structs.replace(said(hold, stage="stolen", checkpoint=b"0"), token=token) for token in wrong(hold, at)]
+        for update in stolen:
+            assert await at.store.report([update]) == {hold.job}
         unknown = structs.replace(said(hold, stage="x"), job=at.chance.uuid7())
-        assert await at.store.report([*updates, unknown, said(other, stage="fine")]) == {hold.job, unknown.job}
+        assert await at.store.report([*stolen, unknown, said(other, stage="fine")]) == {hold.job, unknown.job}
         assert await at.row(hold.job) == before
         assert (await at.row(other.job)).stage == "fine"
 
