@@ -31,7 +31,8 @@ from holdfast.testing.contracts.scene import PROCESS
 
 async def main() -> None:
     chance = SystemChance()
-    store = SqliteStore(sys.argv[1], clock=SystemClock(), chance=chance, process=PROCESS)
+    # A disk that stalls under load is not what is tried here.
+    store = SqliteStore(sys.argv[1], clock=SystemClock(), chance=chance, process=PROCESS, busy_limit=50.0)
     lease = NewLease(chance.uuid4(), "w", PROCESS, LeaseTiming.of(60))
     await store.open_lease(lease)
     print("ready", flush=True)
@@ -60,7 +61,7 @@ def worker(path: Path) -> subprocess.Popen[str]:
 
 
 def system_store(path: Path) -> SqliteStore:
-    return SqliteStore(path, clock=SystemClock(), chance=SystemChance(), process=PROCESS)
+    return SqliteStore(path, clock=SystemClock(), chance=SystemChance(), process=PROCESS, busy_limit=50.0)
 
 
 async def fill(path: Path, count: int) -> None:

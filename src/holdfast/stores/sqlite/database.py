@@ -107,7 +107,7 @@ class Database:
                     self._give_up()
                     raise StoreUnavailable(f"{name}: {self.path}: {error}") from error
                 if slept >= self._busy_limit:
-                    raise StoreUnavailable(f"{name}: {self.path}: busy for {slept:.1f} s: {error}") from error
+                    raise StoreUnavailable(f"{name}: {self.path}: busy for {slept:.1f} s: {_name_of(error)}") from error
             pause = _LONGEST_PAUSE * (1.0 + self._chance.jitter()) / 2
             blocking_sleep(pause)
             slept += pause
@@ -168,6 +168,11 @@ _HOPELESS = {
 
 def _is_busy(error: sqlite3.Error) -> bool:
     return _code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _name_of(error: sqlite3.Error) -> str:
+    """With the extended code, which tells one kind of busy from another."""
+    return f"{error} ({getattr(error, 'sqlite_errorname', 'unknown code')})"
 
 
 def _code_of(error: sqlite3.Error) -> int:
