@@ -20,6 +20,7 @@ class Nemesis:
         self._numbers = world.numbers
         self._stepped = 0.0
         self._frozen: list[Process] = []
+        self._until: dict[Process, float] = {}
         self._lost: set[Process] = set()
         self._remembered: list[Snapshot] = []
         strikes: dict[str, Callable[[], None]] = {
@@ -138,12 +139,15 @@ class Nemesis:
                 continue
             if for_ever:
                 self._lost.add(process)
+            # Of two freezes that overlap the later end counts: a worker awake beside a frozen guard is nobody's promise.
+            until = world.loop.time() + duration
+            self._until[process] = max(until, self._until.get(process, until))
             if not process.is_frozen_by("stopped"):
                 process.freeze()
                 world.write("process.freeze", process.name)
                 self._frozen.append(process)
-                if not for_ever:
-                    world.loop.call_later(duration, self._thaw, process, context=world.loop.outside)
+            if not for_ever:
+                world.loop.call_at(until, self._thaw_in_time, process, context=world.loop.outside)
 
     def _duration(self) -> float:
         """Well below the ttl, on the brink of it, or far beyond."""
@@ -153,6 +157,10 @@ class Nemesis:
         if self._world.plan.mode is Mode.BRINK:
             return brink
         return self._numbers.choice([ttl * number / 2, brink, ttl * (1 + 1.5 * number)])
+
+    def _thaw_in_time(self, process: Process) -> None:
+        if self._world.loop.time() >= self._until[process]:
+            self._thaw(process)
 
     def _thaw(self, process: Process) -> None:
         if process.is_frozen_by("stopped") and not process.is_dead and process not in self._lost:
