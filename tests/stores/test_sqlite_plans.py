@@ -69,6 +69,17 @@ def test_a_claim_costs_the_same_whoever_else_waits(tmp_path: Path, crowd: str) -
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
+def test_a_claim_walks_only_as_many_lines_as_it_takes_jobs(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        lease = await at.lease()
+        await at.enqueue(*(at.new(priority=n) for n in range(30)))
+        alone = await cost_of_claim(at, at.request(lease, 10))
+        await at.enqueue(*(at.new(priority=n) for n in range(30, CROWD)))
+        assert await cost_of_claim(at, at.request(lease, 10)) <= alone * 1.5 + 10
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
 def test_a_claim_that_finds_nothing_costs_the_same_whoever_waits(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()

@@ -101,6 +101,8 @@ class ClaimContract(Part):
         for room in (5, 1):
             claims = await at.claim(await at.lease(), room)
             assert [claim.hold.job for claim in claims] == (list(due) if room == 5 else [])
+        (now,) = await at.enqueue(at.new())
+        assert [claim.hold.job for claim in await at.claim(await at.lease(), 3)] == [now]
 
     @story
     async def test_a_long_line_in_one_queue_does_not_hide_urgent_jobs_in_the_next(self, at: Scene) -> None:
