@@ -46,6 +46,9 @@ class ReportContract(Part):
 
     @story
     async def test_only_the_owner_starts_a_job(self, at: Scene) -> None:
+        running = await at.running()
+        for token in wrong(running, at):
+            assert await at.store.start([(running.job, token)]) == {running.job}
         hold = await at.prefetched()
         for token in wrong(hold, at):
             assert await at.store.start([(hold.job, token)]) == {hold.job}
