@@ -1,9 +1,14 @@
-"""The memory store keeps the contract."""
+"""The memory store keeps the contract, and its snapshots are whole and independent."""
 
+from msgspec import structs
+
+from holdfast._core.job import State
+from holdfast._core.policy import Policy
 from holdfast._ports.store import Store
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory import MemoryStore, Snapshot
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
+from holdfast.testing.contracts.scene import Scene, done, play, raised
 
 
 class TestMemory(StoreContract):
@@ -14,3 +19,28 @@ class TestMemory(StoreContract):
     def make_store(self, clock: FakeClock) -> Store:
         self.store = self.store or MemoryStore(clock)
         return self.store
+
+    def test_a_snapshot_has_everything_and_later_writes_leave_it_alone(self) -> None:
+        async def act(at: Scene) -> None:
+            assert self.store is not None
+            hold, retried = await at.running(key="k", policy=Policy(timeout=9.0)), await at.running()
+            await at.settle(raised(retried))
+            (waiting,) = await at.enqueue(at.new(key="l"))
+            await at.store.pause(["q"], is_paused=True)
+            snapshot = self.store.snapshot()
+            assert all(getattr(snapshot, field.name) for field in structs.fields(Snapshot))
+            twin = snapshot.copy()
+            for _ in range(2):
+                at.advance(1000.0)
+                await at.settle(done(hold))
+                await at.store.delete([waiting, retried.job])
+                await at.store.pause(["q"], is_paused=False)
+                await at.running(key="m")
+                await at.store.prune(100)
+                assert snapshot == twin
+                self.store.restore(snapshot)
+                assert [each.hold for each in await at.store.overdue(10)] == [hold]
+                assert await at.state(hold.job) is State.RUNNING
+            assert self.store.snapshot() == twin
+
+        play(self, act)

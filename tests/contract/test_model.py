@@ -4,6 +4,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -11,15 +12,26 @@ from uuid import UUID
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec import structs
 
 from holdfast._core.job import Failure, Hold, NewJob, Reason, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd, Transition, cancelled, finish, release, rescue
+from holdfast._core.lifecycle import (
+    Charge,
+    End,
+    LeaseEnd,
+    Transition,
+    cancelled,
+    finish,
+    overrun,
+    overrun_seen_by_others,
+    release,
+    rescue,
+)
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Raised, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import ClaimRequest, JobFilter, NewLease, Note, Store, Update
+from holdfast._ports.store import ClaimRequest, JobFilter, LastTries, NewLease, Note, Store, Update
 from holdfast.errors import HoldfastError
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
@@ -28,7 +40,12 @@ from holdfast.testing.contracts.scene import PROCESS
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "40"))
 TASKS, QUEUES = ("a", "b"), ("x", "y")
-POLICIES = [Policy(max_crashes=2, on_crash=on_crash, backoff=Backoff.fixed("1s", "30s")) for on_crash in CrashPolicy]
+BACKOFF = Backoff.fixed("1s", "30s")
+POLICIES = [
+    Policy(max_crashes=2, backoff=BACKOFF, retention=0.0, progress_within=3.0, timeout=20.0),
+    Policy(max_crashes=2, backoff=BACKOFF, on_crash=CrashPolicy.FAIL, retention=60.0, timeout=5.0),
+    Policy(max_crashes=2, backoff=BACKOFF, on_crash=CrashPolicy.HOLD, retention=2000.0),
+]
 OUTCOMES = [
     Done(b"1"),
     Done(b"2"),
@@ -41,6 +58,8 @@ OUTCOMES = [
     Invalid(Reason.RESULT_INVALID, Failure("E", "not JSON")),
 ]
 ENDS = [LeaseEnd(End.CRASHED, "SIGKILL"), LeaseEnd(End.CLOSED, is_free=True), LeaseEnd(End.EXPIRED, stacks="…")]
+OVERRUNS = (Charge.STALLED, Charge.TIMED_OUT)
+ALL_OR_NONE = st.sampled_from([0, 100, 100, 100])  # which ones fewer are is the store's choice
 
 places = st.integers(0, 10**6)
 some = st.lists(places, min_size=1, max_size=4)
@@ -53,7 +72,9 @@ new_jobs = st.builds(
     queue=st.sampled_from(QUEUES),
     priority=st.integers(-1, 1),
     delay=st.sampled_from([0.0, 0.0, 0.0000014, 1.0, 40.0]),
-    payload=st.sampled_from([b"", b"{}", b"x" * 600]),
+    payload=st.sampled_from([b"", b"{}", b"{}", b"{}", b"x" * 600]),
+    expires_in=st.sampled_from([None, None, 1.0, 10.0]),
+    unique_key=st.sampled_from([None, "k", "k", "l"]),
     policy=st.sampled_from(POLICIES),
     tags=st.sampled_from([(), ("t",), ("t", "u")]),
 )
@@ -112,11 +133,27 @@ class Model(RuleBasedStateMachine):
         known = [job.id for _, jobs in self.calls for job in jobs]
         return [self.chance.uuid7() if place % 20 == 19 else known[place % len(known)] for place in chosen]
 
+    @initialize(news=st.lists(new_jobs, min_size=4, max_size=6))
+    def begin(self, news: list[dict[str, object]]) -> None:
+        """Where most of what matters starts: jobs that run."""
+        self.open_lease(10.0, 0.0, is_alone=False)
+        self.enqueue([{**each, "delay": 0.0, "payload": b"{}"} for each in news])
+        self.claim_all(0, LastTries.ALSO)
+
     @rule(news=st.lists(new_jobs, max_size=4))
     def enqueue(self, news: list[dict[str, object]]) -> None:
         jobs = [NewJob(id=self.chance.uuid7(), **each) for each in news]  # type: ignore[arg-type]
         self.calls.append((self.chance.uuid4(), jobs))
         self.ask(lambda store: store.enqueue(*self.calls[-1]))
+
+    @precondition(lambda self: self.holds)
+    @rule(news=st.lists(new_jobs, max_size=2), place=places, wrong=places)
+    def enqueue_children(self, news: list[dict[str, object]], place: int, wrong: int) -> None:
+        jobs = [NewJob(id=self.chance.uuid7(), **each) for each in news]  # type: ignore[arg-type]
+        self.calls.append((self.chance.uuid4(), jobs))
+        (hold,) = self.pick(self.holds, [place])
+        under = (hold.job, self.token(hold, wrong))
+        self.ask(lambda store: store.enqueue(*self.calls[-1], under=under))
 
     @precondition(lambda self: self.calls)
     @rule(place=places, is_new_call=st.booleans())
@@ -125,10 +162,10 @@ class Model(RuleBasedStateMachine):
         call = self.chance.uuid4() if is_new_call else call
         self.ask(lambda store: store.enqueue(call, jobs))
 
-    @rule(ttl=st.sampled_from([10.0, 30.0]))
-    def open_lease(self, ttl: float) -> None:
-        timing = LeaseTiming.of(ttl)
-        self.leases.append(NewLease(self.chance.uuid4(), f"w{len(self.leases)}", PROCESS, timing, ("x",), TASKS))
+    @rule(ttl=st.sampled_from([10.0, 30.0]), grace=st.sampled_from([0.0, 7.0]), is_alone=st.booleans())
+    def open_lease(self, ttl: float, grace: float, is_alone: bool) -> None:
+        lease = NewLease(self.chance.uuid4(), f"w{len(self.leases)}", PROCESS, LeaseTiming.of(ttl), ("x",), TASKS)
+        self.leases.append(structs.replace(lease, grace=grace, slots=5, is_alone=is_alone))
         self.ask(lambda store: store.open_lease(self.leases[-1]))
 
     @precondition(lambda self: self.leases)
@@ -156,13 +193,13 @@ class Model(RuleBasedStateMachine):
         self.exchange([], self.request(lease.id, limit, prefetch, tasks, queues))
 
     @precondition(lambda self: self.leases)
-    @rule(place=places)
-    def claim_all(self, place: int) -> None:
+    @rule(place=places, last_tries=st.sampled_from(LastTries))
+    def claim_all(self, place: int, last_tries: LastTries) -> None:
         (lease,) = self.pick(self.leases, [place])
-        self.exchange([], self.request(lease.id, 3, 2, TASKS, None))
+        self.exchange([], structs.replace(self.request(lease.id, 3, 2, TASKS, None), last_tries=last_tries))
 
     @precondition(lambda self: self.holds)
-    @rule(chosen=st.lists(st.tuples(places, st.integers(0, 14), places), min_size=1, max_size=4), asks=st.booleans())
+    @rule(chosen=st.lists(st.tuples(places, st.integers(0, 18), places), min_size=1, max_size=4), asks=st.booleans())
     def settle(self, chosen: list[tuple[int, int, int]], asks: bool) -> None:
         moves = []
         for place, kind, wrong in chosen:
@@ -220,7 +257,42 @@ class Model(RuleBasedStateMachine):
         ids = self.ids(chosen)
         self.ask(lambda store: store.reopen(ids))
 
-    @rule(seconds=st.sampled_from([0.000001, 1.0, 2.0, 10.0, 10.000001, 29.0, 31.0]))
+    @precondition(lambda self: any(jobs for _, jobs in self.calls))
+    @rule(chosen=some, delay=st.sampled_from([0.0, 5.0]), run_in=st.sampled_from([None, None, -5.0, 5.0]))
+    def reschedule(self, chosen: list[int], delay: float, run_in: float | None) -> None:
+        ids, now = self.ids(chosen), datetime.fromtimestamp(self.clock.wall(), UTC)
+        moment = None if run_in is None else now + timedelta(seconds=run_in)
+        self.ask(lambda store: store.reschedule(ids, delay=delay, run_at=moment))
+
+    @precondition(lambda self: any(jobs for _, jobs in self.calls))
+    @rule(chosen=some)
+    def delete(self, chosen: list[int]) -> None:
+        ids = self.ids(chosen)
+        self.ask(lambda store: store.delete(ids))
+
+    @rule(queue=st.sampled_from([*QUEUES, "none"]), limit=ALL_OR_NONE)
+    def purge(self, queue: str, limit: int) -> None:
+        self.ask(lambda store: store.purge(queue, limit))
+
+    @rule(limit=counts)
+    def expire(self, limit: int) -> None:
+        self.ask(lambda store: store.expire(limit))
+
+    @rule(queues=st.lists(st.sampled_from(QUEUES), max_size=2), is_paused=st.booleans())
+    def pause(self, queues: list[str], is_paused: bool) -> None:
+        self.ask(lambda store: store.pause(queues, is_paused=is_paused))
+
+    @rule(limit=ALL_OR_NONE)
+    def prune(self, limit: int) -> None:
+        self.ask(lambda store: store.prune(limit))
+
+    @precondition(lambda self: self.holds)
+    @rule(limit=counts)
+    def judge_the_overdue(self, limit: int) -> None:
+        found = self.ask(lambda store: store.overdue(limit))
+        self.exchange([overrun_seen_by_others(each.hold, each.charge, jitter=0.0) for each in found], None)
+
+    @rule(seconds=st.sampled_from([0.000001, 1.0, 2.0, 10.0, 10.000001, 29.0, 31.0, 900.0]))
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
@@ -234,9 +306,11 @@ class Model(RuleBasedStateMachine):
         if rows:
             self.ask(lambda store: store.list(JobFilter(state=state, task=task, queue="x", before=rows[-1].id)))
 
-    @rule(tasks=tasks, queues=queues, limit=counts)
-    def read_some(self, tasks: list[str], queues: tuple[str, ...] | None, limit: int) -> None:
-        self.ask(lambda store: store.next_due(tasks, queues))
+    @rule(tasks=tasks, queues=queues, limit=counts, last_tries=st.sampled_from(LastTries))
+    def read_some(self, tasks: list[str], queues: tuple[str, ...] | None, limit: int, last_tries: LastTries) -> None:
+        self.ask(lambda store: store.next_due(tasks, queues, last_tries))
+        self.ask(lambda store: store.queues())
+        self.ask(lambda store: store.waiting_tasks())
         self.ask(lambda store: store.expired(limit))
         self.ask(lambda store: store.counts("task"))
         self.ask(lambda store: store.counts("queue"))
@@ -249,6 +323,7 @@ class Model(RuleBasedStateMachine):
             for job in jobs:
                 self.ask(lambda store, job=job: store.get(job.id))  # type: ignore[misc]
         self.ask(lambda store: store.counts())
+        self.ask(lambda store: store.overdue(100))
         for lease in self.leases:
             self.ask(lambda store, lease=lease: store.held(lease.id))  # type: ignore[misc]
         self.ask(lambda store: store.workers())
@@ -271,6 +346,8 @@ class Model(RuleBasedStateMachine):
             lambda: release(hold, code_ran=True),
             lambda: cancelled(hold),
             *(lambda end=end: rescue(hold, end, jitter=-0.5) for end in ENDS),
+            *(lambda charge=charge: overrun(hold, charge, jitter=0.0) for charge in OVERRUNS),
+            *(lambda charge=charge: overrun_seen_by_others(hold, charge, jitter=0.0) for charge in OVERRUNS),
         ]
         return kinds[(kind - len(OUTCOMES)) % len(kinds)]()
 

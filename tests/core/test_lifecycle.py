@@ -10,6 +10,7 @@ from msgspec import structs
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Failure, Hold, Place, Reason, State, Token
 from holdfast._core.lifecycle import (
     MOVES,
+    Charge,
     End,
     Event,
     Judge,
@@ -18,6 +19,8 @@ from holdfast._core.lifecycle import (
     can,
     cancelled,
     finish,
+    overrun,
+    overrun_seen_by_others,
     release,
     rescue,
 )
@@ -30,10 +33,14 @@ WAITING = {S.AVAILABLE, S.SCHEDULED}
 # What each event makes of each state; what is not here must be refused. Written apart from the table under test.
 ALLOWED: dict[tuple[State, Event], set[State]] = {
     (S.SCHEDULED, E.BECOME_DUE): {S.AVAILABLE},
+    (S.SCHEDULED, E.EXPIRE): {S.FAILED},
+    (S.SCHEDULED, E.RESCHEDULE): WAITING,
     (S.SCHEDULED, E.OPERATOR_CANCEL): {S.CANCELLED},
     (S.SCHEDULED, E.OPERATOR_RETRY): {S.AVAILABLE},
     (S.AVAILABLE, E.CLAIM): {S.RUNNING},
     (S.AVAILABLE, E.PREFETCH): {S.CLAIMED},
+    (S.AVAILABLE, E.EXPIRE): {S.FAILED},
+    (S.AVAILABLE, E.RESCHEDULE): WAITING,
     (S.AVAILABLE, E.OPERATOR_CANCEL): {S.CANCELLED},
     (S.HELD, E.OPERATOR_CANCEL): {S.CANCELLED},
     (S.HELD, E.OPERATOR_RETRY): {S.AVAILABLE},
@@ -49,6 +56,7 @@ ALLOWED: dict[tuple[State, Event], set[State]] = {
     (S.RUNNING, E.RELEASE): WAITING,
     (S.RUNNING, E.RESCUE): {*WAITING, S.FAILED},
     (S.RUNNING, E.HOLD): {S.HELD},
+    (S.RUNNING, E.OVERRUN): {*WAITING, S.FAILED},
     (S.RUNNING, E.OPERATOR_CANCEL): {S.RUNNING},
     (S.COMPLETED, E.OPERATOR_RETRY): {S.AVAILABLE},
     (S.FAILED, E.OPERATOR_RETRY): {S.AVAILABLE},
@@ -63,6 +71,7 @@ OUTCOMES: dict[Event, tuple[Outcome, ...]] = {
     E.FAIL: (Fail("no"), Raised(BOOM, is_final=True), Invalid(Reason.RESULT_INVALID, BOOM)),
     E.CANCEL: (Cancel("no need"),),
 }
+OVERRUNS = {Charge.STALLED: Reason.STALLED, Charge.TIMED_OUT: Reason.TIMED_OUT}
 CRASH = LeaseEnd(End.CRASHED, signal="SIGKILL", stacks="…")
 FREE = LeaseEnd(End.CLOSED, is_free=True)
 
@@ -155,12 +164,60 @@ def test_on_crash_fail_and_hold_do_not_run_it_again() -> None:
 
 
 def test_only_the_culprit_pays_for_an_end_that_explains_itself() -> None:
-    culprit = LeaseEnd(End.CRASHED, is_free=True, culprits=(UUID(int=1),))
+    culprit = LeaseEnd(End.CRASHED, is_free=True, culprits={UUID(int=1): Charge.DEAF})
     assert rescue(hold(), culprit, jitter=0.0).crashes == 1
     for innocent in (structs.replace(hold(), job=UUID(int=9)), hold(S.CLAIMED)):
         assert rescue(innocent, culprit, jitter=0.0).crashes == 0
     move = rescue(hold(crashes=1), FREE, jitter=0.0)
     assert (move.to, move.crashes, move.record) == (S.AVAILABLE, 1, AttemptOutcome.RELEASED)
+
+
+@pytest.mark.parametrize(("charge", "reason"), OVERRUNS.items())
+def test_one_past_a_limit_spends_an_attempt_and_no_crash(charge: Charge, reason: Reason) -> None:
+    backoff = Backoff.fixed("10s", "20s")
+    held = hold(failures=1, crashes=1, max_attempts=3, backoff=backoff, progress_within=60.0, timeout=90.0)
+    move = overrun(held, charge, jitter=0.0)
+    assert (move.to, move.delay, move.failures, move.crashes, move.reason) == (S.AVAILABLE, 20.0, 2, 1, None)
+    assert (move.judge, move.record, move.token) == (Judge.OWNER, AttemptOutcome(charge.value), held.token)
+    assert as_read(move) in MOVES[S.RUNNING, E.OVERRUN]
+    assert move.error is not None
+    assert move.error.type == reason
+    assert {Charge.STALLED: "60", Charge.TIMED_OUT: "90"}[charge] in move.error.message
+    last = overrun(structs.replace(held, failures=2), charge, jitter=0.0)
+    assert (last.to, last.reason, last.failures, last.record) == (S.FAILED, reason, 3, AttemptOutcome(charge.value))
+    assert as_read(last) in MOVES[S.RUNNING, E.OVERRUN]
+
+
+@pytest.mark.parametrize("charge", OVERRUNS)
+@pytest.mark.parametrize("on_crash", CrashPolicy)
+def test_a_limit_asks_nothing_of_the_crash_policy(charge: Charge, on_crash: CrashPolicy) -> None:
+    assert overrun(hold(on_crash=on_crash), charge, jitter=0.0).to is S.AVAILABLE
+
+
+@pytest.mark.parametrize(("charge", "judge"), [(Charge.STALLED, Judge.STALLED), (Charge.TIMED_OUT, Judge.TIMED_OUT)])
+def test_others_say_the_same_but_are_judged_again(charge: Charge, judge: Judge) -> None:
+    held = hold(progress_within=60.0, timeout=60.0)
+    others = overrun_seen_by_others(held, charge, jitter=0.5)
+    assert others.judge is judge
+    assert structs.replace(others, judge=Judge.OWNER) == overrun(held, charge, jitter=0.5)
+
+
+@pytest.mark.parametrize("charge", OVERRUNS)
+def test_a_worker_killed_for_a_limit_charges_its_culprit_an_attempt_and_nobody_else(charge: Charge) -> None:
+    why = LeaseEnd(End.CRASHED, signal="SIGKILL", is_free=True, culprits={UUID(int=1): charge}, stacks="…")
+    held = hold(crashes=1, failures=1, on_crash=CrashPolicy.HOLD)
+    move = rescue(held, why, jitter=0.0)
+    expected = structs.replace(overrun(held, charge, jitter=0.0), judge=Judge.LEASE_ENDED, signal="SIGKILL", stacks="…")
+    assert move == expected
+    innocent = rescue(structs.replace(hold(crashes=1, failures=1), job=UUID(int=9)), why, jitter=0.0)
+    assert (innocent.to, innocent.crashes, innocent.failures) == (S.AVAILABLE, 1, 1)
+    assert rescue(structs.replace(held, state=S.CLAIMED), why, jitter=0.0).record is None
+
+
+def test_a_deaf_job_pays_as_for_a_crash() -> None:
+    why = LeaseEnd(End.CRASHED, is_free=True, culprits={UUID(int=1): Charge.DEAF})
+    move = rescue(hold(crashes=2, max_crashes=3), why, jitter=0.0)
+    assert (move.to, move.reason, move.crashes, move.failures) == (S.FAILED, Reason.WORKER_CRASHED, 3, 0)
 
 
 @pytest.mark.parametrize("on_crash", CrashPolicy)

@@ -1,16 +1,19 @@
 """Payloads are JSON, typed by the handler's signature, checked on both sides."""
 
 import math
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from enum import Enum
-from typing import Annotated, Any, TypedDict
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum, IntEnum
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 from uuid import UUID
 
 import msgspec
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from holdfast._core.payload import (
     CHECKPOINT_LIMIT,
@@ -24,6 +27,8 @@ from holdfast._core.payload import (
     encode_result,
 )
 from holdfast.errors import ConfigurationError, PayloadInvalid, PayloadTooLarge
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 @dataclass
@@ -42,6 +47,13 @@ class Size(msgspec.Struct):
 
 class Options(TypedDict, total=False):
     fast: bool
+
+
+def deep(levels: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(levels):
+        value = [value]
+    return value
 
 
 def analyze(job: object, repo_url: str, limit: int = 100) -> None: ...
@@ -198,35 +210,72 @@ def test_caps_are_exact() -> None:
         encode_payload("analyze", {"a": "x" * PAYLOAD_LIMIT})
 
 
-class Model:
-    """Behaves as a pydantic model does."""
+class Line(BaseModel):
+    sku: str
+    count: int = pydantic.Field(default=1, ge=1, alias="n")
+    model_config = pydantic.ConfigDict(populate_by_name=True)
 
-    def __init__(self, size: int) -> None:
-        self.size = size
 
+class Basket(BaseModel):
+    """Strict, as many are: what it takes from JSON it does not take from Python values."""
+
+    model_config = pydantic.ConfigDict(strict=True)
+    key: UUID
+    lines: list[Line]
+    when: datetime = NOON
+    colours: set[Colour] = set()
+    gift: "Basket | None" = None
+
+    @pydantic.field_validator("lines")
     @classmethod
-    def model_validate(cls, value: Any) -> "Model":
-        if not isinstance(value["size"], int):
-            raise ValueError("size: Input should be a valid integer")
-        return cls(value["size"])
-
-    def model_dump(self, mode: str) -> dict[str, object]:
-        return {"size": self.size}
+    def some(cls, lines: list[Line]) -> list[Line]:
+        if not lines:
+            raise ValueError("a basket has lines")
+        return lines
 
 
-def with_model(model: Model, more: list[Model] | None = None) -> None: ...
+def with_model(basket: Basket, more: list[Line] | None = None, by_name: dict[str, Line] | None = None) -> None: ...
 
 
-def test_models_that_validate_themselves_are_read_and_written_by_their_own_methods() -> None:
-    kind = PayloadType.of(with_model, skip=0)
-    payload = kind.encode((Model(3),), {"more": [Model(4)]})
-    assert payload == b'{"model":{"size":3},"more":[{"size":4}]}'
-    kwargs, _ = kind.decode(payload)
-    assert isinstance(kwargs["model"], Model)
-    with pytest.raises(PayloadInvalid, match=r"valid integer - at `\$.model`"):
-        kind.decode(b'{"model":{"size":"3"}}')
-    with pytest.raises(PayloadInvalid, match="'size'"):
-        kind.decode(b'{"model":{}}')
+BASKET = Basket(key=UUID(int=3), lines=[Line(sku="a"), Line(sku="b", count=2)], colours={Colour.RED})
+WITH_MODEL = PayloadType.of(with_model, skip=0)
+
+
+def test_pydantic_models_arrive_as_themselves() -> None:
+    arguments: dict[str, object] = {
+        "basket": BASKET.model_copy(update={"gift": BASKET}),
+        "more": [Line(sku="c")],
+        "by_name": {"x": Line(sku="d")},
+    }
+    assert WITH_MODEL.decode(WITH_MODEL.encode((), arguments)) == (arguments, ())
+    plain = {"key": str(UUID(int=3)), "lines": [{"sku": "a"}, {"sku": "b", "n": 2}]}
+    arrived, _ = WITH_MODEL.decode(WITH_MODEL.encode((plain,), {}))
+    assert arrived == {"basket": Basket(key=UUID(int=3), lines=[Line(sku="a"), Line(sku="b", count=2)])}
+
+
+def test_pydantic_models_are_results_too() -> None:
+    assert decode_json(encode_result({"of": [BASKET]}))["of"][0]["lines"] == [{"sku": "a", "n": 1}, {"sku": "b", "n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"basket": {}}, "Field required - at `$.basket.key`; Field required - at `$.basket.lines`"),
+        ({"basket": 5}, "Input should be an object - at `$.basket`"),
+        ({"basket": {"key": "k", "lines": [{"sku": "s"}]}}, "at `$.basket.key`"),
+        ({"basket": {"key": str(UUID(int=3)), "lines": []}}, "a basket has lines - at `$.basket.lines`"),
+        ({"more": [{"sku": "s"}, {"sku": 5}]}, "Input should be a valid string - at `$.more[1].sku`"),
+        ({"more": [{"sku": "s", "n": 0}]}, "Input should be greater than or equal to 1 - at `$.more[0].n`"),
+        ({"by_name": {"x": {"sku": "s", "n": "canary"}}}, "unable to parse string as an integer - at `$.by_name[...].n`"),
+        ({"basket": {"lines": [{}] * 20, "key": str(UUID(int=3))}}, "at `$.basket.lines[9].sku`; and 10 more"),
+    ],
+)
+def test_what_a_model_refuses_is_told_with_its_path_and_without_its_value(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(PayloadInvalid) as caught:
+        WITH_MODEL.encode((), {"basket": BASKET} | arguments)
+    assert words in str(caught.value)
+    assert "canary" not in str(caught.value)
+    assert "pydantic" not in str(caught.value)
 
 
 class Opaque: ...
@@ -284,3 +333,102 @@ def test_cut_text_fits_and_keeps_what_fits(text: str, limit: int) -> None:
 
 def test_text_with_lone_surrogates_can_be_kept() -> None:
     assert cut_text("a\ud800b", 100) == "a?b"
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+class Named(NamedTuple):
+    a: int
+    b: str
+
+
+@dataclass
+class Everything:
+    """Every type that JSON carries in another one's clothes."""
+
+    raw: bytes
+    exact: Decimal
+    key: UUID
+    level: Level
+    day: date
+    time: time
+    wait: timedelta
+    pair: tuple[int, str]
+    some: set[int]
+    by_number: dict[int, Named]
+    either: int | str | None
+    literal: Literal["a", "b"]
+    fixed: Size
+    nested: "list[Everything]"
+
+
+EVERYTHING = Everything(
+    raw=b"\x00\xff",
+    exact=Decimal("0.10000000000000000000001"),
+    key=UUID(int=2**127),
+    level=Level.HIGH,
+    day=date(2024, 2, 29),
+    time=time(12, 30),
+    wait=timedelta(seconds=1.5),
+    pair=(1, "é\n\x00"),
+    some={1, 2},
+    by_number={-1: Named(1, "x")},
+    either=None,
+    literal="a",
+    fixed=Size(2**62),
+    nested=[],
+)
+
+
+def with_everything(value: Everything) -> None: ...
+
+
+def test_types_that_json_has_no_word_for_arrive_as_themselves() -> None:
+    kind = PayloadType.of(with_everything, skip=0)
+    value = replace(EVERYTHING, nested=[EVERYTHING])
+    assert kind.decode(kind.encode((value,), {})) == ({"value": value}, ())
+    naive = PayloadType.of(with_moment, skip=0)
+    assert naive.decode(naive.encode((datetime(2024, 1, 1),), {})) == ({"moment": datetime(2024, 1, 1)}, ())
+
+
+def with_moment(moment: datetime) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"a": ["\ud800"]}, "surrogates"),
+        ({"\ud800": 1}, "surrogates"),
+        ([10**5000], "digits"),
+        ({"a": [{"b": math.nan}]}, "NaN and infinity"),
+        ({(1, 2): 3}, "tuple is no JSON data"),
+        (1j, "complex"),
+        ([object()], "object is no JSON data"),
+        (len, "builtin_function_or_method is no JSON data"),
+        ([deep(100_000)], "nested too deeply"),
+    ],
+)
+def test_whatever_json_cannot_hold_is_refused_when_enqueued(value: object, words: str) -> None:
+    with pytest.raises(PayloadInvalid, match=words):
+        PayloadType.of(untyped, skip=0).encode((value,), {})
+    with pytest.raises(PayloadInvalid, match=words):
+        encode_payload("elsewhere", {"anything": value})
+
+
+def test_what_can_be_written_can_be_read_again_at_any_depth() -> None:
+    """The other side of the pipe has no more stack than this one: what is too deep is refused here."""
+    kind = PayloadType.of(untyped, skip=0)
+    for depth in (10, 100, 400, 900, 2000):
+        try:
+            payload = kind.encode((deep(depth),), {})
+        except PayloadInvalid:
+            continue
+        assert kind.decode(payload)[0] == {"anything": deep(depth)}
+        assert depth < 2000
+
+
+def test_arguments_whose_names_are_no_names_are_refused() -> None:
+    with pytest.raises(PayloadInvalid, match="takes no argument 'x', 5"):
+        ANALYZE.encode((), {"repo_url": "u", 5: 1, "x": 2})  # type: ignore[dict-item]

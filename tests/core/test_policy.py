@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._core.policy import RETENTION_FLOOR, Backoff, CrashPolicy, Policy
 
 BACKOFFS = st.one_of(
     st.builds(Backoff.exponential, st.floats(0, 100), st.floats(0, 1e5), spread=st.floats(0, 1)),
@@ -51,3 +51,30 @@ def test_wrong_budgets_are_named() -> None:
     assert Policy().problems() == []
     problems = Policy(max_attempts=0, max_crashes=0, retention=-1.0).problems()
     assert [problem.split("=")[0] for problem in problems] == ["max_attempts", "max_crashes", "retention"]
+
+
+def test_wrong_limits_are_named() -> None:
+    assert Policy(progress_within=5.0, timeout=5.0).problems() == []
+    assert Policy(progress_within=5.0).problems() == Policy(timeout=5.0).problems() == []
+    problems = Policy(progress_within=0.0, timeout=-1.0).problems()
+    assert [problem.split("=")[0] for problem in problems[:2]] == ["progress_within", "timeout"]
+    (problem,) = Policy(progress_within=60.0, timeout=59.0).problems()
+    assert problem.startswith("timeout >= progress_within is broken: 59s, 60s")
+
+
+@pytest.mark.parametrize(
+    ("max_crashes", "crashes", "is_last"),
+    [(3, 0, False), (3, 1, False), (3, 2, True), (3, 3, True), (2, 0, False), (2, 1, True), (1, 0, False), (1, 1, True)],
+)
+def test_a_last_try_is_one_after_a_crash_with_one_more_to_go(max_crashes: int, crashes: int, is_last: bool) -> None:
+    assert Policy(max_crashes=max_crashes).is_last_try(crashes) is is_last
+
+
+def test_limits_survive_their_row_and_are_not_written_unless_set() -> None:
+    policy = Policy(progress_within=1.5, timeout=2.5)
+    assert msgspec.json.decode(msgspec.json.encode(policy), type=Policy) == policy
+    assert msgspec.json.encode(Policy()) == b"{}"
+
+
+def test_what_is_finished_is_remembered_for_a_quarter_of_an_hour_at_least() -> None:
+    assert RETENTION_FLOOR == 15 * 60

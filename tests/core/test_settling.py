@@ -1,16 +1,30 @@
 """The same outcome sent again gets the same answer, another one does not."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import msgspec
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import AttemptOutcome, Claim, Failure, Hold, JobRecord, NewJob, State, Token
-from holdfast._core.lifecycle import End, LeaseEnd, Transition, cancelled, finish, release, rescue
+from holdfast._core.job import PLACE_OF, AttemptOutcome, Claim, Failure, Hold, JobRecord, NewJob, Place, State, Token
+from holdfast._core.lifecycle import Charge, End, Judge, LeaseEnd, Transition, cancelled, finish, overrun, release, rescue
 from holdfast._core.outcome import Cancel, Done, Fail, Raised, Retry, Snooze
 from holdfast._core.policy import Policy
-from holdfast._core.rows import Ended, hold_of, new_row, record_of_finished, remembered, reopened, settled, unowned, view
+from holdfast._core.rows import (
+    Ended,
+    hold_of,
+    is_expired,
+    is_last_try,
+    new_row,
+    record_of_finished,
+    remembered,
+    reopened,
+    settled,
+    stub,
+    unowned,
+    view,
+)
 from holdfast._core.settling import is_repeated
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -37,6 +51,8 @@ MOVES = {
     "released": release(HOLD, code_ran=True),
     "released free": release(HOLD, code_ran=False),
     "crashed": rescue(HOLD, LeaseEnd(End.CRASHED), jitter=0.0),
+    "stalled": overrun(HOLD, Charge.STALLED, jitter=0.0),
+    "timed out": overrun(HOLD, Charge.TIMED_OUT, jitter=0.0),
 }
 # Once the row is gone from its place, what a success answered is not kept: only how the attempt ended.
 ALIKE_LATER = {frozenset(("done", "done otherwise"))}
@@ -107,3 +123,55 @@ def test_an_attempt_is_remembered_unless_its_finished_row_says_it_all() -> None:
     assert (crashed.record.outcome, crashed.record.worker) == (AttemptOutcome.CRASHED, "worker")
     assert isinstance(Claim(hold=HOLD, payload=b""), Claim)
     assert isinstance(HOLD, Hold)
+
+
+@pytest.mark.parametrize("first", [name for name, move in MOVES.items() if PLACE_OF[move.to] is Place.FINISHED])
+@pytest.mark.parametrize("second", MOVES)
+def test_a_stub_recognises_what_ended_as_it_did(first: str, second: str) -> None:
+    row, ended = after(MOVES[first])
+    move, original = MOVES[second], MOVES[first]
+    is_same = (move.to, move.reason) == (original.to, original.reason)
+    assert is_repeated(move, stub(row), ended) is is_same
+
+
+@pytest.mark.parametrize("judge", Judge)
+def test_who_judged_makes_no_other_outcome(judge: Judge) -> None:
+    move = MOVES["stalled"]
+    row, ended = after(move)
+    assert is_repeated(structs.replace(move, judge=judge), row, ended)
+
+
+def test_a_stub_keeps_identity_token_and_outcome_and_no_data() -> None:
+    said = structs.replace(ROW, payload=b'"secret"', message="secret", checkpoint=b'"secret"', unique_key="k", tags=("t",))
+    move = structs.replace(MOVES["done"], result=b'"secret"', error=Failure("E", "secret"))
+    row = settled(said, move, NOW)
+    left = stub(row)
+    assert left.is_stub
+    assert (left.id, left.token, left.state, left.reason, left.finished_at) == (row.id, row.token, row.state, row.reason, NOW)
+    assert b"secret" not in msgspec.json.encode(left)
+    assert (left.task, left.queue, left.policy, left.attempt) == (row.task, row.queue, row.policy, row.attempt)
+
+
+def test_only_a_waiting_job_that_never_started_expires() -> None:
+    new = new_row(NewJob(id=UUID(int=1), task="task", payload=b"{}", policy=Policy(), expires_in=1.5), NOW)
+    at = NOW + timedelta(seconds=1.5)
+    assert new.expires_at == at
+    assert not is_expired(new, at - timedelta(microseconds=1))
+    assert is_expired(new, at)
+    others = {"attempt": 1}, {"expires_at": None}, *({"state": state} for state in State if state is not State.AVAILABLE)
+    for changed in others:
+        assert not is_expired(structs.replace(new, **changed), at)
+    assert reopened(structs.replace(new, state=State.FAILED), at).expires_at is None
+
+
+def test_a_last_try_is_judged_by_the_rows_own_policy() -> None:
+    row = structs.replace(ROW, crashes=1)
+    assert not is_last_try(row)
+    assert is_last_try(structs.replace(row, policy=Policy(max_crashes=2)))
+    assert not is_last_try(structs.replace(row, crashes=0, policy=Policy(max_crashes=1)))
+
+
+def test_a_new_row_has_its_key() -> None:
+    new = new_row(NewJob(id=UUID(int=1), task="task", payload=b"{}", policy=Policy(), unique_key="k"), NOW)
+    assert (new.unique_key, new.expires_at, new.is_stub) == ("k", None, False)
+    assert reopened(structs.replace(new, state=State.FAILED), NOW).unique_key == "k"

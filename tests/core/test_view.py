@@ -58,3 +58,8 @@ def test_a_view_is_one_json_document_with_times_in_utc() -> None:
 
 def test_stored_bytes_that_are_no_json_are_shown_as_text() -> None:
     assert JobView.of(msgspec.structs.replace(RECORD, payload=b"{\xff")).payload == "{�"
+
+
+def test_expiry_and_key_are_shown() -> None:
+    view = JobView.of(msgspec.structs.replace(RECORD, expires_at=NOW, unique_key="k"))
+    assert (view.expires_at, view.unique_key) == (NOW, "k")

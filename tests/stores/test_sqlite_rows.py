@@ -26,14 +26,14 @@ POISON = [
 def test_a_bad_row_is_claimed_held_read_and_settled_with_its_neighbours(tmp_path: Path, poison: str) -> None:
     async def act(at: Scene) -> None:
         first, bad, last = await at.enqueue(at.new(), at.new(), at.new(tags=("t",)))
-        sql(tmp_path / "jobs.db", f"UPDATE jobs SET {poison} WHERE id = ?", bad.bytes)
+        sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {poison} WHERE id = ?", bad.bytes)
         assert [row.id for row in await at.store.list(JobFilter())] == [last, bad, first]
         assert [row.id for row in await at.store.list(JobFilter(tag="t"))] == [last]
         assert (await at.row(bad)).state is State.AVAILABLE
         lease = await at.lease()
         claims = await at.claim(lease, 3)
         assert [claim.hold.job for claim in claims] == [first, bad, last]
-        sql(tmp_path / "jobs.db", f"UPDATE jobs SET {poison} WHERE id = ?", bad.bytes)
+        sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {poison} WHERE id = ?", bad.bytes)
         holds = await at.store.held(lease)
         assert [hold.job for hold in holds] == [first, bad, last]
         if "policy" in poison:
@@ -49,7 +49,7 @@ def test_a_row_that_does_not_say_who_runs_it_is_rescued_with_its_neighbours(tmp_
         hold, other = await at.running(), await at.running()
         for each in (hold, other):
             await at.store.end_lease(each.lease, CRASH)
-        sql(tmp_path / "jobs.db", "UPDATE jobs SET worker = NULL, started_at = NULL WHERE id = ?", hold.job.bytes)
+        sql(tmp_path / "jobs.db", "UPDATE holdfast_jobs SET worker = NULL, started_at = NULL WHERE id = ?", hold.job.bytes)
         assert await at.settle(rescued(hold, CRASH), rescued(other, CRASH)) == (Answer.APPLIED, Answer.APPLIED)
         assert [(await at.row(each.job)).attempts[0].worker for each in (hold, other)] == ["", "worker"]
 
@@ -60,7 +60,7 @@ def test_an_attempt_that_cannot_be_read_does_not_hide_its_job(tmp_path: Path) ->
     async def act(at: Scene) -> None:
         hold = await at.running()
         await at.settle(raised(hold))
-        sql(tmp_path / "jobs.db", "UPDATE attempts SET error = '{'")
+        sql(tmp_path / "jobs.db", "UPDATE holdfast_attempts SET error = '{'")
         row = await at.row(hold.job)
         assert (row.error, row.attempts[0].error) == (BOOM, None)
 
@@ -71,8 +71,8 @@ def test_long_payloads_stay_where_they_are_while_their_job_moves(tmp_path: Path)
     async def act(at: Scene) -> None:
         small, large = await at.enqueue(at.new(payload=b"s" * 512), at.new(payload=b"l" * 513))
         path = tmp_path / "jobs.db"
-        assert sql(path, "SELECT id FROM jobs WHERE payload IS NULL") == [(large.bytes,)]
-        assert sql(path, "SELECT job, payload FROM bodies") == [(large.bytes, b"l" * 513)]
+        assert sql(path, "SELECT id FROM holdfast_jobs WHERE payload IS NULL") == [(large.bytes,)]
+        assert sql(path, "SELECT job, payload FROM holdfast_bodies") == [(large.bytes, b"l" * 513)]
         assert [len(claim.payload) for claim in await at.claim(await at.lease(), 2)] == [512, 513]
         assert [len((await at.row(job)).payload) for job in (small, large)] == [512, 513]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast._core.job import State
-from holdfast.errors import ConfigurationError, HoldfastError, SchemaTooNew
+from holdfast.errors import HoldfastError, SchemaTooNew
 from holdfast.stores.sqlite import schema
 from holdfast.testing.clock import FakeChance
 from tests.stores.support import new_job, sql, store_on, using
@@ -40,20 +40,38 @@ def test_a_new_file_gets_the_whole_schema(tmp_path: Path) -> None:
 def test_a_file_of_a_newer_release_is_refused_and_untouched(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     using(store_on(path), lambda store: store.migrate())
-    sql(path, f"PRAGMA user_version = {schema.VERSION + 1}")
+    sql(path, "UPDATE holdfast_schema SET version = ?", schema.VERSION + 1)
     for verb in (lambda store: store.migrate(), lambda store: store.counts()):
         with pytest.raises(SchemaTooNew, match="upgrade holdfast"):
             using(store_on(path), verb)
-    assert sql(path, "PRAGMA user_version") == [(schema.VERSION + 1,)]
+    assert sql(path, "SELECT version FROM holdfast_schema") == [(schema.VERSION + 1,)]
 
 
-def test_the_database_of_another_application_is_refused_and_untouched(tmp_path: Path) -> None:
+def test_the_database_of_an_application_is_shared_and_all_that_is_its_own_stays(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
-    sql(path, "CREATE TABLE users (name TEXT)")
-    before = path.read_bytes()
-    with pytest.raises(ConfigurationError, match="another application"):
-        using(store_on(path), lambda store: store.migrate())
-    assert path.read_bytes() == before
+    for statement in (
+        "CREATE TABLE jobs (id INTEGER PRIMARY KEY)",
+        "CREATE TABLE schema (version)",
+        "CREATE INDEX waiting ON jobs (id)",
+        "PRAGMA user_version = 77",
+        "PRAGMA application_id = 1234",
+    ):
+        sql(path, statement)
+    before = sql(path, "SELECT name, sql FROM sqlite_schema")
+    chance = FakeChance()
+    using(store_on(path), lambda store: store.enqueue(chance.uuid4(), [new_job(chance)]))
+    assert using(store_on(path), lambda store: store.counts()) == {("", State.AVAILABLE): 1}
+    assert sql(path, "SELECT name, sql FROM sqlite_schema WHERE tbl_name NOT LIKE 'holdfast~_%' ESCAPE '~'") == before
+    assert sql(path, "PRAGMA user_version") == [(77,)]
+    assert sql(path, "PRAGMA application_id") == [(1234,)]
+    assert sql(path, "SELECT * FROM jobs") == []
+
+
+def test_every_name_of_ours_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    using(store_on(path), lambda store: store.migrate())
+    names = [name for (name,) in sql(path, "SELECT name FROM sqlite_schema WHERE sql IS NOT NULL")]
+    assert [name for name in names if not name.startswith("holdfast_")] == []
 
 
 def test_processes_that_start_at_once_make_it_once(tmp_path: Path) -> None:
@@ -70,7 +88,7 @@ def test_processes_that_start_at_once_make_it_once(tmp_path: Path) -> None:
         assert child.stdout.read().strip() == b"{}"
         child.stdout.close()
         assert child.wait() == 0
-    assert sql(path, "SELECT count(*), max(number) FROM sequence") == [(1, 0)]
+    assert sql(path, "SELECT count(*), max(number) FROM holdfast_sequence") == [(1, 0)]
 
 
 def test_a_migration_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +108,7 @@ def test_an_upgrade_keeps_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path, chance = tmp_path / "jobs.db", FakeChance()
     using(store_on(path), lambda store: store.enqueue(chance.uuid4(), [new_job(chance)]))
     wider = tmp_path / "0002_wider.sql"
-    wider.write_text("-- One more column.\nALTER TABLE jobs ADD COLUMN color TEXT; -- why not\n")
+    wider.write_text("-- One more column.\nALTER TABLE holdfast_jobs ADD COLUMN color TEXT; -- why not\n")
     monkeypatch.setattr(schema, "_MIGRATIONS", [*schema._MIGRATIONS, wider])
     monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
     assert using(store_on(path), lambda store: store.migrate()) == (1, 2)

@@ -55,8 +55,11 @@ class Reason(StrEnum):
     HANDLER_ERROR = "HANDLER_ERROR"
     PERMANENT = "PERMANENT"
     WORKER_CRASHED = "WORKER_CRASHED"
+    STALLED = "STALLED"
+    TIMED_OUT = "TIMED_OUT"
     PAYLOAD_INVALID = "PAYLOAD_INVALID"
     RESULT_INVALID = "RESULT_INVALID"
+    EXPIRED = "EXPIRED"
     BY_OPERATOR = "BY_OPERATOR"
     BY_HANDLER = "BY_HANDLER"
 
@@ -67,6 +70,8 @@ class AttemptOutcome(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     CRASHED = "crashed"
+    STALLED = "stalled"
+    TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
     RELEASED = "released"
     SNOOZED = "snoozed"
@@ -98,7 +103,11 @@ class Failure(Struct, frozen=True):
 
 
 class NewJob(Struct, frozen=True, kw_only=True):
-    """A job to be: everything enqueue writes. ``payload`` is JSON; ``delay`` is used unless ``run_at`` is given."""
+    """A job to be: everything enqueue writes. ``payload`` is JSON; ``delay`` is used unless ``run_at`` is given.
+
+    ``expires_in``: seconds after which a first attempt is not worth starting. ``unique_key``: one unfinished job of the
+    task may have it.
+    """
 
     id: UUID
     task: str
@@ -108,6 +117,8 @@ class NewJob(Struct, frozen=True, kw_only=True):
     priority: int = 0
     delay: float = 0.0
     run_at: datetime | None = None
+    expires_in: float | None = None
+    unique_key: str | None = None
     tags: tuple[str, ...] = ()
 
 
@@ -151,7 +162,10 @@ class AttemptRecord(Struct, frozen=True, kw_only=True):
 
 
 class JobRecord(Struct, frozen=True, kw_only=True):
-    """A job in full, read in one snapshot, its attempts included."""
+    """A job in full, read in one snapshot, its attempts included.
+
+    ``is_stub``: its retention has passed, and only what repeated requests must be answered with is left of it.
+    """
 
     id: UUID
     token: Token
@@ -180,6 +194,9 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     last_progress_at: datetime | None = None
     checkpoint: bytes | None = None
     cancel_requested: bool = False
+    expires_at: datetime | None = None
+    unique_key: str | None = None
+    is_stub: bool = False
     tags: tuple[str, ...] = ()
     attempts: tuple[AttemptRecord, ...] = ()
 

@@ -30,6 +30,9 @@ class Event(StrEnum):
     RELEASE = "release"
     RESCUE = "rescue"
     HOLD = "hold"
+    OVERRUN = "overrun"
+    EXPIRE = "expire"
+    RESCHEDULE = "reschedule"
     OPERATOR_CANCEL = "operator_cancel"
     OPERATOR_RETRY = "operator_retry"
 
@@ -52,6 +55,9 @@ MOVES: dict[tuple[State, Event], tuple[State, ...]] = {
     (State.CLAIMED, Event.RESCUE): (State.AVAILABLE,),
     (State.RUNNING, Event.RESCUE): (*_PENDING, State.FAILED),
     (State.RUNNING, Event.HOLD): (State.HELD,),
+    (State.RUNNING, Event.OVERRUN): (*_PENDING, State.FAILED),
+    **{(state, Event.EXPIRE): (State.FAILED,) for state in _PENDING},
+    **{(state, Event.RESCHEDULE): _PENDING for state in _PENDING},
     **{(state, Event.OPERATOR_CANCEL): (State.CANCELLED,) for state in (*_PENDING, State.HELD)},
     # A running job is only marked: its owner stops the code first, then the job moves.
     **{(state, Event.OPERATOR_CANCEL): (state,) for state in _ACTIVE},
@@ -73,6 +79,8 @@ class Judge(StrEnum):
 
     OWNER = "owner"
     LEASE_ENDED = "lease_ended"
+    STALLED = "stalled"
+    TIMED_OUT = "timed_out"
 
 
 class Transition(Struct, frozen=True, kw_only=True):
@@ -113,17 +121,25 @@ class End(StrEnum):
     CLOSED = "closed"
 
 
+class Charge(StrEnum):
+    """What one job did for which its worker was killed deliberately; only that job pays."""
+
+    DEAF = "deaf"
+    STALLED = "stalled"
+    TIMED_OUT = "timed_out"
+
+
 class LeaseEnd(Struct, frozen=True):
     """Why a lease ended; stored with its end and applied by whoever moves its claims.
 
     ``is_free``: nobody pays, because the end explains itself (a drain, a self-stop, a deliberate kill).
-    ``culprits``: jobs that pay although the end is free for the others.
+    ``culprits``: jobs that pay although the end is free for the others, and what for.
     """
 
     end: End
     signal: str | None = None
     is_free: bool = False
-    culprits: tuple[UUID, ...] = ()
+    culprits: dict[UUID, Charge] = {}
     stacks: str | None = None
 
     def charges(self, hold: Hold) -> bool:
@@ -165,6 +181,23 @@ def release(hold: Hold, *, code_ran: bool) -> Transition:
     return _crashed(hold, crashes=hold.crashes, record=AttemptOutcome.RELEASED, delay=0.0)
 
 
+def overrun(hold: Hold, charge: Charge, *, jitter: float) -> Transition:
+    """The job did not move in time, or passed its limit: a failed attempt, now that its code has stopped."""
+    limits = {Charge.STALLED: hold.policy.progress_within, Charge.TIMED_OUT: hold.policy.timeout}
+    reason = Reason.STALLED if charge is Charge.STALLED else Reason.TIMED_OUT
+    said = "no progress for" if charge is Charge.STALLED else "still running after"
+    failure = Failure(reason.value, f"{said} {limits.get(charge) or 0:g} s")
+    moved = _failed_attempt(hold, failure, after=None, jitter=jitter, reason=reason)
+    record = AttemptOutcome.STALLED if charge is Charge.STALLED else AttemptOutcome.TIMED_OUT
+    return structs.replace(moved, record=record)
+
+
+def overrun_seen_by_others(hold: Hold, charge: Charge, *, jitter: float) -> Transition:
+    """The same by somebody else, long after the owner's supervisor should have acted; judged again in the write."""
+    judge = Judge.STALLED if charge is Charge.STALLED else Judge.TIMED_OUT
+    return structs.replace(overrun(hold, charge, jitter=jitter), judge=judge)
+
+
 def cancelled(hold: Hold) -> Transition:
     """The job was marked for cancellation and its code has stopped."""
     return _settle(hold, State.CANCELLED, reason=Reason.BY_OPERATOR, record=AttemptOutcome.CANCELLED)
@@ -180,11 +213,23 @@ def rescue(hold: Hold, why: LeaseEnd, *, jitter: float) -> Transition:
         moved = _settle(hold, State.AVAILABLE)
     elif not why.charges(hold):
         moved = release(hold, code_ran=True)
+    elif (charge := why.culprits.get(hold.job)) in (Charge.STALLED, Charge.TIMED_OUT):
+        moved = overrun(hold, Charge(charge), jitter=jitter)
     else:
-        crashes = hold.crashes + 1
-        delay = 0.0 if crashes == 1 else hold.policy.backoff.delay(crashes - 2, jitter=jitter)
-        moved = _crashed(hold, crashes=crashes, record=AttemptOutcome.CRASHED, delay=delay)
-    return structs.replace(moved, judge=Judge.LEASE_ENDED, signal=why.signal, stacks=why.stacks)
+        moved = _charged(hold, jitter=jitter)
+    stacks = why.stacks if why.charges(hold) else None
+    return structs.replace(moved, judge=Judge.LEASE_ENDED, signal=why.signal, stacks=stacks)
+
+
+def crashed(hold: Hold, signal: str, *, jitter: float) -> Transition:
+    """The process of its own in which the job ran has died; the worker lives on, still owns the job, and says so."""
+    return structs.replace(_charged(hold, jitter=jitter), signal=signal)
+
+
+def _charged(hold: Hold, *, jitter: float) -> Transition:
+    crashes = hold.crashes + 1
+    delay = 0.0 if crashes == 1 else hold.policy.backoff.delay(crashes - 2, jitter=jitter)
+    return _crashed(hold, crashes=crashes, record=AttemptOutcome.CRASHED, delay=delay)
 
 
 def _crashed(hold: Hold, *, crashes: int, record: AttemptOutcome, delay: float) -> Transition:
@@ -202,10 +247,12 @@ def _crashed(hold: Hold, *, crashes: int, record: AttemptOutcome, delay: float) 
             assert_never(hold.policy.on_crash)
 
 
-def _failed_attempt(hold: Hold, failure: Failure, *, after: float | None, jitter: float) -> Transition:
+def _failed_attempt(
+    hold: Hold, failure: Failure, *, after: float | None, jitter: float, reason: Reason = Reason.HANDLER_ERROR
+) -> Transition:
     failures = hold.failures + 1
     if failures >= hold.policy.max_attempts:
-        return _fail(hold, Reason.HANDLER_ERROR, failure, failures=failures)
+        return _fail(hold, reason, failure, failures=failures)
     delay = hold.policy.backoff.delay(failures - 1, jitter=jitter) if after is None else after
     return _settle(hold, State.AVAILABLE, failures=failures, error=failure, delay=delay, record=AttemptOutcome.FAILED)
 

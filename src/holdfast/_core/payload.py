@@ -7,6 +7,7 @@ no pickle, no import by a stored name.
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from typing import Any, get_type_hints
@@ -23,6 +24,9 @@ CHECKPOINT_LIMIT = 64 * 1024
 ERROR_TEXT_LIMIT = 16 * 1024
 MESSAGE_LIMIT = 1024
 
+SHOWN_PROBLEMS = 10
+
+_PATH = re.compile(r" - at `(\$[^`]*)`$")
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
@@ -59,9 +63,13 @@ class PayloadType(Struct, frozen=True):
         positional = tuple(each.name for each in named if each.kind is Parameter.POSITIONAL_OR_KEYWORD)
         return cls(name, positional, frozenset(each.name for each in named), known, extra)
 
-    def encode(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
-        """The payload of a call with these arguments; ``PayloadInvalid`` names the path and the expected type."""
-        payload = _encode(self._bind(args, kwargs), f"{self.name}: the payload", PAYLOAD_LIMIT)
+    def encode(self, args: Sequence[object], kwargs: Mapping[str, object], *, is_compared: bool = False) -> bytes:
+        """The payload of a call with these arguments; ``PayloadInvalid`` names the path and the expected type.
+
+        ``is_compared``: the same arguments in another order, in dicts and sets too, give the same bytes.
+        """
+        encoder = _SORTING if is_compared else _ENCODER
+        payload = _encode(self._bind(args, kwargs), f"{self.name}: the payload", PAYLOAD_LIMIT, encoder)
         self.decode(payload)
         return payload
 
@@ -89,9 +97,9 @@ class PayloadType(Struct, frozen=True):
         if len(args) > len(self.positional):
             raise PayloadInvalid(f"{self.name}: takes at most {len(self.positional)} positional arguments, got {len(args)}")
         if twice := bound.keys() & kwargs.keys():
-            raise PayloadInvalid(f"{self.name}: multiple values for {', '.join(map(repr, sorted(twice)))}")
+            raise PayloadInvalid(f"{self.name}: multiple values for {', '.join(sorted(map(repr, twice)))}")
         if self.extra is None and (unknown := kwargs.keys() - self.fields):
-            raise PayloadInvalid(f"{self.name}: takes no argument {', '.join(map(repr, sorted(unknown)))}")
+            raise PayloadInvalid(f"{self.name}: takes no argument {', '.join(sorted(map(repr, unknown)))}")
         bound.update(kwargs)
         return bound
 
@@ -169,25 +177,25 @@ def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
 
 
 def _from_json(kind: type, value: object) -> object:
-    """Pydantic models, recognised by their method so that pydantic need not be installed."""
-    validate = getattr(kind, "model_validate", None)
+    """Pydantic models, recognised by their method so that pydantic need not be installed; read as the JSON they were."""
+    validate = getattr(kind, "model_validate_json", None)
     if validate is None:
         raise TypeError(
             f"`{kind.__name__}` cannot be read from JSON: use plain types, a dataclass, a TypedDict or a msgspec.Struct"
         )
-    return validate(value)
+    return validate(msgspec.json.encode(value))
 
 
 def _to_json(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise TypeError(f"{type(value).__name__} is no JSON data: use plain types, a dataclass, a TypedDict or a msgspec.Struct")
-    return dump(mode="json")
+    return dump(mode="json", by_alias=True)
 
 
-def _encode(value: object, what: str, limit: int) -> bytes:
+def _encode(value: object, what: str, limit: int, encoder: "msgspec.json.Encoder | None" = None) -> bytes:
     try:
-        data = _ENCODER.encode(value)
+        data = (encoder or _ENCODER).encode(value)
         # The encoder writes null for NaN and infinity; a number that silently becomes nothing is refused instead.
         is_finite = b"null" not in data or _is_finite(msgspec.to_builtins(value, enc_hook=_to_json))
     except Exception as error:  # hooks and properties of the user's types run here and may raise anything
@@ -215,8 +223,24 @@ def _is_finite(value: object) -> bool:
 def _explain(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply, or a reference to itself"
+    told = getattr(error.__cause__, "errors", None)
+    if callable(told):
+        return _problems_of_model(str(error), told(include_url=False, include_input=False))
     return str(error) or type(error).__name__
 
 
+def _problems_of_model(text: str, problems: Sequence[Mapping[str, Any]]) -> str:
+    """What pydantic found, in the form of all other messages: what is wrong and the path to it, never the value itself."""
+    found = _PATH.search(text)
+    start = found[1] if found else "$"
+    said = [f"{problem['msg']} - at `{start}{_steps(problem['loc'])}`" for problem in problems[:SHOWN_PROBLEMS]]
+    return "; ".join(said) + (f"; and {len(problems) - len(said)} more" if len(problems) > len(said) else "")
+
+
+def _steps(location: Sequence[str | int]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
+
+
 _ENCODER = msgspec.json.Encoder(enc_hook=_to_json)
+_SORTING = msgspec.json.Encoder(enc_hook=_to_json, order="sorted")
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])

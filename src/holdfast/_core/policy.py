@@ -11,6 +11,9 @@ from msgspec import Struct
 
 from holdfast._core.durations import Duration, seconds
 
+RETENTION_FLOOR = 900.0
+"""Seconds for which a finished job is remembered at least: requests that come again in that time get the same answer."""
+
 
 class CrashPolicy(StrEnum):
     """What becomes of a job whose worker died under it."""
@@ -69,13 +72,26 @@ class Backoff(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True, omit_defaults=True):
-    """Budgets of a task: handler failures and worker crashes are counted apart."""
+    """Budgets and limits of a task: handler failures and worker crashes are counted apart.
+
+    ``progress_within``: seconds in which the job must move. ``timeout``: seconds since its start. ``None``: no limit.
+    """
 
     max_attempts: int = 3
     max_crashes: int = 3
     backoff: Backoff = Backoff("exponential", (1.0,))
     on_crash: CrashPolicy = CrashPolicy.RETRY
     retention: float = 7 * 86400.0
+    progress_within: float | None = None
+    timeout: float | None = None
+
+    def is_last_try(self, crashes: int) -> bool:
+        """Whether one more crash ends the job, which has crashed before: it runs alone, so that only it can be to blame.
+
+        >>> Policy(max_crashes=3).is_last_try(2)
+        True
+        """
+        return crashes > 0 and self.max_crashes - 1 <= crashes
 
     def problems(self) -> list[str]:
         """What is wrong with it, one sentence each, naming the remedy."""
@@ -86,4 +102,11 @@ class Policy(Struct, frozen=True, omit_defaults=True):
             found.append(f"max_crashes={self.max_crashes}: use 1 to end at the first crash, or more")
         if self.retention < 0:
             found.append(f"retention={self.retention}: use 0 or a positive duration such as '7d'")
+        for name, limit in (("progress_within", self.progress_within), ("timeout", self.timeout)):
+            if limit is not None and limit <= 0:
+                found.append(f"{name}={limit:g}s: use a positive duration such as '5m', or None for no limit")
+        if self.progress_within is not None and self.timeout is not None and self.timeout < self.progress_within:
+            found.append(
+                f"timeout >= progress_within is broken: {self.timeout:g}s, {self.progress_within:g}s; the limit would come first"
+            )
         return found

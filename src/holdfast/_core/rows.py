@@ -38,6 +38,8 @@ def new_row(job: NewJob, now: datetime) -> JobRecord:
         crashes=0,
         created_at=now,
         available_at=job.run_at.astimezone(UTC) if job.run_at else _later(now, job.delay),
+        expires_at=None if job.expires_in is None else _later(now, job.expires_in),
+        unique_key=job.unique_key,
         tags=job.tags,
     )
 
@@ -46,6 +48,21 @@ def view(row: JobRecord, now: datetime) -> JobRecord:
     """The row as read: a waiting job that is not due yet is scheduled, by time alone."""
     is_early = row.state is State.AVAILABLE and row.available_at > now
     return structs.replace(row, state=State.SCHEDULED) if is_early else row
+
+
+def is_expired(row: JobRecord, now: datetime) -> bool:
+    """Whether its first attempt would come too late; one that was ever started never expires, nor does a held one."""
+    return row.state is State.AVAILABLE and row.attempt == 0 and row.expires_at is not None and row.expires_at <= now
+
+
+def is_last_try(row: JobRecord) -> bool:
+    """Whether its next attempt has to run alone."""
+    return row.policy.is_last_try(row.crashes)
+
+
+def stub(row: JobRecord) -> JobRecord:
+    """What is kept of a finished job between the end of its retention and the floor: id, token and outcome."""
+    return structs.replace(row, payload=b"null", result=None, error=None, checkpoint=None, message=None, is_stub=True)
 
 
 def hold_of(row: JobRecord) -> Hold:
@@ -94,8 +111,11 @@ def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
 
 
 def reopened(row: JobRecord, now: datetime) -> JobRecord:
-    """The row as an operator's retry leaves it: due at once with fresh budgets; attempts and claim numbers go on."""
-    fresh = structs.replace(row, failures=0, crashes=0, reason=None, error=None, result=None, finished_at=None)
+    """The row as an operator's retry leaves it: due at once with fresh budgets; attempts and claim numbers go on.
+
+    It expires no more: whoever asks for it now wants it, however late it is.
+    """
+    fresh = structs.replace(row, failures=0, crashes=0, reason=None, error=None, result=None, finished_at=None, expires_at=None)
     return unowned(structs.replace(fresh, cancel_requested=False), State.AVAILABLE, now)
 
 

@@ -21,6 +21,8 @@ def is_repeated(transition: Transition, row: JobRecord | None, ended: Ended | No
 
 def _is_outcome_of(transition: Transition, row: JobRecord) -> bool:
     moved = transition.moved_by(cancel_requested=row.cancel_requested)
+    if row.is_stub:
+        return (moved.to, moved.reason) == (row.state, row.reason)
     same = (moved.to, moved.reason, moved.result) == (row.state, row.reason, row.result)
     return same and _kind(moved.error) == _kind(row.error)
 

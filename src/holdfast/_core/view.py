@@ -60,8 +60,8 @@ class JobView(Struct, frozen=True, kw_only=True):
     checkpoint: Json
     attempts: tuple[AttemptView, ...]
     tags: tuple[str, ...]
-    expires_at: datetime | None = None
-    unique_key: str | None = None
+    expires_at: datetime | None
+    unique_key: str | None
     workflow: UUID | None = None
 
     @classmethod

@@ -7,6 +7,8 @@ import time
 from typing import Protocol
 from uuid import UUID
 
+from holdfast._ports.forks import care_for
+
 
 class Clock(Protocol):
     """Time as the engine sees it; seconds as floats."""
@@ -78,6 +80,19 @@ class SystemChance:
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()
+        self.start_afresh()
+        care_for(self)
+
+    def hold(self) -> None:
+        """Before a fork."""
+        self._lock.acquire()
+
+    def release(self) -> None:
+        """After it, in the parent."""
+        self._lock.release()
+
+    def start_afresh(self) -> None:
+        """After it, in the child, which must not count on where its parent does."""
         self._lock = threading.Lock()
         self._millisecond = 0
         self._tail = 0

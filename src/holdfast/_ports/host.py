@@ -13,9 +13,10 @@ class Exit(Struct, frozen=True):
 
     code: int | None = None
     signal: str | None = None
+    is_out_of_memory: bool = False
 
     def __str__(self) -> str:
-        return self.signal or f"exit code {self.code}"
+        return f"{self.signal or f'exit code {self.code}'}{' (out of memory)' if self.is_out_of_memory else ''}"
 
 
 class Channel(Protocol):
@@ -102,4 +103,37 @@ class Cell(Protocol):
 
     def set_code_running(self, is_running: bool) -> None:
         """Tell the guard whether user code runs; only running code is killed at the guard's deadline."""
+        ...
+
+
+class RunnerChild(Protocol):
+    """A process that runs handlers for its worker, one after the other: leader of a group in the worker's session."""
+
+    @property
+    def channel(self) -> Channel:
+        """Our end of its pipe."""
+        ...
+
+    async def dump_stacks(self) -> str:
+        """Stacks of its threads, as well as they can be had; empty if not."""
+        ...
+
+    def last_stacks(self) -> str:
+        """Those it wrote itself when it died of an error in native code; empty if it did not."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL every process of its group."""
+        ...
+
+    async def wait(self) -> Exit:
+        """How it ended, once it has been reaped and nothing of its group is left."""
+        ...
+
+
+class RunnerHost(Protocol):
+    """Where a worker gets its runners from."""
+
+    async def spawn(self) -> RunnerChild:
+        """Start a runner; it dies with the thread that calls this."""
         ...

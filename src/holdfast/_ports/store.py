@@ -1,3 +1,4 @@
+# size: the contract between the engine and every store is read in one piece
 """The store port: the only owner. Each verb with its promise.
 
 Every verb is atomic. Durations cross this port, never instants, except those a user gave (``run_at``);
@@ -6,15 +7,17 @@ verb means *unknown*: it may or may not have happened. Every verb may therefore 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Claim, Failure, Hold, JobRecord, NewJob, State, Token
-from holdfast._core.lifecycle import LeaseEnd, Transition
+from holdfast._core.lifecycle import Charge, LeaseEnd, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 
@@ -36,16 +39,48 @@ class Capabilities(Struct, frozen=True):
 
     ``lease_clock``: whose time leases are judged by. ``kernel``: the monotonic clock that all processes of the
     machine share; ``server``: the store's own; ``none``: readers time the lease's changes themselves.
-    ``warnings``: what should be said when work starts, each with its remedy.
+    ``warnings``: what should be said when work starts, each with its remedy. ``caller_transaction``: jobs can be enqueued
+    inside the caller's own transaction, and a handler's rows committed together with the check of its token.
     """
 
     name: str
     lease_clock: Literal["kernel", "server", "none"]
     warnings: tuple[str, ...] = ()
+    caller_transaction: bool = False
+
+
+class Duplicate(Struct, frozen=True):
+    """An unfinished job of the task has the key already. ``is_same``: with the same payload."""
+
+    job: UUID
+    is_same: bool
+
+
+class EnqueueAnswer(Struct, frozen=True):
+    """``duplicates``: by the id of the job that was not inserted, the one that has its key. ``is_lost``: nothing was
+    inserted, because the job under whose token it was to happen is somebody else's."""
+
+    duplicates: dict[UUID, Duplicate] = {}
+    is_lost: bool = False
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing was inserted because a key is taken by a job with another payload."""
+        return any(not duplicate.is_same for duplicate in self.duplicates.values())
+
+
+class ReopenAnswer(Struct, frozen=True):
+    """``states``: what each known job is in now. ``taken``: those left finished, and who has their unique key now."""
+
+    states: dict[UUID, State]
+    taken: dict[UUID, UUID] = {}
 
 
 class NewLease(Struct, frozen=True):
-    """A worker incarnation's right to hold claims: a client-made id, who it is, and its timing."""
+    """A worker incarnation's right to hold claims: a client-made id, who it is, and its timing.
+
+    ``grace``: seconds its code gets to stop. ``slots``: how many jobs it runs at once. ``is_alone``: it takes last tries only.
+    """
 
     id: UUID
     worker: str
@@ -53,6 +88,9 @@ class NewLease(Struct, frozen=True):
     timing: LeaseTiming
     queues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
+    grace: float = 20.0
+    slots: int = 0
+    is_alone: bool = False
 
 
 class LeaseView(Struct, frozen=True, kw_only=True):
@@ -73,6 +111,9 @@ class LeaseView(Struct, frozen=True, kw_only=True):
     end: LeaseEnd | None = None
     queues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
+    grace: float = 20.0
+    slots: int = 0
+    is_alone: bool = False
 
 
 class BeatAnswer(Struct, frozen=True):
@@ -84,6 +125,14 @@ class BeatAnswer(Struct, frozen=True):
     gone: frozenset[UUID]
     cancelled: dict[UUID, tuple[UUID, ...]]
     elapsed: float | None = None
+
+
+class LastTries(StrEnum):
+    """What a claim does with jobs whose next crash would be their last: those run alone."""
+
+    LEAVE = "leave"
+    ONLY = "only"
+    ALSO = "also"
 
 
 class ClaimRequest(Struct, frozen=True, kw_only=True):
@@ -98,6 +147,7 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     limit: int
     prefetch: int = 0
     queues: tuple[str, ...] | None = None
+    last_tries: LastTries = LastTries.LEAVE
 
 
 class ExchangeAnswer(Struct, frozen=True):
@@ -126,6 +176,43 @@ class Note(Struct, frozen=True, kw_only=True):
     late_result: bytes | None = None
     error: Failure | None = None
     stacks: str | None = None
+
+
+class Overdue(Struct, frozen=True):
+    """An active job far past a limit of its task, whose owner's supervisor should have acted long ago."""
+
+    hold: Hold
+    worker: str
+    charge: Charge
+
+
+class Expired(Struct, frozen=True):
+    """A job that nobody started in time, and which has failed for it."""
+
+    job: UUID
+    task: str
+
+
+class QueueView(Struct, frozen=True, kw_only=True):
+    """A queue that has jobs or is paused."""
+
+    name: str
+    paused_at: datetime | None = None
+    counts: dict[State, int] = {}
+
+
+class Pruned(Struct, frozen=True):
+    """How much one pass of pruning took away. ``stubs``: finished jobs reduced to their outcome."""
+
+    jobs: int = 0
+    stubs: int = 0
+    receipts: int = 0
+    leases: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.jobs + self.stubs + self.receipts + self.leases
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):
@@ -158,17 +245,38 @@ class Store(Protocol):
 
     # moving
 
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob]) -> None:
-        """All jobs durably, or none. A call whose receipt exists inserts nothing and answers the same."""
+    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
+        """All jobs durably, or none; one whose key an unfinished job of its task has is not inserted but answered.
+
+        Nothing is inserted if a key is taken by another payload, or if ``under``, a job and its token, is no longer
+        active so. A call whose receipt exists inserts nothing and answers the same.
+        """
+        ...
+
+    def enqueue_within(self, connection: Any, call: UUID, jobs: Sequence[NewJob]) -> EnqueueAnswer:
+        """The same inside the transaction of the caller's connection, in the caller's thread: the jobs exist if and only
+        if that commits. ``Unsupported`` if the store cannot, or if the connection is none of its own kind."""
+        ...
+
+    def transaction(self, job: UUID, token: Token, *, idle: float) -> AbstractAsyncContextManager[Any]:
+        """A connection in a transaction that commits only if the job is still active under its token: ``JobLost`` at entry
+        and at the end otherwise. Open for longer than ``idle`` seconds, it is rolled back with an error that says so."""
+        ...
+
+    def blocking_transaction(self, job: UUID, token: Token, *, idle: float) -> AbstractContextManager[Any]:
+        """The same for code in a thread or process of its own."""
         ...
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         """Settle each transition under its token, then claim what the request asks.
 
         A transition lands only if its job is active under that token and, for ``Judge.LEASE_ENDED``, only if the
-        lease that holds it has ended (or has no row), judged in the same write. Its attempt record commits with it.
+        lease that holds it has ended (or has no row), for ``Judge.STALLED`` and ``Judge.TIMED_OUT`` only if it is ``ttl +
+        grace`` of that lease past that limit, judged in the same write. Its attempt record commits with it, and one that
+        ends the job frees its unique key.
         The claim takes due jobs of known tasks by (priority, available_at, id), never more than asked, each for the
-        one live lease of the request: none if that lease has ended or run out.
+        one live lease of the request: none if that lease has ended or run out; none of paused queues, none that expired
+        before a first attempt.
         """
         ...
 
@@ -188,8 +296,25 @@ class Store(Protocol):
         """End waiting jobs as cancelled, mark active ones, leave finished ones; the state each is in now, absent if unknown."""
         ...
 
-    async def reopen(self, ids: Sequence[UUID]) -> dict[UUID, State]:
-        """Finished, held and scheduled jobs become available at once with fresh budgets; claim numbers go on."""
+    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
+        """Finished, held and scheduled jobs become available at once with fresh budgets; claim numbers go on. One whose
+        unique key was given to another job meanwhile stays finished, and so does a stub, which has no payload left."""
+        ...
+
+    async def reschedule(self, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None) -> dict[UUID, State]:
+        """Available and scheduled jobs become due then; the state each is in now, absent if unknown."""
+        ...
+
+    async def delete(self, ids: Sequence[UUID]) -> dict[UUID, State]:
+        """Jobs that nobody owns are gone without a trace; the states of those that are left, because somebody owns them."""
+        ...
+
+    async def purge(self, queue: str, limit: int) -> int:
+        """Delete at most ``limit`` jobs of the queue that wait; how many that were."""
+        ...
+
+    async def expire(self, limit: int) -> "tuple[Expired, ...]":
+        """At most ``limit`` waiting jobs that nobody started before they expired are failed, oldest expiry first."""
         ...
 
     # owning
@@ -221,6 +346,10 @@ class Store(Protocol):
         """
         ...
 
+    async def overdue(self, limit: int) -> "tuple[Overdue, ...]":
+        """Running jobs of living leases that are ``ttl + grace`` of that lease past a limit of their task, longest first."""
+        ...
+
     # reading: each sees one snapshot of all places
 
     async def get(self, job: UUID) -> JobRecord | None:
@@ -239,11 +368,30 @@ class Store(Protocol):
         """Leases that have not ended, oldest first."""
         ...
 
-    async def next_due(self, tasks: Sequence[str], queues: Sequence[str] | None = None) -> float | None:
-        """Seconds until the next waiting job of these tasks is due (0 if one is), ``None`` if there is none."""
+    async def next_due(
+        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: LastTries = LastTries.LEAVE
+    ) -> float | None:
+        """Seconds until the next job of these tasks that a claim would take is due (0 if one is), ``None`` if there is none."""
+        ...
+
+    async def queues(self) -> "tuple[QueueView, ...]":
+        """Queues that have jobs or are paused, by name."""
+        ...
+
+    async def waiting_tasks(self) -> "tuple[str, ...]":
+        """Tasks of which a job waits, by name."""
         ...
 
     # keeping
+
+    async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
+        """Claims leave these queues alone from now on, or take from them again."""
+        ...
+
+    async def prune(self, limit: int) -> Pruned:
+        """Forget finished jobs whose retention, but at least the floor, has passed, and all that is remembered of them;
+        receipts older than the floor; and leases that ended before the floor and hold nothing. At most ``limit`` of each."""
+        ...
 
     async def migrate(self) -> tuple[int, int]:
         """Bring the schema up to date; versions before and after. Refuses a newer one with ``SchemaTooNew``."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._ports import guard
+from holdfast._ports.cgroup import MemoryKills
 from holdfast._ports.clock import Clock, SystemClock, blocking_sleep
 from holdfast._ports.host import Exit
 from holdfast._ports.system_channel import SystemChannel
@@ -34,6 +35,7 @@ class SystemHost:
     def __init__(self, clock: Clock | None = None, command: Sequence[str] = WORKER_COMMAND) -> None:
         self._clock = clock or SystemClock()
         self._command = tuple(command)
+        self._memory_kills = MemoryKills()
 
     def process(self) -> ProcessIdentity:
         """Who we are."""
@@ -73,20 +75,20 @@ class SystemHost:
 
     async def spawn(self, arguments: Sequence[str]) -> "SystemChild":
         """Start a worker process from the main thread."""
-        return SystemChild(self._clock, self._command, arguments)
+        return SystemChild(self._clock, self._command, arguments, self._memory_kills)
 
 
 class SystemChild:
     """A worker process. Its life is watched from the start, so it is reaped whether or not anybody waits."""
 
-    def __init__(self, clock: Clock, command: Sequence[str], arguments: Sequence[str]) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, command: Sequence[str], arguments: Sequence[str], memory_kills: MemoryKills) -> None:
+        self._clock, self._memory_kills, self._is_killed = clock, memory_kills, False
         if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # inherited: the kernel would reap, and the exit be lost
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         ours, theirs = socket.socketpair()
         deadlines, self._deadlines = os.pipe()
         os.set_blocking(self._deadlines, False)
-        self._stacks = _shared_file("holdfast-stacks")
+        self._stacks = shared_file("holdfast-stacks")
         passed = {"--channel": theirs.fileno(), "--guard": deadlines, "--stacks": self._stacks}
         words = [word for name, fd in passed.items() for word in (name, str(fd))]
         try:
@@ -149,6 +151,7 @@ class SystemChild:
 
     def kill(self) -> None:
         """SIGKILL every process of its session; ``wait`` sees to those that are being forked meanwhile."""
+        self._is_killed = True
         if self._popen.returncode is None:  # its pid is ours until it is reaped
             guard.strike(self._process.pid)
 
@@ -158,7 +161,7 @@ class SystemChild:
 
     async def _reap(self) -> Exit:
         try:
-            await _death_of(self._popen)
+            await death_of(self._popen)
             until = self._clock.monotonic() + guard.PATIENCE
             quiet = 0  # twice nothing, as in guard.kill_session, which would block the supervisor's loop
             while quiet < 2 and self._clock.monotonic() < until:
@@ -169,7 +172,7 @@ class SystemChild:
             self._channel.finish()
         finally:
             self._close()
-        return Exit(code) if code >= 0 else Exit(signal=_name_of(-code))
+        return exit_of(code, self._memory_kills, is_ours=self._is_killed)
 
     def _close(self) -> None:
         for fd in (self._deadlines, self._stacks):
@@ -192,7 +195,7 @@ class SystemCell:
         """
         for fd in (channel_fd, guard_fd, stacks_fd):
             os.set_inheritable(fd, False)
-        flag_fd = _shared_file("holdfast-code-running")
+        flag_fd = shared_file("holdfast-code-running")
         os.ftruncate(flag_fd, 1)
         limits = []
         problem = _start_guard(guard_fd, flag_fd, clock_name)
@@ -276,7 +279,7 @@ def _is_marked(pid: int) -> bool:
     return False
 
 
-def _shared_file(name: str) -> int:
+def shared_file(name: str) -> int:
     """A file without a name, shared with child processes by its descriptor."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name)
@@ -306,7 +309,7 @@ def _start_guard(guard_fd: int, flag_fd: int, clock_name: str) -> str:
     return armed.stderr.decode(errors="replace").strip() or f"exit {armed.returncode}" if armed.returncode else ""
 
 
-async def _death_of(popen: "subprocess.Popen[bytes]") -> None:
+async def death_of(popen: "subprocess.Popen[bytes]") -> None:
     """Return when the process has ended, without reaping it: until then its pid and session number stay ours.
 
     Never by the end of a pipe, which a forked child keeps open.
@@ -341,6 +344,14 @@ def _reap_adopted(session: int) -> None:
     for pid, stat in guard.members(session).items():
         if pid != session and stat.parent == os.getpid():
             os.waitpid(pid, os.WNOHANG)
+
+
+def exit_of(code: int, memory_kills: MemoryKills, *, is_ours: bool) -> Exit:
+    """What a return code says. ``is_ours``: we killed it, so nobody else needs to have done it."""
+    if code >= 0:
+        return Exit(code)
+    is_out_of_memory = -code == signal.SIGKILL and not is_ours and memory_kills.has_grown()
+    return Exit(signal=_name_of(-code), is_out_of_memory=is_out_of_memory)
 
 
 def _name_of(number: int) -> str:

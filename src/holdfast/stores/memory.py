@@ -1,24 +1,40 @@
 # size: the oracle of all other stores is easiest to trust when it can be read in one piece
 """The reference store: the shortest correct code, the oracle of the model tests, and the store of simulations.
 
-Every verb runs to its end without yielding, so each is atomic. Rows are immutable values; ``_put`` is the only
-place that changes one and keeps the two indexes. Nothing here is random, and every order is a sorted one.
+Every verb runs to its end without yielding, and one lock makes it one step for threads too. Rows are immutable values;
+``_put`` and ``_forget`` are the only places that change one and keep the indexes. Nothing here is random, and every order
+is a sorted one.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from heapq import nsmallest
-from itertools import islice
-from typing import Literal
+from itertools import islice, takewhile
+from threading import RLock
+from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar, assert_never
 from uuid import UUID
 
 from msgspec import Struct, structs
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import PLACE_OF, Claim, Hold, JobRecord, NewJob, Place, Reason, State, Token
-from holdfast._core.lifecycle import End, Judge, LeaseEnd, Transition
-from holdfast._core.rows import Ended, hold_of, new_row, record_of_finished, remembered, reopened, settled, view
+from holdfast._core.lifecycle import Charge, End, Judge, LeaseEnd, Transition
+from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.rows import (
+    Ended,
+    hold_of,
+    is_expired,
+    is_last_try,
+    new_row,
+    record_of_finished,
+    remembered,
+    reopened,
+    settled,
+    stub,
+    view,
+)
 from holdfast._core.settling import is_repeated
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import Clock
@@ -28,14 +44,22 @@ from holdfast._ports.store import (
     Capabilities,
     Check,
     ClaimRequest,
+    Duplicate,
+    EnqueueAnswer,
     ExchangeAnswer,
+    Expired,
     JobFilter,
+    LastTries,
     LeaseView,
     NewLease,
     Note,
+    Overdue,
+    Pruned,
+    QueueView,
+    ReopenAnswer,
     Update,
 )
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Unsupported
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOBODY = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
@@ -43,12 +67,29 @@ _VERSION = 1
 _SAID = ("stage", "fraction", "message", "checkpoint")
 
 Line = tuple[str, str, int]
-Waiting = list[tuple[datetime, UUID]]
+Waiting = tuple[datetime, UUID]
+Key = tuple[str, str]
 Rows = list[JobRecord]
+Own = TypeVar("Own", bound="MemoryStore")
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def _atomic(
+    verb: Callable[Concatenate[Own, Parameters], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Own, Parameters], Coroutine[Any, Any, Result]]:
+    """One step also for threads: an App is used by its user's event loop and by the thread of its blocking twins at once."""
+
+    @wraps(verb)
+    async def step(self: Own, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        with self._lock:
+            return await verb(self, *args, **kwargs)
+
+    return step
 
 
 class _Lease(Struct, frozen=True):
-    """Instants on the monotonic clock in microseconds, ``opened`` on the wall clock."""
+    """Instants on the monotonic clock in microseconds, ``opened`` and ``ended`` on the wall clock."""
 
     spec: NewLease
     opened: datetime
@@ -57,6 +98,7 @@ class _Lease(Struct, frozen=True):
     beats: int = 1
     is_draining: bool = False
     end: LeaseEnd | None = None
+    ended: datetime | None = None
 
     @property
     def seen(self) -> str:
@@ -67,14 +109,22 @@ class _Lease(Struct, frozen=True):
 
 
 class Snapshot(Struct):
-    """Everything a store knows. Rows are values, so that copying the containers copies it all."""
+    """Everything a store knows. Rows are values, so that copying the containers copies it all.
+
+    ``started`` and ``moved``: when each running job started and last made progress, on the monotonic clock in microseconds,
+    because no step of a wall clock may make one overdue.
+    """
 
     jobs: dict[UUID, JobRecord] = {}
-    lines: dict[Line, Waiting] = {}
+    lines: dict[Line, list[Waiting]] = {}
     holds: dict[UUID, set[UUID]] = {}
+    keys: dict[Key, UUID] = {}
+    started: dict[UUID, int] = {}
+    moved: dict[UUID, int] = {}
     attempts: dict[UUID, dict[Token, Ended]] = {}
-    receipts: set[UUID] = set()
+    receipts: dict[UUID, tuple[datetime, EnqueueAnswer]] = {}
     leases: dict[UUID, _Lease] = {}
+    paused: dict[str, datetime] = {}
     number: int = 0
 
     def copy(self) -> "Snapshot":
@@ -83,9 +133,13 @@ class Snapshot(Struct):
             jobs=self.jobs.copy(),
             lines={line: waiting.copy() for line, waiting in self.lines.items()},
             holds={lease: jobs.copy() for lease, jobs in self.holds.items()},
+            keys=self.keys.copy(),
+            started=self.started.copy(),
+            moved=self.moved.copy(),
             attempts={job: attempts.copy() for job, attempts in self.attempts.items()},
             receipts=self.receipts.copy(),
             leases=self.leases.copy(),
+            paused=self.paused.copy(),
             number=self.number,
         )
 
@@ -96,6 +150,7 @@ class MemoryStore:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._all = Snapshot()
+        self._lock = RLock()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -103,25 +158,34 @@ class MemoryStore:
 
     def snapshot(self) -> Snapshot:
         """What the store knows now; keep it to forget later writes, as a fail-over without its newest ones does."""
-        return self._all.copy()
+        with self._lock:
+            return self._all.copy()
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot, which stays usable."""
-        self._all = snapshot.copy()
+        with self._lock:
+            self._all = snapshot.copy()
 
     # moving
 
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob]) -> None:
-        if call in self._all.receipts:
-            return
-        known = [job.id for job in jobs if job.id in self._all.jobs]
-        if known or len({job.id for job in jobs}) < len(jobs):
-            raise HoldfastError("enqueue: a job of that id exists already; each job needs an id of its own")
-        now = self._now()
-        self._all.receipts.add(call)
-        for job in jobs:
-            self._put(new_row(job, now))
+    @_atomic
+    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
+        if call not in self._all.receipts:
+            is_lost = under is not None and self._active(*under) is None
+            answer = EnqueueAnswer(is_lost=True) if is_lost else self._insert(jobs)
+            self._all.receipts[call] = (self._now(), answer)
+        return self._all.receipts[call][1]
 
+    def enqueue_within(self, connection: Any, call: UUID, jobs: Sequence[NewJob]) -> NoReturn:
+        raise _unsupported("enqueue inside a transaction of the caller's")
+
+    def transaction(self, job: UUID, token: Token, *, idle: float) -> NoReturn:
+        raise _unsupported("commit rows together with a job")
+
+    def blocking_transaction(self, job: UUID, token: Token, *, idle: float) -> NoReturn:
+        raise _unsupported("commit rows together with a job")
+
+    @_atomic
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         now = self._now()
         answers = tuple(
@@ -129,6 +193,7 @@ class MemoryStore:
         )
         return ExchangeAnswer(answers, () if request is None else self._claim(request, now))
 
+    @_atomic
     async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         lost = set()
         for job, token in tokens:
@@ -137,8 +202,10 @@ class MemoryStore:
                 lost.add(job)
             elif row.state is State.CLAIMED:
                 self._put(structs.replace(row, state=State.RUNNING, attempt=row.attempt + 1, started_at=self._now()))
+                self._all.started[job] = self._all.moved[job] = self._monotonic()
         return frozenset(lost)
 
+    @_atomic
     async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
         lost = set()
         for update in updates:
@@ -148,8 +215,10 @@ class MemoryStore:
                 continue
             said = {name: value for name in _SAID if (value := getattr(update, name)) is not None}
             self._put(structs.replace(row, last_progress_at=self._now(), **said))
+            self._all.moved[row.id] = self._monotonic()
         return frozenset(lost)
 
+    @_atomic
     async def annotate(self, notes: Sequence[Note]) -> None:
         for note in notes:
             attempts = self._all.attempts.get(note.job, {})
@@ -164,6 +233,7 @@ class MemoryStore:
             )
             attempts[note.token] = Ended(ended.to, record)
 
+    @_atomic
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         now = self._now()
         for row in self._rows(ids):
@@ -174,20 +244,58 @@ class MemoryStore:
                     self._put(structs.replace(row, cancel_requested=True))
                 case Place.FINISHED:
                     pass
-        return {row.id: view(row, now).state for row in self._rows(ids)}
+        return self._states(ids)
 
-    async def reopen(self, ids: Sequence[UUID]) -> dict[UUID, State]:
-        now = self._now()
+    @_atomic
+    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
+        now, taken = self._now(), dict[UUID, UUID]()
         for row in self._rows(ids):
-            if view(row, now).state is State.AVAILABLE or PLACE_OF[row.state] is Place.ACTIVE:
+            if view(row, now).state is State.AVAILABLE or PLACE_OF[row.state] is Place.ACTIVE or row.is_stub:
+                continue
+            holder = self._holder(row)
+            if holder is not None and holder.id != row.id:
+                taken[row.id] = holder.id
                 continue
             if row.token.claim is not None:
                 self._all.attempts.setdefault(row.id, {}).setdefault(row.token, record_of_finished(row))
             self._put(reopened(row, now))
-        return {row.id: view(row, now).state for row in self._rows(ids)}
+        return ReopenAnswer(self._states(ids), taken)
+
+    @_atomic
+    async def reschedule(self, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None) -> dict[UUID, State]:
+        due = self._now() + timedelta(microseconds=_micros(delay)) if run_at is None else run_at.astimezone(UTC)
+        for row in self._rows(ids):
+            if row.state is State.AVAILABLE:
+                self._put(structs.replace(row, available_at=due))
+        return self._states(ids)
+
+    @_atomic
+    async def delete(self, ids: Sequence[UUID]) -> dict[UUID, State]:
+        for row in self._rows(ids):
+            if PLACE_OF[row.state] is not Place.ACTIVE:
+                self._forget(row)
+        return self._states(ids)
+
+    @_atomic
+    async def purge(self, queue: str, limit: int) -> int:
+        waiting = [row for row in self._all.jobs.values() if row.queue == queue and row.state is State.AVAILABLE]
+        doomed = nsmallest(limit, waiting, key=lambda row: row.id)
+        for row in doomed:
+            self._forget(row)
+        return len(doomed)
+
+    @_atomic
+    async def expire(self, limit: int) -> tuple[Expired, ...]:
+        now = self._now()
+        late = [(row.expires_at, row.id, row) for row in self._all.jobs.values() if is_expired(row, now)]
+        rows = [row for _, _, row in nsmallest(limit, late)]
+        for row in rows:
+            self._put(structs.replace(row, state=State.FAILED, reason=Reason.EXPIRED, finished_at=now))
+        return tuple(Expired(row.id, row.task) for row in rows)
 
     # owning
 
+    @_atomic
     async def open_lease(self, lease: NewLease) -> bool:
         now, old = self._monotonic(), self._all.leases.get(lease.id)
         if old is not None and old.end is not None:
@@ -198,6 +306,7 @@ class MemoryStore:
             self._all.leases[lease.id] = old.renewed(now)
         return True
 
+    @_atomic
     async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
         now, alive = self._monotonic(), [lease for lease in dict.fromkeys(leases) if self._is_alive(lease)]
         olds = [self._all.leases[lease] for lease in alive]
@@ -211,27 +320,38 @@ class MemoryStore:
             elapsed=(now - min(old.beaten for old in olds)) / 1e6 if olds else None,
         )
 
+    @_atomic
     async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         now, old = self._monotonic(), self._all.leases.get(lease)
         if old is None:  # remembered, so that a late copy of its opening is refused
             spec = structs.replace(_NOBODY, id=lease)
-            self._all.leases[lease] = _Lease(spec, self._now(), now, now, end=why)
+            self._all.leases[lease] = _Lease(spec, self._now(), now, now, end=why, ended=self._now())
         elif old.end is None:
             if seen is not None and (seen != old.seen or now <= old.expires):
                 return None
-            self._all.leases[lease] = structs.replace(old, end=why)
+            self._all.leases[lease] = structs.replace(old, end=why, ended=self._now())
         return self._all.leases[lease].end
 
+    @_atomic
     async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
         return tuple(hold_of(row) for row in self._held(lease)[:limit])
 
+    @_atomic
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:
         views = [self._lease_view(lease) for lease in {**self._all.leases, **self._all.holds}]
         found = [view for view in views if (view.holds if view.end is not None else view.overdue > 0)]
         return tuple(sorted(found, key=lambda view: (view.end is None, -view.overdue, view.id))[:limit])
 
+    @_atomic
+    async def overdue(self, limit: int) -> tuple[Overdue, ...]:
+        rows = [self._all.jobs[job] for jobs in self._all.holds.values() for job in jobs]
+        worst = [(*max((self._late(row, charge), charge) for charge in (Charge.STALLED, Charge.TIMED_OUT)), row) for row in rows]
+        worst.sort(key=lambda each: (-each[0], each[2].token.number))
+        return tuple(Overdue(hold_of(row), row.worker or "", charge) for late, charge, row in worst[:limit] if late > 0)
+
     # reading
 
+    @_atomic
     async def get(self, job: UUID) -> JobRecord | None:
         row = self._all.jobs.get(job)
         if row is None:
@@ -240,11 +360,13 @@ class MemoryStore:
         records = (attempts[token].record for token in sorted(attempts, key=lambda token: token.number))
         return structs.replace(view(row, self._now()), attempts=tuple(each for each in records if each is not None))
 
+    @_atomic
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
         now = self._now()
         views = (view(row, now) for row in sorted(self._all.jobs.values(), key=lambda row: row.id, reverse=True))
         return tuple(islice((view for view in views if _matches(view, which)), which.limit))
 
+    @_atomic
     async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
         now, found = self._now(), dict[tuple[str, State], int]()
         for row in self._all.jobs.values():
@@ -252,16 +374,61 @@ class MemoryStore:
             found[group] = found.get(group, 0) + 1
         return found
 
+    @_atomic
     async def workers(self) -> tuple[LeaseView, ...]:
         alive = [lease for lease in self._all.leases.values() if lease.end is None]
         alive.sort(key=lambda lease: (lease.opened, lease.spec.id))
         return tuple(self._lease_view(lease.spec.id) for lease in alive)
 
-    async def next_due(self, tasks: Sequence[str], queues: Sequence[str] | None = None) -> float | None:
-        firsts = [line[0][0] for line in self._lines(tasks, queues).values()]
-        return max(0.0, (min(firsts) - self._now()) / timedelta(seconds=1)) if firsts else None
+    @_atomic
+    async def next_due(
+        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: LastTries = LastTries.LEAVE
+    ) -> float | None:
+        now = self._now()
+        firsts = [at for line in self._lines(tasks, queues, last_tries, now).values() for at, _ in islice(line, 1)]
+        return max(0.0, (min(firsts) - now) / timedelta(seconds=1)) if firsts else None
+
+    @_atomic
+    async def queues(self) -> tuple[QueueView, ...]:
+        found: dict[str, dict[State, int]] = {queue: {} for queue in self._all.paused}
+        for (queue, state), number in (await self.counts("queue")).items():
+            found.setdefault(queue, {})[state] = number
+        paused = self._all.paused
+        return tuple(QueueView(name=name, paused_at=paused.get(name), counts=found[name]) for name in sorted(found))
+
+    @_atomic
+    async def waiting_tasks(self) -> tuple[str, ...]:
+        return tuple(sorted({task for task, _, _ in self._all.lines}))
 
     # keeping
+
+    @_atomic
+    async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
+        for queue in queues:
+            if is_paused:
+                self._all.paused.setdefault(queue, self._now())
+            else:
+                self._all.paused.pop(queue, None)
+
+    @_atomic
+    async def prune(self, limit: int) -> Pruned:
+        now, floor = self._now(), timedelta(seconds=RETENTION_FLOOR)
+        ages = {row.id: (now - row.finished_at).total_seconds() for row in self._all.jobs.values() if row.finished_at}
+        rows = [self._all.jobs[job] for job in sorted(ages, key=lambda job: (-ages[job], job))]
+        gone = [row for row in rows if ages[row.id] >= max(row.policy.retention, RETENTION_FLOOR)][:limit]
+        worn = [row for row in rows if row.policy.retention <= ages[row.id] < RETENTION_FLOOR and not row.is_stub][:limit]
+        calls = [call for call, (at, _) in self._all.receipts.items() if now - at >= floor][:limit]
+        ended = {lease: known.ended for lease, known in self._all.leases.items() if not self._all.holds.get(lease)}
+        leases = [lease for lease, at in ended.items() if at is not None and now - at >= floor][:limit]
+        for row in gone:
+            self._forget(row)
+        for row in worn:
+            self._put(stub(row))
+        for call in calls:
+            del self._all.receipts[call]
+        for lease in leases:
+            del self._all.leases[lease]
+        return Pruned(len(gone), len(worn), len(calls), len(leases))
 
     async def migrate(self) -> tuple[int, int]:
         return _VERSION, _VERSION
@@ -281,24 +448,67 @@ class MemoryStore:
     def _monotonic(self) -> int:
         return _micros(self._clock.monotonic())
 
+    def _insert(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
+        now, news, duplicates = self._now(), list[JobRecord](), dict[UUID, Duplicate]()
+        keys: dict[Key, JobRecord] = {}
+        for row in (new_row(job, now) for job in jobs):
+            key, holder = _key_of(row), self._holder(row)
+            if key is not None and holder is None:
+                holder = keys.setdefault(key, row)
+            if holder is None or holder is row:
+                news.append(row)
+            else:
+                duplicates[row.id] = Duplicate(holder.id, holder.payload == row.payload)
+        answer = EnqueueAnswer(duplicates)
+        if not answer.is_refused:
+            if len({row.id for row in news if row.id not in self._all.jobs}) < len(news):
+                raise HoldfastError("enqueue: a job of that id exists already; each job needs an id of its own")
+            for row in news:
+                self._put(row)
+        return answer
+
     def _put(self, row: JobRecord) -> None:
         old = self._all.jobs.get(row.id)
-        if old is not None and old.state is State.AVAILABLE:
-            key = (old.task, old.queue, old.priority)
-            line = self._all.lines[key]
-            del line[bisect_left(line, (old.available_at, old.id))]
-            if not line:
-                del self._all.lines[key]
-        if old is not None and PLACE_OF[old.state] is Place.ACTIVE and old.lease is not None:
-            self._all.holds[old.lease].discard(old.id)
+        if old is not None:
+            self._take_from_indexes(old)
         self._all.jobs[row.id] = row
+        place = PLACE_OF[row.state]
         if row.state is State.AVAILABLE:
-            insort(self._all.lines.setdefault((row.task, row.queue, row.priority), []), (row.available_at, row.id))
-        if PLACE_OF[row.state] is Place.ACTIVE and row.lease is not None:
+            insort(self._all.lines.setdefault(_line_of(row), []), (row.available_at, row.id))
+        if place is Place.ACTIVE and row.lease is not None:
             self._all.holds.setdefault(row.lease, set()).add(row.id)
+        if place is not Place.FINISHED and (key := _key_of(row)) is not None:
+            self._all.keys[key] = row.id
+
+    def _forget(self, row: JobRecord) -> None:
+        self._take_from_indexes(row)
+        del self._all.jobs[row.id]
+        for remembered_of in (self._all.attempts, self._all.started, self._all.moved):
+            remembered_of.pop(row.id, None)
+
+    def _take_from_indexes(self, row: JobRecord) -> None:
+        place = PLACE_OF[row.state]
+        if row.state is State.AVAILABLE:
+            line = self._all.lines[_line_of(row)]
+            del line[bisect_left(line, (row.available_at, row.id))]
+            if not line:
+                del self._all.lines[_line_of(row)]
+        if place is Place.ACTIVE and row.lease is not None:
+            self._all.holds[row.lease].discard(row.id)
+        if place is not Place.FINISHED and (key := _key_of(row)) is not None:
+            del self._all.keys[key]
+
+    def _holder(self, row: JobRecord) -> JobRecord | None:
+        key = _key_of(row)
+        holder = None if key is None else self._all.keys.get(key)
+        return None if holder is None else self._all.jobs[holder]
 
     def _rows(self, ids: Sequence[UUID]) -> Rows:
         return [self._all.jobs[job] for job in dict.fromkeys(ids) if job in self._all.jobs]
+
+    def _states(self, ids: Sequence[UUID]) -> dict[UUID, State]:
+        now = self._now()
+        return {row.id: view(row, now).state for row in self._rows(ids)}
 
     def _active(self, job: UUID, token: Token) -> JobRecord | None:
         row = self._all.jobs.get(job)
@@ -317,7 +527,16 @@ class MemoryStore:
         row = self._active(transition.job, transition.token)
         if row is None or row.lease is None:
             return False
-        if transition.judge is Judge.LEASE_ENDED and self._is_alive(row.lease):
+        match transition.judge:
+            case Judge.OWNER:
+                may_move = True
+            case Judge.LEASE_ENDED:
+                may_move = not self._is_alive(row.lease)
+            case Judge.STALLED | Judge.TIMED_OUT:
+                may_move = self._late(row, Charge(transition.judge.value)) > 0
+            case _:
+                assert_never(transition.judge)
+        if not may_move:
             return False
         moved = transition.moved_by(cancel_requested=row.cancel_requested)
         ended = remembered(row, transition, now)
@@ -333,11 +552,27 @@ class MemoryStore:
             return Answer.APPLIED
         return Answer.MISSING if row is None and attempt is None else Answer.LOST
 
-    def _lines(self, tasks: Collection[str], queues: Sequence[str] | None) -> dict[Line, Waiting]:
+    def _late(self, row: JobRecord, charge: Charge) -> int:
+        """Microseconds for which others may have judged it by now; they may not unless positive."""
+        is_timed = charge is Charge.TIMED_OUT
+        limit = row.policy.timeout if is_timed else row.policy.progress_within
+        if limit is None or row.lease is None or row.state is not State.RUNNING or not self._is_alive(row.lease):
+            return 0
+        lease, since = self._all.leases[row.lease].spec, self._all.started if is_timed else self._all.moved
+        return self._monotonic() - since[row.id] - _micros(limit + lease.timing.ttl + lease.grace)
+
+    def _lines(
+        self, tasks: Collection[str], queues: Sequence[str] | None, last_tries: LastTries, now: datetime
+    ) -> dict[Line, Iterator[Waiting]]:
+        def may_be_taken(waiting: Waiting) -> bool:
+            row = self._all.jobs[waiting[1]]
+            is_wanted = last_tries is LastTries.ALSO or is_last_try(row) is (last_tries is LastTries.ONLY)
+            return is_wanted and not is_expired(row, now)
+
         return {
-            line: waiting
+            line: filter(may_be_taken, waiting)
             for line, waiting in self._all.lines.items()
-            if line[0] in tasks and (queues is None or line[1] in queues)
+            if line[0] in tasks and (queues is None or line[1] in queues) and line[1] not in self._all.paused
         }
 
     def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
@@ -347,9 +582,8 @@ class MemoryStore:
         room = request.limit + request.prefetch
         due = [
             (priority, at, job)
-            for (_, _, priority), line in self._lines(request.tasks, request.queues).items()
-            for at, job in islice(line, room)
-            if at <= now
+            for (_, _, priority), line in self._lines(request.tasks, request.queues, request.last_tries, now).items()
+            for at, job in islice(takewhile(lambda waiting: waiting[0] <= now, line), room)
         ]
         return tuple(
             self._take(self._all.jobs[job], request, is_running=place < request.limit, worker=lease.spec.worker)
@@ -371,6 +605,8 @@ class MemoryStore:
             started_at=now if is_running else None,
         )
         self._put(taken)
+        if is_running:
+            self._all.started[row.id] = self._all.moved[row.id] = self._monotonic()
         return Claim(hold=hold_of(taken), payload=taken.payload, checkpoint=taken.checkpoint)
 
     def _lease_view(self, lease: UUID) -> LeaseView:
@@ -390,7 +626,22 @@ class MemoryStore:
             end=known.end,
             queues=known.spec.queues,
             tasks=known.spec.tasks,
+            grace=known.spec.grace,
+            slots=known.spec.slots,
+            is_alone=known.spec.is_alone,
         )
+
+
+def _line_of(row: JobRecord) -> Line:
+    return row.task, row.queue, row.priority
+
+
+def _key_of(row: JobRecord) -> Key | None:
+    return None if row.unique_key is None else (row.task, row.unique_key)
+
+
+def _unsupported(what: str) -> Unsupported:
+    return Unsupported(f"the memory store cannot {what}: use a store that keeps jobs in a database, such as sqlite:///jobs.db")
 
 
 def _micros(seconds: float) -> int:

@@ -9,10 +9,17 @@
 ...         return self.store
 """
 
+from holdfast.testing.contracts.children import ChildContract
 from holdfast.testing.contracts.claiming import ClaimContract
 from holdfast.testing.contracts.enqueuing import EnqueueContract
+from holdfast.testing.contracts.expiring import ExpiryContract
+from holdfast.testing.contracts.isolating import LastTryContract
+from holdfast.testing.contracts.keys import KeyContract
+from holdfast.testing.contracts.limiting import LimitContract
 from holdfast.testing.contracts.operating import OperateContract
 from holdfast.testing.contracts.owning import LeaseContract
+from holdfast.testing.contracts.pruning import PruneContract
+from holdfast.testing.contracts.queues import QueueContract
 from holdfast.testing.contracts.racing import RaceContract
 from holdfast.testing.contracts.reading import ReadContract
 from holdfast.testing.contracts.reporting import ReportContract
@@ -21,10 +28,17 @@ from holdfast.testing.contracts.settling import SettleContract
 
 class StoreContract(
     EnqueueContract,
+    KeyContract,
+    ChildContract,
     ClaimContract,
+    ExpiryContract,
+    LastTryContract,
     SettleContract,
+    LimitContract,
     ReportContract,
     OperateContract,
+    QueueContract,
+    PruneContract,
     LeaseContract,
     ReadContract,
     RaceContract,

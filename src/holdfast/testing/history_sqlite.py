@@ -58,7 +58,7 @@ def watch(database: str | PathLike[str]) -> None:
             ("UPDATE", "NEW", row.format("OLD"), row.format("NEW")),
             ("DELETE", "OLD", row.format("OLD"), "NULL"),
         ):
-            trigger = f"CREATE TRIGGER history_{table}_{verb} AFTER {verb} ON {table}"
+            trigger = f"CREATE TRIGGER history_{table}_{verb} AFTER {verb} ON holdfast_{table}"
             values = f"{_NOW}, '{what}', {side}.id, {before}, {after}"
             insert = f"INSERT INTO history (time, what, id, before, after) VALUES ({values})"  # noqa: S608 - constants of this file
             statements.append(f"{trigger} BEGIN {insert}; END")
@@ -185,7 +185,7 @@ def _lease_event(time: float, key: UUID, after: str | None, beats: dict[UUID, _B
         overdue=overdue,
         is_ended=entry.why is not None,
         is_free=entry.why is not None and entry.why.is_free,
-        culprits=() if entry.why is None else entry.why.culprits,
+        culprits=() if entry.why is None else tuple(entry.why.culprits),
     )
     beats[key] = _Beat(time, row)
     by = None if entry.why is None else By("end_lease", is_judged=entry.why.end is End.EXPIRED)

@@ -8,7 +8,7 @@ from holdfast._core.job import JobRecord, Json, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.payload import decode_json
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import BeatAnswer, Capabilities, NewLease, Update
+from holdfast._ports.store import BeatAnswer, Capabilities, EnqueueAnswer, NewLease, ReopenAnswer, Update
 from holdfast.stores.memory import MemoryStore, Snapshot
 from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
 
@@ -39,17 +39,19 @@ class Witness(MemoryStore):
         self._by, self._tokens = By("start"), dict(tokens)
         return await super().start(tokens)
 
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob]) -> None:
-        """By a client."""
+    async def enqueue(
+        self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None
+    ) -> EnqueueAnswer:
+        """By a client, or by a handler under its token."""
         self._by, self._tokens = By("enqueue"), {}
-        await super().enqueue(call, jobs)
+        return await super().enqueue(call, jobs, under=under)
 
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         """By an operator."""
         self._by, self._tokens = By("request_cancel"), {}
         return await super().request_cancel(ids)
 
-    async def reopen(self, ids: Sequence[UUID]) -> dict[UUID, State]:
+    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
         """By an operator."""
         self._by, self._tokens = By("reopen"), {}
         return await super().reopen(ids)
@@ -122,7 +124,7 @@ class Witness(MemoryStore):
             overdue=(self._monotonic() - known.expires) / 1e6,
             is_ended=known.end is not None,
             is_free=known.end is not None and known.end.is_free,
-            culprits=known.end.culprits if known.end is not None else (),
+            culprits=tuple(known.end.culprits) if known.end is not None else (),
         )
 
     def _tell_leases(self, before: dict[UUID, LeaseRow | None], by: By) -> None:

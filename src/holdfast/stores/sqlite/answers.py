@@ -1,16 +1,37 @@
 """What the rows read after a write say about it."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from uuid import UUID
+
+import msgspec
 
 from holdfast._core.job import JobRecord, State
 from holdfast._core.lifecycle import Transition
 from holdfast._core.settling import is_repeated
-from holdfast._ports.store import Answer, BeatAnswer
-from holdfast.stores.sqlite.rows import Row, attempt_of, ended_of, record_of
+from holdfast._ports.store import Answer, BeatAnswer, Duplicate, EnqueueAnswer, Expired, Pruned, QueueView
+from holdfast.stores.sqlite.rows import Row, attempt_of, ended_of, instant, record_of
 
 _ATTEMPT = 11  # columns
+
+
+class Receipt(msgspec.Struct):
+    """What ``enqueue.sql`` keeps of a call that was not plain."""
+
+    is_lost: bool
+    duplicates: list[tuple[str, str, bool]]
+
+
+def enqueued(found: Sequence[Row]) -> EnqueueAnswer:
+    """The row of ``receipt.sql``."""
+    ((answer,),) = found
+    if answer is None:
+        return EnqueueAnswer()
+    receipt = msgspec.json.decode(answer, type=Receipt, strict=False)
+    if receipt.is_lost:
+        return EnqueueAnswer(is_lost=True)
+    said = receipt.duplicates
+    return EnqueueAnswer({UUID(job): Duplicate(UUID(holder), is_same) for job, holder, is_same in said})
 
 
 def settled(transitions: Sequence[Transition], found: Iterable[Row]) -> tuple[Answer, ...]:
@@ -55,3 +76,25 @@ def one(found: Sequence[Row]) -> JobRecord | None:
 def states(found: Iterable[Row]) -> dict[UUID, State]:
     """Rows of ``states.sql``."""
     return {UUID(bytes=job): State(state) for job, state in found}
+
+
+def expired(touched: Iterable[Row]) -> tuple[Expired, ...]:
+    """Rows of ``touched.sql`` after ``expire.sql``."""
+    return tuple(Expired(UUID(bytes=job), task) for _, job, task in touched)
+
+
+def pruned(touched: Iterable[Row]) -> Pruned:
+    """Rows of ``touched.sql`` after ``prune.sql``."""
+    number = Counter(what for what, *_ in touched)
+    return Pruned(number["job"], number["stub"], number["receipt"], number["lease"])
+
+
+def queues(found: Iterable[Row]) -> tuple[QueueView, ...]:
+    """All rows of ``queues.sql``."""
+    views: dict[str, QueueView] = {}
+    for name, paused, state, number in found:
+        paused_at = None if paused is None else instant(paused)
+        view = views.setdefault(name, QueueView(name=name, paused_at=paused_at, counts={}))
+        if state is not None:
+            view.counts[State(state)] = number
+    return tuple(views.values())

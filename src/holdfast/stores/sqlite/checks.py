@@ -1,33 +1,42 @@
 """What is right and wrong with a SQLite store."""
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.store import Check
 from holdfast.errors import HoldfastError
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.database import FIRST_WITHOUT_RESET_RACE, Database
+from holdfast.stores.sqlite.location import require_local_disk
+from holdfast.stores.sqlite.packing import micros
 from holdfast.stores.sqlite.schema import VERSION
 
 REMEDY = "pip install 'holdfast[apsw]', and set HOLDFAST_SQLITE=apsw if no other code of the process opens the file by sqlite3"
+MEGABYTE = 1 << 20
+READ_IN_FULL = 512 * MEGABYTE  # a second or two
+LARGE_LOG = 256 * MEGABYTE  # SQLite empties it at 4
+SCARCE, TOO_SCARCE = 256 * MEGABYTE, 16 * MEGABYTE
+LAG = 3600.0
+MOST = 10_001
+STEP = 60.0
 
 
 def check(database: Database) -> tuple[Check, ...]:
-    """All findings; a file that cannot be opened is one of them."""
+    """All findings; a file that cannot be opened is one of them, and one that does not exist is not made."""
     library = library_of(driver.version(use_apsw=database.use_apsw))
     try:
-        (version,) = database.migrate()[1:]
+        if not database.path.exists():
+            require_local_disk(database.path)
+            return library, _schema(0), *_disk(database.path)
+        found = database.version()
+        if found < VERSION:
+            return library, _schema(found), *_disk(database.path)
         ((mode,),) = database.pragma("journal_mode")
-        ((health,), *_) = database.pragma("quick_check(1)")
+        return library, _schema(found), _journal(mode), _soundness(database), *_disk(database.path), *_contents(database)
     except HoldfastError as error:
         return library, Check("error", "file", str(error))
-    return (
-        library,
-        Check("ok", "schema", f"version {version} of {VERSION}"),
-        Check("ok", "journal", "write-ahead log, synchronous: a commit survives a power failure")
-        if mode == "wal"
-        else Check("error", "journal", f"journal mode {mode}", "the file system must support shared memory"),
-        Check("ok", "file", f"{database.path} is sound")
-        if health == "ok"
-        else Check("error", "file", f"{database.path} is damaged: {health}", "restore a backup"),
-    )
 
 
 def warnings(version: tuple[int, ...]) -> tuple[str, ...]:
@@ -43,3 +52,48 @@ def library_of(version: tuple[int, ...]) -> Check:
         return Check("ok", "sqlite", f"SQLite {name}")
     message = f"SQLite {name} has a rare race between a write and the reset of the write-ahead log that can damage the file"
     return Check("warning", "sqlite", message, REMEDY)
+
+
+def _schema(version: int) -> Check:
+    if version == VERSION:
+        return Check("ok", "schema", f"version {version} of {VERSION}")
+    message = "there is none yet" if version == 0 else f"version {version} of {VERSION}"
+    return Check("warning", "schema", message, "the first worker or enqueue makes it, or `holdfast migrate`")
+
+
+def _journal(mode: str) -> Check:
+    if mode == "wal":
+        return Check("ok", "journal", "write-ahead log, synchronous: a commit survives a power failure")
+    return Check("error", "journal", f"journal mode {mode}", "the file system must support shared memory")
+
+
+def _soundness(database: Database) -> Check:
+    path, is_small = database.path, database.path.stat().st_size <= READ_IN_FULL
+    ((health,), *_) = database.pragma("quick_check(1)" if is_small else "quick_check('holdfast_leases')")
+    if health != "ok":
+        return Check("error", "file", f"{path} is damaged: {health}", "restore a backup")
+    return Check("ok", "file", f"{path} is sound" if is_small else f"{path} is too large to be read in full here")
+
+
+def _disk(path: Path) -> Iterator[Check]:
+    free = shutil.disk_usage(path.parent).free
+    level = "error" if free < TOO_SCARCE else "warning" if free < SCARCE else "ok"
+    remedy = "" if level == "ok" else "make room: on a full disk nothing can be enqueued or completed"
+    yield Check(level, "disk", f"{free // MEGABYTE} MB free", remedy)  # type: ignore[arg-type] # a literal, by the line above
+    log = path.with_name(f"{path.name}-wal")
+    size = log.stat().st_size if log.exists() else 0
+    if size > LARGE_LOG:
+        remedy = "end what has been reading the file for long: a backup, a shell, a transaction of the application"
+        yield Check("warning", "log", f"the write-ahead log has {size // MEGABYTE} MB and cannot be emptied", remedy)
+
+
+def _contents(database: Database) -> Iterator[Check]:
+    bounds = {"lag": micros(LAG), "most": MOST, "floor": micros(RETENTION_FLOOR)}
+    ((ahead, forgettable, has_old_receipts),) = database.read("facts", **bounds)
+    if ahead is not None and ahead > micros(STEP):
+        message = f"the file speaks of a time {ahead / 1e6:.0f} s from now: the wall clock was set back, or was wrong"
+        yield Check("warning", "clock", message, "keep the clock in step (NTP); delays, expiries and retention go by it")
+    if forgettable or has_old_receipts:
+        many = "10,000 or more" if forgettable == MOST else f"{forgettable}"
+        message = f"{many} finished jobs should have been forgotten for more than {LAG / 3600:.0f} h"
+        yield Check("warning", "pruning", message, "keep a worker running, or run `holdfast prune`")

@@ -15,12 +15,13 @@ from holdfast._core.job import Json
 from holdfast._ports.clock import Chance, Clock, blocking_sleep
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.stores.sqlite import driver, schema
-from holdfast.stores.sqlite.location import require_local_disk
+from holdfast.stores.sqlite.location import identity_of, require_local_disk
 from holdfast.stores.sqlite.packing import Values, micros
 
 OLDEST = (3, 35, 0)
 FIRST_WITHOUT_RESET_RACE = (3, 51, 3)
 BUSY_LIMIT = 5.0
+_LOOK_AGAIN = 1_000_000  # microseconds
 _LONGEST_PAUSE = 0.0006
 _FOLDER = Path(__file__).parent / "queries"
 _MARK = "-- call\n"
@@ -54,6 +55,8 @@ class Database:
         self._busy_limit = busy_limit
         self.use_apsw = use_apsw
         self._connection: driver.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._seen_at = 0
 
     def now(self) -> int:
         """The wall clock in microseconds."""
@@ -73,6 +76,17 @@ class Database:
         query = QUERIES[name]
         return self._insist(name, lambda: self._execute(name, query.statement, values)).rowcount
 
+    def fire(self, name: str, **values: Json) -> bool:
+        """Whether a statement's triggers changed anything."""
+        query = QUERIES[name]
+
+        def execute() -> bool:
+            before = self._open(name).total_changes
+            self._execute(name, query.statement, values)
+            return self._open(name).total_changes != before
+
+        return self._insist(name, execute)
+
     def pragma(self, text: str) -> list[tuple[Json, ...]]:
         """The answer of a pragma."""
         return self._insist(text, lambda: self._execute(text, f"PRAGMA {text}", {}).fetchall())
@@ -84,6 +98,21 @@ class Database:
             return self._versions
         return schema.VERSION, schema.VERSION
 
+    def version(self) -> int:
+        """The version of the schema, which is not made or upgraded for that."""
+        if self._connection is not None:
+            return schema.VERSION
+
+        def look() -> int:
+            connection = driver.connect(self.path, use_apsw=self.use_apsw)
+            try:
+                return schema.version_of(connection)
+            finally:
+                connection.close()
+
+        require_local_disk(self.path)
+        return self._begin("check", look)
+
     def close(self) -> None:
         """Let go of the file; the next statement opens it again."""
         connection, self._connection = self._connection, None
@@ -92,25 +121,48 @@ class Database:
 
     def _execute(self, name: str, statement: str, values: Values) -> driver.Cursor:
         # The clocks are read right before each try: a write that had to wait must not be judged by older time.
-        clocks = {"wall": self.now(), "monotonic": self.monotonic(), "boot": self._process.boot, "clock": self._process.clock}
-        return self._open(name).execute(statement, {**values, **clocks})
+        monotonic = self.monotonic()
+        clocks = {"wall": self.now(), "monotonic": monotonic, "boot": self._process.boot, "clock": self._process.clock}
+        connection = self._open(name)
+        if not 0 <= monotonic - self._seen_at < _LOOK_AGAIN:
+            self._require_same_file(name, monotonic)
+        return connection.execute(statement, {**values, **clocks})
+
+    def _require_same_file(self, name: str, monotonic: int) -> None:
+        if identity_of(self.path) != self._identity:
+            self._give_up()
+            raise StoreUnavailable(
+                f"{name}: {self.path} was deleted or replaced while it was open. What was written to it is gone with it; from "
+                "now on whatever is at this path is used. To move or restore it, stop all processes that use it first"
+            )
+        self._seen_at = monotonic
 
     def _insist(self, name: str, action: Callable[[], Answer]) -> Answer:
-        slept = 0.0
+        slept, has_made_room = 0.0, False
         while True:
             try:
                 return action()
             except sqlite3.IntegrityError as error:
                 raise HoldfastError(f"{name}: {error}; each job needs an id of its own") from error
             except sqlite3.Error as error:
-                if not _is_busy(error):
+                if _code_of(error) == sqlite3.SQLITE_FULL and not has_made_room:
+                    has_made_room = True
+                    self._make_room()
+                    continue
+                if not is_busy(error):
                     self._give_up()
                     raise StoreUnavailable(f"{name}: {self.path}: {error}") from error
                 if slept >= self._busy_limit:
                     raise StoreUnavailable(f"{name}: {self.path}: busy for {slept:.1f} s: {_name_of(error)}") from error
-            pause = _LONGEST_PAUSE * (1.0 + self._chance.jitter()) / 2
-            blocking_sleep(pause)
-            slept += pause
+            slept += pause(self._chance)
+
+    def _make_room(self) -> None:
+        # On a small disk the write-ahead log itself may have taken all there is.
+        try:
+            if self._connection is not None:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error:
+            pass  # then the second try says what is wrong
 
     def _give_up(self) -> None:
         try:
@@ -122,14 +174,18 @@ class Database:
         if self._connection is None:
             require_version(driver.version(use_apsw=self.use_apsw))
             require_local_disk(self.path)
-            try:
-                self._connection = self._insist(name, self._connect)
-            except StoreUnavailable as unavailable:
-                error = unavailable.__cause__
-                if isinstance(error, sqlite3.Error) and (remedy := _HOPELESS.get(_code_of(error))):
-                    raise ConfigurationError([f"{self.path}: {error}: {remedy}"]) from error
-                raise
+            self._connection = self._begin(name, self._connect)
+            self._identity, self._seen_at = identity_of(self.path), self.monotonic()
         return self._connection
+
+    def _begin(self, name: str, connect: Callable[[], Answer]) -> Answer:
+        try:
+            return self._insist(name, connect)
+        except StoreUnavailable as unavailable:
+            error = unavailable.__cause__
+            if isinstance(error, sqlite3.Error) and (remedy := _HOPELESS.get(_code_of(error))):
+                raise ConfigurationError([f"{self.path}: {error}: {remedy}"]) from error
+            raise
 
     def _connect(self) -> driver.Connection:
         connection = driver.connect(self.path, use_apsw=self.use_apsw)
@@ -166,7 +222,15 @@ _HOPELESS = {
 """What is wrong with a file that cannot be opened, and does not end by waiting: what to do about it."""
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
+def pause(chance: Chance) -> float:
+    """Let others go first; the seconds that took."""
+    seconds = _LONGEST_PAUSE * (1.0 + chance.jitter()) / 2
+    blocking_sleep(seconds)
+    return seconds
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else has the lock."""
     return _code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from holdfast._core.job import Json
 from holdfast.errors import ConfigurationError, MissingExtra
@@ -40,7 +40,15 @@ class Cursor(Protocol):
         ...
 
 
-class Connection(Protocol):
+class Speaker(Protocol):
+    """Runs statements: a connection, or somebody else's cursor."""
+
+    def execute(self, statement: str, values: Any = (), /) -> Cursor:
+        """Run one statement."""
+        ...
+
+
+class Connection(Speaker, Protocol):
     """One open file."""
 
     @property
@@ -48,8 +56,9 @@ class Connection(Protocol):
         """Whether a transaction is open."""
         ...
 
-    def execute(self, statement: str, values: Any = (), /) -> Cursor:
-        """Run one statement."""
+    @property
+    def total_changes(self) -> int:
+        """How many rows were changed so far, those of triggers counted."""
         ...
 
     def close(self) -> None:
@@ -81,23 +90,72 @@ def connect(path: Path, *, use_apsw: bool) -> Connection:
     return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
 
 
+def kind_of(connection: object) -> Literal["sqlite3", "apsw"] | None:
+    """Whose connection it is."""
+    if isinstance(connection, sqlite3.Connection):
+        return "sqlite3"
+    return "apsw" if apsw is not None and isinstance(connection, apsw.Connection) else None
+
+
+def is_constraint(error: BaseException) -> bool:
+    """Whether a write was refused for what is in the file already."""
+    return isinstance(error, sqlite3.IntegrityError) or (apsw is not None and isinstance(error, apsw.ConstraintError))
+
+
+def is_error(error: BaseException) -> bool:
+    """Whether the library raised it."""
+    return isinstance(error, sqlite3.Error) or (apsw is not None and isinstance(error, apsw.Error))
+
+
+@contextmanager
+def plain_cursor(connection: Any) -> Iterator[Any]:
+    """A cursor that answers tuples of plain values, however the owner of the connection has it read rows."""
+    if not isinstance(connection, sqlite3.Connection):
+        cursor = connection.cursor()
+        cursor.exec_trace = cursor.row_trace = None
+        yield cursor
+        return
+    text_factory, connection.text_factory = connection.text_factory, str
+    try:
+        yield sqlite3.Cursor(connection)
+    finally:
+        connection.text_factory = text_factory
+
+
+def begin_implicitly(connection: Any) -> None:
+    """Begin a transaction where ``sqlite3`` would do so by itself before a write."""
+    if isinstance(connection, sqlite3.Connection) and not connection.in_transaction:
+        is_legacy = getattr(connection, "autocommit", -1) == -1
+        if is_legacy and connection.isolation_level is not None:
+            sqlite3.Cursor(connection).execute(f"BEGIN {connection.isolation_level}")
+
+
+def owned(connection: Connection) -> Any:
+    """The library's own connection object, for users."""
+    return connection.library_connection if isinstance(connection, _Apsw) else connection
+
+
 class _Apsw:
     def __init__(self, path: Path) -> None:
         with _translated():
-            self._connection = apsw.Connection(str(path))
+            self.library_connection = apsw.Connection(str(path))
 
     @property
     def in_transaction(self) -> bool:
-        return self._connection.in_transaction
+        return self.library_connection.in_transaction
+
+    @property
+    def total_changes(self) -> int:
+        return self.library_connection.total_changes()
 
     def execute(self, statement: str, values: Any = (), /) -> "_Answered":
         with _translated():
-            rows = self._connection.execute(statement, values).fetchall()
-            return _Answered(rows, self._connection.changes())
+            rows = self.library_connection.execute(statement, values).fetchall()
+            return _Answered(rows, self.library_connection.changes())
 
     def close(self) -> None:
         with _translated():
-            self._connection.close()
+            self.library_connection.close()
 
 
 class _Answered:

@@ -42,7 +42,7 @@ class Watch:
 
     def _view(self, row: Row, known: dict[bytes, Sighting], wall: int, monotonic: int) -> LeaseView:
         lease, worker, process, timing, boot, clock, opened, expires, seen, holds, *rest = row
-        is_draining, is_ended, why, queues, tasks = rest
+        is_draining, is_ended, why, queues, tasks, grace, slots, is_alone = rest
         times = timing_of(timing)
         if expires is None:  # active rows whose lease has no row
             expires, opened = monotonic, wall
@@ -65,4 +65,7 @@ class Watch:
             end=end_of(is_ended, why),
             queues=names_of(queues),
             tasks=names_of(tasks),
+            grace=(grace or 0) / 1e6,
+            slots=slots or 0,
+            is_alone=bool(is_alone),
         )

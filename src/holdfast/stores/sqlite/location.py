@@ -4,6 +4,7 @@ SQLite's write-ahead log needs shared memory between all processes that use the 
 gives; there it loses data silently.
 """
 
+import os
 from pathlib import Path
 
 from holdfast.errors import ConfigurationError
@@ -28,6 +29,15 @@ def require_local_disk(path: Path) -> None:
         kind = file_system_of(folder.resolve(), _MOUNTS.read_text(encoding="utf-8", errors="replace"))
         if kind in _NETWORK:
             raise ConfigurationError([f"{path} lies on a network file system ({kind}), where SQLite loses data; {_REMEDY}"])
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Which file is at a path; ``None`` if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def file_system_of(folder: Path, mounts: str) -> str:

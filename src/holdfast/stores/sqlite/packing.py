@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Judge, Transition
-from holdfast._ports.store import ClaimRequest, NewLease, Note, Update
+from holdfast._ports.store import ClaimRequest, LastTries, NewLease, Note, Update
 
 Values = dict[str, bytes | str | int | float | None]
 
@@ -22,7 +22,13 @@ _RECORD = b"%b%b%019d%011d%010d"
 _NOBODY = bytes(16)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TOKEN = Token(None, 0)
+_LAST_TRIES: dict[LastTries, Values] = {
+    LastTries.LEAVE: {"others": True, "last_tries": False},
+    LastTries.ONLY: {"others": False, "last_tries": True},
+    LastTries.ALSO: {"others": True, "last_tries": True},
+}
 _NO_CLAIM: Values = {"lease": None, "claim": None, "tasks": "{}", "queues": None, "running": 0, "room": 0}
+_NO_CLAIM |= _LAST_TRIES[LastTries.LEAVE]
 
 
 class Settling(Struct):
@@ -31,6 +37,7 @@ class Settling(Struct):
     to: State
     failures: int
     crashes: int
+    retention: int
     at: list[int]
     delay: int = 0
     reason: str | None = None
@@ -38,21 +45,24 @@ class Settling(Struct):
     outcome: str | None = None
     signal: str | None = None
     stacks: str | None = None
-    is_rescue: bool = False
+    judge: Judge = Judge.OWNER
     is_kept: bool = False
 
 
-class Enqueuing(Struct):
+class Enqueuing(Struct, omit_defaults=True):
     """What jobs have in common, and the places of their records."""
 
     task: str
     queue: str
     priority: int
     delay: int
-    run_at: int | None
-    tags: str | None
     policy: str
     at: list[int]
+    run_at: int | None = None
+    tags: str | None = None
+    expires_in: int | None = None
+    key: str | None = None
+    first: int | None = None
 
 
 def micros(seconds: float) -> int:
@@ -117,35 +127,48 @@ def named(settles: Sequence[Transition]) -> Values:
 
 def transitions(settles: Sequence[Transition]) -> Values:
     """Records and kinds of these transitions; first-try successes, nearly all of them, share one kind."""
-    plain: dict[tuple[int, int], Settling] = {}
+    plain: dict[tuple[int, int, float], Settling] = {}
     kinds: list[Settling] = []
     for place, settle in enumerate(settles):
         is_plain = settle.to is State.COMPLETED and settle.record is None and settle.judge is Judge.OWNER
         if not is_plain or settle.error is not None or settle.reason is not None:
             kinds.append(_settling(settle, place))
             continue
-        budget = (settle.failures, settle.crashes)
-        kind = plain.get(budget)
+        shared = (settle.failures, settle.crashes, settle.retention)
+        kind = plain.get(shared)
         if kind is None:
-            plain[budget] = Settling(State.COMPLETED, *budget, [place])
+            plain[shared] = Settling(State.COMPLETED, settle.failures, settle.crashes, micros(settle.retention), [place])
         else:
             kind.at.append(place)
     packed = records([(settle.job, settle.token, settle.result) for settle in settles])
     return {**packed, "kinds": json_text([*plain.values(), *kinds])}
 
 
-def jobs(news: Sequence[NewJob]) -> Values:
-    """Records and kinds of new jobs."""
+def jobs(news: Sequence[NewJob], under: tuple[UUID, Token] | None = None) -> Values:
+    """Records and kinds of new jobs, and the job on whose token they depend."""
     kinds: dict[tuple[object, ...], Enqueuing] = {}
+    firsts: dict[tuple[str, str], int] = {}
     for place, job in enumerate(news):
-        shared = (job.task, job.queue, job.priority, job.delay, job.run_at, job.tags, job.policy)
+        if job.unique_key is not None:
+            first = firsts.setdefault((job.task, job.unique_key), place)
+            kinds[place,] = _enqueuing(job, place, first)
+            continue
+        shared = (job.task, job.queue, job.priority, job.delay, job.run_at, job.tags, job.policy, job.expires_in)
         kind = kinds.get(shared)
         if kind is None:
             kinds[shared] = _enqueuing(job, place)
         else:
             kind.at.append(place)
     packed = records([(job.id, _NO_TOKEN, job.payload) for job in news])
-    return {**packed, "kinds": json_text(list(kinds.values()))}
+    parent, token = under or (None, _NO_TOKEN)
+    return {
+        **packed,
+        "kinds": json_text(list(kinds.values())),
+        "is_plain": parent is None and not firsts,
+        "parent": None if parent is None else parent.bytes,
+        "parent_claim": None if token.claim is None else token.claim.bytes,
+        "parent_number": token.number,
+    }
 
 
 def claim(request: ClaimRequest | None) -> Values:
@@ -157,14 +180,20 @@ def claim(request: ClaimRequest | None) -> Values:
         "claim": request.claim.bytes,
         "tasks": json_text(dict(request.tasks)),
         "queues": None if request.queues is None else json_text(request.queues),
+        **_LAST_TRIES[request.last_tries],
         "running": request.limit,
         "room": request.limit + request.prefetch,
     }
 
 
-def names(tasks: Sequence[str], queues: Sequence[str] | None) -> Values:
-    """Names of tasks and queues; no queues: all of them."""
-    return {"tasks": json_text(tasks), "queues": None if queues is None else json_text(queues)}
+def line(tasks: Sequence[str], queues: Sequence[str] | None, last_tries: LastTries) -> Values:
+    """Which waiting jobs a claim would take; no queues: of all."""
+    return {"tasks": json_text(tasks), "queues": None if queues is None else json_text(queues), **_LAST_TRIES[last_tries]}
+
+
+def due(delay: float, run_at: datetime | None) -> Values:
+    """A new time for waiting jobs."""
+    return {"delay": micros(delay), "run_at": _micros_of(run_at)}
 
 
 def lease(new: NewLease) -> Values:
@@ -177,6 +206,9 @@ def lease(new: NewLease) -> Values:
         "ttl": micros(new.timing.ttl),
         "queues": json_text(new.queues),
         "tasks": json_text(new.tasks),
+        "grace": micros(new.grace),
+        "slots": new.slots,
+        "is_alone": new.is_alone,
     }
 
 
@@ -219,6 +251,7 @@ def _settling(settle: Transition, place: int) -> Settling:
         to=settle.to,
         failures=settle.failures,
         crashes=settle.crashes,
+        retention=micros(settle.retention),
         at=[place],
         delay=micros(settle.delay),
         reason=settle.reason,
@@ -226,22 +259,29 @@ def _settling(settle: Transition, place: int) -> Settling:
         outcome=settle.record,
         signal=_text(settle.signal),
         stacks=_text(settle.stacks),
-        is_rescue=settle.judge is Judge.LEASE_ENDED,
+        judge=settle.judge,
         is_kept=settle.record is not None or PLACE_OF[settle.to] is Place.PENDING,
     )
 
 
-def _enqueuing(job: NewJob, place: int) -> Enqueuing:
+def _enqueuing(job: NewJob, place: int, first: int | None = None) -> Enqueuing:
     return Enqueuing(
         task=job.task,
         queue=job.queue,
         priority=job.priority,
         delay=micros(job.delay),
-        run_at=None if job.run_at is None else (job.run_at - _EPOCH) // timedelta(microseconds=1),
+        run_at=_micros_of(job.run_at),
         tags=json_text(job.tags) if job.tags else None,
         policy=json_text(job.policy),
+        expires_in=None if job.expires_in is None else micros(job.expires_in),
+        key=_text(job.unique_key),
+        first=first,
         at=[place],
     )
+
+
+def _micros_of(instant: datetime | None) -> int | None:
+    return None if instant is None else (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 def _text(text: str | None) -> str | None:

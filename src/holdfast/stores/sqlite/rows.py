@@ -20,11 +20,11 @@ from holdfast._core.job import (
     State,
     Token,
 )
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.rows import Ended
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import ClaimRequest
+from holdfast._ports.store import ClaimRequest, Overdue
 
 Row = tuple[Json, ...]
 Value = TypeVar("Value")
@@ -73,11 +73,17 @@ def hold_of(row: Row) -> Hold:
     )
 
 
+def overdue_of(row: Row) -> Overdue:
+    """A row of ``overdue.sql``."""
+    *hold, worker, charge = row
+    return Overdue(hold_of(tuple(hold)), worker, Charge(charge))
+
+
 def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
     """A row of the view of ``record.sql``, and the state it shows."""
     (job, claim, number, task, queue, priority, _, payload, policy, attempt, failures, crashes, *rest) = row
     (created, available, claimed, started, finished, reason, error, result, lease, worker, *rest) = rest
-    stage, fraction, message, progress, checkpoint, is_marked, tags = rest
+    stage, fraction, message, progress, checkpoint, is_marked, tags, expires, unique_key, is_stub = rest
     return JobRecord(
         id=UUID(bytes=job),
         token=Token(_uuid(claim), number),
@@ -90,8 +96,8 @@ def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) ->
         attempt=attempt,
         failures=failures,
         crashes=crashes,
-        created_at=_EPOCH + timedelta(microseconds=created),
-        available_at=_EPOCH + timedelta(microseconds=available),
+        created_at=instant(created),
+        available_at=instant(available),
         claimed_at=_instant(claimed),
         started_at=_instant(started),
         finished_at=_instant(finished),
@@ -106,6 +112,9 @@ def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) ->
         last_progress_at=_instant(progress),
         checkpoint=checkpoint,
         cancel_requested=bool(is_marked),
+        expires_at=_instant(expires),
+        unique_key=unique_key,
+        is_stub=bool(is_stub),
         tags=_read(tags, tuple[str, ...]) or (),
         attempts=attempts,
     )
@@ -183,5 +192,10 @@ def _uuid(value: bytes | None) -> UUID | None:
     return None if value is None else UUID(bytes=value)
 
 
+def instant(microseconds: int) -> datetime:
+    """An instant of the wall clock."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
 def _instant(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
+    return None if microseconds is None else instant(microseconds)

@@ -1,25 +1,27 @@
-"""The schema and its versions: numbered files, applied in one transaction, never undone."""
+"""The schema and its versions: numbered files, applied in one transaction, never undone.
+
+The file may be an application's own, so that its rows and its jobs commit together: all names begin with ``holdfast_``, and
+nothing else of the file is touched.
+"""
 
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.errors import ConfigurationError, SchemaTooNew
-from holdfast.stores.sqlite.driver import Connection
+from holdfast.errors import SchemaTooNew
+from holdfast.stores.sqlite.driver import Connection, Speaker
 
 _MIGRATIONS = sorted((Path(__file__).parent / "migrations").glob("[0-9]*.sql"))
-_APPLICATION = 0x484F4C44  # "HOLD": this file is ours
 VERSION = len(_MIGRATIONS)
 
 
-def version_of(connection: Connection) -> int:
-    """The version of the file's schema, 0 for a new one; refuses a newer one and a file that is not ours."""
-    # The tables first: another process may make them in between, and commits its mark with them.
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if tables and application != _APPLICATION:
-        raise ConfigurationError(["the file is the database of another application; name a file of its own for jobs"])
+def version_of(connection: Speaker, name: str = "main") -> int:
+    """The version of the schema in the file a connection knows by that name, 0 if it has none; refuses a newer one."""
+    place = quoted(name)
+    found = connection.execute(f"SELECT 1 FROM {place}.sqlite_schema WHERE name = 'holdfast_schema'").fetchone()  # noqa: S608 - quoted
+    if found is None:
+        return 0
+    (version,) = connection.execute(f"SELECT version FROM {place}.holdfast_schema").fetchone()  # noqa: S608 - quoted
     if version > VERSION:
         raise SchemaTooNew(f"the file has schema version {version}, this release knows {VERSION}: upgrade holdfast")
     return int(version)
@@ -33,16 +35,26 @@ def migrate(connection: Connection) -> tuple[int, int]:
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = version_of(connection)
-        for number in range(version + 1, VERSION + 1):
-            for statement in statements(_MIGRATIONS[number - 1].read_text(encoding="utf-8")):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {number:d}")
-        connection.execute(f"PRAGMA application_id = {_APPLICATION:d}")
+        upgrade(connection, version)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
     return version, VERSION
+
+
+def upgrade(connection: Speaker, version: int, name: str = "main") -> None:
+    """Apply what is newer than that version, in the transaction that is open."""
+    for number in range(version + 1, VERSION + 1):
+        script = _MIGRATIONS[number - 1].read_text(encoding="utf-8").replace("main.", f"{quoted(name)}.")
+        for statement in statements(script):
+            connection.execute(statement)
+        connection.execute(f"UPDATE {quoted(name)}.holdfast_schema SET version = {number:d}")  # noqa: S608 - quoted
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def statements(script: str) -> Iterator[str]:

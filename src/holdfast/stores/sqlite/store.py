@@ -4,8 +4,11 @@ All work on the file happens in one thread of the store's own, and every write i
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from msgspec import structs
@@ -13,6 +16,7 @@ from msgspec import structs
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Hold, JobRecord, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
+from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.store import (
@@ -21,17 +25,25 @@ from holdfast._ports.store import (
     Capabilities,
     Check,
     ClaimRequest,
+    EnqueueAnswer,
     ExchangeAnswer,
+    Expired,
     JobFilter,
+    LastTries,
     LeaseView,
     NewLease,
     Note,
+    Overdue,
+    Pruned,
+    QueueView,
+    ReopenAnswer,
     Update,
 )
-from holdfast.stores.sqlite import answers, checks, driver, packing, rows
+from holdfast.stores.sqlite import answers, checks, driver, packing, rows, transactions, within
 from holdfast.stores.sqlite.database import BUSY_LIMIT, Database
 from holdfast.stores.sqlite.leases import Watch
 from holdfast.stores.sqlite.thread import OwnThread
+from holdfast.stores.sqlite.transactions import Transaction
 
 INLINE = 512  # payloads up to this long stay in the job's row
 
@@ -62,15 +74,36 @@ class SqliteStore:
         self._warnings = checks.warnings(driver.version(use_apsw=is_apsw))
         self._thread = OwnThread(lambda: Database(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
         self._watch = Watch(process)
+        self._path, self._clock, self._use_apsw = file, clock, is_apsw
+        self._begin = partial(Transaction, file, chance=chance, busy_limit=busy_limit, use_apsw=is_apsw)
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("sqlite", "kernel", self._warnings)
+        return Capabilities("sqlite", "kernel", self._warnings, caller_transaction=True)
 
     # moving
 
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob]) -> None:
-        await self._write("enqueue", {**packing.jobs(jobs), "call": call.bytes, "inline": INLINE})
+    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
+        values = {**packing.jobs(jobs, under), "call": call.bytes, "inline": INLINE}
+
+        def enqueue(database: Database) -> EnqueueAnswer:
+            is_new = database.fire("enqueue", **values)
+            if is_new and values["is_plain"]:
+                return EnqueueAnswer()
+            return answers.enqueued(database.read("receipt", call=call.bytes))
+
+        return await self._thread.run(enqueue)
+
+    def enqueue_within(self, connection: Any, call: UUID, jobs: Sequence[NewJob]) -> EnqueueAnswer:
+        wall = packing.micros(self._clock.wall())
+        values = {**packing.jobs(jobs), "call": call.bytes, "inline": INLINE, "wall": wall}
+        return within.enqueue(connection, self._path, values, use_apsw=self._use_apsw)
+
+    def transaction(self, job: UUID, token: Token, *, idle: float) -> AbstractAsyncContextManager[Any]:
+        return transactions.in_thread(self._begin(job=job, token=token, idle=idle))
+
+    def blocking_transaction(self, job: UUID, token: Token, *, idle: float) -> AbstractContextManager[Any]:
+        return transactions.blocking(self._begin(job=job, token=token, idle=idle))
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         later = packing.copies(transitions)
@@ -100,8 +133,27 @@ class SqliteStore:
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         return await self._states("request_cancel", ids)
 
-    async def reopen(self, ids: Sequence[UUID]) -> dict[UUID, State]:
-        return await self._states("reopen", ids)
+    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
+        values = packing.ids(ids)
+
+        def reopen(database: Database) -> ReopenAnswer:
+            database.write("reopen", **values)
+            taken = {UUID(bytes=job): UUID(bytes=holder) for job, holder in database.read("taken", **values)}
+            return ReopenAnswer(answers.states(database.read("states", **values)), taken)
+
+        return await self._thread.run(reopen)
+
+    async def reschedule(self, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None) -> dict[UUID, State]:
+        return await self._states("reschedule", ids, packing.due(delay, run_at))
+
+    async def delete(self, ids: Sequence[UUID]) -> dict[UUID, State]:
+        return await self._states("delete", ids)
+
+    async def purge(self, queue: str, limit: int) -> int:
+        return len(await self._touched("purge", {"queue": queue, "limit": limit}))
+
+    async def expire(self, limit: int) -> tuple[Expired, ...]:
+        return answers.expired(await self._touched("expire", {"limit": limit}))
 
     # owning
 
@@ -136,6 +188,9 @@ class SqliteStore:
         found = [view for view in await self._leases() if (view.holds if view.end is not None else view.overdue > 0)]
         return tuple(sorted(found, key=lambda view: (view.end is None, -view.overdue, view.id))[:limit])
 
+    async def overdue(self, limit: int) -> tuple[Overdue, ...]:
+        return tuple(map(rows.overdue_of, await self._read("overdue", {"limit": limit})))
+
     # reading
 
     async def get(self, job: UUID) -> JobRecord | None:
@@ -152,11 +207,25 @@ class SqliteStore:
     async def workers(self) -> tuple[LeaseView, ...]:
         return tuple(view for view in await self._leases() if view.end is None)
 
-    async def next_due(self, tasks: Sequence[str], queues: Sequence[str] | None = None) -> float | None:
-        ((wait,),) = await self._read("next_due", packing.names(tasks, queues))
+    async def next_due(
+        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: LastTries = LastTries.LEAVE
+    ) -> float | None:
+        ((wait,),) = await self._read("next_due", packing.line(tasks, queues, last_tries))
         return None if wait is None else wait / 1e6
 
+    async def queues(self) -> tuple[QueueView, ...]:
+        return answers.queues(await self._read("queues", {}))
+
+    async def waiting_tasks(self) -> tuple[str, ...]:
+        return tuple(task for (task,) in await self._read("waiting_tasks", {}))
+
     # keeping
+
+    async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
+        await self._write("pause" if is_paused else "unpause", {"queues": packing.json_text(queues)})
+
+    async def prune(self, limit: int) -> Pruned:
+        return answers.pruned(await self._touched("prune", {"limit": limit, "floor": packing.micros(RETENTION_FLOOR)}))
 
     async def migrate(self) -> tuple[int, int]:
         return await self._thread.run(Database.migrate)
@@ -191,8 +260,15 @@ class SqliteStore:
 
         return await self._thread.run(write)
 
-    async def _states(self, name: str, jobs: Sequence[UUID]) -> dict[UUID, State]:
-        values = packing.ids(jobs)
+    async def _touched(self, name: str, values: packing.Values) -> Rows:
+        def write(database: Database) -> Rows:
+            database.write(name, **values)
+            return database.read("touched")
+
+        return await self._thread.run(write)
+
+    async def _states(self, name: str, jobs: Sequence[UUID], more: packing.Values | None = None) -> dict[UUID, State]:
+        values = {**packing.ids(jobs), **(more or {})}
 
         def write(database: Database) -> dict[UUID, State]:
             database.write(name, **values)

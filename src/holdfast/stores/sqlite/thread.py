@@ -1,45 +1,81 @@
-"""The one thread that touches a store's connection, so that no event loop waits for a disk."""
+"""The one thread that touches a store's connection, so that no event loop waits for a disk.
 
-import asyncio
-import os
+No connection crosses a fork. SQLite keeps its own account of the locks a process holds, which a child would inherit and the
+kernel would not know of: the child's writes were lost with a log that its parent, thinking itself alone, had removed. And
+a child that was forked while another thread was inside SQLite waits for ever for that thread to let go of a mutex.
+"""
+
+import sqlite3
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
+from holdfast._ports.forks import care_for
 from holdfast.stores.sqlite.database import Database
+from holdfast.stores.sqlite.lane import Lane
 
 Result = TypeVar("Result")
 
-# A forked child may neither use nor close what it inherited: closing would let go of locks its parent relies on.
+# Of a fork that nobody announced, by a program that is not Python: its child may neither use nor close what it got.
 _INHERITED: list[object] = []
 
 
 class OwnThread:
-    """Starts with the first call and, in a forked child, afresh."""
+    """Starts with the first call, from whatever event loop, and starts afresh in a forked child."""
+
+    _database: Database | None
+    _thread: Lane | None
+    _starting: threading.Lock
+    _using: threading.Lock
 
     def __init__(self, connect: Callable[[], Database]) -> None:
         self._connect = connect
-        self._database: Database | None = None
-        self._thread: ThreadPoolExecutor | None = None
-        self._process = 0
+        self._start_afresh()
+        care_for(self)
 
     async def run(self, action: Callable[[Database], Result]) -> Result:
         """What the action answers, run in the thread."""
         thread, database = self._ready()
-        return await asyncio.get_running_loop().run_in_executor(thread, action, database)
+        return await thread.run(lambda: self._use(action, database))
 
     async def close(self) -> None:
         """Close the connection and end the thread; the next call starts both again."""
-        if self._thread is None or self._process != os.getpid():
-            return
-        thread, database = self._ready()
-        self._thread = self._database = None
-        await asyncio.get_running_loop().run_in_executor(thread, database.close)
-        thread.shutdown()
+        with self._starting:
+            thread, database, self._thread, self._database = self._thread, self._database, None, None
+        if thread is not None and database is not None:
+            await thread.run(lambda: self._use(Database.close, database))
+            thread.close()
 
-    def _ready(self) -> tuple[ThreadPoolExecutor, Database]:
-        if self._thread is None or self._database is None or self._process != os.getpid():
-            _INHERITED.extend(each for each in (self._database, self._thread) if each is not None)
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-sqlite")
-            self._database, self._process = self._connect(), os.getpid()
-        return self._thread, self._database
+    def hold(self) -> None:
+        """Before a fork: wait until nobody is inside SQLite, and close; the next call opens again, here and in the child."""
+        self._starting.acquire()
+        self._using.acquire()
+        if self._database is not None:
+            with suppress(sqlite3.Error):
+                self._database.close()
+
+    def release(self) -> None:
+        """After the fork, in the parent."""
+        self._using.release()
+        self._starting.release()
+
+    def start_afresh(self) -> None:
+        """After the fork, in the child."""
+        _INHERITED.extend(each for each in (self._database, self._thread) if each is not None)
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._database, self._thread = None, None
+        self._starting, self._using = threading.Lock(), threading.Lock()
+
+    def _use(self, action: Callable[[Database], Result], database: Database) -> Result:
+        with self._using:
+            return action(database)
+
+    def _ready(self) -> tuple[Lane, Database]:
+        with self._starting:
+            if self._thread is None or self._database is None:
+                self._thread = Lane("holdfast-sqlite")
+                self._database = self._connect()
+            return self._thread, self._database

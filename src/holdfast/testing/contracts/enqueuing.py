@@ -2,8 +2,11 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
+from msgspec import structs
+
 from holdfast._core.job import State, Token
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._ports.store import Duplicate
 from holdfast.errors import HoldfastError
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, story
 
@@ -97,6 +100,24 @@ class EnqueueContract(Part):
         assert [row.id for row in await at.store.list(at.everything)] == [known]
         await at.store.enqueue(call, news)
         assert len(await at.store.list(at.everything)) == 3
+
+    @story
+    async def test_an_id_that_exists_matters_only_where_its_job_would_be_inserted(self, at: Scene) -> None:
+        keyed = at.new(key="k")
+        await at.enqueue(keyed)
+        answer = await at.send(keyed)
+        assert answer.duplicates == {keyed.id: Duplicate(keyed.id, is_same=True)}
+        hold = await at.running()
+        await at.settle(done(hold))
+        assert (await at.send(at.new(), structs.replace(at.new(), id=hold.job), under=hold)).is_lost
+        assert (await at.send(structs.replace(at.new(), id=hold.job), structs.replace(keyed, payload=b"0"))).is_refused
+        await at.store.request_cancel([keyed.id])
+        try:
+            await at.send(keyed)
+        except HoldfastError:
+            pass
+        else:
+            raise AssertionError("two jobs of one id were taken")
 
     @story
     async def test_payloads_come_back_byte_for_byte(self, at: Scene) -> None:

@@ -1,13 +1,15 @@
-"""Cancel and reopen: what operators do to jobs wherever they are."""
+"""Cancel, reopen, reschedule and delete: what operators do to jobs wherever they are."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
+
+from msgspec import structs
 
 from holdfast._core.job import Hold, Reason, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Fail
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Answer, Update
-from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, rescued, story
+from holdfast._ports.store import Answer, ReopenAnswer, Update
+from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)
 
@@ -68,8 +70,8 @@ class OperateContract(Part):
         at.advance(1.0)
         assert await at.store.request_cancel([job]) == {job: State.CANCELLED}
         assert await at.row(job) == row
-        assert await at.store.reopen([unknown]) == {}
-        assert await at.store.request_cancel([]) == await at.store.reopen([]) == {}
+        assert await at.store.reopen([unknown]) == await at.store.reopen([]) == ReopenAnswer({})
+        assert await at.store.request_cancel([]) == {}
 
     @story
     async def test_a_mark_does_not_outlive_a_reopening(self, at: Scene) -> None:
@@ -97,7 +99,7 @@ class OperateContract(Part):
         jobs = [completed.job, failed.job, retried.job, held.job, cancelled]
         numbers = [(await at.row(job)).token.number for job in jobs]
         attempts = [(await at.row(job)).attempt for job in jobs]
-        assert await at.store.reopen(jobs) == dict.fromkeys(jobs, State.AVAILABLE)
+        assert await at.store.reopen(jobs) == ReopenAnswer(dict.fromkeys(jobs, State.AVAILABLE))
         for job, number, attempt in zip(jobs, numbers, attempts, strict=True):
             row = await at.row(job)
             assert (row.state, row.token, row.attempt) == (State.AVAILABLE, Token(None, number), attempt)
@@ -118,8 +120,8 @@ class OperateContract(Part):
         jobs = [waiting, running.job, prefetched.job]
         rows = [await at.row(job) for job in jobs]
         at.advance(1.0)
-        answer = await at.store.reopen(jobs)
-        assert answer == {waiting: State.AVAILABLE, running.job: State.RUNNING, prefetched.job: State.CLAIMED}
+        states = {waiting: State.AVAILABLE, running.job: State.RUNNING, prefetched.job: State.CLAIMED}
+        assert await at.store.reopen(jobs) == ReopenAnswer(states)
         assert [await at.row(job) for job in jobs] == rows
 
     @story
@@ -129,3 +131,83 @@ class OperateContract(Part):
         await at.store.reopen([hold.job, hold.job])
         assert await at.settle(done(hold)) == (Answer.LOST,)
         assert await at.state(hold.job) is State.AVAILABLE
+
+    @story
+    async def test_waiting_jobs_become_due_when_an_operator_says(self, at: Scene) -> None:
+        zone = timezone(timedelta(hours=5))
+        now, later, moved = await at.enqueue(at.new(delay=60.0), at.new(), at.new(delay=60.0))
+        rows = {job: await at.row(job) for job in (now, later, moved)}
+        at.advance(1.0)
+        assert await at.store.reschedule([now]) == {now: State.AVAILABLE}
+        assert await at.store.reschedule([later], delay=7.5) == {later: State.SCHEDULED}
+        moment = (at.now + timedelta(seconds=20)).astimezone(zone)
+        assert await at.store.reschedule([moved, moved], run_at=moment, delay=1.0) == {moved: State.SCHEDULED}
+        for job, due in ((now, at.now), (later, at.now + timedelta(seconds=7.5)), (moved, moment)):
+            row = await at.row(job)
+            assert row.available_at == due
+            assert row == structs.replace(rows[job], state=row.state, available_at=due)
+        lease = await at.lease()
+        assert [claim.hold.job for claim in await at.claim(lease, 10)] == [now]
+        at.advance(7.5)
+        assert [claim.hold.job for claim in await at.claim(lease, 10)] == [later]
+        due_in = await at.store.next_due(["task"])
+        assert due_in is not None
+        assert abs(due_in - 12.5) < EARLY
+
+    @story
+    async def test_a_retry_may_be_sooner_and_keeps_its_budgets(self, at: Scene) -> None:
+        hold = await at.running()
+        await at.settle(raised(hold))
+        row = await at.row(hold.job)
+        assert await at.store.reschedule([hold.job], run_at=at.now - timedelta(days=1)) == {hold.job: State.AVAILABLE}
+        assert await at.row(hold.job) == structs.replace(row, state=State.AVAILABLE, available_at=at.now - timedelta(days=1))
+        (claim,) = await at.claim(hold.lease)
+        assert (claim.hold.attempt, claim.hold.failures) == (2, 1)
+
+    @story
+    async def test_only_jobs_in_line_are_rescheduled(self, at: Scene) -> None:
+        running, prefetched, held, finished = await at.running(), await at.prefetched(), await held_back(at), await at.running()
+        await at.settle(done(finished))
+        jobs = [running.job, prefetched.job, held.job, finished.job]
+        rows = [await at.row(job) for job in jobs]
+        answer = await at.store.reschedule([*jobs, at.chance.uuid7()], delay=60.0)
+        states = (State.RUNNING, State.CLAIMED, State.HELD, State.COMPLETED)
+        assert answer == dict(zip(jobs, states, strict=True))
+        assert [await at.row(job) for job in jobs] == rows
+        assert await at.store.reschedule([]) == {}
+
+    @story
+    async def test_a_job_that_nobody_owns_is_deleted_without_a_trace(self, at: Scene) -> None:
+        available, scheduled = await at.enqueue(at.new(payload=b"x" * 5000), at.new(delay=60.0))
+        held, retried, finished, other = await held_back(at), await at.running(), await at.running(), await at.running()
+        await at.settle(raised(retried), raised(other), answered(finished, Fail("no")))
+        jobs = [available, scheduled, held.job, retried.job, finished.job]
+        assert await at.store.delete([*jobs, jobs[0], at.chance.uuid7()]) == {}
+        assert [await at.store.get(job) for job in jobs] == [None] * 5
+        assert await at.store.request_cancel(jobs) == await at.store.delete(jobs) == {}
+        assert await at.store.reopen(jobs) == ReopenAnswer({})
+        assert await at.settle(raised(retried), done(finished), rescued(held, CRASH)) == (Answer.MISSING,) * 3
+        assert [row.id for row in await at.store.list(at.everything)] == [other.job]
+        assert len((await at.row(other.job)).attempts) == 1
+        assert await at.claim(await at.lease(), 10) == ()
+
+    @story
+    async def test_a_job_that_somebody_owns_is_not_deleted(self, at: Scene) -> None:
+        running, prefetched, (waiting,) = await at.running(), await at.prefetched(), await at.enqueue(at.new())
+        rows = [await at.row(hold.job) for hold in (running, prefetched)]
+        answer = await at.store.delete([running.job, waiting, prefetched.job])
+        assert answer == {running.job: State.RUNNING, prefetched.job: State.CLAIMED}
+        assert [await at.row(hold.job) for hold in (running, prefetched)] == rows
+        await at.store.end_lease(running.lease, CRASH)
+        assert await at.store.delete([running.job]) == {running.job: State.RUNNING}
+        assert await at.settle(done(running)) == (Answer.APPLIED,)
+
+    @story
+    async def test_a_copy_of_its_call_does_not_bring_a_deleted_job_back(self, at: Scene) -> None:
+        call, job = at.chance.uuid4(), at.new()
+        await at.store.enqueue(call, [job])
+        await at.store.delete([job.id])
+        await at.store.enqueue(call, [job])
+        assert await at.store.get(job.id) is None
+        await at.enqueue(structs.replace(job, payload=b"[]"))
+        assert (await at.row(job.id)).payload == b"[]"

@@ -6,13 +6,13 @@ from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import LeaseView, NewLease
 from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Part, Scene, done, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED, signal="SIGKILL", stacks="…")
-CLOSED = LeaseEnd(End.CLOSED, is_free=True, culprits=(UUID(int=7),))
+CLOSED = LeaseEnd(End.CLOSED, is_free=True, culprits={UUID(int=7): Charge.DEAF})
 
 
 async def view_of(at: Scene, lease: object) -> LeaseView:

@@ -1,11 +1,13 @@
 """Races: several store objects on the same jobs, at the same time."""
 
 import asyncio
+from functools import partial
+from uuid import UUID
 
-from holdfast._core.job import State
+from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.store import Answer, JobFilter
-from holdfast.testing.contracts.scene import TTL, Part, Scene, done, raised, rescued, story
+from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, JobFilter
+from holdfast.testing.contracts.scene import TTL, Part, Scene, done, in_threads, raised, rescued, story
 
 STORES = 4
 CRASH = LeaseEnd(End.EXPIRED)
@@ -103,3 +105,82 @@ class RaceContract(Part):
         assert sorted(row.id for row in rows) == sorted(jobs)
         assert not [row for row in rows if row.state in (State.RUNNING, State.CLAIMED)]
         assert sum((await at.store.counts()).values()) == len(jobs)
+
+    @story
+    async def test_of_many_who_ask_for_one_key_at_once_exactly_one_gets_it(self, at: Scene) -> None:
+        stores = [at.another() for _ in range(STORES)]
+        for round_ in range(10):
+            jobs = [at.new(key=str(round_), payload=b"%d" % round_) for _ in stores]
+            answers = in_threads(
+                *(partial(store.enqueue, at.chance.uuid4(), [job]) for store, job in zip(stores, jobs, strict=True))
+            )
+            (winner,) = [job.id for job, answer in zip(jobs, answers, strict=True) if answer == EnqueueAnswer()]
+            assert [answer.duplicates for job, answer in zip(jobs, answers, strict=True) if job.id != winner] == [
+                {job.id: Duplicate(winner, is_same=True)} for job in jobs if job.id != winner
+            ]
+        assert await at.store.counts() == {("", State.AVAILABLE): 10}
+
+    @story
+    async def test_a_key_that_is_given_back_goes_to_one_at_most(self, at: Scene) -> None:
+        stores = [at.another() for _ in range(5)]
+        for round_ in range(10):
+            key = str(round_)
+            finished = await at.running(key=key)
+            await at.settle(done(finished))
+            hold = await at.running(key=key)
+            news = [at.new(key=key) for _ in range(2)]
+            in_threads(
+                partial(stores[0].exchange, [done(hold)]),
+                partial(stores[1].reopen, [finished.job]),
+                partial(stores[2].reopen, [hold.job]),
+                partial(stores[3].enqueue, at.chance.uuid4(), [news[0]]),
+                partial(stores[4].enqueue, at.chance.uuid4(), [news[1]]),
+            )
+            rows = [row for row in await at.store.list(at.everything) if row.unique_key == key]
+            unfinished = [row.id for row in rows if PLACE_OF[row.state] is not Place.FINISHED]
+            assert len(unfinished) <= 1
+            probe = at.new(key=key)
+            answer = await at.send(probe)
+            assert [each.job for each in answer.duplicates.values()] == unfinished
+
+    @story
+    async def test_a_child_is_there_if_and_only_if_its_call_was_not_lost(self, at: Scene) -> None:
+        stores = [at.another() for _ in range(2)]
+        for _ in range(10):
+            hold, child = await at.running(), at.new()
+            call = at.chance.uuid4()
+            in_threads(
+                partial(stores[0].exchange, [done(hold)]),
+                partial(stores[1].enqueue, call, [child], under=(hold.job, hold.token)),
+            )
+            answer = await at.store.enqueue(call, [child], under=(hold.job, hold.token))
+            assert answer.is_lost is (await at.store.get(child.id) is None)
+
+    @story
+    async def test_one_store_serves_the_loops_of_several_threads(self, at: Scene) -> None:
+        lines = [at.new_lease() for _ in range(STORES)]
+        news = [[at.new(key=f"{number % 7}") if number % 3 == 0 else at.new() for number in range(20)] for _ in lines]
+        calls = [[at.chance.uuid4() for _ in line] for line in news]
+        requests = [[at.request(lease.id, 3) for _ in range(20)] for lease in lines]
+
+        async def work(place: int) -> list[UUID]:
+            await at.store.open_lease(lines[place])
+            ran = []
+            for call, job, request in zip(calls[place], news[place], requests[place], strict=True):
+                await at.store.enqueue(call, [job])
+                claims = (await at.store.exchange((), request)).claims
+                answer = await at.store.exchange([done(claim.hold) for claim in claims])
+                assert set(answer.answers) <= {Answer.APPLIED}
+                ran += [claim.hold.job for claim in claims]
+            return ran
+
+        ran = [job for each in in_threads(*(partial(work, place) for place in range(STORES))) for job in each]
+        lease, rest = await at.lease(), list[UUID]()
+        while claims := await at.claim(lease, 100):
+            rest += [claim.hold.job for claim in claims]
+            await at.settle(*(done(claim.hold) for claim in claims))
+        rows = await at.store.list(at.everything)
+        assert sorted([*ran, *rest]) == sorted(row.id for row in rows)
+        assert {row.state for row in rows} == {State.COMPLETED}
+        assert await at.store.next_due(["task"]) is None
+        assert all(view.holds == 0 for view in await at.store.workers())

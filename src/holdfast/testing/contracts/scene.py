@@ -1,10 +1,13 @@
 """What a test of a store needs: a clock it can move, jobs, leases and claims in few words."""
 
 import asyncio
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from datetime import datetime
+from datetime import UTC, datetime
+from threading import Barrier
 from typing import Protocol, TypeVar
 from uuid import UUID
 
@@ -14,8 +17,10 @@ from holdfast._core.lifecycle import LeaseEnd, Transition, finish, release, resc
 from holdfast._core.outcome import Done, Outcome, Raised
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import Answer, ClaimRequest, ExchangeAnswer, JobFilter, NewLease, Store
+from holdfast._ports.store import Answer, ClaimRequest, EnqueueAnswer, ExchangeAnswer, JobFilter, LastTries, NewLease, Store
 from holdfast.testing.clock import FakeChance, FakeClock
+
+Result = TypeVar("Result")
 
 TTL = 30.0
 EARLY = 0.001  # less than any duration a test speaks of, more than any store rounds to
@@ -51,6 +56,11 @@ class Scene:
         """Let time pass."""
         self._contract.advance(self.clock, seconds)
 
+    @property
+    def now(self) -> datetime:
+        """What the wall clock says."""
+        return datetime.fromtimestamp(self.clock.wall(), UTC)
+
     def new(
         self,
         *,
@@ -61,6 +71,8 @@ class Scene:
         run_at: datetime | None = None,
         payload: bytes = b"{}",
         policy: Policy | None = None,
+        expires_in: float | None = None,
+        key: str | None = None,
         tags: tuple[str, ...] = (),
     ) -> NewJob:
         """A job to be."""
@@ -73,13 +85,19 @@ class Scene:
             run_at=run_at,
             payload=payload,
             policy=policy or Policy(),
+            expires_in=expires_in,
+            unique_key=key,
             tags=tags,
         )
 
     async def enqueue(self, *jobs: NewJob) -> tuple[UUID, ...]:
         """Their ids, once they are durable."""
-        await self.store.enqueue(self.chance.uuid4(), jobs)
+        assert await self.send(*jobs) == EnqueueAnswer()
         return tuple(job.id for job in jobs)
+
+    async def send(self, *jobs: NewJob, under: Hold | None = None) -> EnqueueAnswer:
+        """What a call of its own is answered."""
+        return await self.store.enqueue(self.chance.uuid4(), jobs, under=None if under is None else (under.job, under.token))
 
     def new_lease(self, *, ttl: float = TTL, worker: str = "worker", process: ProcessIdentity = PROCESS) -> NewLease:
         """A lease to be."""
@@ -100,11 +118,18 @@ class Scene:
         tasks: Sequence[str] = ("task",),
         queues: tuple[str, ...] | None = None,
         policy: Policy | None = None,
+        last_tries: LastTries = LastTries.LEAVE,
     ) -> ClaimRequest:
         """A claim to be, under a claim id of its own."""
-        known = dict.fromkeys(tasks, policy or Policy())
-        claim = self.chance.uuid4()
-        return ClaimRequest(lease=lease, claim=claim, tasks=known, limit=limit, prefetch=prefetch, queues=queues)
+        return ClaimRequest(
+            lease=lease,
+            claim=self.chance.uuid4(),
+            tasks=dict.fromkeys(tasks, policy or Policy()),
+            limit=limit,
+            prefetch=prefetch,
+            queues=queues,
+            last_tries=last_tries,
+        )
 
     async def claim(
         self,
@@ -115,14 +140,15 @@ class Scene:
         tasks: Sequence[str] = ("task",),
         queues: tuple[str, ...] | None = None,
         policy: Policy | None = None,
+        last_tries: LastTries = LastTries.LEAVE,
     ) -> tuple[Claim, ...]:
         """What the store hands out."""
-        request = self.request(lease, limit, prefetch=prefetch, tasks=tasks, queues=queues, policy=policy)
+        request = self.request(lease, limit, prefetch=prefetch, tasks=tasks, queues=queues, policy=policy, last_tries=last_tries)
         return (await self.store.exchange((), request)).claims
 
-    async def running(self, *, policy: Policy | None = None) -> Hold:
+    async def running(self, *, policy: Policy | None = None, key: str | None = None) -> Hold:
         """A new job, in a queue of its own, that runs under a new lease."""
-        job = self.new(queue=str(self.chance.uuid4()))
+        job = self.new(queue=str(self.chance.uuid4()), key=key)
         await self.enqueue(job)
         (claim,) = await self.claim(await self.lease(), queues=(job.queue,), policy=policy)
         return claim.hold
@@ -181,6 +207,23 @@ def released(hold: Hold, *, code_ran: bool = False) -> Transition:
 def stale(token: Token, number: int = 1000) -> Token:
     """A token that was never given out."""
     return Token(token.claim, token.number + number)
+
+
+def in_threads(*acts: Callable[[], Awaitable[Result]]) -> tuple[Result, ...]:
+    """Each in a thread and a loop of its own, all at once, with threads that take turns as often as they can."""
+    line = Barrier(len(acts))
+
+    async def run(act: Callable[[], Awaitable[Result]]) -> Result:
+        line.wait()
+        return await act()
+
+    patience = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(len(acts)) as threads:
+            return tuple(threads.map(lambda act: asyncio.run(run(act)), acts))
+    finally:
+        sys.setswitchinterval(patience)
 
 
 Self = TypeVar("Self", bound=Contract)

@@ -1,8 +1,13 @@
 -- Jobs, who holds them, and what is remembered of each attempt.
 -- One table for all three places: SQLite moves a row between tables no faster than it updates one.
--- Instants ending in _at are microseconds since the epoch, except those of leases: see there.
+-- Instants ending in _at are microseconds since the epoch, except those of leases: see there. Those ending in _mono are
+-- microseconds of the monotonic clock of the kernel that runs the job: no step of a wall clock makes a job overdue.
+-- "main" stands for the name under which a connection has the file.
 
-CREATE TABLE jobs (
+CREATE TABLE main.holdfast_schema (version INTEGER NOT NULL); -- the file's own marks belong to the application it may share
+INSERT INTO main.holdfast_schema (version) VALUES (0);
+
+CREATE TABLE main.holdfast_jobs (
     id BLOB NOT NULL PRIMARY KEY,
     task TEXT NOT NULL,
     queue TEXT NOT NULL,
@@ -22,6 +27,15 @@ CREATE TABLE jobs (
     started_at INTEGER,
     finished_at INTEGER,
     progress_at INTEGER,
+    started_mono INTEGER, -- of a task without limits perhaps unknown
+    progress_mono INTEGER,
+    expires_at INTEGER,
+    -- While it waits: NULL: anybody may take it; 0: by the policy of its last claim one more crash ends it, so it runs alone;
+    -- else until when, because no attempt was ever started and it expires then.
+    proviso INTEGER,
+    forget_at INTEGER, -- only once finished
+    is_stub INTEGER NOT NULL DEFAULT 0,
+    unique_key TEXT,
     stage TEXT,
     fraction REAL,
     message TEXT,
@@ -35,17 +49,26 @@ CREATE TABLE jobs (
 );
 
 -- A line is (task, queue, priority): a claim walks the lines it knows and never sees the others.
-CREATE INDEX waiting ON jobs (task, queue, priority, available_at, id) WHERE state = 'available';
-CREATE INDEX active ON jobs (lease, number) WHERE state IN ('claimed', 'running');
-CREATE INDEX marked ON jobs (lease) WHERE is_marked AND state IN ('claimed', 'running');
+-- Behind the id stands what else a claim asks for, so that it reads of the table only what it takes.
+CREATE INDEX main.holdfast_waiting ON holdfast_jobs (task, queue, priority, available_at, id, proviso)
+WHERE state = 'available';
+CREATE INDEX main.holdfast_active ON holdfast_jobs (lease, number) WHERE state IN ('claimed', 'running');
+CREATE INDEX main.holdfast_marked ON holdfast_jobs (lease) WHERE is_marked AND state IN ('claimed', 'running');
+CREATE INDEX main.holdfast_expiring ON holdfast_jobs (proviso, id) WHERE proviso > 0 AND state = 'available';
+CREATE INDEX main.holdfast_forgettable ON holdfast_jobs (forget_at) WHERE forget_at IS NOT NULL;
+
+-- One unfinished job of a task has a key. The index is the list of keys: it cannot drift from the jobs, and jobs without
+-- one do not pay for it. Whoever writes looks first; nobody relies on its error.
+CREATE UNIQUE INDEX main.holdfast_unique_keys ON holdfast_jobs (task, unique_key)
+WHERE unique_key IS NOT NULL AND state IN ('available', 'held', 'claimed', 'running');
 
 -- Payloads too long to be copied each time their job moves: 4 KB jobs run at twice the rate.
-CREATE TABLE bodies (
+CREATE TABLE main.holdfast_bodies (
     job BLOB NOT NULL PRIMARY KEY,
     payload BLOB NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE attempts (
+CREATE TABLE main.holdfast_attempts (
     job BLOB NOT NULL,
     number INTEGER NOT NULL,
     claim BLOB NOT NULL,
@@ -62,13 +85,21 @@ CREATE TABLE attempts (
     PRIMARY KEY (job, number, claim)
 );
 
-CREATE TABLE receipts (
-    call BLOB NOT NULL PRIMARY KEY,
-    received_at INTEGER NOT NULL
+-- In the order in which they came, so that the old ones are found without an index.
+CREATE TABLE main.holdfast_receipts (
+    place INTEGER PRIMARY KEY,
+    call BLOB NOT NULL UNIQUE,
+    received_at INTEGER NOT NULL,
+    answer TEXT -- NULL: all jobs were inserted, and nothing else was asked
+);
+
+CREATE TABLE main.holdfast_paused (
+    queue TEXT NOT NULL PRIMARY KEY,
+    paused_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 -- beaten_at, previous_at and expires_at are microseconds of the monotonic clock that boot and clock name.
-CREATE TABLE leases (
+CREATE TABLE main.holdfast_leases (
     id BLOB NOT NULL PRIMARY KEY,
     worker TEXT NOT NULL,
     process TEXT NOT NULL,
@@ -76,6 +107,9 @@ CREATE TABLE leases (
     ttl INTEGER NOT NULL,
     queues TEXT NOT NULL,
     tasks TEXT NOT NULL,
+    grace INTEGER NOT NULL,
+    slots INTEGER NOT NULL,
+    is_alone INTEGER NOT NULL,
     boot TEXT NOT NULL,
     clock TEXT NOT NULL,
     opened_at INTEGER NOT NULL, -- wall clock
@@ -88,8 +122,8 @@ CREATE TABLE leases (
     why TEXT
 );
 
-CREATE INDEX alive ON leases (expires_at) WHERE ended_at IS NULL;
+CREATE INDEX main.holdfast_alive ON holdfast_leases (expires_at) WHERE ended_at IS NULL;
 
 -- The last claim number given out; it never goes back.
-CREATE TABLE sequence (number INTEGER NOT NULL);
-INSERT INTO sequence (number) VALUES (0);
+CREATE TABLE main.holdfast_sequence (number INTEGER NOT NULL);
+INSERT INTO main.holdfast_sequence (number) VALUES (0);

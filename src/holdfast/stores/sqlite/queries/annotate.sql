@@ -1,5 +1,5 @@
 -- What was learnt too late to move the job, on the record of exactly that token; the record's own error stays.
-UPDATE attempts SET
+UPDATE holdfast_attempts AS attempts SET
     late_result = iif(
         substr(:items, 72 * note.key + 52, 11) + 0 > 0,
         substr(:data, substr(:items, 72 * note.key + 52, 11), substr(:items, 72 * note.key + 63, 10)),

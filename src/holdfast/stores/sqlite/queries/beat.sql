@@ -1,5 +1,5 @@
 -- Renew those that have not ended, expired or not: nobody has judged them.
-UPDATE leases SET
+UPDATE holdfast_leases SET
     previous_at = iif(boot = :boot AND clock = :clock, beaten_at, NULL),
     beaten_at = :monotonic,
     expires_at = :monotonic + ttl,

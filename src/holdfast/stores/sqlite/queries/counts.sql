@@ -3,5 +3,5 @@ SELECT
     CASE :by WHEN 'queue' THEN queue WHEN 'task' THEN task ELSE '' END AS name,
     iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now,
     count(*)
-FROM jobs
+FROM holdfast_jobs
 GROUP BY name, now;

@@ -2,19 +2,67 @@
 --
 -- A temporary trigger, because it writes three tables in one step: between the steps of a transaction Python would have
 -- to get its interpreter lock back while it holds the lock of the file, and one busy thread would stop every process.
+-- Inside a caller's own transaction its statements run one by one: see within.py.
 -- :kinds are what jobs have in common, each with the places of its jobs in :items; the bytes of :items are laid out
--- in packing.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
+-- in packing.py. Reading digits out of a blob costs a sixth of reading them out of JSON. A job with a unique key is a kind
+-- of its own, and knows the place of the first of this call that has its key.
 
-CREATE TEMP VIEW enqueue (call, items, data, kinds, wall, inline) AS
-SELECT NULL, NULL, NULL, NULL, NULL, NULL;
+CREATE TEMP VIEW holdfast_enqueue (
+    call, is_plain, items, data, kinds, parent, parent_claim, parent_number, wall, inline
+) AS
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
-CREATE TEMP TRIGGER enqueue_once INSTEAD OF INSERT ON enqueue
-WHEN NOT EXISTS (SELECT 1 FROM receipts WHERE call = NEW.call)
+CREATE TEMP TRIGGER holdfast_enqueue_once INSTEAD OF INSERT ON holdfast_enqueue
+WHEN NOT EXISTS (SELECT 1 FROM holdfast_receipts WHERE call = NEW.call)
 BEGIN
-    INSERT INTO jobs (id, task, queue, priority, state, created_at, available_at, tags, policy, payload)
+    -- First what this call is to be answered, now and whenever it comes again: who has which of its keys already.
+    INSERT INTO holdfast_receipts (call, received_at, answer)
+    SELECT NEW.call, NEW.wall, iif(NEW.is_plain, NULL, (
+        SELECT json_object(
+            'is_lost', NEW.parent IS NOT NULL AND NOT EXISTS (
+                SELECT 1 FROM holdfast_jobs
+                WHERE id = NEW.parent AND claim = NEW.parent_claim AND number = NEW.parent_number
+                    AND state IN ('claimed', 'running')
+            ),
+            'is_refused', coalesce(max(payload IS NOT held_payload), 0),
+            'duplicates', json_group_array(json_array(hex(job), hex(holder), payload IS held_payload)),
+            'skipped', json_group_array(place)
+        )
+        FROM (
+            SELECT
+                keyed.*,
+                substr(NEW.items, 72 * place + 1, 16) AS job,
+                substr(NEW.data, substr(NEW.items, 72 * place + 52, 11), substr(NEW.items, 72 * place + 63, 10)) AS payload,
+                coalesce(holding.id, substr(NEW.items, 72 * first + 1, 16)) AS holder,
+                iif(
+                    holding.id IS NULL,
+                    substr(NEW.data, substr(NEW.items, 72 * first + 52, 11), substr(NEW.items, 72 * first + 63, 10)),
+                    coalesce(holding.payload, (SELECT bodies.payload FROM holdfast_bodies AS bodies WHERE bodies.job = holding.id))
+                ) AS held_payload
+            FROM (
+                SELECT
+                    json_extract(value, '$.task') AS task,
+                    json_extract(value, '$.key') AS key,
+                    json_extract(value, '$.first') AS first,
+                    json_extract(value, '$.at[0]') AS place
+                FROM json_each(NEW.kinds)
+                WHERE json_extract(value, '$.key') IS NOT NULL
+            ) AS keyed
+            LEFT JOIN holdfast_jobs AS holding
+                ON holding.task = keyed.task AND holding.unique_key = keyed.key
+                AND holding.state IN ('available', 'held', 'claimed', 'running')
+            WHERE holding.id IS NOT NULL OR keyed.first <> keyed.place
+            ORDER BY place
+        )
+    ));
+
+    INSERT INTO holdfast_jobs (
+        id, task, queue, priority, state, created_at, available_at, expires_at, proviso, unique_key, tags, policy,
+        payload
+    )
     SELECT
-        job, task, queue, priority, 'available', NEW.wall, coalesce(run_at, NEW.wall + delay), tags, policy,
-        iif(length <= NEW.inline, substr(NEW.data, start, length), NULL)
+        job, task, queue, priority, 'available', NEW.wall, coalesce(run_at, NEW.wall + delay), NEW.wall + expires_in,
+        NEW.wall + expires_in, key, tags, policy, iif(length <= NEW.inline, substr(NEW.data, start, length), NULL)
     FROM (
         WITH kind AS MATERIALIZED (
             SELECT
@@ -23,6 +71,8 @@ BEGIN
                 json_extract(value, '$.priority') AS priority,
                 json_extract(value, '$.run_at') AS run_at,
                 json_extract(value, '$.delay') AS delay,
+                json_extract(value, '$.expires_in') AS expires_in,
+                json_extract(value, '$.key') AS key,
                 json_extract(value, '$.tags') AS tags,
                 json_extract(value, '$.policy') AS policy,
                 json_extract(value, '$.at') AS places
@@ -32,23 +82,48 @@ BEGIN
             substr(NEW.items, 72 * place.value + 1, 16) AS job,
             substr(NEW.items, 72 * place.value + 52, 11) + 0 AS start,
             substr(NEW.items, 72 * place.value + 63, 10) + 0 AS length,
-            kind.*
+            kind.*, place.value AS place
         FROM kind, json_each(kind.places) AS place
+    )
+    WHERE NEW.is_plain OR (
+        (
+            SELECT json_extract(answer, '$.is_lost') + json_extract(answer, '$.is_refused') = 0
+            FROM holdfast_receipts WHERE call = NEW.call
+        )
+        AND place NOT IN (
+            SELECT skipped.value
+            FROM holdfast_receipts AS receipts, json_each(receipts.answer, '$.skipped') AS skipped
+            WHERE receipts.call = NEW.call
+        )
     );
 
-    INSERT INTO bodies (job, payload)
-    SELECT substr(NEW.items, 72 * place.value + 1, 16), substr(NEW.data, start, length)
+    INSERT INTO holdfast_bodies (job, payload)
+    SELECT job, substr(NEW.data, start, length)
     FROM (
         SELECT
-            place.value,
+            place.value AS place,
+            substr(NEW.items, 72 * place.value + 1, 16) AS job,
             substr(NEW.items, 72 * place.value + 52, 11) + 0 AS start,
             substr(NEW.items, 72 * place.value + 63, 10) + 0 AS length
         FROM json_each(NEW.kinds) AS kind, json_each(kind.value, '$.at') AS place
-    ) AS place
-    WHERE length > NEW.inline;
-
-    INSERT INTO receipts (call, received_at) VALUES (NEW.call, NEW.wall);
+    )
+    WHERE length > NEW.inline
+        AND (NEW.is_plain OR (
+            (
+                SELECT json_extract(answer, '$.is_lost') + json_extract(answer, '$.is_refused') = 0
+                FROM holdfast_receipts WHERE call = NEW.call
+            )
+            AND place NOT IN (
+                SELECT skipped.value
+                FROM holdfast_receipts AS receipts, json_each(receipts.answer, '$.skipped') AS skipped
+                WHERE receipts.call = NEW.call
+            )
+        ));
 END;
 
 -- call
-INSERT INTO enqueue (call, items, data, kinds, wall, inline) VALUES (:call, :items, :data, :kinds, :wall, :inline);
+INSERT INTO holdfast_enqueue (
+    call, is_plain, items, data, kinds, parent, parent_claim, parent_number, wall, inline
+) VALUES (
+    :call, :is_plain, :items, :data, :kinds, :parent, :parent_claim, :parent_number, :wall, :inline
+);

@@ -6,17 +6,19 @@
 -- :kinds are what transitions have in common, each with the places of its jobs in :items; the bytes of :items are laid
 -- out in packing.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
 
-CREATE TEMP VIEW exchange (items, data, kinds, lease, claim, tasks, queues, running, room, wall, monotonic, boot, clock) AS
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+CREATE TEMP VIEW holdfast_exchange (
+    items, data, kinds, lease, claim, tasks, queues, others, last_tries, running, room, wall, monotonic, boot, clock
+) AS
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
 -- How many transitions the last exchange of this connection applied.
-CREATE TEMP TABLE tally (applied INTEGER NOT NULL);
-INSERT INTO tally (applied) VALUES (0);
+CREATE TEMP TABLE holdfast_tally (applied INTEGER NOT NULL);
+INSERT INTO holdfast_tally (applied) VALUES (0);
 
-CREATE TEMP TRIGGER settle_and_claim INSTEAD OF INSERT ON exchange
+CREATE TEMP TRIGGER holdfast_settle_and_claim INSTEAD OF INSERT ON holdfast_exchange
 BEGIN
     -- What is remembered of the attempts that end, while their rows still say who ran them since when.
-    INSERT INTO attempts (
+    INSERT INTO holdfast_attempts (
         job, number, claim, sent_to, outcome, attempt, worker, started_at, ended_at, signal, error, stacks
     )
     SELECT
@@ -30,7 +32,7 @@ BEGIN
                 json_extract(value, '$.signal') AS signal,
                 json_extract(value, '$.error') AS error,
                 json_extract(value, '$.stacks') AS stacks,
-                json_extract(value, '$.is_rescue') AS is_rescue,
+                json_extract(value, '$.judge') AS judge,
                 json_extract(value, '$.at') AS places
             FROM json_each(NEW.kinds)
             WHERE json_extract(value, '$.is_kept')
@@ -42,29 +44,42 @@ BEGIN
             kind.*
         FROM kind, json_each(kind.places) AS place
     ) AS settle
-    JOIN jobs ON jobs.id = settle.job
+    JOIN holdfast_jobs AS jobs ON jobs.id = settle.job
     WHERE jobs.claim = settle.claim AND jobs.number = settle.number AND jobs.state IN ('claimed', 'running')
-        AND NOT (
-            settle.is_rescue
-            AND EXISTS (SELECT 1 FROM leases WHERE leases.id = jobs.lease AND leases.ended_at IS NULL)
-        )
+        AND CASE settle.judge
+            WHEN 'owner' THEN 1
+            WHEN 'lease_ended' THEN NOT EXISTS (SELECT 1 FROM holdfast_leases WHERE id = jobs.lease AND ended_at IS NULL)
+            ELSE EXISTS (
+                SELECT 1 FROM holdfast_limits AS limits
+                WHERE limits.job = settle.job AND limits.boot = NEW.boot AND limits.clock = NEW.clock
+                    AND iif(settle.judge = 'stalled', limits.stalled_from, limits.timed_out_from) < NEW.monotonic
+            )
+        END
     ON CONFLICT DO NOTHING;
 
     -- A job marked for cancellation that does not complete ends cancelled, whoever settles it.
-    UPDATE jobs SET
+    UPDATE holdfast_jobs SET
         state = iif(is_marked AND settle.sent_to NOT IN ('completed', 'cancelled'), 'cancelled', settle.sent_to),
         reason = iif(is_marked AND settle.sent_to NOT IN ('completed', 'cancelled'), 'BY_OPERATOR', settle.reason),
-        error = iif(settle.is_end OR is_marked, settle.error, coalesce(settle.error, jobs.error)),
+        error = iif(settle.is_end OR is_marked, settle.error, coalesce(settle.error, holdfast_jobs.error)),
         result = settle.result,
         failures = settle.failures,
         crashes = settle.crashes,
-        claim = iif(settle.is_end OR is_marked, jobs.claim, NULL),
+        proviso = CASE
+            WHEN attempt = 0 THEN expires_at
+            WHEN settle.crashes = 0 THEN NULL
+            WHEN settle.crashes >= coalesce(iif(json_valid(policy), json_extract(policy, '$.max_crashes'), NULL), 3) - 1 THEN 0
+        END,
+        claim = iif(settle.is_end OR is_marked, holdfast_jobs.claim, NULL),
         lease = NULL,
         worker = iif(settle.is_end OR is_marked, worker, NULL),
         available_at = iif(settle.is_end OR is_marked, available_at, NEW.wall + settle.delay),
         claimed_at = iif(settle.is_end OR is_marked, claimed_at, NULL),
         started_at = iif(settle.is_end OR is_marked, started_at, NULL),
-        finished_at = iif(settle.is_end OR is_marked, NEW.wall, NULL)
+        finished_at = iif(settle.is_end OR is_marked, NEW.wall, NULL),
+        forget_at = iif(settle.is_end OR is_marked, NEW.wall + settle.retention, NULL),
+        started_mono = NULL,
+        progress_mono = NULL
     FROM (
         WITH kind AS MATERIALIZED (
             SELECT
@@ -75,7 +90,8 @@ BEGIN
                 json_extract(value, '$.failures') AS failures,
                 json_extract(value, '$.crashes') AS crashes,
                 json_extract(value, '$.delay') AS delay,
-                json_extract(value, '$.is_rescue') AS is_rescue,
+                json_extract(value, '$.retention') AS retention,
+                json_extract(value, '$.judge') AS judge,
                 json_extract(value, '$.at') AS places
             FROM json_each(NEW.kinds)
         )
@@ -91,18 +107,24 @@ BEGIN
             kind.*
         FROM kind, json_each(kind.places) AS place
     ) AS settle
-    WHERE jobs.id = settle.job
-        AND jobs.claim = settle.claim AND jobs.number = settle.number AND jobs.state IN ('claimed', 'running')
-        AND NOT (
-            settle.is_rescue
-            AND EXISTS (SELECT 1 FROM leases WHERE leases.id = jobs.lease AND leases.ended_at IS NULL)
-        );
+    WHERE holdfast_jobs.id = settle.job
+        AND holdfast_jobs.claim = settle.claim AND holdfast_jobs.number = settle.number AND state IN ('claimed', 'running')
+        AND CASE settle.judge
+            WHEN 'owner' THEN 1
+            WHEN 'lease_ended' THEN
+                NOT EXISTS (SELECT 1 FROM holdfast_leases WHERE id = holdfast_jobs.lease AND ended_at IS NULL)
+            ELSE EXISTS (
+                SELECT 1 FROM holdfast_limits AS limits
+                WHERE limits.job = settle.job AND limits.boot = NEW.boot AND limits.clock = NEW.clock
+                    AND iif(settle.judge = 'stalled', limits.stalled_from, limits.timed_out_from) < NEW.monotonic
+            )
+        END;
 
-    UPDATE tally SET applied = changes();
+    UPDATE holdfast_tally SET applied = changes();
 
     -- Lines are found by a loose index scan: from one (task, queue, priority) straight to the next. A queue's walk ends
     -- once its more urgent lines hold enough. Of each line only the first due jobs are read, up to the last that fits.
-    UPDATE jobs SET
+    UPDATE holdfast_jobs SET
         state = iif(due.rank <= NEW.running, 'running', 'claimed'),
         attempt = attempt + (due.rank <= NEW.running),
         number = due.last_number + due.rank,
@@ -111,54 +133,67 @@ BEGIN
         worker = due.worker,
         policy = due.policy,
         claimed_at = NEW.wall,
-        started_at = iif(due.rank <= NEW.running, NEW.wall, NULL)
+        started_at = iif(due.rank <= NEW.running, NEW.wall, NULL),
+        started_mono = iif(due.is_limited AND due.rank <= NEW.running, NEW.monotonic, NULL)
     FROM (
         WITH RECURSIVE
         owner AS (
-            SELECT worker, (SELECT number FROM sequence) AS last_number
-            FROM leases
+            SELECT worker, (SELECT number FROM holdfast_sequence) AS last_number
+            FROM holdfast_leases
             WHERE id = NEW.lease AND ended_at IS NULL
                 -- A lease on another clock is judged by those who watch it; its owner watches itself.
                 AND (NEW.monotonic <= expires_at OR boot <> NEW.boot OR clock <> NEW.clock OR boot = '')
         ),
-        lines (task, policy, queue, priority, before, due) AS (
+        lines (task, policy, is_limited, queue, priority, before, due) AS (
             SELECT
-                first.task, known.value, first.queue, first.priority, 0,
+                first.task, known.value,
+                coalesce(json_extract(known.value, '$.timeout'), json_extract(known.value, '$.progress_within')) IS NOT NULL,
+                first.queue, first.priority, 0,
                 (
                     SELECT count(*) FROM (
-                        SELECT 1 FROM jobs AS job
+                        SELECT 1 FROM holdfast_jobs AS job
                         WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue
                             AND job.priority = first.priority AND job.available_at <= NEW.wall
+                            AND CASE
+                                WHEN job.proviso IS NULL THEN NEW.others
+                                WHEN job.proviso = 0 THEN NEW.last_tries
+                                ELSE NEW.others AND job.proviso > NEW.wall
+                            END
                         LIMIT NEW.room
                     )
                 )
             FROM owner, json_each(NEW.tasks) AS known
-            JOIN jobs AS first ON first.rowid = (
-                SELECT job.rowid FROM jobs AS job
+            JOIN holdfast_jobs AS first ON first.rowid = (
+                SELECT job.rowid FROM holdfast_jobs AS job
                 WHERE job.state = 'available' AND job.task = known.key
                 ORDER BY job.queue, job.priority LIMIT 1
             )
             UNION ALL
             SELECT
-                next.task, lines.policy, next.queue, next.priority,
+                next.task, lines.policy, lines.is_limited, next.queue, next.priority,
                 iif(next.queue = lines.queue, lines.before + lines.due, 0),
                 (
                     SELECT count(*) FROM (
-                        SELECT 1 FROM jobs AS job
+                        SELECT 1 FROM holdfast_jobs AS job
                         WHERE job.state = 'available' AND job.task = next.task AND job.queue = next.queue
                             AND job.priority = next.priority AND job.available_at <= NEW.wall
+                            AND CASE
+                                WHEN job.proviso IS NULL THEN NEW.others
+                                WHEN job.proviso = 0 THEN NEW.last_tries
+                                ELSE NEW.others AND job.proviso > NEW.wall
+                            END
                         LIMIT NEW.room
                     )
                 )
             FROM lines
             -- Two searches, because a comparison of rows, (queue, priority) > (…), would read the whole line it leaves.
-            JOIN jobs AS next ON next.rowid = coalesce((
-                SELECT job.rowid FROM jobs AS job
+            JOIN holdfast_jobs AS next ON next.rowid = coalesce((
+                SELECT job.rowid FROM holdfast_jobs AS job
                 WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
                     AND job.priority > lines.priority AND lines.before + lines.due < NEW.room
                 ORDER BY job.priority LIMIT 1
             ), (
-                SELECT job.rowid FROM jobs AS job
+                SELECT job.rowid FROM holdfast_jobs AS job
                 WHERE job.state = 'available' AND job.task = lines.task AND job.queue > lines.queue
                 ORDER BY job.queue, job.priority LIMIT 1
             ))
@@ -166,47 +201,63 @@ BEGIN
         -- MATERIALIZED, else the ends are looked up again for each job of the span.
         spans AS MATERIALIZED (
             SELECT
-                task, policy, queue, priority,
+                task, policy, is_limited, queue, priority,
                 coalesce((
-                    SELECT job.available_at FROM jobs AS job
+                    SELECT job.available_at FROM holdfast_jobs AS job
                     WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
                         AND job.priority = lines.priority AND job.available_at <= NEW.wall
+                        AND CASE
+                            WHEN job.proviso IS NULL THEN NEW.others
+                            WHEN job.proviso = 0 THEN NEW.last_tries
+                            ELSE NEW.others AND job.proviso > NEW.wall
+                        END
                     ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
                 ), NEW.wall) AS last_at,
                 coalesce((
-                    SELECT job.id FROM jobs AS job
+                    SELECT job.id FROM holdfast_jobs AS job
                     WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
                         AND job.priority = lines.priority AND job.available_at <= NEW.wall
+                        AND CASE
+                            WHEN job.proviso IS NULL THEN NEW.others
+                            WHEN job.proviso = 0 THEN NEW.last_tries
+                            ELSE NEW.others AND job.proviso > NEW.wall
+                        END
                     ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
                 ), x'ffffffffffffffffffffffffffffffff') AS last_id
             FROM lines
             WHERE due > 0 AND (NEW.queues IS NULL OR queue IN (SELECT value FROM json_each(NEW.queues)))
+                AND queue NOT IN (SELECT paused.queue FROM holdfast_paused AS paused)
         )
         SELECT
-            job.rowid AS place, spans.policy, owner.worker, owner.last_number,
+            job.rowid AS place, spans.policy, spans.is_limited, owner.worker, owner.last_number,
             row_number() OVER (ORDER BY job.priority, job.available_at, job.id) AS rank
         FROM owner
         CROSS JOIN spans
-        CROSS JOIN jobs AS job
+        CROSS JOIN holdfast_jobs AS job
         WHERE job.state = 'available' AND job.task = spans.task AND job.queue = spans.queue
             AND job.priority = spans.priority AND (job.available_at, job.id) <= (spans.last_at, spans.last_id)
+            AND CASE
+                WHEN job.proviso IS NULL THEN NEW.others
+                WHEN job.proviso = 0 THEN NEW.last_tries
+                ELSE NEW.others AND job.proviso > NEW.wall
+            END
         ORDER BY job.priority, job.available_at, job.id
         LIMIT NEW.room
     ) AS due
-    WHERE jobs.rowid = due.place;
+    WHERE holdfast_jobs.rowid = due.place;
 
     -- Only a claim writes this page, so that a poll that finds nothing costs no fsync.
-    UPDATE sequence SET number = (
-        SELECT max(number) FROM jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
+    UPDATE holdfast_sequence SET number = (
+        SELECT max(number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
     )
     WHERE number < (
-        SELECT max(number) FROM jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
+        SELECT max(number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
     );
 END;
 
 -- call
-INSERT INTO exchange (
-    items, data, kinds, lease, claim, tasks, queues, running, room, wall, monotonic, boot, clock
+INSERT INTO holdfast_exchange (
+    items, data, kinds, lease, claim, tasks, queues, others, last_tries, running, room, wall, monotonic, boot, clock
 ) VALUES (
-    :items, :data, :kinds, :lease, :claim, :tasks, :queues, :running, :room, :wall, :monotonic, :boot, :clock
+    :items, :data, :kinds, :lease, :claim, :tasks, :queues, :others, :last_tries, :running, :room, :wall, :monotonic, :boot, :clock
 );

@@ -2,10 +2,10 @@
 -- The newest numbers of the lease are its last claim's: older holds are not looked at.
 SELECT
     id, number, task, state, attempt, failures, crashes, checkpoint,
-    coalesce(payload, (SELECT bodies.payload FROM bodies WHERE bodies.job = id))
+    coalesce(payload, (SELECT bodies.payload FROM holdfast_bodies AS bodies WHERE bodies.job = id))
 FROM (
     SELECT id, claim, number, task, state, attempt, failures, crashes, checkpoint, payload
-    FROM jobs
+    FROM holdfast_jobs
     WHERE lease = :lease AND state IN ('claimed', 'running')
     ORDER BY number DESC
     LIMIT :room

@@ -1,16 +1,16 @@
 -- Leases that have not ended, and those that have or are missing but still hold jobs.
 WITH holders AS (
-    SELECT lease, count(*) AS holds FROM jobs WHERE state IN ('claimed', 'running') GROUP BY lease
+    SELECT lease, count(*) AS holds FROM holdfast_jobs WHERE state IN ('claimed', 'running') GROUP BY lease
 )
 SELECT
     leases.id, worker, process, timing, boot, clock, opened_at, expires_at, beats || ':' || expires_at, coalesce(holds, 0),
-    is_draining, ended_at IS NOT NULL, why, queues, tasks
-FROM leases LEFT JOIN holders ON holders.lease = leases.id
+    is_draining, ended_at IS NOT NULL, why, queues, tasks, grace, slots, is_alone
+FROM holdfast_leases AS leases LEFT JOIN holders ON holders.lease = leases.id
 WHERE ended_at IS NULL
 UNION ALL
 SELECT
     lease, coalesce(worker, ''), process, timing, boot, clock, opened_at, expires_at, beats || ':' || expires_at, holds,
-    is_draining, 1, why, queues, tasks
-FROM holders LEFT JOIN leases ON leases.id = holders.lease
+    is_draining, 1, why, queues, tasks, grace, slots, is_alone
+FROM holders LEFT JOIN holdfast_leases AS leases ON leases.id = holders.lease
 WHERE leases.id IS NULL OR ended_at IS NOT NULL
 ORDER BY opened_at, 1;

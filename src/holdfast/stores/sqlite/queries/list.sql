@@ -1,6 +1,6 @@
 -- Matching jobs, newest first: ids sort by creation.
 SELECT iif(state = 'available' AND available_at > :wall, 'scheduled', state) AS now, record.*
-FROM record
+FROM holdfast_record AS record
 WHERE (:before IS NULL OR id < :before)
     AND (:state IS NULL OR iif(state = 'available' AND available_at > :wall, 'scheduled', state) = :state)
     AND (:task IS NULL OR task = :task)

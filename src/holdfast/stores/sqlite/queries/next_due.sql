@@ -1,26 +1,37 @@
--- When the first waiting job of these tasks is due: the first of each line, found by the walk of exchange.sql.
-WITH RECURSIVE lines (task, queue, priority, available_at) AS (
-    SELECT first.task, first.queue, first.priority, first.available_at
+-- When the first waiting job of these tasks that a claim would take is due.
+-- Of each line the first such, by the walk of exchange.sql.
+WITH RECURSIVE lines (task, queue, priority) AS (
+    SELECT first.task, first.queue, first.priority
     FROM json_each(:tasks) AS known
-    JOIN jobs AS first ON first.rowid = (
-        SELECT job.rowid FROM jobs AS job
+    JOIN holdfast_jobs AS first ON first.rowid = (
+        SELECT job.rowid FROM holdfast_jobs AS job
         WHERE job.state = 'available' AND job.task = known.value
-        ORDER BY job.queue, job.priority, job.available_at LIMIT 1
+        ORDER BY job.queue, job.priority LIMIT 1
     )
     UNION ALL
-    SELECT next.task, next.queue, next.priority, next.available_at
+    SELECT next.task, next.queue, next.priority
     FROM lines
-    JOIN jobs AS next ON next.rowid = coalesce((
-        SELECT job.rowid FROM jobs AS job
+    JOIN holdfast_jobs AS next ON next.rowid = coalesce((
+        SELECT job.rowid FROM holdfast_jobs AS job
         WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
             AND job.priority > lines.priority
-        ORDER BY job.priority, job.available_at LIMIT 1
+        ORDER BY job.priority LIMIT 1
     ), (
-        SELECT job.rowid FROM jobs AS job
+        SELECT job.rowid FROM holdfast_jobs AS job
         WHERE job.state = 'available' AND job.task = lines.task AND job.queue > lines.queue
-        ORDER BY job.queue, job.priority, job.available_at LIMIT 1
+        ORDER BY job.queue, job.priority LIMIT 1
     ))
 )
-SELECT max(0, min(available_at) - :wall)
+SELECT max(0, min((
+    SELECT job.available_at FROM holdfast_jobs AS job
+    WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue AND job.priority = lines.priority
+        AND CASE
+            WHEN job.proviso IS NULL THEN :others
+            WHEN job.proviso = 0 THEN :last_tries
+            ELSE :others AND job.proviso > :wall
+        END
+    ORDER BY job.available_at LIMIT 1
+)) - :wall)
 FROM lines
-WHERE :queues IS NULL OR queue IN (SELECT value FROM json_each(:queues));
+WHERE (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
+    AND queue NOT IN (SELECT paused.queue FROM holdfast_paused AS paused);

@@ -1,15 +1,16 @@
 -- A job's row as rows.py reads it; the same columns for every query that reads whole jobs.
-CREATE TEMP VIEW record (
+CREATE TEMP VIEW holdfast_record (
     id, claim, number, task, queue, priority, state, payload, policy, attempt, failures, crashes, created_at, available_at,
     claimed_at, started_at, finished_at, reason, error, result, lease, worker, stage, fraction, message, progress_at,
-    checkpoint, is_marked, tags
+    checkpoint, is_marked, tags, expires_at, unique_key, is_stub
 ) AS
 SELECT
     id, claim, number, task, queue, priority, state,
-    coalesce(payload, (SELECT bodies.payload FROM bodies WHERE bodies.job = id)),
+    coalesce(payload, (SELECT bodies.payload FROM holdfast_bodies AS bodies WHERE bodies.job = id)),
     policy, attempt, failures, crashes, created_at, available_at, claimed_at, started_at, finished_at, reason, error,
-    result, lease, worker, stage, fraction, message, progress_at, checkpoint, is_marked, tags
-FROM jobs;
+    result, lease, worker, stage, fraction, message, progress_at, checkpoint, is_marked, tags, expires_at,
+    unique_key, is_stub
+FROM holdfast_jobs;
 
 -- call
 SELECT 1;

@@ -1,28 +1,46 @@
 -- Finished, held and scheduled jobs are due at once with fresh budgets; attempts and claim numbers go on.
 --
 -- A temporary trigger, because it writes two tables in one step: see exchange.sql.
-CREATE TEMP VIEW reopen (items, places, wall) AS
+CREATE TEMP VIEW holdfast_reopen (items, places, wall) AS
 SELECT NULL, NULL, NULL;
 
-CREATE TEMP TRIGGER remember_and_reopen INSTEAD OF INSERT ON reopen
+CREATE TEMP TRIGGER holdfast_remember_and_reopen INSTEAD OF INSERT ON holdfast_reopen
 BEGIN
+    -- Of several finished jobs with one key the first gets it back, unless an unfinished one has it.
+    DELETE FROM holdfast_touched;
+    INSERT INTO holdfast_touched (what, id)
+    SELECT 'job', id
+    FROM (
+        SELECT
+            jobs.id, jobs.unique_key, jobs.task, jobs.state,
+            row_number() OVER (PARTITION BY jobs.task, jobs.unique_key, jobs.finished_at IS NULL ORDER BY place.value) AS turn
+        FROM json_each(NEW.places) AS place
+        JOIN holdfast_jobs AS jobs ON jobs.id = substr(NEW.items, 72 * place.value + 1, 16)
+        WHERE (jobs.state IN ('completed', 'failed', 'cancelled') AND NOT jobs.is_stub)
+            OR jobs.state = 'held' OR (jobs.state = 'available' AND jobs.available_at > NEW.wall)
+    ) AS chosen
+    WHERE unique_key IS NULL OR state IN ('held', 'available') OR (
+        turn = 1 AND NOT EXISTS (
+            SELECT 1 FROM holdfast_jobs AS holding
+            WHERE holding.task = chosen.task AND holding.unique_key = chosen.unique_key
+                AND holding.state IN ('available', 'held', 'claimed', 'running')
+        )
+    );
+
     -- The row is about to forget its token; a settle under it that comes again must still be recognised.
-    INSERT INTO attempts (job, number, claim, sent_to, outcome, attempt, worker, started_at, ended_at, error)
+    INSERT INTO holdfast_attempts (job, number, claim, sent_to, outcome, attempt, worker, started_at, ended_at, error)
     SELECT id, number, claim, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error
-    FROM jobs
-    WHERE id IN (SELECT substr(NEW.items, 72 * value + 1, 16) FROM json_each(NEW.places))
+    FROM holdfast_jobs
+    WHERE id IN (SELECT id FROM holdfast_touched)
         AND state IN ('completed', 'failed', 'cancelled') AND claim IS NOT NULL
     ON CONFLICT DO NOTHING;
 
-    UPDATE jobs SET
-        state = 'available', available_at = NEW.wall, claim = NULL, worker = NULL, failures = 0, crashes = 0,
-        is_marked = 0, claimed_at = NULL, started_at = NULL, finished_at = NULL, reason = NULL, error = NULL, result = NULL
-    WHERE id IN (SELECT substr(NEW.items, 72 * value + 1, 16) FROM json_each(NEW.places))
-        AND (
-            state IN ('completed', 'failed', 'cancelled', 'held')
-            OR (state = 'available' AND available_at > NEW.wall)
-        );
+    UPDATE holdfast_jobs SET
+        state = 'available', available_at = NEW.wall, claim = NULL, worker = NULL, failures = 0, crashes = 0, proviso = NULL,
+        is_marked = 0, claimed_at = NULL, started_at = NULL, finished_at = NULL, forget_at = NULL, expires_at = NULL,
+        reason = NULL, error = NULL, result = NULL
+    WHERE id IN (SELECT id FROM holdfast_touched);
 END;
 
 -- call
-INSERT INTO reopen (items, places, wall) VALUES (:items, :places, :wall);
+INSERT INTO holdfast_reopen (items, places, wall) VALUES (:items, :places, :wall);

@@ -1,7 +1,7 @@
 -- Those that are not active under their token.
 SELECT substr(:items, 72 * place.value + 1, 16) FROM json_each(:places) AS place
 WHERE NOT EXISTS (
-    SELECT 1 FROM jobs
+    SELECT 1 FROM holdfast_jobs AS jobs
     WHERE jobs.id = substr(:items, 72 * place.value + 1, 16)
         AND jobs.claim = substr(:items, 72 * place.value + 17, 16)
         AND jobs.number = substr(:items, 72 * place.value + 33, 19) + 0

@@ -1,8 +1,8 @@
 -- Those that do not run under their token and a lease that has not ended.
 SELECT substr(:items, 72 * place.value + 1, 16) FROM json_each(:places) AS place
 WHERE NOT EXISTS (
-    SELECT 1 FROM jobs
-    JOIN leases ON leases.id = jobs.lease
+    SELECT 1 FROM holdfast_jobs AS jobs
+    JOIN holdfast_leases AS leases ON leases.id = jobs.lease
     WHERE jobs.id = substr(:items, 72 * place.value + 1, 16)
         AND jobs.claim = substr(:items, 72 * place.value + 17, 16)
         AND jobs.number = substr(:items, 72 * place.value + 33, 19) + 0

@@ -1,0 +1,151 @@
+"""Why a job is where it is: from plain facts to causes, each with its remedy. What decides about jobs is not here."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+from holdfast._core.job import PLACE_OF, JobRecord, Place, Reason, State
+
+
+class Code(StrEnum):
+    """Why a job does not move, or what it does: a closed list."""
+
+    PAUSED = "paused"
+    DUE_LATER = "due_later"
+    EXPIRED = "expired"
+    NO_LIVE_WORKER = "no_live_worker"
+    UNKNOWN_TASK = "unknown_task"
+    BLOCKED = "blocked"
+    HELD = "held"
+    BUDGET_SPENT = "budget_spent"
+    AT_CAPACITY = "at_capacity"
+    RATE_LIMITED = "rate_limited"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+class Cause(Struct, frozen=True):
+    """One reason; ``remedy`` says what to do about it, or that nothing needs to be done."""
+
+    code: Code
+    message: str
+    remedy: str
+
+
+class Explanation(Struct, frozen=True):
+    """Why a job is where it is, most important cause first. No cause: nothing stands in its way."""
+
+    state: State
+    summary: str
+    causes: tuple[Cause, ...]
+
+
+class WorkerFacts(Struct, frozen=True, kw_only=True):
+    """What matters of a worker: ``queues`` empty means all; ``is_alone`` that it takes last tries only; ``overdue`` is
+    below zero while its lease lives."""
+
+    name: str
+    tasks: tuple[str, ...]
+    queues: tuple[str, ...] = ()
+    free: int = 0
+    is_alone: bool = False
+    is_draining: bool = False
+    overdue: float = -1.0
+
+
+Workers = tuple[WorkerFacts, ...]
+
+
+def explain(job: JobRecord, *, is_paused: bool, workers: Workers, now: datetime) -> Explanation:
+    """The causes that hold now; ``now`` is only for words, except that it tells whether the job has expired."""
+    match PLACE_OF[job.state]:
+        case Place.FINISHED:
+            causes = _of_finished(job)
+        case Place.ACTIVE:
+            causes = _of_active(job, workers)
+        case Place.PENDING:
+            causes = _of_pending(job, is_paused, workers, now)
+    summary = causes[0].message if causes else "it is due and a worker has room for it: it starts within a poll"
+    return Explanation(job.state, summary, causes)
+
+
+def _of_finished(job: JobRecord) -> tuple[Cause, ...]:
+    ended = f"it {'was cancelled' if job.state is State.CANCELLED else job.state.value}"
+    why = "" if job.reason is None else f": {job.reason.value}"
+    again = f"`holdfast jobs retry {job.id}` runs it again"
+    look = f"`holdfast jobs show {job.id}` shows its {'result' if job.state is State.COMPLETED else 'attempts'}"
+    finished = Cause(Code.FINISHED, f"{ended}{why}", f"{look}; {again}")
+    match job.reason:
+        case Reason.EXPIRED:
+            return Cause(Code.EXPIRED, "nobody started it before it expired", f"{again}, and a longer expires_in helps"), finished
+        case Reason.WORKER_CRASHED:
+            spent = f"its crash budget is spent: {job.crashes} of {job.policy.max_crashes} crashes"
+            return Cause(Code.BUDGET_SPENT, spent, f"{look}; once its cause is mended, {again} with fresh budgets"), finished
+        case Reason.HANDLER_ERROR | Reason.STALLED | Reason.TIMED_OUT if job.failures >= job.policy.max_attempts:
+            spent = f"its attempts are spent: {job.failures} of {job.policy.max_attempts} failed ({job.reason.value})"
+            return Cause(Code.BUDGET_SPENT, spent, f"{look}; once its cause is mended, {again} with fresh budgets"), finished
+    return (finished,)
+
+
+def _of_active(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
+    done = "" if job.fraction is None else f", {job.fraction:.0%} done"
+    asked = ", asked to end" if job.cancel_requested else ""
+    since = job.started_at or job.claimed_at
+    at = "" if since is None else f" since {_clock(since)}"
+    message = f"{'it runs' if job.state is State.RUNNING else 'it is about to run'} on {job.worker}{at}{done}{asked}"
+    running = Cause(Code.RUNNING, message, f"nothing to do; `holdfast jobs cancel {job.id}` asks it to end")
+    owner = next((worker for worker in workers if worker.name == job.worker), None)
+    if owner is not None and owner.overdue <= 0:
+        return (running,)
+    silent = "has ended" if owner is None else f"has been silent for {owner.overdue:.0f} s longer than it may"
+    back = "a supervisor (`holdfast worker`) takes the job back by itself; `holdfast recover module:app` does so once, by hand"
+    return Cause(Code.NO_LIVE_WORKER, f"its worker {job.worker} {silent}", back), running
+
+
+def _of_pending(job: JobRecord, is_paused: bool, workers: Workers, now: datetime) -> tuple[Cause, ...]:
+    if job.state is State.HELD:
+        decide = f"`holdfast jobs retry {job.id}` runs it again, `holdfast jobs cancel {job.id}` ends it"
+        return (Cause(Code.HELD, "its worker ended under it, and its task says that an operator must decide", decide),)
+    if job.state is State.BLOCKED:
+        return (Cause(Code.BLOCKED, "it waits for other jobs to finish", f"`holdfast jobs show {job.id}` shows what it is"),)
+    causes = []
+    if job.attempt == 0 and job.expires_at is not None and job.expires_at <= now:
+        again = f"enqueue it again with a longer expires_in, or `holdfast jobs delete {job.id}`"
+        causes.append(Cause(Code.EXPIRED, f"it expired at {_clock(job.expires_at)} before anybody started it", again))
+    if is_paused:
+        causes.append(Cause(Code.PAUSED, f"its queue {job.queue} is paused", f"`holdfast queues resume {job.queue}`"))
+    if job.state is State.SCHEDULED:
+        again = f", after {job.failures + job.crashes} tries that ended badly" if job.failures + job.crashes else ""
+        sooner = f"wait, or `holdfast jobs reschedule {job.id} --delay 0s` makes it due now"
+        causes.append(Cause(Code.DUE_LATER, f"it is due at {_clock(job.available_at)}{again}", sooner))
+    return (*causes, *_of_workers(job, workers))
+
+
+def _of_workers(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
+    """Whether anybody would take it: the first condition that no worker meets."""
+    start = f"start one: `holdfast worker module:app --queues {job.queue}`"
+    live = [worker for worker in workers if worker.overdue <= 0 and not worker.is_draining]
+    if not live:
+        return (Cause(Code.NO_LIVE_WORKER, "no worker is alive", start),)
+    serving = [worker for worker in live if not worker.queues or job.queue in worker.queues]
+    if not serving:
+        return (Cause(Code.NO_LIVE_WORKER, f"no live worker serves the queue {job.queue}", start),)
+    knowing = [worker for worker in serving if job.task in worker.tasks]
+    if not knowing:
+        names = f"the code of {job.task}, or a newer release of it,"
+        remedy = f"start a worker that imports {names} with `holdfast worker module:app`; `holdfast workers list` shows those there are"
+        return (Cause(Code.UNKNOWN_TASK, f"no live worker knows the task {job.task}", remedy),)
+    is_last = job.policy.is_last_try(job.crashes)
+    if is_last and not any(worker.is_alone and worker.free > 0 for worker in knowing):
+        alone = "it crashed before and its last try runs alone, in a worker that a supervisor starts for it"
+        fresh = f"wait for it, or `holdfast jobs retry {job.id}` after `holdfast jobs cancel {job.id}` gives it fresh budgets"
+        return (Cause(Code.AT_CAPACITY, alone, fresh),)
+    if not is_last and not any(worker.free > 0 and not worker.is_alone for worker in knowing):
+        more = "wait, or start more: `holdfast worker module:app --processes N --concurrency N`"
+        return (Cause(Code.AT_CAPACITY, "all workers that know its task are busy", more),)
+    return ()
+
+
+def _clock(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M:%S}Z"

@@ -1,0 +1,185 @@
+"""Runner processes, for real: a group of their own in the worker's session, killed at one blow, dead with the worker."""
+
+import asyncio
+import ctypes
+import faulthandler
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from holdfast._ports import guard
+from holdfast._ports.cgroup import MemoryKills
+from holdfast._ports.clock import Clock, SystemClock
+from holdfast._ports.host import Exit
+from holdfast._ports.system_channel import SystemChannel
+from holdfast._ports.system_host import MOST_STACKS, death_of, exit_of, shared_file
+
+# -P: as for workers; what is to be found in the current folder, the runner adds to the path itself.
+RUNNER_COMMAND = (sys.executable, "-P", "-m", "holdfast.cli.runner")
+PR_SET_PDEATHSIG = 1
+STACKS_WITHIN = 1.0
+STACKS_PAUSE = 0.01
+ARMED = b"\n"
+
+
+class SystemRunnerHost:
+    """Starts runners. ``arguments``: what each of them is told, after its descriptors and who we are."""
+
+    def __init__(
+        self, arguments: Sequence[str] = (), *, clock: Clock | None = None, command: Sequence[str] = RUNNER_COMMAND
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._command, self._arguments = tuple(command), tuple(arguments)
+        self._memory_kills = MemoryKills()
+
+    async def spawn(self) -> "SystemRunner":
+        """Start one. Call it from the thread that lives as long as the worker does, its event loop's."""
+        return SystemRunner(self._clock, self._command, self._arguments, self._memory_kills)
+
+
+class SystemRunner:
+    """A runner process. Its life is watched from the start, so it is reaped whether or not anybody waits."""
+
+    def __init__(self, clock: Clock, command: Sequence[str], arguments: Sequence[str], memory_kills: MemoryKills) -> None:
+        self._clock, self._memory_kills = clock, memory_kills
+        ours, theirs = socket.socketpair()
+        self._stacks = shared_file("holdfast-runner-stacks")
+        passed = {"--channel": theirs.fileno(), "--stacks": self._stacks, "--worker": os.getpid()}
+        words = [word for name, number in passed.items() for word in (name, str(number))]
+        try:
+            self._popen = subprocess.Popen(
+                [*command, *words, *arguments],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), self._stacks),
+                process_group=0,
+            )
+        except BaseException:
+            ours.close()
+            self._close()
+            raise
+        finally:
+            theirs.close()
+        self._is_killed = False
+        self._last_stacks = ""
+        self._channel = SystemChannel(ours)
+        self._ended = asyncio.get_running_loop().create_task(self._reap())
+
+    @property
+    def pid(self) -> int:
+        """Its process id, and its group's."""
+        return self._popen.pid
+
+    @property
+    def channel(self) -> SystemChannel:
+        """Our end of its pipe."""
+        return self._channel
+
+    async def dump_stacks(self) -> str:
+        """Ask its signal handler, which needs neither its event loop nor its GIL; waits for it up to a second."""
+        if self._stacks < 0 or (before := os.fstat(self._stacks).st_size) == 0 or self._popen.returncode is not None:
+            return ""  # reaped; or no handler yet, and the signal would kill it
+        os.kill(self._popen.pid, signal.SIGUSR1)
+        size = before
+        for _ in range(round(STACKS_WITHIN / STACKS_PAUSE)):
+            await self._clock.sleep(STACKS_PAUSE)
+            now = os.fstat(self._stacks).st_size if self._stacks >= 0 else size
+            if now == size > before:
+                break
+            size = now
+        return os.pread(self._stacks, MOST_STACKS, before).decode("ascii", "replace") if self._stacks >= 0 else ""
+
+    def last_stacks(self) -> str:
+        """Known once it has been reaped."""
+        return self._last_stacks
+
+    def kill(self) -> None:
+        """SIGKILL its group; ``wait`` sees to what is left of it."""
+        self._is_killed = True
+        self._strike()
+
+    async def wait(self) -> Exit:
+        """How it ended, once it has been reaped and nothing of its group is left."""
+        return await asyncio.shield(self._ended)
+
+    def _strike(self) -> None:
+        if self._popen.returncode is None:  # its pid, and so its group's number, is ours until it is reaped
+            try:
+                os.killpg(self._popen.pid, signal.SIGKILL)
+            except OSError:
+                pass  # nobody is left
+
+    async def _reap(self) -> Exit:
+        try:
+            await death_of(self._popen)
+            self._strike()
+            until = self._clock.monotonic() + guard.PATIENCE
+            while _is_group_alive(self._popen.pid) and self._clock.monotonic() < until:
+                await self._clock.sleep(guard.PAUSE)
+            code = self._popen.wait()
+            self._channel.finish()
+        finally:
+            self._close()
+        return exit_of(code, self._memory_kills, is_ours=self._is_killed)
+
+    def _close(self) -> None:
+        if self._stacks >= 0:
+            self._last_stacks = os.pread(self._stacks, MOST_STACKS, len(ARMED)).decode("ascii", "replace")
+            os.close(self._stacks)
+        self._stacks = -1
+
+
+class RunnerCell:
+    """A runner process from inside."""
+
+    def __init__(self, channel: SystemChannel) -> None:
+        self.channel = channel
+
+    @classmethod
+    def adopt(cls, channel_fd: int, stacks_fd: int, worker: int) -> "RunnerCell":
+        """Take over what the worker passed, and die with it from now on. Call it first of all."""
+        for fd in (channel_fd, stacks_fd):
+            os.set_inheritable(fd, False)
+        _die_with(worker)
+        faulthandler.register(signal.SIGUSR1, file=stacks_fd, all_threads=True, chain=False)
+        os.write(stacks_fd, ARMED)  # from now on the signal is safe to send
+        faulthandler.enable(stacks_fd)  # what a crash of native code says goes there too
+        return cls(SystemChannel(socket.socket(fileno=channel_fd)))
+
+    def die(self) -> None:
+        """The worker is dead, and this process and its children have nobody to work for."""
+        os.killpg(0, signal.SIGKILL)
+
+    def memory(self) -> int:
+        """Bytes of memory this process occupies; 0 where the system does not tell."""
+        try:
+            with open("/proc/self/statm", encoding="ascii") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return 0
+
+
+def _die_with(worker: int) -> None:
+    """Have the kernel kill this process with the thread that started it; elsewhere the end of the pipe must do."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != worker:  # it died before we could say so
+        os._exit(1)
+
+
+def _is_group_alive(group: int) -> bool:
+    for name in os.listdir("/proc") if guard.sees_processes() else ():
+        if name.isdigit() and _group_of(int(name)) == group:
+            stat = guard.read_stat(int(name))
+            if stat is not None and stat.is_alive:
+                return True
+    return False
+
+
+def _group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return -1

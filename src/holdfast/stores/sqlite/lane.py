@@ -1,0 +1,66 @@
+"""One thread that runs calls in the order in which they came.
+
+``ThreadPoolExecutor`` does the same, but wraps each call in a second future with a lock of its own and wakes the event loop
+once more for it: on the way of a single enqueue to its disk and back that cost as much as the SQL.
+"""
+
+import asyncio
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+Call = tuple[Callable[[], Any], asyncio.Future[Any]]
+
+
+class Lane:
+    """Starts at once. Its thread does not keep the process alive: whoever wants an answer waits for it."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._thread = Thread(target=_run, args=(self._calls,), name=name, daemon=True)
+        self._thread.start()
+
+    async def run(self, call: Callable[[], Result]) -> Result:
+        """What the call answers or raises. A caller that goes away before its turn takes the call with it."""
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._calls.put((call, answer))
+        return await answer
+
+    def close(self) -> None:
+        """End the thread after the calls that wait already."""
+        self._calls.put(None)
+        self._thread.join()
+
+
+def _run(calls: SimpleQueue[Call | None]) -> None:
+    while (turn := calls.get()) is not None:
+        call, answer = turn
+        if not answer.cancelled():
+            _answer(call, answer)
+        del turn, call, answer  # nothing is kept alive while the thread waits
+
+
+def _answer(call: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
+    value, error = None, None
+    try:
+        value = call()
+    except BaseException as raised:
+        error = raised
+    try:
+        answer.get_loop().call_soon_threadsafe(_tell, answer, value, error)
+    except RuntimeError:
+        pass  # the loop has closed: nobody waits any more
+    finally:
+        del error  # its traceback holds this frame
+
+
+def _tell(answer: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(value)
+    else:
+        answer.set_exception(error)

@@ -1,0 +1,26 @@
+-- Waiting jobs that nobody started before they expired have failed, oldest expiry first.
+--
+-- A temporary trigger, so that it can be said afterwards, without any lock, which those were: see exchange.sql.
+CREATE TEMP VIEW holdfast_expire (room, wall) AS
+SELECT NULL, NULL;
+
+CREATE TEMP TRIGGER holdfast_expire_waiting INSTEAD OF INSERT ON holdfast_expire
+BEGIN
+    DELETE FROM holdfast_touched;
+    INSERT INTO holdfast_touched (what, id, task)
+    SELECT 'job', id, task FROM holdfast_jobs
+    WHERE proviso > 0 AND state = 'available' AND proviso <= NEW.wall
+    ORDER BY proviso, id
+    LIMIT NEW.room;
+    UPDATE holdfast_jobs SET
+        state = 'failed',
+        reason = 'EXPIRED',
+        finished_at = NEW.wall,
+        forget_at = NEW.wall + CAST(
+            1e6 * coalesce(iif(json_valid(policy), json_extract(policy, '$.retention'), NULL), 604800) AS INTEGER
+        )
+    WHERE id IN (SELECT id FROM holdfast_touched);
+END;
+
+-- call
+INSERT INTO holdfast_expire (room, wall) VALUES (:limit, :wall);

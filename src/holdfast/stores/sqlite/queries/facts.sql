@@ -1,0 +1,18 @@
+-- What a check judges, cheaply: the newest instants there are, and what waits to be pruned.
+SELECT
+    (
+        SELECT max(instant) FROM (
+            SELECT received_at AS instant FROM (SELECT received_at FROM holdfast_receipts ORDER BY place DESC LIMIT 1)
+            UNION ALL
+            SELECT max(created_at, coalesce(finished_at, 0))
+            FROM (SELECT created_at, finished_at FROM holdfast_jobs ORDER BY rowid DESC LIMIT 100)
+            UNION ALL
+            SELECT opened_at FROM holdfast_leases
+        )
+    ) - :wall,
+    (
+        SELECT count(*) FROM (
+            SELECT 1 FROM holdfast_jobs WHERE forget_at IS NOT NULL AND forget_at <= :wall - :lag LIMIT :most
+        )
+    ),
+    (SELECT received_at <= :wall - :floor - :lag FROM holdfast_receipts ORDER BY place LIMIT 1);

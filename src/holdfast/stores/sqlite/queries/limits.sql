@@ -1,0 +1,12 @@
+-- Until when, on the clock of its lease, only its owner judges a running job: each limit of its task, ttl and grace on top.
+CREATE TEMP VIEW holdfast_limits (job, boot, clock, stalled_from, timed_out_from) AS
+SELECT
+    jobs.id, leases.boot, leases.clock,
+    coalesce(jobs.progress_mono, jobs.started_mono) + 1e6 * json_extract(jobs.policy, '$.progress_within') + leases.ttl + leases.grace,
+    jobs.started_mono + 1e6 * json_extract(jobs.policy, '$.timeout') + leases.ttl + leases.grace
+FROM holdfast_leases AS leases
+JOIN holdfast_jobs AS jobs ON jobs.lease = leases.id
+WHERE jobs.state IN ('claimed', 'running') AND jobs.state = 'running' AND leases.ended_at IS NULL AND leases.boot <> '' AND json_valid(jobs.policy);
+
+-- call
+SELECT 1;

@@ -1,0 +1,15 @@
+-- Running jobs far past a limit of their task, longest first; only those whose lease runs by our own clock.
+SELECT
+    jobs.id, jobs.claim, jobs.number, jobs.lease, jobs.task, jobs.state, jobs.attempt, jobs.failures, jobs.crashes,
+    jobs.policy, jobs.is_marked, coalesce(jobs.worker, ''), iif(late.of_timeout >= late.of_progress, 'timed_out', 'stalled')
+FROM (
+    SELECT
+        job,
+        coalesce(:monotonic - timed_out_from, 0) AS of_timeout,
+        coalesce(:monotonic - stalled_from, 0) AS of_progress
+    FROM holdfast_limits
+    WHERE boot = :boot AND clock = :clock AND (timed_out_from < :monotonic OR stalled_from < :monotonic)
+) AS late
+CROSS JOIN holdfast_jobs AS jobs ON jobs.id = late.job
+ORDER BY max(late.of_timeout, late.of_progress) DESC, jobs.number
+LIMIT :limit;

@@ -1,0 +1,41 @@
+-- Finished jobs whose retention is over, and all that is remembered of them, old receipts, and leases long ended.
+--
+-- A temporary trigger, because it writes all tables in one step: see exchange.sql. A job whose retention is shorter than
+-- the floor comes by twice: its row is reduced to a stub first.
+CREATE TEMP VIEW holdfast_prune (room, floor, wall) AS
+SELECT NULL, NULL, NULL;
+
+CREATE TEMP TRIGGER holdfast_prune_all INSTEAD OF INSERT ON holdfast_prune
+BEGIN
+    DELETE FROM holdfast_touched;
+    INSERT INTO holdfast_touched (what, id)
+    SELECT iif(finished_at + NEW.floor <= NEW.wall, 'job', 'stub'), id FROM holdfast_jobs
+    WHERE forget_at IS NOT NULL AND forget_at <= NEW.wall
+    ORDER BY forget_at
+    LIMIT NEW.room;
+
+    DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched WHERE what = 'job');
+    DELETE FROM holdfast_bodies WHERE job IN (SELECT id FROM holdfast_touched);
+    DELETE FROM holdfast_jobs WHERE id IN (SELECT id FROM holdfast_touched WHERE what = 'job');
+    UPDATE holdfast_jobs SET
+        payload = CAST('null' AS BLOB), result = NULL, error = NULL, checkpoint = NULL, message = NULL, is_stub = 1,
+        forget_at = finished_at + NEW.floor
+    WHERE id IN (SELECT id FROM holdfast_touched WHERE what = 'stub');
+
+    INSERT INTO holdfast_touched (what, id)
+    SELECT 'receipt', call FROM (SELECT call, received_at FROM holdfast_receipts ORDER BY place LIMIT NEW.room)
+    WHERE received_at + NEW.floor <= NEW.wall;
+    DELETE FROM holdfast_receipts WHERE call IN (SELECT id FROM holdfast_touched WHERE what = 'receipt');
+
+    INSERT INTO holdfast_touched (what, id)
+    SELECT 'lease', id FROM holdfast_leases
+    WHERE ended_at + NEW.floor <= NEW.wall
+        AND NOT EXISTS (
+            SELECT 1 FROM holdfast_jobs AS jobs WHERE jobs.lease = holdfast_leases.id AND jobs.state IN ('claimed', 'running')
+        )
+    LIMIT NEW.room;
+    DELETE FROM holdfast_leases WHERE id IN (SELECT id FROM holdfast_touched WHERE what = 'lease');
+END;
+
+-- call
+INSERT INTO holdfast_prune (room, floor, wall) VALUES (:limit, :floor, :wall);

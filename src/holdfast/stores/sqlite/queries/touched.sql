@@ -1,0 +1,5 @@
+-- What the last write of this connection took away or failed, in its order.
+CREATE TEMP TABLE holdfast_touched (what TEXT NOT NULL, id BLOB NOT NULL, task TEXT);
+
+-- call
+SELECT what, id, task FROM holdfast_touched ORDER BY rowid;

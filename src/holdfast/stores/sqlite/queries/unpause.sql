@@ -1,0 +1,2 @@
+-- Claims take from these queues again.
+DELETE FROM holdfast_paused WHERE queue IN (SELECT value FROM json_each(:queues));

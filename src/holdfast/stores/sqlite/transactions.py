@@ -1,0 +1,214 @@
+"""A handler's own rows, committed together with the check of its token.
+
+The transaction holds the lock of the whole file, so it may not stay open for long: a thread of its own rolls it back, even
+while the handler is stuck. Then nothing the handler still says to that connection may land without the check.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from holdfast._core.job import Token
+from holdfast._ports.clock import Chance
+from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
+from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.database import QUERIES, is_busy, pause
+from holdfast.stores.sqlite.location import identity_of
+from holdfast.stores.sqlite.packing import Values
+
+_OPERATIONS = 10_000  # of SQLite's machine, between two looks at whether a statement has to stop
+
+Result = TypeVar("Result")
+
+
+class Transaction:
+    """One connection, from its beginning to its one end. ``idle``: seconds for which it may be open."""
+
+    def __init__(
+        self, path: Path, job: UUID, token: Token, idle: float, chance: Chance, *, busy_limit: float, use_apsw: bool
+    ) -> None:
+        self._path, self._job, self._token, self._idle = path, job, token, idle
+        self._chance, self._busy_limit, self._use_apsw = chance, busy_limit, use_apsw
+        self._values: Values = {
+            "job": job.bytes,
+            "claim": None if token.claim is None else token.claim.bytes,
+            "number": token.number,
+        }
+        self._connection: driver.Connection | None = None
+        self._lock = threading.Lock()
+        self._ours = threading.local()
+        self._timer = threading.Timer(idle, self._expire)
+        self._timer.daemon = True
+        self._is_abandoned = self._is_over = self._has_tried_to_end = False
+
+    def open(self) -> Any:
+        """The user's connection, once it has the lock; ``JobLost`` without waiting for that if the token is no longer good."""
+        if identity_of(self._path) is None:
+            raise StoreUnavailable(f"transaction: there is no file {self._path}")
+        connection = self._connection = driver.connect(self._path, use_apsw=self._use_apsw)
+        self._ours.is_speaking = True
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            self._require_token(connection)
+            self._begin(connection)
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"transaction: {self._path}: {error}") from error
+        finally:
+            self._ours.is_speaking = False
+        user = driver.owned(connection)
+        user.set_authorizer(self._judge)
+        user.set_progress_handler(self._has_to_stop, _OPERATIONS)
+        self._timer.start()
+        return user
+
+    def abandon(self) -> None:
+        """Wait for the lock no longer."""
+        self._is_abandoned = True
+
+    def commit(self) -> None:
+        """The user's rows, if the job is still active under its token; else ``JobLost``, and they are gone."""
+        with self._ending() as connection:
+            if self._is_over or connection is None:
+                raise self._too_long()
+            try:
+                self._require_token(connection)
+                connection.execute("COMMIT")
+            except sqlite3.ProgrammingError as error:
+                raise HoldfastError(f"job.transaction(): {error} It was rolled back: leave its connection open") from error
+            except sqlite3.Error as error:
+                raise StoreUnavailable(f"transaction: {self._path}: {error}") from error
+
+    def roll_back(self) -> None:
+        """Nothing of it happened. Repeatable."""
+        with self._ending():
+            pass
+
+    def explained(self, error: BaseException) -> HoldfastError | None:
+        """Why the library refused what the user's code asked of it, if that was our doing."""
+        if not driver.is_error(error):
+            return None
+        if self._is_over:
+            return self._too_long()
+        if self._has_tried_to_end:
+            return HoldfastError(
+                "job.transaction() commits when its block ends, together with the check that the job is still yours, and rolls "
+                "back when the block raises: leave out COMMIT and ROLLBACK, commit(), rollback() and `with connection:`"
+            )
+        return None
+
+    def _require_token(self, connection: driver.Connection) -> None:
+        if connection.execute(QUERIES["is_active"].statement, self._values).fetchone() is None:
+            raise JobLost(f"job {self._job} is no longer active under token {self._token}; nothing of this transaction is kept")
+
+    def _begin(self, connection: driver.Connection) -> None:
+        waited = 0.0
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.Error as error:
+                if self._is_abandoned or waited >= self._busy_limit or not is_busy(error):
+                    raise
+            waited += pause(self._chance)
+
+    @contextmanager
+    def _ending(self) -> Iterator[driver.Connection | None]:
+        with self._lock:
+            connection, self._connection = self._connection, None
+            self._timer.cancel()
+            self._ours.is_speaking = True
+            try:
+                yield connection
+            finally:
+                if connection is not None:
+                    _close(connection)
+                self._ours.is_speaking = False
+
+    def _expire(self) -> None:
+        with self._lock:
+            connection = self._connection
+            if connection is None:
+                return
+            self._is_over = self._ours.is_speaking = True
+            while connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("PRAGMA query_only = 1")  # else what the user's code says next would commit at once
+                    connection.execute("ROLLBACK")
+                    return
+                pause(self._chance)
+
+    def _judge(self, action: int, *_: object) -> int:
+        if getattr(self._ours, "is_speaking", False):
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_TRANSACTION:
+            self._has_tried_to_end = True
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_DENY if self._is_over else sqlite3.SQLITE_OK
+
+    def _has_to_stop(self) -> bool:
+        return self._is_over
+
+    def _too_long(self) -> HoldfastError:
+        return HoldfastError(
+            f"job.transaction() was open for longer than {self._idle:g} s and was rolled back, because nobody else can write "
+            "to the file meanwhile: do what takes time before the block"
+        )
+
+
+def _close(connection: driver.Connection) -> None:
+    with suppress(sqlite3.Error):
+        if connection.in_transaction:  # a cursor that is still read would keep it open
+            connection.execute("ROLLBACK")
+    with suppress(sqlite3.Error):
+        connection.close()
+
+
+@contextmanager
+def blocking(transaction: Transaction) -> Iterator[Any]:
+    """For code in a thread or process of its own."""
+    try:
+        connection = transaction.open()
+        yield connection
+    except BaseException as error:
+        transaction.roll_back()
+        if (why := transaction.explained(error)) is not None:
+            raise why from error
+        raise
+    transaction.commit()
+
+
+@asynccontextmanager
+async def in_thread(transaction: Transaction) -> AsyncIterator[Any]:
+    """For code in an event loop, which waits for neither lock nor disk."""
+    with ThreadPoolExecutor(1, thread_name_prefix="holdfast-transaction") as thread:
+        try:
+            connection = await _finished(thread, transaction.open, transaction.abandon)
+            yield connection
+        except BaseException as error:
+            await _finished(thread, transaction.roll_back)
+            if (why := transaction.explained(error)) is not None:
+                raise why from error
+            raise
+        await _finished(thread, transaction.commit)
+
+
+async def _finished(
+    thread: ThreadPoolExecutor, action: Callable[[], Result], abandon: Callable[[], None] = lambda: None
+) -> Result:
+    """Also a cancelled caller waits for the end, so that nothing is left open."""
+    doing = asyncio.get_running_loop().run_in_executor(thread, action)
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        abandon()
+        while not doing.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([doing])
+        doing.exception()  # seen, so that nobody complains that it was not
+        raise

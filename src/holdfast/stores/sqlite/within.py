@@ -1,0 +1,101 @@
+"""Enqueue inside the transaction of a caller's own connection, in the caller's thread.
+
+The statements of ``enqueue.sql`` run one by one here, not as a trigger: nothing may be left behind on a connection that is
+not ours, and it may have the file attached under a name of its own.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from holdfast._ports.store import EnqueueAnswer
+from holdfast.errors import HoldfastError, Unsupported
+from holdfast.stores.sqlite import answers, driver, schema
+from holdfast.stores.sqlite.database import QUERIES
+from holdfast.stores.sqlite.location import identity_of
+from holdfast.stores.sqlite.packing import Values
+
+_TABLE = re.compile(r"\bholdfast_(jobs|bodies|receipts)\b")
+_BODY = QUERIES["enqueue"].programs[-1].partition("\nBEGIN\n")[2].rpartition("END;")[0]
+_STATEMENTS = [re.sub(r"\bNEW\.", ":", statement) for statement in schema.statements(_BODY)]
+
+
+def enqueue(connection: Any, path: Path, values: Values, *, use_apsw: bool) -> EnqueueAnswer:
+    """What ``enqueue`` of the store does, to be committed with whatever else the caller writes."""
+    require_kind(connection, use_apsw=use_apsw)
+    with driver.plain_cursor(connection) as cursor:
+        place = _place_of(cursor, path)
+        _prepare(connection, cursor, place)
+        driver.begin_implicitly(connection)
+        cursor.execute("SAVEPOINT holdfast_enqueue")
+        try:
+            answer = _enqueue(cursor, schema.quoted(place), values)
+        except BaseException as error:
+            if connection.in_transaction:  # else the error has ended it
+                cursor.execute("ROLLBACK TO holdfast_enqueue")
+                cursor.execute("RELEASE holdfast_enqueue")
+            if driver.is_constraint(error):
+                raise HoldfastError(f"enqueue: {error}; each job needs an id of its own") from error
+            raise
+        cursor.execute("RELEASE holdfast_enqueue")
+        return answer
+
+
+def require_kind(connection: Any, *, use_apsw: bool) -> None:
+    """``Unsupported`` for a connection of another library, which in one process with the store's would damage the file."""
+    kind = driver.kind_of(connection)
+    if kind is None:
+        raise Unsupported(f"the sqlite store needs a sqlite3.Connection to enqueue in, not {type(connection).__name__}")
+    if (kind == "apsw") is not use_apsw:
+        own, remedy = ("apsw", "unset HOLDFAST_SQLITE") if use_apsw else ("sqlite3", "set HOLDFAST_SQLITE=apsw")
+        raise Unsupported(
+            f"this is a connection of {kind}, and the sqlite store uses {own} here: one process must not open a file by both, "
+            f"it would be damaged. Connect by {own}, or {remedy}"
+        )
+
+
+def _place_of(cursor: Any, path: Path) -> str:
+    """The name under which the connection has the store's file."""
+    found = cursor.execute("PRAGMA database_list").fetchall()
+    own = identity_of(path)
+    for _, name, file in found:
+        if file and own is not None and identity_of(Path(file)) == own:
+            return str(name)
+    files = ", ".join(file for *_, file in found if file) or "memory"
+    raise Unsupported(
+        f"the jobs are in {path}, and this connection is to {files}: rows and jobs commit together only in one file. "
+        f"Connect to {path}, or name your file in the URL of the App"
+    )
+
+
+def _prepare(connection: Any, cursor: Any, place: str) -> None:
+    """The schema, in the caller's transaction if there is one."""
+    version = schema.version_of(cursor, place)
+    if version == schema.VERSION:
+        return
+    if connection.in_transaction:
+        schema.upgrade(cursor, version, place)
+        return
+    cursor.execute("BEGIN IMMEDIATE")
+    try:
+        schema.upgrade(cursor, schema.version_of(cursor, place), place)
+        cursor.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            cursor.execute("ROLLBACK")
+
+
+def _enqueue(cursor: Any, place: str, values: Values) -> EnqueueAnswer:
+    # Writes nothing, but waits for the lock as long as the caller's connection waits: one that has read already is refused.
+    cursor.execute(f"UPDATE {place}.holdfast_sequence SET number = number WHERE false")  # noqa: S608 - quoted
+    receipt = _placed(QUERIES["receipt"].statement, place)
+    found = cursor.execute(receipt, values).fetchall()
+    if not found:
+        for statement in _STATEMENTS:
+            cursor.execute(_placed(statement, place), values)
+        found = cursor.execute(receipt, values).fetchall()
+    return answers.enqueued(found)
+
+
+def _placed(statement: str, place: str) -> str:
+    return _TABLE.sub(lambda table: f"{place}.{table[0]}", statement)

@@ -1,0 +1,160 @@
+"""Children: jobs enqueued by a job, under its token; and transactions that a handler or a caller shares with the store."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+
+from msgspec import structs
+
+from holdfast._core.job import Hold, State, Token
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._ports.store import Duplicate, EnqueueAnswer
+from holdfast.errors import JobLost, Unsupported
+from holdfast.testing.contracts.scene import TTL, Part, Scene, done, raised, released, rescued, stale, story
+
+CRASH = LeaseEnd(End.CRASHED)
+LOST = EnqueueAnswer(is_lost=True)
+
+
+async def enter(at: Scene, hold: Hold) -> str:
+    """What became of its transaction."""
+    try:
+        async with at.store.transaction(hold.job, hold.token, idle=5.0):
+            return "open"
+    except (Unsupported, JobLost) as error:
+        return f"{type(error).__name__} {error}"
+
+
+def blocking_enter(open_: Callable[[], AbstractContextManager[object]]) -> str:
+    """The same for code without a loop."""
+    try:
+        with open_():
+            return "open"
+    except (Unsupported, JobLost) as error:
+        return f"{type(error).__name__} {error}"
+
+
+def refusal(act: Callable[[], object]) -> str:
+    """Why it was not done."""
+    try:
+        return f"done: {act()}"
+    except Unsupported as error:
+        return f"{type(error).__name__} {error}"
+
+
+class ChildContract(Part):
+    """What a job that enqueues others, or shares a transaction with the store, is promised."""
+
+    @story
+    async def test_an_owner_enqueues_children_while_it_has_its_job(self, at: Scene) -> None:
+        for hold in (await at.running(), await at.prefetched()):
+            jobs = [at.new(), at.new()]
+            assert await at.send(*jobs, under=hold) == EnqueueAnswer()
+            assert [await at.state(job.id) for job in jobs] == [State.AVAILABLE] * 2
+
+    @story
+    async def test_a_child_of_a_job_that_was_lost_is_not_inserted(self, at: Scene) -> None:
+        for move in (done, raised, partial(released, code_ran=True)):
+            hold = await at.running()
+            await at.settle(move(hold))
+            assert await at.send(at.new(), at.new(), under=hold) == LOST
+        assert await at.claim(await at.lease(), 100, queues=("default",)) == ()
+
+    @story
+    async def test_only_the_token_that_owns_the_job_has_children(self, at: Scene) -> None:
+        hold, other = await at.running(), await at.running()
+        tokens = (
+            stale(hold.token),
+            stale(hold.token, -1),
+            Token(at.chance.uuid4(), hold.token.number),
+            Token(None, hold.token.number),
+            other.token,
+        )
+        for token in tokens:
+            assert await at.send(at.new(), under=structs.replace(hold, token=token)) == LOST
+        assert await at.send(at.new(), under=structs.replace(hold, job=at.chance.uuid7())) == LOST
+        (waiting,) = await at.enqueue(at.new())
+        pending = structs.replace(hold, job=waiting, token=(await at.row(waiting)).token)
+        assert await at.send(at.new(), under=pending) == LOST
+        assert await at.store.counts("queue") == {
+            ("default", State.AVAILABLE): 1,
+            **{((await at.row(each.job)).queue, State.RUNNING): 1 for each in (hold, other)},
+        }
+
+    @story
+    async def test_a_zombie_has_children_until_its_job_has_moved_and_never_after(self, at: Scene) -> None:
+        hold = await at.running()
+        at.advance(TTL + 1.0)
+        await at.store.end_lease(hold.lease, CRASH)
+        assert await at.send(at.new(), under=hold) == EnqueueAnswer()
+        await at.settle(rescued(hold, CRASH))
+        assert await at.send(at.new(), under=hold) == LOST
+        (claim,) = await at.claim(await at.lease(), queues=((await at.row(hold.job)).queue,))
+        assert await at.send(at.new(), under=hold) == LOST
+        assert await at.send(at.new(), under=claim.hold) == EnqueueAnswer()
+
+    @story
+    async def test_a_copy_of_a_lost_call_stays_lost_and_one_of_an_early_call_stays_so(self, at: Scene) -> None:
+        hold = await at.running()
+        early, late, job, child = at.chance.uuid4(), at.chance.uuid4(), at.new(), at.new()
+        assert await at.store.enqueue(early, [child], under=(hold.job, hold.token)) == EnqueueAnswer()
+        await at.settle(done(hold))
+        assert await at.store.enqueue(late, [job], under=(hold.job, hold.token)) == LOST
+        for store in (at.store, at.another()):
+            assert await store.enqueue(late, [job], under=(hold.job, hold.token)) == LOST
+            assert await store.enqueue(late, [job]) == LOST
+            assert await store.enqueue(early, [child], under=(hold.job, hold.token)) == EnqueueAnswer()
+        assert [row.id for row in await at.store.list(at.everything)] == [child.id, hold.job]
+
+    @story
+    async def test_a_child_with_a_key_is_answered_like_any_other(self, at: Scene) -> None:
+        hold = await at.running()
+        (holder,) = await at.enqueue(at.new(key="k"))
+        same, other = at.new(key="k"), at.new(key="k", payload=b"[]")
+        assert await at.send(same, under=hold) == EnqueueAnswer({same.id: Duplicate(holder, is_same=True)})
+        assert (await at.send(other, at.new(), under=hold)).is_refused
+        await at.settle(done(hold))
+        assert await at.send(same, under=hold) == LOST
+        assert await at.store.counts() == {("", State.AVAILABLE): 1, ("", State.COMPLETED): 1}
+
+    @story
+    async def test_a_child_with_its_parents_key_is_the_parent(self, at: Scene) -> None:
+        hold = await at.running(key="k")
+        child = at.new(key="k")
+        assert await at.send(child, under=hold) == EnqueueAnswer({child.id: Duplicate(hold.job, is_same=True)})
+
+    @story
+    async def test_a_transaction_needs_the_token_or_says_that_this_store_has_none(self, at: Scene) -> None:
+        hold = await at.running()
+        lost = structs.replace(hold, token=stale(hold.token))
+        if at.store.capabilities.caller_transaction:
+            assert await enter(at, hold) == "open"
+            assert (await enter(at, lost)).startswith("JobLost")
+        else:
+            for each in (hold, lost):
+                said = await enter(at, each)
+                assert said.startswith("Unsupported")
+                assert at.store.capabilities.name in said
+        assert await at.state(hold.job) is State.RUNNING
+
+    @story
+    async def test_a_blocking_transaction_does_the_same(self, at: Scene) -> None:
+        hold = await at.running()
+        lost = structs.replace(hold, token=stale(hold.token))
+        opens = [partial(at.store.blocking_transaction, each.job, each.token, idle=5.0) for each in (hold, lost)]
+        said = [await asyncio.to_thread(blocking_enter, open_) for open_ in opens]
+        if at.store.capabilities.caller_transaction:
+            assert [each.split()[0] for each in said] == ["open", "JobLost"]
+        else:
+            assert all(each.startswith("Unsupported") and at.store.capabilities.name in each for each in said)
+        assert await at.state(hold.job) is State.RUNNING
+
+    @story
+    async def test_a_connection_of_another_kind_is_refused_and_nothing_is_inserted(self, at: Scene) -> None:
+        call, job = at.chance.uuid4(), at.new()
+        said = [refusal(partial(at.store.enqueue_within, connection, call, [job])) for connection in (object(), None)]
+        assert all(each.startswith("Unsupported") and at.store.capabilities.name in each.lower() for each in said)
+        assert await at.store.counts() == {}
+        assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
+        assert await at.state(job.id) is State.AVAILABLE

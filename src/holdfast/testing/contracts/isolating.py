@@ -1,0 +1,134 @@
+"""Last tries: a job whose next crash would be its last runs alone, so that only it can be to blame."""
+
+from msgspec import structs
+
+from holdfast._core.job import Hold, State
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.policy import Policy
+from holdfast._ports.store import LastTries
+from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, raised, rescued, story
+
+CRASH = LeaseEnd(End.CRASHED)
+ONLY, ALSO, LEAVE = LastTries.ONLY, LastTries.ALSO, LastTries.LEAVE
+
+
+async def crash(at: Scene, hold: Hold) -> None:
+    """Its worker dies under it."""
+    await at.store.end_lease(hold.lease, CRASH)
+    await at.settle(rescued(hold, CRASH))
+
+
+async def with_last_try(at: Scene, *, priority: int = 0, max_crashes: int = 2) -> Hold:
+    """As it crashed; it waits in the default queue, and its next crash would be its last."""
+    policy = Policy(max_crashes=max_crashes)
+    (job,) = await at.enqueue(at.new(priority=priority, task="last", policy=policy))
+    for _ in range(max_crashes - 1):
+        (claim,) = await at.claim(await at.lease(), tasks=["last"], policy=policy)
+        assert claim.hold.job == job
+        await crash(at, claim.hold)
+        at.advance(10.0)
+    return claim.hold
+
+
+class LastTryContract(Part):
+    """What is promised to those who share a worker with a job that crashed before."""
+
+    @story
+    async def test_a_last_try_is_left_unless_it_is_asked_for(self, at: Scene) -> None:
+        last, (plain,) = await with_last_try(at, priority=-1), await at.enqueue(at.new(task="last"))
+        lease = await at.lease()
+        assert [claim.hold.job for claim in await at.claim(lease, 10, tasks=["last"])] == [plain]
+        assert [claim.hold.job for claim in await at.claim(lease, 10, tasks=["last"], last_tries=ONLY)] == [last.job]
+
+    @story
+    async def test_only_means_nothing_else(self, at: Scene) -> None:
+        last = await with_last_try(at, priority=9, max_crashes=3)
+        await at.enqueue(at.new(task="last", priority=-9))
+        claims = await at.claim(await at.lease(), 10, tasks=["last"], last_tries=ONLY)
+        assert [(claim.hold.job, claim.hold.crashes) for claim in claims] == [(last.job, 2)]
+
+    @story
+    async def test_also_means_in_its_place(self, at: Scene) -> None:
+        last, (later, sooner) = await with_last_try(at), await at.enqueue(at.new(task="last"), at.new(task="last", priority=-1))
+        claims = await at.claim(await at.lease(), 10, tasks=["last"], last_tries=ALSO)
+        assert [claim.hold.job for claim in claims] == [sooner, last.job, later]
+
+    @story
+    async def test_last_tries_hide_no_others_in_their_line_nor_others_them(self, at: Scene) -> None:
+        early = [(await with_last_try(at)).job for _ in range(2)]
+        plain = await at.enqueue(*(at.new(task="last") for _ in range(3)))
+        (late,) = await at.enqueue(at.new(task="last", priority=-9, policy=Policy(max_crashes=2)))
+        (claim,) = await at.claim(await at.lease(), tasks=["last"], policy=Policy(max_crashes=2))
+        await crash(at, claim.hold)
+        lease = await at.lease()
+        assert [claim.hold.job for claim in await at.claim(lease, 2, tasks=["last"])] == list(plain[:2])
+        claims = await at.claim(lease, 3, tasks=["last"], last_tries=ONLY)
+        assert [claim.hold.job for claim in claims] == [late, *early]
+
+    @story
+    async def test_only_jobs_that_crashed_have_last_tries(self, at: Scene) -> None:
+        policy = Policy(max_crashes=1, max_attempts=2)
+        (job,) = await at.enqueue(at.new(policy=policy))
+        lease = await at.lease()
+        assert await at.claim(lease, policy=policy, last_tries=ONLY) == ()
+        (claim,) = await at.claim(lease, policy=policy)
+        await at.settle(raised(claim.hold))
+        at.advance(10.0)
+        (claim,) = await at.claim(lease, policy=policy)
+        assert claim.hold.job == job
+
+    @story
+    async def test_a_first_crash_of_three_is_no_last_try(self, at: Scene) -> None:
+        hold = await at.running(policy=Policy(max_crashes=3))
+        await crash(at, hold)
+        lease = await at.lease()
+        assert await at.claim(lease, last_tries=ONLY) == ()
+        assert len(await at.claim(lease)) == 1
+
+    @story
+    async def test_the_policy_on_the_row_decides(self, at: Scene) -> None:
+        last = await with_last_try(at)
+        lease, generous = await at.lease(), Policy(max_crashes=9)
+        assert await at.claim(lease, tasks=["last"], policy=generous) == ()
+        (claim,) = await at.claim(lease, tasks=["last"], policy=generous, last_tries=ONLY)
+        assert claim.hold.job == last.job
+        await crash(at, claim.hold)
+        at.advance(10.0)
+        assert len(await at.claim(await at.lease(), tasks=["last"])) == 1
+
+    @story
+    async def test_a_reopened_job_has_tries_before_the_last(self, at: Scene) -> None:
+        last = await with_last_try(at)
+        (claim,) = await at.claim(await at.lease(), tasks=["last"], last_tries=ONLY)
+        await crash(at, structs.replace(claim.hold, policy=Policy(max_crashes=2)))
+        assert await at.state(last.job) is State.FAILED
+        await at.store.reopen([last.job])
+        lease = await at.lease()
+        assert await at.claim(lease, tasks=["last"], last_tries=ONLY) == ()
+        assert len(await at.claim(lease, tasks=["last"])) == 1
+
+    @story
+    async def test_next_due_speaks_of_what_the_claim_would_take(self, at: Scene) -> None:
+        last = await with_last_try(at)
+        await at.enqueue(at.new(task="last", delay=30.0))
+        waits = [await at.store.next_due(["last"], None, each) for each in (LEAVE, ONLY, ALSO)]
+        assert [round(wait or 0.0, 1) for wait in waits] == [30.0, 0.0, 0.0]
+        (claim,) = await at.claim(await at.lease(), tasks=["last"], last_tries=ONLY)
+        await at.settle(done(claim.hold))
+        assert await at.store.next_due(["last"], None, ONLY) is None
+        again = await at.store.next_due(["last"], ("default",), ALSO)
+        assert again is not None
+        assert abs(again - 30.0) < EARLY
+        assert claim.hold.job == last.job
+
+    @story
+    async def test_a_lease_says_that_it_is_for_last_tries(self, at: Scene) -> None:
+        alone = structs.replace(at.new_lease(), is_alone=True, slots=1, grace=3.5)
+        plain = structs.replace(at.new_lease(), slots=10)
+        for lease in (alone, plain):
+            await at.store.open_lease(lease)
+        views = {view.id: (view.is_alone, view.slots, view.grace) for view in await at.store.workers()}
+        assert views == {alone.id: (True, 1, 3.5), plain.id: (False, 10, 20.0)}
+        at.advance(1000.0)
+        views = {view.id: (view.is_alone, view.slots, view.grace) for view in await at.store.expired(10)}
+        assert views == {alone.id: (True, 1, 3.5), plain.id: (False, 10, 20.0)}

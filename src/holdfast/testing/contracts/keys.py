@@ -1,0 +1,254 @@
+"""Unique keys: one unfinished job per task and key, whoever asks for another, and when."""
+
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+from holdfast._core.job import Hold, NewJob, State
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, cancelled, overrun
+from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
+from holdfast._core.policy import CrashPolicy, Policy
+from holdfast._ports.store import Duplicate, EnqueueAnswer, ReopenAnswer
+from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, rescued, story
+
+CRASH = LeaseEnd(End.CRASHED)
+HOSTILE = ("", " ", "'; DROP TABLE jobs; --", "ä€🎁", "%s{0}\\", "key\x01", "x" * 1000)
+FINISHED = (State.COMPLETED, State.FAILED, State.CANCELLED)
+Ending = Callable[[Scene, Hold], Awaitable[object]]
+
+
+def copy_of(job: UUID, *, is_same: bool = True) -> Duplicate:
+    """The answer that this job has the key."""
+    return Duplicate(job, is_same)
+
+
+async def crash(at: Scene, hold: Hold) -> None:
+    """Its lease ends and it is rescued by its policy."""
+    await at.store.end_lease(hold.lease, CRASH)
+    await at.settle(rescued(hold, CRASH))
+
+
+ENDINGS: tuple[Ending, ...] = (
+    lambda at, hold: at.settle(done(hold)),
+    lambda at, hold: at.settle(answered(hold, Fail("no"))),
+    lambda at, hold: at.settle(answered(hold, Cancel("no need"))),
+    lambda at, hold: at.settle(cancelled(hold)),
+)
+STAYS: tuple[Ending, ...] = (
+    lambda at, hold: at.settle(raised(hold)),
+    lambda at, hold: at.settle(answered(hold, Retry(after="1h"))),
+    lambda at, hold: at.settle(answered(hold, Snooze(for_="1h"))),
+    lambda at, hold: at.settle(released(hold, code_ran=True)),
+    lambda at, hold: at.settle(overrun(hold, Charge.STALLED, jitter=0.0)),
+    crash,
+    lambda at, hold: at.store.request_cancel([hold.job]),
+    lambda at, hold: at.store.end_lease(hold.lease, CRASH),
+)
+
+
+class KeyContract(Part):
+    """What a unique key promises."""
+
+    @story
+    async def test_a_key_is_read_as_it_was_given(self, at: Scene) -> None:
+        for key in HOSTILE:
+            (job,) = await at.enqueue(at.new(key=key))
+            assert (await at.row(job)).unique_key == key
+            assert (await at.send(second := at.new(key=key))).duplicates == {second.id: copy_of(job)}
+        (without,) = await at.enqueue(at.new())
+        assert (await at.row(without)).unique_key is None
+
+    @story
+    async def test_while_a_job_is_unfinished_another_with_its_key_is_answered_and_not_inserted(self, at: Scene) -> None:
+        available, scheduled = await at.enqueue(at.new(key="available"), at.new(key="scheduled", delay=60.0))
+        running = (await at.running(key="running")).job
+        (prefetched,) = await at.enqueue(at.new(key="prefetched", queue="b"))
+        await at.claim(await at.lease(), 0, prefetch=1, queues=("b",))
+        held = await at.running(key="held", policy=Policy(on_crash=CrashPolicy.HOLD))
+        await crash(at, held)
+        holders = {"available": available, "scheduled": scheduled, "running": running, "prefetched": prefetched}
+        holders["held"] = held.job
+        assert {await at.state(job) for job in holders.values()} == {*State} - {*FINISHED} - {State.BLOCKED}
+        for key, holder in holders.items():
+            before = await at.row(holder)
+            second = at.new(key=key)
+            assert await at.send(second) == EnqueueAnswer({second.id: copy_of(holder)})
+            assert await at.store.get(second.id) is None
+            assert await at.row(holder) == before
+
+    @story
+    async def test_a_key_belongs_to_its_task(self, at: Scene) -> None:
+        await at.enqueue(at.new(task="a", key="k"), at.new(task="b", key="k"), at.new(task="a", key="K"), at.new(task="ak"))
+        assert await at.store.counts() == {("", State.AVAILABLE): 4}
+
+    @story
+    async def test_jobs_without_a_key_never_stand_in_each_others_way(self, at: Scene) -> None:
+        await at.enqueue(*(at.new() for _ in range(3)))
+        await at.enqueue(at.new(), at.new(key="k"))
+        assert await at.store.counts() == {("", State.AVAILABLE): 5}
+
+    @story
+    async def test_another_payload_under_a_taken_key_refuses_the_whole_call(self, at: Scene) -> None:
+        (holder,) = await at.enqueue(at.new(key="k", payload=b"1"))
+        other, same, free = at.new(key="k", payload=b"2"), at.new(key="k", payload=b"1"), at.new()
+        answer = await at.send(free, same, other)
+        assert answer == EnqueueAnswer({same.id: copy_of(holder), other.id: copy_of(holder, is_same=False)})
+        assert answer.is_refused
+        assert [row.id for row in await at.store.list(at.everything)] == [holder]
+
+    @story
+    async def test_payloads_are_the_same_byte_for_byte_however_long(self, at: Scene) -> None:
+        for number, size in enumerate((0, 1, 512, 513, 200_000)):
+            (holder,) = await at.enqueue(at.new(key=str(number), payload=b"x" * size))
+            same, other = at.new(key=str(number), payload=b"x" * size), at.new(key=str(number), payload=b"x" * size + b" ")
+            assert (await at.send(same)).duplicates == {same.id: copy_of(holder)}
+            assert (await at.send(other)).duplicates == {other.id: copy_of(holder, is_same=False)}
+
+    @story
+    async def test_what_is_not_a_duplicate_in_a_call_is_inserted(self, at: Scene) -> None:
+        (holder,) = await at.enqueue(at.new(key="taken"))
+        news = [at.new(), at.new(key="taken"), at.new(key="free"), at.new(task="other", key="taken")]
+        assert await at.send(*news) == EnqueueAnswer({news[1].id: copy_of(holder)})
+        found = {row.id for row in await at.store.list(at.everything)}
+        assert found == {holder, news[0].id, news[2].id, news[3].id}
+
+    @story
+    async def test_of_several_with_one_key_in_a_call_the_first_is_inserted(self, at: Scene) -> None:
+        first, second, third = at.new(key="k"), at.new(key="k"), at.new(key="k")
+        apart = at.new(key="other")
+        answer = await at.send(first, apart, second, third)
+        assert answer == EnqueueAnswer({second.id: copy_of(first.id), third.id: copy_of(first.id)})
+        assert {row.id for row in await at.store.list(at.everything)} == {first.id, apart.id}
+
+    @story
+    async def test_several_with_one_key_and_different_payloads_in_a_call_are_refused(self, at: Scene) -> None:
+        first, second, third = at.new(key="k", payload=b"1"), at.new(key="k", payload=b"1"), at.new(key="k", payload=b"2")
+        answer = await at.send(first, second, third, at.new())
+        assert answer == EnqueueAnswer({second.id: copy_of(first.id), third.id: copy_of(first.id, is_same=False)})
+        assert await at.store.counts() == {}
+        await at.enqueue(at.new(key="k"))
+
+    @story
+    async def test_a_key_is_free_once_its_job_has_finished(self, at: Scene) -> None:
+        for number, end in enumerate(ENDINGS):
+            hold = await at.running(key=str(number))
+            await end(at, hold)
+            assert await at.state(hold.job) in FINISHED
+            await at.enqueue(at.new(key=str(number)))
+
+    @story
+    async def test_a_key_is_free_once_its_job_crashed_for_the_last_time(self, at: Scene) -> None:
+        hold = await at.running(key="k", policy=Policy(max_crashes=1))
+        await crash(at, hold)
+        assert await at.state(hold.job) is State.FAILED
+        await at.enqueue(at.new(key="k"))
+
+    @story
+    async def test_a_key_is_free_once_its_waiting_job_is_cancelled_or_gone(self, at: Scene) -> None:
+        removals: tuple[Callable[[UUID], Awaitable[object]], ...] = (
+            lambda job: at.store.request_cancel([job]),
+            lambda job: at.store.delete([job]),
+            lambda job: at.store.purge("default", 10),
+            lambda job: at.store.expire(10),
+        )
+        for remove in removals:
+            (job,) = await at.enqueue(at.new(key="k", expires_in=1.0))
+            at.advance(1.0)
+            await remove(job)
+            (again,) = await at.enqueue(at.new(key="k"))
+            await at.store.delete([again])
+
+    @story
+    async def test_a_marked_job_gives_its_key_back_when_it_ends_cancelled(self, at: Scene) -> None:
+        hold = await at.running(key="k")
+        await at.store.request_cancel([hold.job])
+        assert (await at.send(at.new(key="k"))).duplicates
+        await at.settle(raised(hold))
+        assert await at.state(hold.job) is State.CANCELLED
+        await at.enqueue(at.new(key="k"))
+
+    @story
+    async def test_a_key_stays_with_its_job_until_it_finishes(self, at: Scene) -> None:
+        for number, move in enumerate(STAYS):
+            hold = await at.running(key=str(number))
+            await move(at, hold)
+            second = at.new(key=str(number))
+            assert await at.send(second) == EnqueueAnswer({second.id: copy_of(hold.job)}), number
+
+    @story
+    async def test_a_settle_sent_again_takes_no_key_from_another(self, at: Scene) -> None:
+        hold = await at.running(key="k")
+        await at.settle(done(hold))
+        (holder,) = await at.enqueue(at.new(key="k"))
+        await at.settle(done(hold), raised(hold))
+        await at.store.request_cancel([hold.job])
+        await at.store.delete([hold.job])
+        assert (await at.send(second := at.new(key="k"))).duplicates == {second.id: copy_of(holder)}
+
+    @story
+    async def test_a_copy_of_a_call_gets_the_answer_of_the_first_whatever_became_of_the_key(self, at: Scene) -> None:
+        (holder,) = await at.enqueue(at.new(key="k", payload=b"1"))
+        calls: list[tuple[UUID, list[NewJob]]] = [
+            (at.chance.uuid4(), [at.new(key="k", payload=b"1")]),
+            (at.chance.uuid4(), [at.new(key="k", payload=b"2"), at.new()]),
+            (at.chance.uuid4(), [at.new(key="twice"), at.new(key="twice")]),
+        ]
+        answers = [await at.store.enqueue(call, jobs) for call, jobs in calls]
+        assert [answer.is_refused for answer in answers] == [False, True, False]
+        await at.store.delete([row.id for row in await at.store.list(at.everything)])
+        for store in (at.store, at.another()):
+            assert [await store.enqueue(call, jobs) for call, jobs in calls] == answers
+        assert await at.store.counts() == {}
+        assert answers[0].duplicates[calls[0][1][0].id] == copy_of(holder)
+
+    @story
+    async def test_a_reopened_job_has_its_key_again(self, at: Scene) -> None:
+        hold = await at.running(key="k")
+        await at.settle(done(hold))
+        assert await at.store.reopen([hold.job]) == ReopenAnswer({hold.job: State.AVAILABLE})
+        second = at.new(key="k")
+        assert await at.send(second) == EnqueueAnswer({second.id: copy_of(hold.job)})
+
+    @story
+    async def test_a_job_whose_key_was_given_away_stays_finished(self, at: Scene) -> None:
+        hold = await at.running(key="k")
+        await at.settle(done(hold))
+        before = await at.row(hold.job)
+        (holder,) = await at.enqueue(at.new(key="k"))
+        free = await at.running()
+        await at.settle(done(free))
+        states = {hold.job: State.COMPLETED, free.job: State.AVAILABLE}
+        assert await at.store.reopen([hold.job, free.job]) == ReopenAnswer(states, {hold.job: holder})
+        assert await at.row(hold.job) == before
+        await at.store.delete([holder])
+        assert await at.store.reopen([hold.job]) == ReopenAnswer({hold.job: State.AVAILABLE})
+
+    @story
+    async def test_of_two_that_had_one_key_the_first_asked_for_is_reopened(self, at: Scene) -> None:
+        jobs = []
+        for _ in range(3):
+            hold = await at.running(key="k")
+            await at.settle(done(hold))
+            jobs.append(hold.job)
+        second, first, third = jobs
+        states = {first: State.AVAILABLE, second: State.COMPLETED, third: State.COMPLETED}
+        assert await at.store.reopen([first, second, third]) == ReopenAnswer(states, {second: first, third: first})
+
+    @story
+    async def test_waiting_jobs_are_reopened_with_the_key_they_have(self, at: Scene) -> None:
+        held = await at.running(key="held", policy=Policy(on_crash=CrashPolicy.HOLD))
+        await crash(at, held)
+        (scheduled,) = await at.enqueue(at.new(key="scheduled", delay=60.0))
+        both = [held.job, scheduled]
+        assert await at.store.reopen(both) == ReopenAnswer(dict.fromkeys(both, State.AVAILABLE))
+        for key, job in zip(("held", "scheduled"), both, strict=True):
+            assert (await at.send(second := at.new(key=key))).duplicates == {second.id: copy_of(job)}
+
+    @story
+    async def test_hundreds_of_keys_are_one_call(self, at: Scene) -> None:
+        jobs = [at.new(key=str(number), payload=b"%d" % number) for number in range(300)]
+        await at.enqueue(*jobs[::2])
+        again = [at.new(key=job.unique_key, payload=job.payload) for job in jobs]
+        answer = await at.send(*again)
+        taken = {second.id: copy_of(job.id) for second, job in list(zip(again, jobs, strict=True))[::2]}
+        assert answer == EnqueueAnswer(taken)
+        assert await at.store.counts() == {("", State.AVAILABLE): 300}

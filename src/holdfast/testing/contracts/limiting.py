@@ -1,0 +1,254 @@
+"""Limits: jobs that do not move, or run too long, judged by others long after their owner should have acted."""
+
+from msgspec import structs
+
+from holdfast._core.job import AttemptOutcome, Hold, Reason, State
+from holdfast._core.lifecycle import Charge, End, Judge, LeaseEnd, Transition, overrun_seen_by_others
+from holdfast._core.policy import Backoff, Policy
+from holdfast._ports.store import Answer, Overdue, Update
+from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, released, stale, story
+
+GRACE, LIMIT = 7.0, 60.0
+PATIENCE = LIMIT + TTL + GRACE
+LIMITS = {
+    Charge.STALLED: Policy(progress_within=LIMIT, backoff=Backoff.fixed("5s")),
+    Charge.TIMED_OUT: Policy(timeout=LIMIT, backoff=Backoff.fixed("5s")),
+}
+
+
+async def started(at: Scene, policy: Policy, *, grace: float = GRACE, worker: str = "worker") -> Hold:
+    """A job that runs under a new lease with that grace, which expires by nobody's judgement."""
+    lease = structs.replace(at.new_lease(worker=worker), grace=grace)
+    await at.store.open_lease(lease)
+    job = at.new(queue=str(lease.id))
+    await at.enqueue(job)
+    (claim,) = await at.claim(lease.id, queues=(job.queue,), policy=policy)
+    return claim.hold
+
+
+def seen(hold: Hold, charge: Charge) -> Transition:
+    """Somebody else takes it for what it did."""
+    return overrun_seen_by_others(hold, charge, jitter=0.0)
+
+
+async def overdue(at: Scene) -> list[tuple[Hold, Charge]]:
+    """Who is, and for what."""
+    return [(each.hold, each.charge) for each in await at.store.overdue(100)]
+
+
+class LimitContract(Part):
+    """What ``progress_within`` and ``timeout`` promise to those who judge."""
+
+    @story
+    async def test_a_job_is_overdue_once_ttl_and_grace_of_its_lease_have_passed_after_its_limit(self, at: Scene) -> None:
+        for charge, policy in LIMITS.items():
+            hold = await started(at, policy, worker="web-1-42-0000abcd")
+            at.advance(PATIENCE)
+            assert await at.store.overdue(10) == ()
+            at.advance(EARLY)
+            assert await at.store.overdue(10) == (Overdue(hold, "web-1-42-0000abcd", charge),)
+            await at.settle(done(hold))
+            assert await at.store.overdue(10) == ()
+
+    @story
+    async def test_grace_and_ttl_are_those_of_its_own_lease(self, at: Scene) -> None:
+        patient = await started(at, LIMITS[Charge.TIMED_OUT], grace=100.0)
+        hasty = await started(at, LIMITS[Charge.TIMED_OUT], grace=0.0)
+        at.advance(LIMIT + TTL + EARLY)
+        assert await overdue(at) == [(hasty, Charge.TIMED_OUT)]
+        at.advance(100.0)
+        assert await overdue(at) == [(hasty, Charge.TIMED_OUT), (patient, Charge.TIMED_OUT)]
+
+    @story
+    async def test_a_task_without_limits_is_never_overdue(self, at: Scene) -> None:
+        hold = await started(at, Policy())
+        at.advance(1e6)
+        assert await at.store.overdue(10) == ()
+        for charge in LIMITS:
+            assert await at.settle(seen(hold, charge)) == (Answer.LOST,)
+        assert await at.state(hold.job) is State.RUNNING
+
+    @story
+    async def test_every_report_is_a_sign_of_progress_and_no_beat_is(self, at: Scene) -> None:
+        hold, limited = await started(at, LIMITS[Charge.STALLED]), await started(at, LIMITS[Charge.TIMED_OUT])
+        at.advance(PATIENCE)
+        update = Update(job=hold.job, token=hold.token)
+        for said in (update, structs.replace(update, stage="walk"), structs.replace(update, checkpoint=b"1")):
+            await at.store.report([said, structs.replace(said, job=limited.job, token=limited.token)])
+            assert hold.job not in [each.hold.job for each in await at.store.overdue(10)]
+            at.advance(PATIENCE)
+            await at.store.beat([hold.lease, limited.lease])
+        assert await overdue(at) == [(limited, Charge.TIMED_OUT)]
+        at.advance(EARLY)
+        assert await overdue(at) == [(limited, Charge.TIMED_OUT), (hold, Charge.STALLED)]
+
+    @story
+    async def test_a_report_that_was_lost_is_no_progress(self, at: Scene) -> None:
+        hold = await started(at, LIMITS[Charge.STALLED])
+        at.advance(PATIENCE)
+        await at.store.report([Update(job=hold.job, token=stale(hold.token), stage="walk")])
+        at.advance(EARLY)
+        assert await overdue(at) == [(hold, Charge.STALLED)]
+
+    @story
+    async def test_each_attempt_counts_anew(self, at: Scene) -> None:
+        for policy in LIMITS.values():
+            hold = await started(at, policy)
+            at.advance(PATIENCE - 1.0)
+            await at.settle(raised(hold))
+            at.advance(10.0)
+            await at.store.beat([hold.lease])
+            (claim,) = await at.claim(hold.lease, policy=policy)
+            assert claim.hold.job == hold.job
+            at.advance(PATIENCE)
+            assert await at.store.overdue(10) == ()
+            at.advance(EARLY)
+            assert [each.hold for each in await at.store.overdue(10)] == [claim.hold]
+            await at.settle(done(claim.hold))
+
+    @story
+    async def test_a_prefetched_job_counts_from_its_start(self, at: Scene) -> None:
+        for charge, policy in LIMITS.items():
+            lease = structs.replace(at.new_lease(), grace=GRACE)
+            await at.store.open_lease(lease)
+            (job,) = await at.enqueue(at.new())
+            (claim,) = await at.claim(lease.id, 0, prefetch=1, policy=policy)
+            at.advance(2 * PATIENCE)
+            assert await at.store.overdue(10) == ()
+            assert await at.settle(seen(claim.hold, charge)) == (Answer.LOST,)
+            await at.store.start([(job, claim.hold.token)])
+            at.advance(PATIENCE)
+            await at.store.start([(job, claim.hold.token)])
+            assert await at.store.overdue(10) == ()
+            at.advance(EARLY)
+            (hold,) = await at.store.held(lease.id)
+            assert await overdue(at) == [(hold, charge)]
+            await at.settle(done(hold))
+
+    @story
+    async def test_no_wall_clock_decides_about_a_limit(self, at: Scene) -> None:
+        for charge, policy in LIMITS.items():
+            hold = await started(at, policy)
+            at.clock.step_wall(1e6)
+            assert await at.store.overdue(10) == ()
+            assert await at.settle(seen(hold, charge)) == (Answer.LOST,)
+            at.clock.step_wall(-2e6)
+            at.advance(PATIENCE + EARLY)
+            assert await overdue(at) == [(hold, charge)]
+            assert await at.settle(seen(hold, charge)) == (Answer.APPLIED,)
+
+    @story
+    async def test_one_past_both_limits_is_charged_with_the_one_it_is_longer_past(self, at: Scene) -> None:
+        hold = await started(at, Policy(progress_within=LIMIT, timeout=LIMIT))
+        at.advance(10.0)
+        await at.store.report([Update(job=hold.job, token=hold.token)])
+        slow = await started(at, Policy(progress_within=LIMIT, timeout=LIMIT + 50.0))
+        at.advance(200.0)
+        assert await overdue(at) == [(hold, Charge.TIMED_OUT), (slow, Charge.STALLED)]
+
+    @story
+    async def test_they_are_told_longest_first_and_so_many_as_asked(self, at: Scene) -> None:
+        holds = []
+        for _ in range(4):
+            holds.append(await started(at, LIMITS[Charge.STALLED]))
+            at.advance(1.0)
+        await at.store.report([Update(job=holds[0].job, token=holds[0].token)])
+        at.advance(PATIENCE)
+        expected = [*holds[1:], holds[0]]
+        assert [each.hold for each in await at.store.overdue(10)] == expected[:3]
+        at.advance(EARLY)
+        assert [each.hold for each in await at.store.overdue(10)] == expected
+        assert [each.hold for each in await at.store.overdue(2)] == expected[:2]
+        assert await at.store.overdue(0) == ()
+
+    @story
+    async def test_a_lease_that_has_ended_is_judged_by_its_end(self, at: Scene) -> None:
+        for charge, policy in LIMITS.items():
+            hold = await started(at, policy)
+            await at.store.end_lease(hold.lease, LeaseEnd(End.CRASHED))
+            at.advance(2 * PATIENCE)
+            assert await at.store.overdue(10) == ()
+            assert await at.settle(seen(hold, charge)) == (Answer.LOST,)
+            assert await at.state(hold.job) is State.RUNNING
+
+    @story
+    async def test_a_lease_that_only_ran_out_is_living(self, at: Scene) -> None:
+        hold = await started(at, LIMITS[Charge.STALLED])
+        at.advance(PATIENCE + EARLY)
+        assert [view.id for view in await at.store.expired(10)] == [hold.lease]
+        assert await overdue(at) == [(hold, Charge.STALLED)]
+
+    @story
+    async def test_an_overdue_job_is_a_failed_attempt(self, at: Scene) -> None:
+        for charge, policy in LIMITS.items():
+            hold = await started(at, policy)
+            at.advance(PATIENCE + EARLY)
+            (found,) = await at.store.overdue(10)
+            assert await at.settle(seen(found.hold, charge)) == (Answer.APPLIED,)
+            row = await at.row(hold.job)
+            assert (row.state, row.failures, row.crashes) == (State.SCHEDULED, 1, 0)
+            (record,) = row.attempts
+            assert (record.outcome, record.token) == (AttemptOutcome(charge.value), hold.token)
+            assert record.error == row.error is not None
+
+    @story
+    async def test_an_overdue_job_without_attempts_left_fails_for_it(self, at: Scene) -> None:
+        for charge, policy in LIMITS.items():
+            hold = await started(at, structs.replace(policy, max_attempts=1))
+            at.advance(PATIENCE + EARLY)
+            assert await at.settle(seen(hold, charge)) == (Answer.APPLIED,)
+            row = await at.row(hold.job)
+            assert (row.state, row.reason) == (State.FAILED, Reason[charge.name])
+            assert await at.settle(seen(hold, charge), done(hold)) == (Answer.APPLIED, Answer.LOST)
+
+    @story
+    async def test_a_judge_is_judged_again_in_the_write(self, at: Scene) -> None:
+        moving, patient = await started(at, LIMITS[Charge.STALLED]), await started(at, LIMITS[Charge.TIMED_OUT])
+        at.advance(PATIENCE)
+        rows = [await at.row(hold.job) for hold in (moving, patient)]
+        assert await at.settle(seen(moving, Charge.STALLED), seen(patient, Charge.TIMED_OUT)) == (Answer.LOST,) * 2
+        assert [await at.row(hold.job) for hold in (moving, patient)] == rows
+        at.advance(EARLY)
+        assert len(await at.store.overdue(10)) == 2
+        await at.store.report([Update(job=hold.job, token=hold.token) for hold in (moving, patient)])
+        answers = await at.settle(seen(moving, Charge.STALLED), seen(patient, Charge.TIMED_OUT))
+        assert answers == (Answer.LOST, Answer.APPLIED)
+        assert await at.state(moving.job) is State.RUNNING
+
+    @story
+    async def test_a_charge_of_one_kind_is_not_judged_by_the_other(self, at: Scene) -> None:
+        for charge, other in ((Charge.STALLED, Charge.TIMED_OUT), (Charge.TIMED_OUT, Charge.STALLED)):
+            hold = await started(at, LIMITS[charge])
+            at.advance(PATIENCE + EARLY)
+            assert await at.settle(seen(hold, other)) == (Answer.LOST,)
+            assert await at.settle(seen(hold, charge)) == (Answer.APPLIED,)
+
+    @story
+    async def test_a_judge_moves_nothing_without_the_token(self, at: Scene) -> None:
+        hold = await started(at, LIMITS[Charge.STALLED])
+        at.advance(PATIENCE + EARLY)
+        move = seen(hold, Charge.STALLED)
+        assert await at.settle(structs.replace(move, token=stale(hold.token))) == (Answer.LOST,)
+        await at.settle(released(hold, code_ran=True))
+        assert await at.settle(move) == (Answer.LOST,)
+        assert await at.state(hold.job) is State.AVAILABLE
+
+    @story
+    async def test_owner_and_judge_say_the_same_so_either_is_the_others_copy(self, at: Scene) -> None:
+        for charge, policy in LIMITS.items():
+            hold = await started(at, policy)
+            at.advance(PATIENCE + EARLY)
+            others = seen(hold, charge)
+            owners = structs.replace(others, judge=Judge.OWNER)
+            assert await at.settle(owners, others) == (Answer.APPLIED, Answer.APPLIED)
+            assert (await at.row(hold.job)).failures == 1
+
+    @story
+    async def test_a_marked_job_that_is_overdue_ends_cancelled(self, at: Scene) -> None:
+        hold = await started(at, LIMITS[Charge.TIMED_OUT])
+        await at.store.request_cancel([hold.job])
+        at.advance(PATIENCE + EARLY)
+        (found,) = await at.store.overdue(10)
+        assert found.hold.cancel_requested
+        await at.settle(seen(found.hold, Charge.TIMED_OUT))
+        assert await at.state(hold.job) is State.CANCELLED

@@ -1,0 +1,259 @@
+"""Pruning: what is forgotten, and what must still be known until then."""
+
+from typing import NamedTuple
+
+from msgspec import structs
+
+from holdfast._core.job import Failure, Hold, JobRecord, Reason, State
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.outcome import Cancel, Fail
+from holdfast._core.policy import RETENTION_FLOOR, Policy
+from holdfast._ports.store import Answer, EnqueueAnswer, Note, Pruned, ReopenAnswer, Update
+from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, released, rescued, story
+
+CRASH = LeaseEnd(End.CRASHED)
+NOTHING = Pruned()
+ALL = 1000
+SHORT = 60.0
+LONG = 10 * RETENTION_FLOOR
+
+
+class Kept(NamedTuple):
+    """How much of jobs is left."""
+
+    jobs: int
+    stubs: int
+
+
+async def kept(at: Scene) -> Kept:
+    """What is listed."""
+    rows = await at.store.list(at.everything)
+    return Kept(len(rows), len([row for row in rows if row.is_stub]))
+
+
+async def running(at: Scene, retention: float) -> Hold:
+    """A job of a task with that retention."""
+    return await at.running(policy=Policy(retention=retention))
+
+
+async def pruned(at: Scene, limit: int = ALL) -> tuple[int, int]:
+    """Jobs and stubs of one pass."""
+    answer = await at.store.prune(limit)
+    return answer.jobs, answer.stubs
+
+
+class PruneContract(Part):
+    """What retention promises."""
+
+    @story
+    async def test_a_finished_job_is_kept_for_its_retention_and_then_forgotten(self, at: Scene) -> None:
+        for end in (done, raised, lambda hold: answered(hold, Fail("no")), lambda hold: answered(hold, Cancel("no"))):
+            hold = await at.running(policy=Policy(retention=LONG, max_attempts=1))
+            await at.settle(end(hold))
+            before = await at.row(hold.job)
+            at.advance(LONG - EARLY)
+            assert await pruned(at) == (0, 0)
+            assert await at.row(hold.job) == before
+            at.advance(EARLY)
+            assert await pruned(at) == (1, 0)
+            assert await at.store.get(hold.job) is None
+            assert await kept(at) == Kept(0, 0)
+
+    @story
+    async def test_unfinished_jobs_are_kept_for_ever(self, at: Scene) -> None:
+        policy = Policy(retention=0.0)
+        await at.enqueue(at.new(policy=policy), at.new(policy=policy, delay=1e9))
+        retried = await running(at, 0.0)
+        await at.settle(raised(retried))
+        await running(at, 0.0)
+        await at.prefetched()
+        before = await at.store.list(at.everything)
+        at.advance(1e6)
+        assert await pruned(at) == (0, 0)
+        assert {row.id for row in await at.store.list(at.everything)} == {row.id for row in before}
+
+    @story
+    async def test_no_retention_is_shorter_than_the_floor_but_only_the_outcome_is_kept_so_long(self, at: Scene) -> None:
+        for retention in (0.0, SHORT):
+            hold = await running(at, retention)
+            said = Update(job=hold.job, token=hold.token, stage="s", fraction=0.5, message="m", checkpoint=b"1")
+            await at.store.report([said])
+            await at.settle(done(hold, b'"secret"'))
+            before = await at.row(hold.job)
+            if retention:
+                at.advance(retention - EARLY)
+                assert await pruned(at) == (0, 0)
+                assert await at.row(hold.job) == before
+                at.advance(EARLY)
+            assert await pruned(at) == (0, 1)
+            gone = {"payload": b"null", "result": None, "error": None, "checkpoint": None, "message": None}
+            assert await at.row(hold.job) == structs.replace(before, **gone, is_stub=True)
+            assert await pruned(at) == (0, 0)
+            at.advance(RETENTION_FLOOR - retention - EARLY)
+            assert await pruned(at) == (0, 0)
+            at.advance(EARLY)
+            assert await pruned(at) == (1, 0)
+            assert await at.store.get(hold.job) is None
+
+    @story
+    async def test_what_nobody_ran_is_pruned_by_the_policy_it_was_enqueued_with(self, at: Scene) -> None:
+        policy = Policy(retention=SHORT)
+        cancelled, late = await at.enqueue(at.new(policy=policy), at.new(policy=policy, expires_in=1.0))
+        at.advance(1.0)
+        await at.store.request_cancel([cancelled])
+        await at.store.expire(10)
+        at.advance(SHORT)
+        assert await pruned(at) == (0, 2)
+        rows = {job: await at.row(job) for job in (cancelled, late)}
+        reasons = {job: (row.state, row.reason) for job, row in rows.items()}
+        assert reasons == {cancelled: (State.CANCELLED, Reason.BY_OPERATOR), late: (State.FAILED, Reason.EXPIRED)}
+        at.advance(RETENTION_FLOOR)
+        assert await pruned(at) == (2, 0)
+
+    @story
+    async def test_a_long_payload_goes_with_the_stub_and_with_the_job(self, at: Scene) -> None:
+        policy = Policy(retention=0.0)
+        job = at.new(payload=b"x" * 5000, policy=policy)
+        await at.enqueue(job)
+        await at.store.request_cancel([job.id])
+        assert await pruned(at) == (0, 1)
+        assert (await at.row(job.id)).payload == b"null"
+        at.advance(RETENTION_FLOOR)
+        assert await pruned(at) == (1, 0)
+        await at.enqueue(structs.replace(job, payload=b"y" * 6000))
+        assert (await at.row(job.id)).payload == b"y" * 6000
+
+    @story
+    async def test_a_settle_sent_again_gets_its_answer_while_a_stub_is_left(self, at: Scene) -> None:
+        moves = {}
+        for end in (done, lambda hold: answered(hold, Fail("no")), lambda hold: answered(hold, Cancel("no"))):
+            hold = await running(at, 0.0)
+            moves[hold.job] = [end(hold)]
+            await at.settle(end(hold))
+        again = await at.running(policy=Policy(retention=0.0))
+        await at.settle(raised(again))
+        at.advance(10.0)
+        (claim,) = await at.claim(again.lease, policy=Policy(retention=0.0))
+        await at.settle(done(claim.hold))
+        moves[again.job] = [raised(again), done(claim.hold)]
+        assert await pruned(at) == (0, 4)
+        for job, sent in moves.items():
+            before = await at.row(job)
+            assert set(await at.settle(*sent)) == {Answer.APPLIED}
+            assert await at.settle(structs.replace(released(again), job=job, token=sent[-1].token)) == (Answer.LOST,)
+            assert await at.row(job) == before
+        at.advance(RETENTION_FLOOR)
+        assert await pruned(at) == (4, 0)
+        assert {answer for sent in moves.values() for answer in await at.settle(*sent)} == {Answer.MISSING}
+
+    @story
+    async def test_a_stub_is_never_reopened(self, at: Scene) -> None:
+        stub, whole = await running(at, 0.0), await running(at, LONG)
+        await at.settle(done(stub), done(whole))
+        await at.store.prune(ALL)
+        before = await at.row(stub.job)
+        states = {stub.job: State.COMPLETED, whole.job: State.AVAILABLE}
+        assert await at.store.reopen([stub.job, whole.job]) == ReopenAnswer(states)
+        assert await at.row(stub.job) == before
+        assert await at.store.request_cancel([stub.job]) == {stub.job: State.COMPLETED}
+        assert await at.store.delete([stub.job]) == {}
+        assert await at.store.get(stub.job) is None
+
+    @story
+    async def test_all_that_is_remembered_of_a_job_goes_with_it(self, at: Scene) -> None:
+        hold = await running(at, 0.0)
+        await at.store.end_lease(hold.lease, CRASH)
+        await at.settle(rescued(hold, CRASH))
+        (claim,) = await at.claim(await at.lease(), queues=((await at.row(hold.job)).queue,), policy=hold.policy)
+        await at.settle(done(claim.hold))
+        at.advance(RETENTION_FLOOR)
+        await at.store.prune(ALL)
+        await at.store.annotate([Note(job=hold.job, token=hold.token, late_result=b"1", error=Failure("E", "late"))])
+        assert await at.settle(rescued(hold, CRASH), done(claim.hold), done(hold)) == (Answer.MISSING,) * 3
+        await at.enqueue(structs.replace(at.new(), id=hold.job))
+        assert (await at.row(hold.job)).attempts == ()
+
+    @story
+    async def test_a_reopened_job_counts_from_its_new_end(self, at: Scene) -> None:
+        hold = await running(at, LONG)
+        await at.settle(done(hold))
+        at.advance(LONG - 1.0)
+        await at.store.reopen([hold.job])
+        at.advance(LONG)
+        (claim,) = await at.claim(await at.lease(), queues=((await at.row(hold.job)).queue,), policy=hold.policy)
+        assert await pruned(at) == (0, 0)
+        await at.settle(done(claim.hold))
+        at.advance(LONG - 1.0)
+        assert await pruned(at) == (0, 0)
+        at.advance(1.0)
+        assert await pruned(at) == (1, 0)
+
+    @story
+    async def test_no_more_than_asked_of_each_kind_and_the_oldest_first(self, at: Scene) -> None:
+        jobs: dict[float, list[JobRecord]] = {0.0: [], LONG: []}
+        for _ in range(3):
+            for retention, rows in jobs.items():
+                hold = await running(at, retention)
+                await at.settle(done(hold))
+                await at.store.end_lease(hold.lease, CRASH)
+                rows.append(await at.row(hold.job))
+                at.advance(1.0)
+        assert await at.store.prune(0) == NOTHING
+        assert await at.store.prune(2) == Pruned(stubs=2)
+        assert [(await at.row(row.id)).is_stub for row in jobs[0.0]] == [True, True, False]
+        assert await at.store.prune(2) == Pruned(stubs=1)
+        assert await at.store.prune(2) == NOTHING
+        at.advance(RETENTION_FLOOR)
+        counted = [(answer.jobs, answer.receipts, answer.leases) for answer in [await at.store.prune(2) for _ in range(4)]]
+        assert counted == [(2, 2, 2), (1, 2, 2), (0, 2, 2), (0, 0, 0)]
+        at.advance(LONG)
+        assert (await at.store.prune(2)).total == 2
+        assert [row.id for row in await at.store.list(at.everything)] == [jobs[LONG][2].id]
+
+    @story
+    async def test_a_receipt_is_kept_for_the_floor(self, at: Scene) -> None:
+        call, lost, job = at.chance.uuid4(), at.chance.uuid4(), at.new(policy=Policy(retention=0.0))
+        hold = await running(at, LONG)
+        await at.settle(done(hold))
+        await at.store.enqueue(call, [job])
+        assert (await at.store.enqueue(lost, [at.new()], under=(hold.job, hold.token))).is_lost
+        await at.store.delete([job.id])
+        at.advance(RETENTION_FLOOR - EARLY)
+        await at.store.prune(ALL)
+        assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
+        assert (await at.store.enqueue(lost, [at.new()])).is_lost
+        assert await at.store.get(job.id) is None
+        at.advance(EARLY)
+        assert (await at.store.prune(ALL)).receipts >= 2
+        for forgotten in (call, lost):
+            new = at.new()
+            assert await at.store.enqueue(forgotten, [new]) == EnqueueAnswer()
+            assert await at.state(new.id) is State.AVAILABLE
+
+    @story
+    async def test_a_lease_is_kept_while_it_lives_or_holds_jobs_and_for_the_floor_after(self, at: Scene) -> None:
+        alive, ended, unborn, holding = at.new_lease(), at.new_lease(), at.new_lease(), await at.running()
+        for lease in (alive, ended):
+            await at.store.open_lease(lease)
+        for lease in (ended, unborn):
+            await at.store.end_lease(lease.id, CRASH)
+        await at.store.end_lease(holding.lease, CRASH)
+        at.advance(RETENTION_FLOOR - EARLY)
+        assert (await at.store.prune(ALL)).leases == 0
+        assert not await at.store.open_lease(ended)
+        at.advance(EARLY)
+        assert (await at.store.prune(ALL)).leases == 2
+        assert [view.id for view in await at.store.workers()] == [alive.id]
+        assert (await at.store.beat([alive.id, holding.lease])).gone == {holding.lease}
+        assert await at.store.end_lease(holding.lease, LeaseEnd(End.CLOSED)) == CRASH
+        await at.settle(rescued(holding, CRASH))
+        assert (await at.store.prune(ALL)).leases == 1
+        assert await at.store.open_lease(ended)
+
+    @story
+    async def test_a_wall_clock_that_steps_back_forgets_nothing_early(self, at: Scene) -> None:
+        hold = await running(at, 0.0)
+        await at.settle(done(hold))
+        at.clock.step_wall(-3600.0)
+        assert await pruned(at) == (0, 0)
+        assert not (await at.row(hold.job)).is_stub

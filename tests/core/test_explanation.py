@@ -1,0 +1,127 @@
+"""Each reason why a job does not move is named, the most important first, with a command that helps."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.explanation import Code, WorkerFacts, explain
+from holdfast._core.job import JobRecord, Reason, State, Token
+from holdfast._core.policy import Policy
+
+NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
+JOB = JobRecord(
+    id=UUID(int=1),
+    token=Token(None, 0),
+    task="analyze",
+    queue="slow",
+    priority=0,
+    state=State.AVAILABLE,
+    payload=b"{}",
+    policy=Policy(max_attempts=5, max_crashes=3),
+    attempt=0,
+    failures=0,
+    crashes=0,
+    created_at=NOW,
+    available_at=NOW,
+)
+IDLE = WorkerFacts(name="w-1", tasks=("analyze",), free=3)
+
+
+def codes(job: JobRecord, *workers: WorkerFacts, is_paused: bool = False) -> list[str]:
+    explanation = explain(job, is_paused=is_paused, workers=workers, now=NOW)
+    assert explanation.state is job.state
+    assert explanation.summary == (explanation.causes[0].message if explanation.causes else explanation.summary) != ""
+    assert all("`holdfast " in cause.remedy for cause in explanation.causes)
+    return [cause.code.value for cause in explanation.causes]
+
+
+def test_a_due_job_that_a_worker_has_room_for_has_nothing_in_its_way() -> None:
+    assert codes(JOB, IDLE) == []
+    assert codes(JOB, structs.replace(IDLE, queues=("other", "slow"), overdue=0.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "code"),
+    [
+        ((), "no_live_worker"),
+        ((structs.replace(IDLE, overdue=0.1),), "no_live_worker"),
+        ((structs.replace(IDLE, is_draining=True),), "no_live_worker"),
+        ((structs.replace(IDLE, queues=("fast",)),), "no_live_worker"),
+        ((structs.replace(IDLE, tasks=("other",)),), "unknown_task"),
+        ((structs.replace(IDLE, tasks=("other",)), structs.replace(IDLE, queues=("fast",))), "unknown_task"),
+        ((structs.replace(IDLE, free=0),), "at_capacity"),
+        ((structs.replace(IDLE, is_alone=True),), "at_capacity"),
+        ((structs.replace(IDLE, free=0), structs.replace(IDLE, tasks=("other",))), "at_capacity"),
+    ],
+)
+def test_without_a_worker_that_would_take_it_the_first_thing_missing_is_named(
+    workers: tuple[WorkerFacts, ...], code: str
+) -> None:
+    assert codes(JOB, *workers) == [code]
+
+
+def test_a_last_try_waits_for_a_worker_of_its_own() -> None:
+    crashed = structs.replace(JOB, crashes=2)
+    assert codes(crashed, IDLE) == ["at_capacity"]
+    assert codes(crashed, IDLE, structs.replace(IDLE, is_alone=True, free=1)) == []
+    assert codes(crashed, IDLE, structs.replace(IDLE, is_alone=True, free=0)) == ["at_capacity"]
+
+
+def test_causes_that_hold_together_are_listed_most_important_first() -> None:
+    late = structs.replace(JOB, state=State.SCHEDULED, available_at=LATER, expires_at=NOW)
+    assert codes(late, is_paused=True) == ["expired", "paused", "due_later", "no_live_worker"]
+    assert codes(late, IDLE, is_paused=True) == ["expired", "paused", "due_later"]
+
+
+def test_only_a_first_attempt_expires() -> None:
+    assert codes(structs.replace(JOB, expires_at=NOW, attempt=1), IDLE) == []
+    assert codes(structs.replace(JOB, expires_at=LATER), IDLE) == []
+    assert codes(structs.replace(JOB, expires_at=NOW, state=State.HELD)) == ["held"]
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "expected"),
+    [
+        (State.COMPLETED, {}, ["finished"]),
+        (State.CANCELLED, {"reason": Reason.BY_OPERATOR}, ["finished"]),
+        (State.FAILED, {"reason": Reason.PERMANENT, "failures": 1}, ["finished"]),
+        (State.FAILED, {"reason": Reason.HANDLER_ERROR, "failures": 1}, ["finished"]),
+        (State.FAILED, {"reason": Reason.HANDLER_ERROR, "failures": 5}, ["budget_spent", "finished"]),
+        (State.FAILED, {"reason": Reason.STALLED, "failures": 5}, ["budget_spent", "finished"]),
+        (State.FAILED, {"reason": Reason.TIMED_OUT, "failures": 5}, ["budget_spent", "finished"]),
+        (State.FAILED, {"reason": Reason.WORKER_CRASHED, "crashes": 3}, ["budget_spent", "finished"]),
+        (State.FAILED, {"reason": Reason.EXPIRED}, ["expired", "finished"]),
+        (State.HELD, {}, ["held"]),
+        (State.BLOCKED, {}, ["blocked"]),
+    ],
+)
+def test_what_ended_or_waits_for_somebody_says_so_whatever_the_workers_do(
+    state: State, changes: dict[str, object], expected: list[str]
+) -> None:
+    assert codes(structs.replace(JOB, state=state, **changes)) == expected  # type: ignore[arg-type]
+
+
+def test_what_runs_names_its_worker_and_how_far_it_is() -> None:
+    running = structs.replace(JOB, state=State.RUNNING, worker="w-1", started_at=NOW, fraction=0.5, cancel_requested=True)
+    assert codes(running, structs.replace(IDLE, is_draining=True)) == ["running"]
+    summary = explain(running, is_paused=False, workers=(IDLE,), now=NOW).summary
+    assert summary == "it runs on w-1 since 2024-05-01 12:00:00Z, 50% done, asked to end"
+    assert codes(structs.replace(running, state=State.CLAIMED), IDLE) == ["running"]
+
+
+def test_what_runs_on_a_silent_worker_waits_for_its_rescue() -> None:
+    running = structs.replace(JOB, state=State.RUNNING, worker="w-1", started_at=NOW)
+    assert codes(running, structs.replace(IDLE, overdue=7.0)) == ["no_live_worker", "running"]
+    assert codes(running, structs.replace(IDLE, name="w-2")) == ["no_live_worker", "running"]
+    summary = explain(running, is_paused=False, workers=(structs.replace(IDLE, overdue=7.0),), now=NOW).summary
+    assert summary == "its worker w-1 has been silent for 7 s longer than it may"
+
+
+def test_the_codes_are_those_of_the_front_door() -> None:
+    promised = (
+        "paused due_later expired no_live_worker unknown_task blocked held budget_spent at_capacity rate_limited running finished"
+    )
+    assert [code.value for code in Code] == promised.split()

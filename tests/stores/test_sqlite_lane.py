@@ -1,0 +1,112 @@
+"""The store's thread: calls in turn, answers to whoever still waits, nothing left behind."""
+
+import asyncio
+import gc
+import threading
+from collections.abc import Iterator
+from weakref import ref
+
+import pytest
+
+from holdfast.stores.sqlite.lane import Lane
+
+
+@pytest.fixture
+def lane() -> Iterator[Lane]:
+    lane = Lane("lane")
+    yield lane
+    lane.close()
+
+
+async def others_first() -> None:
+    """Let every task that is ready take its next step."""
+    later = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(later.set_result, None)
+    await later
+
+
+def test_calls_run_in_one_thread_in_the_order_in_which_they_came(lane: Lane) -> None:
+    async def act() -> list[tuple[int, str]]:
+        return list(await asyncio.gather(*(lane.run(lambda n=n: (n, threading.current_thread().name)) for n in range(50))))
+
+    order: list[int] = []
+    assert asyncio.run(act()) == [(n, "lane") for n in range(50)]
+
+    async def note() -> None:
+        await asyncio.gather(*(lane.run(lambda n=n: order.append(n)) for n in range(50)))
+
+    asyncio.run(note())
+    assert order == list(range(50))
+
+
+def test_what_a_call_raises_reaches_its_caller_and_nobody_else(lane: Lane) -> None:
+    async def act() -> list[object]:
+        return await asyncio.gather(lane.run(lambda: 1 // 0), lane.run(lambda: 7), return_exceptions=True)
+
+    failed, answered = asyncio.run(act())
+    assert isinstance(failed, ZeroDivisionError)
+    assert answered == 7
+
+
+def test_a_caller_that_left_before_its_turn_takes_its_call_with_it(lane: Lane) -> None:
+    gate, ran = threading.Event(), list[str]()
+
+    async def act() -> None:
+        first = asyncio.ensure_future(lane.run(gate.wait))
+        second = asyncio.ensure_future(lane.run(lambda: ran.append("second")))
+        third = asyncio.ensure_future(lane.run(lambda: ran.append("third")))
+        await others_first()
+        second.cancel()
+        await others_first()
+        gate.set()
+        await asyncio.gather(first, third)
+
+    asyncio.run(act())
+    assert ran == ["third"]
+
+
+def test_an_answer_for_a_loop_that_has_closed_harms_nobody(lane: Lane) -> None:
+    gate = threading.Event()
+
+    async def leave() -> None:
+        waiting = asyncio.ensure_future(lane.run(gate.wait))
+        await others_first()
+        waiting.cancel()
+
+    async def come_later() -> int:
+        return await lane.run(lambda: 5)
+
+    asyncio.run(leave())
+    gate.set()
+    assert asyncio.run(come_later()) == 5
+
+
+def test_close_lets_waiting_calls_run_and_ends_the_thread() -> None:
+    lane = Lane("ending")
+    ran: list[int] = []
+
+    async def act() -> None:
+        calls = [asyncio.ensure_future(lane.run(lambda n=n: ran.append(n))) for n in range(5)]
+        await others_first()
+        lane.close()
+        await asyncio.gather(*calls)
+
+    asyncio.run(act())
+    assert ran == list(range(5))
+    assert "ending" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_nothing_of_a_call_stays_alive_while_the_thread_waits(lane: Lane) -> None:
+    class Big:
+        pass
+
+    async def act() -> ref[Big]:
+        big = Big()
+        with pytest.raises(KeyError):
+            await lane.run(lambda: {}[big])
+        await lane.run(int)
+        return ref(big)
+
+    kept = asyncio.run(act())
+    gc.collect()
+    assert kept() is None
