@@ -1,14 +1,17 @@
 """Holdfast: background jobs that survive the death of the process that runs them."""
 
+from holdfast._core.explanation import Cause, Code, Explanation
 from holdfast._core.job import AttemptOutcome, Failure, Reason, State, Token
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
 from holdfast._core.view import AttemptView, JobView
 from holdfast._engine.context import Job, SyncJob
 from holdfast._engine.events import Event
+from holdfast._engine.groups import TaskGroup
 from holdfast._engine.handle import Handle
 from holdfast._engine.recovery import Rescued
 from holdfast._engine.task import Task
+from holdfast._ports.store import LeaseView, Pruned, QueueView
 from holdfast.app import App
 from holdfast.errors import (
     ConfigurationError,
@@ -24,6 +27,7 @@ from holdfast.errors import (
     SchemaMissing,
     SchemaTooNew,
     StoreUnavailable,
+    UniqueConflict,
     UnknownTask,
     Unsupported,
 )
@@ -34,9 +38,12 @@ __all__ = [
     "AttemptView",
     "Backoff",
     "Cancel",
+    "Cause",
+    "Code",
     "ConfigurationError",
     "CrashPolicy",
     "Event",
+    "Explanation",
     "Fail",
     "Failure",
     "Handle",
@@ -48,9 +55,12 @@ __all__ = [
     "JobLost",
     "JobNotFound",
     "JobView",
+    "LeaseView",
     "MissingExtra",
     "PayloadInvalid",
     "PayloadTooLarge",
+    "Pruned",
+    "QueueView",
     "Reason",
     "Rescued",
     "Retry",
@@ -61,7 +71,9 @@ __all__ = [
     "StoreUnavailable",
     "SyncJob",
     "Task",
+    "TaskGroup",
     "Token",
+    "UniqueConflict",
     "UnknownTask",
     "Unsupported",
 ]

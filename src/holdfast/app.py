@@ -1,36 +1,45 @@
 """The composition root: App wires store, transport, clock and host. The only file that knows all rooms."""
 
-import inspect
 import os
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, TypeVar
+
+from msgspec import structs
 
 from holdfast._core.durations import Duration
-from holdfast._core.payload import encode_payload
-from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._engine.connections import Connections
-from holdfast._engine.context import Job, SyncJob
-from holdfast._engine.decorator import Decorator
+from holdfast._engine.decorator import Tasks
+from holdfast._engine.due import DueRun
+from holdfast._engine.embedded import EmbeddedWorker
 from holdfast._engine.events import Event, Events
+from holdfast._engine.findings import check
+from holdfast._engine.groups import TaskGroup
 from holdfast._engine.handle import Handle
-from holdfast._engine.operators import Jobs, RecoveryRun, Workers
+from holdfast._engine.imports import import_all, problems_of_imports
+from holdfast._engine.lifespan import Lifespan, problems_of_lifespan
+from holdfast._engine.operators import Jobs, Queues, RecoveryRun, Workers
 from holdfast._engine.options import Options
 from holdfast._engine.recovery import Contact, Recovery, Rescued
-from holdfast._engine.registry import Errors, Registry, define, problems_of_names
+from holdfast._engine.registry import Registry, define, problems_of_names
+from holdfast._engine.rooms import Rooms, options_of, require_work
+from holdfast._engine.runner_options import RunnerOptions, has_process_tasks, importable
 from holdfast._engine.task import Desk, Task
+from holdfast._engine.worker import WorkerOptions
 from holdfast._ports.clock import SystemChance, SystemClock
-from holdfast._ports.store import Check, LeaseView, Store
+from holdfast._ports.host import RunnerHost
+from holdfast._ports.store import Check, LeaseView, Pruned, Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
 from holdfast.sync import blocking
+from holdfast.transports.inprocess import InProcessTransport, Listener
 
-Payload = ParamSpec("Payload")
-Result = TypeVar("Result")
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
 
-class App:
+class App(Tasks):
     """Tasks, and the store their jobs live in. Opens nothing until first used.
 
     >>> app = App("memory://")
@@ -53,9 +62,14 @@ class App:
         max_block: Duration = "5m",
         grace: Duration = "20s",
         reconcile: Literal["process", "hostname", "off"] = "process",
+        transport: str | None = None,
+        schema: str = "holdfast",
+        imports: Sequence[str] = (),
+        lifespan: "Callable[[App], AbstractAsyncContextManager[Any]] | None" = None,
     ) -> None:
         url = url or os.environ.get("HOLDFAST_URL")
         problems = [] if url is None or url == "" else problems_of_url(url)
+        problems += [*problems_of_imports(imports), *problems_of_lifespan(lifespan)]
         try:
             self.settings = Settings.of(
                 url,
@@ -67,6 +81,8 @@ class App:
                 max_block=max_block,
                 grace=grace,
                 reconcile=reconcile,
+                transport=transport,
+                schema=schema,
             )
         except ConfigurationError as error:
             problems += error.problems
@@ -74,69 +90,43 @@ class App:
             raise ConfigurationError(problems)
         self.registry = Registry()
         self.events = Events()
-        self._connections = Connections(self.settings, self.events, open_store, open_transport)
-        self._desk = Desk(self._connections.client, self._connections.chance)
+        self._imports, self._lifespan = tuple(imports), lifespan
+        self._listeners: list[Listener] = []
+        self._connections = Connections(self.settings, self.events, open_store, self._open_transport)
+        self._desk = Desk(self._connections)
         self.jobs = Jobs(self._connections.client)
+        self.queues = Queues(self._connections.client)
         self.workers = Workers(self._read_workers)
         self.recovery = RecoveryRun(self._recover)
 
-    @overload
-    def task(
-        self, function: Callable[Concatenate[Job, Payload], Coroutine[Any, Any, Result]], /
-    ) -> Task[Concatenate[Job, Payload], Coroutine[Any, Any, Result], Payload]: ...
-    @overload
-    def task(
-        self, function: Callable[Concatenate[SyncJob, Payload], Result], /
-    ) -> Task[Concatenate[SyncJob, Payload], Result, Payload]: ...
-    @overload
-    def task(self, function: Callable[Payload, Result], /) -> Task[Payload, Result, Payload]: ...
-    @overload
-    def task(
-        self,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        max_attempts: int = 3,
-        max_crashes: int = 3,
-        backoff: Backoff | None = None,
-        retry_for: Errors = (),
-        fail_for: Errors = (),
-        on_crash: CrashPolicy | Literal["retry", "fail", "hold"] = "retry",
-        retention: Duration = "7d",
-    ) -> Decorator: ...
-    def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
-        """Register a handler, bare or with options. ``ConfigurationError`` names everything that cannot work.
+    def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
+        definition = define(handler, **options)
+        self.registry.add(definition)
+        return Task(definition, self._desk)
 
-        The job parameter is optional and comes first: ``Job`` in ``async def``, ``SyncJob`` in ``def`` (run in a thread).
+    def include(self, group: TaskGroup) -> None:
+        """Take in the tasks of a group, those it gets later too. ``ConfigurationError`` if another App has it."""
+        group.join(self.registry, self._connections)
 
-        >>> @app.task(max_attempts=5, backoff=Backoff.exponential("1s", cap="1h"))  # doctest: +SKIP
-        ... async def analyze(job: Job, repo_url: str, limit: int = 100) -> dict: ...
-        """
+    def load(self) -> None:
+        """Import the modules that ``imports`` names, so that their tasks are registered; whoever runs jobs does it first."""
+        import_all(self._imports)
 
-        known = set(inspect.signature(define).parameters) - {"function"}
-        if unknown := sorted(set(options) - known):
-            there_are = f"there are {', '.join(sorted(known))}"
-            raise ConfigurationError([f"app.task has no option {name!r}; {there_are}" for name in unknown])
-
-        def register(handler: Callable[..., Any]) -> Task[..., Any, ...]:
-            definition = define(handler, **options)
-            self.registry.add(definition)
-            return Task(definition, self._desk)
-
-        return register if function is None else register(function)
+    def lifespan(self) -> Lifespan:
+        """A fresh one, for one worker."""
+        opening = self._lifespan
+        return Lifespan(None if opening is None else lambda: opening(self))
 
     async def aenqueue(self, task: str, /, **payload: object) -> Handle:
         """Enqueue by name, for producers that do not have the code; checked as far as this App knows the task."""
         known = self.registry.get(task)
         if known is not None:
-            handles = await self._desk.enqueue(known, Options(), [known.payload.encode((), payload)])
+            job = self._desk.job(known, Options(), known.payload.encode((), payload))
         else:
             if problems := problems_of_names(task, "default", 0):
                 raise ConfigurationError(problems)
-            data = encode_payload(task, payload)
-            handles = await self._desk.write(task, [data], "default", 0, policy=Policy(), options=Options())
-        return handles[0]
+            job = self._desk.foreign_job(task, payload)
+        return (await self._desk.enqueue([job]))[0]
 
     def on(self, event: str) -> Callable[[Subscriber], Subscriber]:
         """Have a function called for each event of that name (``"*"``: all); it can never break the engine.
@@ -151,14 +141,49 @@ class App:
 
         return subscribe
 
+    def worker(self, *, concurrency: int | None = None, queues: Sequence[str] | None = None) -> EmbeddedWorker:
+        """A worker inside the running event loop, from entry to exit, for web applications and the like.
+
+        The exit drains: running jobs get the App's ``grace``. It beats from a thread of its own, so a loop that is blocked
+        keeps its jobs. This process is never killed and no signal is touched: code that cannot be cancelled runs on, fenced.
+        ``holdfast worker`` ends such code, and is the better place for jobs that compute. Last tries run here, not alone.
+
+        >>> async with app.worker(concurrency=10, queues=["mail"]):  # doctest: +SKIP
+        ...     await serve()
+        """
+        self.load()
+        options = options_of(concurrency, queues)
+        require_work(self.registry, self.settings.timing)
+        rooms = self._rooms(options, self._another_store)
+        return EmbeddedWorker(structs.replace(rooms, runner_host=self._runner_host()))
+
+    async def arun_due(self, *, limit: int = 10_000, concurrency: int = 1) -> int:
+        """Run all jobs that are due, here and now, and answer how many that were: for tests, which then need no worker.
+
+        They run one after the other, in the order in which a worker would claim them, and those that they enqueue or
+        retry for now run too; jobs due later do not. What handlers raise is recorded on their jobs, never raised here.
+        ``limit`` ends it when a job enqueues itself for ever. ``concurrency``: for jobs that wait for each other.
+
+        >>> app.run_due()  # doctest: +SKIP
+        3
+        """
+        self.load()
+        options = options_of(concurrency, None)
+        if type(limit) is not int or limit < 1:
+            raise ConfigurationError([f"limit={limit!r}: use a whole number from 1"])
+        return await DueRun(self._rooms(options, lambda _: self._connections.store)).run(limit)
+
     async def amigrate(self) -> tuple[int, int]:
         """Bring the store's schema up to date; versions before and after."""
         return await self._connections.store.migrate()
 
     async def acheck(self) -> tuple[Check, ...]:
-        """What is right and wrong with settings and store, all findings at once."""
-        warnings = (Check("warning", "settings", text, "raise ttl or lower beat") for text in self.settings.timing.warnings())
-        return (*warnings, *await self._connections.store.check())
+        """What is right and wrong with settings, tasks, store, workers and queues: all findings at once."""
+        return await check(self._connections.store, self.settings, self.registry)
+
+    async def aprune(self) -> Pruned:
+        """Forget now what supervisors forget by and by: jobs past their retention, and old receipts; how much that was."""
+        return await self._connections.client().prune()
 
     async def aclose(self) -> None:
         """Close what this App has opened for the running event loop; the next use opens it again."""
@@ -167,7 +192,41 @@ class App:
     enqueue = blocking(aenqueue)
     migrate = blocking(amigrate)
     check = blocking(acheck)
+    prune = blocking(aprune)
     close = blocking(aclose)
+    run_due = blocking(arun_due)
+
+    def _rooms(self, options: WorkerOptions, open_store: Callable[[Settings], Store]) -> Rooms:
+        from holdfast._ports.system_host import SystemHost
+
+        return Rooms(
+            registry=self.registry,
+            settings=self.settings,
+            events=self.events,
+            options=options,
+            lifespan=self.lifespan,
+            host=SystemHost(),
+            clock=self._connections.clock,
+            chance=self._connections.chance,
+            open_store=open_store,
+            open_transport=self._open_transport,
+        )
+
+    def _runner_host(self) -> RunnerHost | None:
+        """``ConfigurationError`` when there are tasks with ``process=True`` that another process could not import."""
+        if not has_process_tasks(self.registry):
+            return None
+        from holdfast._ports.system_runner import SystemRunnerHost
+
+        target = importable(self, self.registry)
+        return SystemRunnerHost([RunnerOptions(target=target, path=tuple(sys.path)).encode()])
+
+    def _open_transport(self, settings: Settings) -> Transport:
+        return InProcessTransport(self._listeners) if _scheme(settings.url) == "memory" else open_transport(settings)
+
+    def _another_store(self, settings: Settings) -> Store:
+        """With connections of its own, where connections are what one has."""
+        return self._connections.store if _scheme(settings.url) == "memory" else open_store(settings)
 
     async def _read_workers(self) -> Sequence[LeaseView]:
         return await self._connections.store.workers()

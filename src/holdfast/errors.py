@@ -6,6 +6,7 @@ HoldfastError
 ├── PayloadInvalid          (also a ValueError) the payload does not fit the handler
 │   └── PayloadTooLarge
 ├── UnknownTask             (also a LookupError)
+├── UniqueConflict          .job: an unfinished job has that unique key, with another payload
 ├── JobNotFound             (also a LookupError)
 ├── JobFailed               .reason .error .attempts
 ├── JobCancelled
@@ -49,6 +50,14 @@ class PayloadTooLarge(PayloadInvalid):
 
 class UnknownTask(HoldfastError, LookupError):
     """No task of that name is registered here."""
+
+
+class UniqueConflict(HoldfastError):
+    """An unfinished job has that unique key, with another payload; ``job`` is its id."""
+
+    def __init__(self, message: str, job: object) -> None:
+        super().__init__(message)
+        self.job = job
 
 
 class JobNotFound(HoldfastError, LookupError):

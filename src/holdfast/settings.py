@@ -1,6 +1,7 @@
 """Settings of an App: durations, environment, and all problems at once."""
 
 import os
+import re
 from typing import Literal, Self
 
 from msgspec import Struct
@@ -8,6 +9,8 @@ from msgspec import Struct
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.timing import LeaseTiming, problems_of_intervals
 from holdfast.errors import ConfigurationError
+
+SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -20,6 +23,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_block: float = 300.0
     grace: float = 20.0
     reconcile: Literal["process", "hostname", "off"] = "process"
+    transport: str | None = None
+    schema: str = "holdfast"
 
     @classmethod
     def of(
@@ -34,6 +39,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         max_block: Duration = "5m",
         grace: Duration = "20s",
         reconcile: str = "process",
+        transport: str | None = None,
+        schema: str = "holdfast",
     ) -> Self:
         """Settings from what the user wrote; ``ConfigurationError`` with every problem found."""
         reader = _Reader()
@@ -42,6 +49,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             reader.problems.append("no store: pass App('sqlite:///jobs.db') or set HOLDFAST_URL")
         if reconcile not in ("process", "hostname", "off"):
             reader.problems.append(f"reconcile={reconcile!r}: use 'process', 'hostname' or 'off'")
+        reader.problems += _problems_of_names(transport, schema)
         life = reader.seconds("ttl", ttl)
         pulse = None if beat is None else reader.seconds("beat", beat)
         slack = None if margin is None else reader.seconds("margin", margin)
@@ -61,7 +69,19 @@ class Settings(Struct, frozen=True, kw_only=True):
             max_block=block,
             grace=patience,
             reconcile=reconcile,  # type: ignore[arg-type]
+            transport=transport,
+            schema=schema,
         )
+
+
+def _problems_of_names(transport: object, schema: object) -> list[str]:
+    found = []
+    if transport is not None:
+        there_is = "there is None, which is what fits the store: a socket beside a SQLite file, polling elsewhere"
+        found.append(f"transport={transport!r}: no such transport; {there_is}")
+    if not isinstance(schema, str) or not SCHEMA.fullmatch(schema):
+        found.append(f"schema={schema!r}: use 1 to 63 of a-z, 0-9 and _, and no digit first")
+    return found
 
 
 class _Reader:

@@ -2,16 +2,19 @@
 
 import asyncio
 import atexit
-import os
 import threading
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from holdfast._ports.forks import care_for
 from holdfast.errors import InsideEventLoop
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+CLOSING = 5.0
+"""Seconds for calls in flight to be cancelled when the program ends; one that blocks must not keep it."""
 
 
 class Portal:
@@ -25,14 +28,17 @@ class Portal:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._of_parent: asyncio.AbstractEventLoop | None = None
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
+        self._of_parent: list[object] = []
+        care_for(self)
         atexit.register(self.close)
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Its result, waited for in this thread; Ctrl-C cancels it."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._open())
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._open())
+        except BaseException:
+            coroutine.close()
+            raise
         try:
             return future.result()
         except BaseException:
@@ -40,30 +46,49 @@ class Portal:
             raise
 
     def close(self) -> None:
-        """End the thread; the next call starts another."""
+        """End the thread, and whatever still runs in it; the next call starts another."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
+            thread.join(CLOSING)
+
+    def hold(self) -> None:
+        """Before a fork."""
+        self._lock.acquire()
+
+    def release(self) -> None:
+        """After it, in the parent."""
+        self._lock.release()
+
+    def start_afresh(self) -> None:
+        """After it, in the child. The parent's loop is kept, unused: closing it would touch what the parent still waits on."""
+        self._of_parent += [self._loop, self._thread]
+        self._lock, self._loop, self._thread = threading.Lock(), None, None
 
     def _open(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             loop = self._loop
             if loop is None:
-                loop = self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=loop.run_forever, name="holdfast-portal", daemon=True)
+                loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_serve, args=(loop,), name="holdfast-portal", daemon=True)
                 self._thread.start()
+                self._loop = loop
             return loop
 
-    def _forget(self) -> None:
-        # The parent's loop is kept, unused: closing it would touch what the parent still waits on.
-        self._lock, self._of_parent = threading.Lock(), self._loop
-        self._loop = self._thread = None
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:  # at its end it cancels what is left, and closes the loop
+        runner.get_loop().run_forever()
 
 
 PORTAL = Portal()
+
+
+def refuse_inside_loop(twin: str) -> None:
+    """``InsideEventLoop``, naming the async twin, when this thread runs an event loop."""
+    if asyncio._get_running_loop() is not None:
+        raise InsideEventLoop(twin)
 
 
 def blocking(afunction: Callable[Parameters, Coroutine[Any, Any, Result]]) -> Callable[Parameters, Result]:
@@ -80,8 +105,7 @@ def blocking(afunction: Callable[Parameters, Coroutine[Any, Any, Result]]) -> Ca
 
     @wraps(afunction)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if asyncio._get_running_loop() is not None:
-            raise InsideEventLoop(afunction.__name__)
+        refuse_inside_loop(afunction.__name__)
         return PORTAL.run(afunction(*args, **kwargs))
 
     call.__name__ = afunction.__name__.removeprefix("a")

@@ -4,7 +4,7 @@ import asyncio
 import heapq
 import threading
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,14 +12,17 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Claim, Hold, JobRecord, NewJob, State, Token
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
+from holdfast._engine.children import Children
 from holdfast._engine.events import Event, Events
 from holdfast._engine.exchange import Exchange
 from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.heart import Heart
+from holdfast._engine.patience import Patience
 from holdfast._engine.registry import Registry, TaskDefinition, define
 from holdfast._engine.reporter import Reporter
 from holdfast._engine.runners import ThreadRunner
-from holdfast._ports.store import NewLease
+from holdfast._ports.store import LastTries, NewLease
+from holdfast._ports.transport import Hint
 from holdfast.errors import StoreUnavailable
 from holdfast.settings import Settings
 from holdfast.stores.memory import MemoryStore
@@ -232,9 +235,21 @@ class Bench:
             self.store,
             now=self.clock.monotonic,
             wake=lambda: None,
-            lost=lambda job, token: self.executor.stop(job, Stop.LOST, token=token),
+            lost=self._lose,
+            moved=lambda hold: self.moved.append(hold.job),
+            children=Children(
+                self.store,  # type: ignore[arg-type]
+                Patience(self.clock, self.chance, self.log.events),
+                publish=self._publish,
+                chance=self.chance,
+                events=self.log.events,
+                lost=self._lose,
+            ),
         )
+        self.hints: list[Hint] = []
         self.code_running: list[bool] = []
+        self.moved: list[UUID] = []
+        self.begun: list[UUID] = []
         self.ended: list[Ended] = []
         self.slots = slots
         self.executor = Executor(
@@ -247,6 +262,7 @@ class Bench:
             may_start=self.heart.may_act,
             on_ended=self._on_ended,
             set_code_running=self.code_running.append,
+            on_begun=lambda hold: self.begun.append(hold.job),
         )
         self.exchange = self.open_exchange(LEASE)
         self.beat()
@@ -259,11 +275,13 @@ class Bench:
         return Exchange(
             self.store,
             self.executor,
+            self.reporter,
             self.heart,
             lease=lease.id,
             worker=lease.worker,
             wanted=lambda: (self.registry.policies(), self.slots - len(self.executor.running)),
             queues=None,
+            last_tries=LastTries.LEAVE,
             poll_interval=1.0,
             events=self.log.events,
             chance=self.chance,
@@ -274,6 +292,12 @@ class Bench:
         await self.memory.open_lease(LEASE)
         self.beat()
         return await enqueue(self.memory, self.chance, *payloads, policies=self.registry.policies())
+
+    def _lose(self, job: UUID, token: Token) -> None:
+        self.executor.stop(job, Stop.LOST, token=token)
+
+    async def _publish(self, hints: Sequence[Hint]) -> None:
+        self.hints += hints
 
     def beat(self) -> None:
         """The supervisor's beat was answered just now."""

@@ -6,21 +6,23 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import Failure, NewJob, Reason, State
+from holdfast._core.job import Failure, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Transition, finish
 from holdfast._core.outcome import Cancel, Done, Fail, Outcome
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.client import Client
 from holdfast._engine.events import Event, EventName, Events
-from holdfast._ports.store import ClaimRequest, JobFilter, NewLease
+from holdfast._ports.store import ClaimRequest, Duplicate, EnqueueAnswer, JobFilter, NewLease, Pruned, ReopenAnswer
 from holdfast._ports.transport import Hint
-from holdfast.errors import JobCancelled, JobFailed, JobNotFound, SchemaMissing, StoreUnavailable
+from holdfast.errors import JobCancelled, JobFailed, JobNotFound, SchemaMissing, StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
 
+POLICY = Policy()
 LEASE = NewLease(UUID(int=1), "worker", ProcessIdentity("host", 1), LeaseTiming.of("30s"))
 
 
@@ -42,14 +44,15 @@ class Door(MemoryStore):
         self.before: list[Exception] = []
         self.after: list[Exception] = []
 
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob]) -> None:
+    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         self.calls.append((call, len(jobs)))
         await self.opened.wait()
         if self.before:
             raise self.before.pop(0)
-        await super().enqueue(call, jobs)
+        answer = await super().enqueue(call, jobs, under=under)
         if self.after:
             raise self.after.pop(0)
+        return answer
 
 
 class Ears:
@@ -79,18 +82,21 @@ class Desk:
         self.chance = FakeChance()
         self.client = Client(self.store, self.transport, self.clock, self.chance, self.events)
 
-    def job(self, queue: str = "default", task: str = "task") -> NewJob:
-        return NewJob(id=self.chance.uuid7(), task=task, payload=b"{}", policy=Policy(), queue=queue)
+    def job(self, queue: str = "default", task: str = "task", key: str | None = None, payload: bytes = b"{}") -> NewJob:
+        return NewJob(id=self.chance.uuid7(), task=task, payload=payload, policy=POLICY, queue=queue, unique_key=key)
+
+    def said(self, name: str) -> list[dict[str, Any]]:
+        return [event.fields for event in self.seen if event.name == name]
 
     async def stored(self) -> int:
         return len(await self.store.list(JobFilter(limit=10_000)))
 
-    async def end(self, outcome: Outcome) -> UUID:
+    async def end(self, outcome: Outcome, job: NewJob | None = None) -> UUID:
         """A job that was enqueued, claimed and settled so."""
-        job = self.job()
+        job = job or self.job()
         await self.client.enqueue([job])
         await self.store.open_lease(LEASE)
-        request = ClaimRequest(lease=LEASE.id, claim=self.chance.uuid4(), tasks={"task": Policy()}, limit=10)
+        request = ClaimRequest(lease=LEASE.id, claim=self.chance.uuid4(), tasks={"task": job.policy}, limit=10)
         (claim,) = (await self.store.exchange([], request)).claims
         move: Transition = finish(claim.hold, outcome, jitter=0.0)
         await self.store.exchange([move])
@@ -276,8 +282,158 @@ def test_a_retried_job_is_available_again() -> None:
     async def scenario(desk: Desk) -> None:
         job = await desk.end(Fail())
         desk.transport.heard.clear()
-        assert await desk.client.retry([job, UUID(int=5)]) == {job: State.AVAILABLE}
+        assert await desk.client.retry([job, UUID(int=5)]) == ReopenAnswer({job: State.AVAILABLE})
         assert desk.transport.heard == [Hint(ids=(job,))]
         assert (await desk.client.get(job)).state is State.AVAILABLE
+
+    run(scenario)
+
+
+def test_keyed_jobs_never_share_a_commit() -> None:
+    async def scenario(desk: Desk) -> None:
+        callers = [desk.job(), desk.job(key="a"), desk.job(), desk.job(key="b"), desk.job()]
+        await asyncio.gather(*(desk.client.enqueue([job]) for job in callers))
+        assert sorted(size for _, size in desk.store.calls) == [1, 1, 3]
+
+    run(scenario)
+
+
+def test_a_duplicate_is_answered_neither_announced_nor_hinted() -> None:
+    async def scenario(desk: Desk) -> None:
+        first, second = desk.job(key="a"), desk.job(key="a")
+        assert await desk.client.enqueue([first]) == EnqueueAnswer()
+        desk.transport.heard.clear()
+        assert (await desk.client.enqueue([second])).duplicates == {second.id: Duplicate(first.id, True)}
+        assert desk.transport.heard == []
+        assert [fields["job"] for fields in desk.said("job.enqueued")] == [first.id]
+        assert await desk.stored() == 1
+
+    run(scenario)
+
+
+def test_the_same_key_with_another_payload_is_an_error_naming_both() -> None:
+    async def scenario(desk: Desk) -> None:
+        first = desk.job(key="a")
+        await desk.client.enqueue([first])
+        desk.transport.heard.clear()
+        with pytest.raises(UniqueConflict, match=rf"task task: job {first.id} .* key 'a' .* cancel it") as caught:
+            await desk.client.enqueue([desk.job(), desk.job(key="a", payload=b"[]")])
+        assert caught.value.job == first.id
+        assert (desk.transport.heard, await desk.stored(), len(desk.said("job.enqueued"))) == ([], 1, 1)
+
+    run(scenario)
+
+
+def test_a_keyed_enqueue_whose_answer_was_lost_is_no_duplicate_of_itself() -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.store.after = [StoreUnavailable("no answer")]
+        assert await desk.client.enqueue([desk.job(key="a")]) == EnqueueAnswer()
+        assert await desk.stored() == 1
+
+    run(scenario)
+
+
+def test_the_result_of_a_stub_is_not_found_but_its_outcome_is() -> None:
+    async def scenario(desk: Desk) -> None:
+        for outcome in (Done(b"1"), Fail("no"), Cancel("no")):
+            job = desk.job()
+            await desk.end(outcome, structs.replace(job, policy=Policy(retention=0.0)))
+            desk.clock.advance(1.0)
+            assert (await desk.store.prune(10)).stubs == 1
+            with pytest.raises(JobNotFound, match="retention"):
+                await desk.client.result(job.id, None)
+            assert (await desk.client.get(job.id)).finished_at is not None
+
+    run(scenario)
+
+
+def test_ids_are_read_in_pages_and_narrowed_by_reason() -> None:
+    async def scenario(desk: Desk) -> None:
+        failed = [await desk.end(Fail("no")) for _ in range(5)]
+        cancelled = await desk.end(Cancel("no"))
+        waiting = [desk.job() for _ in range(3)]
+        await desk.client.enqueue(waiting)
+        newest_first = [job.id for job in reversed(waiting)] + [cancelled, *reversed(failed)]
+        for page in (1, 2, 4, 9, 100):
+            assert await desk.client.ids(JobFilter(limit=page), None, None) == newest_first
+            assert await desk.client.ids(JobFilter(limit=page), Reason.PERMANENT, None) == failed[::-1]
+            assert await desk.client.ids(JobFilter(limit=page), Reason.PERMANENT, 2) == failed[:2:-1]
+            assert await desk.client.ids(JobFilter(limit=page, state=State.CANCELLED), None, 7) == [cancelled]
+
+    run(scenario)
+
+
+def test_many_are_moved_a_batch_at_a_time() -> None:
+    async def scenario(desk: Desk) -> None:
+        jobs = [desk.job() for _ in range(2500)]
+        await desk.client.enqueue(jobs)
+        ids, sizes = [job.id for job in jobs], list[int]()
+        ask = desk.store.request_cancel
+
+        async def request_cancel(some: Sequence[UUID]) -> dict[UUID, State]:
+            sizes.append(len(some))
+            return await ask(some)
+
+        desk.store.request_cancel = request_cancel  # type: ignore[method-assign]
+        assert await desk.client.cancel(ids) == dict.fromkeys(ids, State.CANCELLED)
+        assert sizes == [1000, 1000, 500]
+        assert len(desk.said("job.cancel_requested")) == 2500
+
+    run(scenario)
+
+
+def test_rescheduling_tells_workers_to_look_again() -> None:
+    async def scenario(desk: Desk) -> None:
+        finished, waiting = await desk.end(Done(b"1")), desk.job()
+        await desk.client.enqueue([waiting])
+        desk.transport.heard.clear()
+        states = await desk.client.reschedule([finished, waiting.id, UUID(int=5)], delay=60.0, run_at=None)
+        assert states == {finished: State.COMPLETED, waiting.id: State.SCHEDULED}
+        assert desk.transport.heard == [Hint(ids=(waiting.id,))]
+        assert desk.said("job.rescheduled") == [{"job": waiting.id, "state": "scheduled"}]
+
+    run(scenario)
+
+
+def test_deleting_leaves_what_somebody_owns() -> None:
+    async def scenario(desk: Desk) -> None:
+        running, finished, waiting = desk.job(), desk.job(), desk.job()
+        await desk.end(Done(b"1"), finished)
+        await desk.client.enqueue([running])
+        await desk.store.exchange([], ClaimRequest(lease=LEASE.id, claim=desk.chance.uuid4(), tasks={"task": POLICY}, limit=1))
+        await desk.client.enqueue([waiting])
+        assert await desk.client.delete([running.id, finished.id, waiting.id]) == {running.id: State.RUNNING}
+        assert [fields["job"] for fields in desk.said("job.deleted")] == [finished.id, waiting.id]
+        assert [job.id for job in await desk.client.list(JobFilter())] == [running.id]
+
+    run(scenario)
+
+
+def test_a_resumed_queue_wakes_workers_and_a_paused_one_does_not() -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.client.pause(["a", "b"], is_paused=True)
+        assert desk.transport.heard == []
+        assert [queue.name for queue in await desk.client.queues() if queue.paused_at] == ["a", "b"]
+        await desk.client.pause(["a", "b"], is_paused=False)
+        assert desk.transport.heard == [Hint("a"), Hint("b")]
+        assert [fields["queue"] for fields in desk.said("queue.paused")] == ["a", "b"]
+        assert [fields["queue"] for fields in desk.said("queue.resumed")] == ["a", "b"]
+
+    run(scenario)
+
+
+def test_purging_and_pruning_go_on_until_nothing_is_left() -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.client.enqueue([desk.job("a") for _ in range(2300)])
+        await desk.client.enqueue([desk.job("b")])
+        assert await desk.client.purge("a") == 2300
+        assert await desk.stored() == 1
+        assert desk.said("queue.purged") == [{"queue": "a", "jobs": 2300}]
+        await desk.client.cancel([job.id for job in await desk.store.list(JobFilter())])
+        desk.clock.advance(8 * 86400.0)
+        pruned = await desk.client.prune()
+        assert (pruned.jobs, pruned.receipts, await desk.stored()) == (1, 2, 0)
+        assert desk.said("store.pruned") == [{"jobs": 1, "stubs": 0, "receipts": 2, "leases": 0}]
+        assert await desk.client.prune() == Pruned()
 
     run(scenario)

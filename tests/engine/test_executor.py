@@ -238,7 +238,7 @@ class Exits:
         self.n = n
 
     @classmethod
-    def model_validate(cls, value: object) -> "Exits":
+    def model_validate_json(cls, value: object) -> "Exits":
         raise SystemExit(1)
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from holdfast._core.job import AttemptOutcome, Failure, Reason, State, Token
-from holdfast._core.lifecycle import Transition
+from holdfast._core.lifecycle import Charge, Transition
 from holdfast._engine import messages
 from tests.engine.support import SETTINGS
 
@@ -27,6 +27,7 @@ TRANSITIONS = (
         delay=1.5,
     ),
 )
+TOKEN = Token(UUID(int=3), 7)
 ALL = (
     messages.Hello(SETTINGS, ("a", "b"), ("q",), ("no /proc",)),
     messages.Refused(("no app", "no task")),
@@ -39,6 +40,11 @@ ALL = (
     messages.Pong(float("-inf"), True),
     messages.Undelivered(TRANSITIONS),
     messages.Deaf((JOB,)),
+    messages.Begun(JOB, TOKEN, 3.5, 60.0, None),
+    messages.Moved(JOB, 4.5),
+    messages.Stopped(JOB, TOKEN),
+    messages.Overrun(JOB, TOKEN, Charge.STALLED),
+    messages.Dump(),
     messages.Drain(20.0),
 )
 

@@ -1,22 +1,81 @@
 """What callers may say about one job is checked at once, all problems together."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID
 
 import pytest
 
+from holdfast._core.policy import Policy
 from holdfast._engine.options import Options
 from holdfast.errors import ConfigurationError
 
+WHEN = datetime(2030, 1, 1, tzinfo=UTC)
+EAST = timezone(timedelta(hours=14))
+
 
 def test_options_are_normalised() -> None:
-    when = datetime(2030, 1, 1, tzinfo=UTC)
     assert Options.of() == Options()
     assert Options.of(delay=timedelta(minutes=1), tags=["a"]) == Options(delay=60.0, tags=("a",))
-    assert Options.of(queue="q", priority=-5, run_at=when) == Options(queue="q", priority=-5, run_at=when)
+    assert Options.of(queue="q", priority=-5, run_at=WHEN) == Options(queue="q", priority=-5, run_at=WHEN)
+    connection = object()
+    assert Options.of(expires_in="1h", unique_key="k", within=connection).within is connection
+    assert Options.of(expires_in="1h", unique_key="k") == Options(expires_in=3600.0, unique_key="k")
+    assert str(Options.of(run_at=datetime(2030, 1, 1, tzinfo=EAST)).run_at) == "2029-12-31 10:00:00+00:00"
+
+
+def test_the_task_says_what_the_options_do_not() -> None:
+    def job(options: Options) -> tuple[object, ...]:
+        made = options.job(UUID(int=1), "task", b"{}", queue="slow", priority=3, policy=Policy())
+        return made.queue, made.priority, made.delay, made.run_at, made.expires_in, made.unique_key, made.tags
+
+    assert job(Options()) == ("slow", 3, 0.0, None, None, None, ())
+    said = Options(queue="q", priority=0, delay=1.0, run_at=WHEN, expires_in=2.0, unique_key="k", tags=("t",))
+    assert job(said) == ("q", 0, 1.0, WHEN, 2.0, "k", ("t",))
 
 
 def test_every_problem_is_named() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        Options.of(queue="a b", priority=1.5, delay="soon", run_at=datetime(2030, 1, 1), tags="a")  # type: ignore[arg-type]
+        Options.of(
+            queue="a b",
+            priority=1.5,  # type: ignore[arg-type]
+            delay="soon",
+            run_at=datetime(2030, 1, 1),
+            expires_in=-1,
+            unique_key="",
+            tags="a",
+        )
     starts = [problem.split("=")[0].split(":")[0] for problem in caught.value.problems]
-    assert starts == ["queue", "priority", "delay", "delay and run_at", "run_at", "tags"]
+    assert starts == ["queue", "priority", "delay", "delay and run_at", "run_at", "expires_in", "unique_key", "tags"]
+
+
+@pytest.mark.parametrize("text", ["", "a" * 201, "a\nb", "\x7f", "\x9b", "a\ud800", 5, b"a", None])
+def test_texts_that_could_break_a_statement_or_a_terminal_are_refused(text: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"tags=.* 1 to 200 characters without control"):
+        Options.of(tags=["fine", text])  # type: ignore[list-item]
+    if text is not None:
+        with pytest.raises(ConfigurationError, match=r"unique_key=.* 1 to 200 characters without control"):
+            Options.of(unique_key=text)  # type: ignore[arg-type]
+
+
+def test_any_other_text_is_a_key_and_a_tag() -> None:
+    for text in ("a" * 200, "order 5/é/日本/🎉", "'; DROP TABLE jobs", " "):
+        options = Options.of(unique_key=text, tags=[text])
+        assert (options.unique_key, options.tags) == (text, (text,))
+
+
+@pytest.mark.parametrize("expires_in", [0, "0s", timedelta(0), -1, float("nan"), "never", 1e300])
+def test_a_lifetime_is_positive(expires_in: object) -> None:
+    with pytest.raises(ConfigurationError, match="expires_in"):
+        Options.of(expires_in=expires_in)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("when", [datetime.min.replace(tzinfo=EAST), datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))])
+def test_l4_a_due_time_that_leaves_the_calendar_is_its_callers_error_not_the_batchs(when: datetime) -> None:
+    with pytest.raises(ConfigurationError, match="leaves the calendar"):
+        Options.of(run_at=when)
+
+
+@pytest.mark.parametrize("tags", ["a", 5, {"a"}, [["a"]]])
+def test_tags_are_a_list_of_texts(tags: object) -> None:
+    with pytest.raises(ConfigurationError, match="tags="):
+        Options.of(tags=tags)  # type: ignore[arg-type]

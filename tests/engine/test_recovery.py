@@ -9,12 +9,12 @@ from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import AttemptOutcome, JobRecord, Reason, State
-from holdfast._core.lifecycle import End, LeaseEnd, finish
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.recovery import HOLDS_PER_MOVE, Contact, Recovery
-from holdfast._ports.store import ClaimRequest, NewLease
+from holdfast._ports.store import ClaimRequest, LastTries, NewLease
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
@@ -61,7 +61,14 @@ class Site:
         return made
 
     async def claim_again(self, lease: NewLease, jobs: int = 1, *, prefetch: int = 0, policy: Policy = PLAIN) -> None:
-        request = ClaimRequest(lease=lease.id, claim=self.chance.uuid4(), tasks={"t": policy}, limit=jobs, prefetch=prefetch)
+        request = ClaimRequest(
+            lease=lease.id,
+            claim=self.chance.uuid4(),
+            tasks={"t": policy},
+            limit=jobs,
+            prefetch=prefetch,
+            last_tries=LastTries.ALSO,
+        )
         answer = await self.memory.exchange([], request)
         assert len(answer.claims) == jobs + prefetch
 
@@ -292,7 +299,7 @@ def test_s9_only_the_culprit_of_a_deliberate_end_pays() -> None:
     async def test() -> None:
         site = Site()
         culprit, sibling = await site.claim(2)
-        why = LeaseEnd(End.CRASHED, "SIGKILL", is_free=True, culprits=(culprit,), stacks="its stacks")
+        why = LeaseEnd(End.CRASHED, "SIGKILL", is_free=True, culprits={culprit: Charge.DEAF}, stacks="its stacks")
         await site.recovery.end(LEASE.id, LEASE.worker, why)
         rows = [await site.row(job) for job in (culprit, sibling)]
         assert [row.crashes for row in rows] == [1, 0]
@@ -559,5 +566,16 @@ def test_s9_after_an_outage_the_dead_are_left_to_their_supervisor_until_the_amne
         assert await site.recovery.step() == []
         await site.in_contact(AMNESTY)
         assert len(await site.recovery.step()) == 1
+
+    run(test())
+
+
+@pytest.mark.parametrize(("is_free", "reason"), [(True, "killed"), (False, "crashed")])
+def test_a_deliberate_end_that_costs_nobody_is_not_told_as_a_crash(is_free: bool, reason: str) -> None:
+    async def test() -> None:
+        site = Site()
+        await site.claim(1)
+        await site.recovery.end(LEASE.id, "worker-1", LeaseEnd(End.CRASHED, "SIGKILL", is_free=is_free))
+        assert [(fields["reason"], fields["signal"]) for fields in site.log.of("lease.ended")] == [(reason, "SIGKILL")]
 
     run(test())

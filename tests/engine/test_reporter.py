@@ -7,9 +7,13 @@ import pytest
 
 from holdfast._core.job import Hold, State, Token
 from holdfast._core.policy import Policy
+from holdfast._engine.children import Children
+from holdfast._engine.events import Events
+from holdfast._engine.patience import Patience
 from holdfast._engine.reporter import PROGRESS_INTERVAL, Reporter
 from holdfast.errors import JobLost, StoreUnavailable
-from holdfast.testing.clock import FakeClock
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.transports.polling import PollingTransport
 from tests.engine.support import LEASE, run, turns
 
 
@@ -41,12 +45,21 @@ class Reports:
 class Desk:
     def __init__(self) -> None:
         self.clock, self.store = FakeClock(), Reports()
-        self.wakes, self.losses = 0, list[tuple[UUID, Token]]()
+        self.wakes, self.losses, self.moves = 0, list[tuple[UUID, Token]](), list[UUID]()
         self.reporter = Reporter(
             self.store,  # type: ignore[arg-type]
             now=self.clock.monotonic,
             wake=self._wake,
             lost=lambda job, token: self.losses.append((job, token)),
+            moved=lambda hold: self.moves.append(hold.job),
+            children=Children(
+                self.store,  # type: ignore[arg-type]
+                Patience(self.clock, FakeChance(), Events()),
+                publish=PollingTransport().publish,
+                chance=FakeChance(),
+                events=Events(),
+                lost=lambda job, token: self.losses.append((job, token)),
+            ),
         )
 
     def _wake(self) -> None:
@@ -203,6 +216,45 @@ def test_nothing_is_written_for_a_handler_that_has_ended() -> None:
         desk.reporter.forget(hold())
         await desk.reporter.step()
         assert desk.store.told == []
+
+    run(test())
+
+
+def test_the_last_words_of_a_handler_are_written_once_before_its_outcome() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.say(hold(), fraction=1.0)
+        desk.reporter.forget(hold())
+        await desk.reporter.write_last_words()
+        await desk.reporter.write_last_words()
+        assert desk.store.told == [{UUID(int=1): {"fraction": 1.0}}]
+
+    run(test())
+
+
+def test_last_words_that_cannot_be_written_do_not_keep_an_outcome_waiting() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.store.errors = 1
+        desk.say(hold(), fraction=1.0)
+        desk.reporter.forget(hold())
+        await desk.reporter.write_last_words()
+        await desk.reporter.write_last_words()
+        assert len(desk.store.told) == 1
+
+    run(test())
+
+
+def test_every_word_of_a_handler_is_a_move_when_it_is_said() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.say(hold(), fraction=0.5)
+        desk.say(hold())
+        saving = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"7"))
+        await turns()
+        assert desk.moves == [UUID(int=1)] * 3
+        await desk.reporter.step()
+        await saving
 
     run(test())
 

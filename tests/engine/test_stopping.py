@@ -10,7 +10,7 @@ from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import CrashPolicy
 from holdfast._engine.context import Job
 from holdfast._engine.executor import Stop
-from holdfast._engine.registry import TaskDefinition, define
+from holdfast._engine.registry import RunnerKind, TaskDefinition, define
 from holdfast.errors import JobLost
 from tests.engine.support import JOB, TIMING, Bench, claim, forever, run, turns
 
@@ -323,6 +323,6 @@ def test_one_handler_among_others_ends_and_the_guard_still_knows_that_code_runs(
         bench.executor.stop_all(Stop.CANCELLED)
         await bench.until_ended(2)
         assert bench.code_running == [True, False]
-        assert bench.executor.count(is_async=True) == 0
+        assert bench.executor.count(RunnerKind.LOOP) == 0
 
     run(test())

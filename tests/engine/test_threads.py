@@ -8,7 +8,7 @@ import pytest
 from holdfast._core.job import AttemptOutcome, State
 from holdfast._engine.context import SyncJob
 from holdfast._engine.executor import Stop
-from holdfast._engine.registry import define
+from holdfast._engine.registry import RunnerKind, define
 from holdfast.errors import JobLost
 from tests.engine.support import JOB, Bench, Held, claim, run, turns, until
 
@@ -220,7 +220,7 @@ def test_threads_that_wait_do_not_hold_up_the_loop_or_each_other() -> None:
         jobs = await bench.open(("handler", b'{"n": 0}'), ("handler", b'{"n": 1}'))
         await bench.exchange.step()
         await until(lambda: all(each.come.is_set() for each in held))
-        assert bench.executor.count(is_async=False) == 2
+        assert bench.executor.count(RunnerKind.THREAD) == 2
         held[1].set()
         await bench.until_ended()
         await bench.settle()

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._engine import messages
 from holdfast._engine.recovery import Contact
 from holdfast._engine.ward import Ward
@@ -266,7 +266,9 @@ def test_s9_a_worker_with_deaf_code_is_drained_then_killed_and_only_the_deaf_pay
         assert watch.drains == [GRACE]
         watch.passes(GRACE + TIMING.margin + 1)
         assert watch.child.kills == 1
-        assert watch.ward.epitaph(KILLED) == LeaseEnd(End.CRASHED, "SIGKILL", is_free=True, culprits=(culprit,))
+        assert watch.ward.epitaph(KILLED) == LeaseEnd(
+            End.CRASHED, "SIGKILL", is_free=True, culprits={culprit: Charge.DEAF}, stacks=watch.child.dump_stacks()
+        )
 
     watching(test)
 

@@ -12,7 +12,7 @@ from holdfast._core.job import AttemptOutcome, JobRecord, State
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._engine import messages
 from holdfast._engine.context import Job, SyncJob
-from holdfast._engine.registry import TaskDefinition, define
+from holdfast._engine.registry import RunnerKind, TaskDefinition, define
 from holdfast._engine.worker import Worker, WorkerOptions
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobLost
@@ -122,7 +122,7 @@ def test_it_says_what_it_is_before_anything_else_and_touches_the_store_only_with
     async def test() -> None:
         office = Office(quick, stubborn, options=structs.replace(OPTIONS, queues=("a",)))
         hello = await office.far.hear(messages.Hello)
-        assert hello == messages.Hello(SETTINGS, ("quick", "stubborn"), ("a",), ("no /proc",))
+        assert hello == messages.Hello(SETTINGS, ("quick", "stubborn"), ("a",), ("no /proc",), OPTIONS.concurrency)
         await passing(100)
         assert office.store.calls == []
 
@@ -261,11 +261,11 @@ def test_s12_threads_fill_their_slots_other_handlers_the_rest_and_never_more_is_
         await office.open()
         await until(lambda: len(office.worker.executor.running) == 5)
         await turns(100)
-        assert office.worker.executor.count(is_async=True) == 3
-        assert office.worker.executor.count(is_async=False) == 2
+        assert office.worker.executor.count(RunnerKind.LOOP) == 3
+        assert office.worker.executor.count(RunnerKind.THREAD) == 2
         assert max(taken) == 5
         held.set()
-        await until(lambda: office.worker.executor.count(is_async=False) == 0)
+        await until(lambda: office.worker.executor.count(RunnerKind.THREAD) == 0)
 
     run(test())
 
@@ -652,3 +652,17 @@ def test_s8_the_lease_of_a_draining_worker_is_not_ended_while_a_thread_still_run
         assert await office.state(job) is State.AVAILABLE
 
     run(test())
+
+
+def test_asked_for_its_stacks_it_says_where_coroutines_wait(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        office = Office(forever)
+        (job,) = await office.enqueue("forever")
+        await office.open()
+        await passing(1)
+        office.far.say(messages.Dump())
+        await passing(1)
+        assert f"stacks of job {job} (forever)" in caplog.text
+        assert "in forever" in caplog.text
+
+    run_virtual(test())

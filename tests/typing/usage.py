@@ -1,9 +1,11 @@
 """How users write it. Checked with `mypy --strict`: every `type: ignore` here is an error users must see, no other may appear."""
 
+import sqlite3
+from datetime import UTC, datetime
 from typing import Any, assert_type
 from uuid import UUID
 
-from holdfast import App, Backoff, Event, Handle, Job, JobView, State, SyncJob
+from holdfast import App, Backoff, Cause, Event, Explanation, Handle, Job, JobView, Pruned, QueueView, State, SyncJob
 
 app = App("memory://", ttl="30s")
 
@@ -53,6 +55,42 @@ def blocking(sync_job: SyncJob) -> None:
     plain(5)  # type: ignore[arg-type]
 
 
+def with_options(connection: sqlite3.Connection) -> None:
+    order = analyze.options(
+        run_at=datetime(2030, 1, 1, tzinfo=UTC),
+        priority=-5,
+        unique_key="x",
+        queue="q",
+        expires_in="1h",
+        tags=("a",),
+        within=connection,
+    )
+    assert_type(order.enqueue("u", limit=5), Handle)
+    assert_type(order.enqueue_many([{"repo_url": "u"}]), list[Handle])
+    assert_type(order.enqueue("u").created, bool)
+    order.enqueue("u", limit="5")  # type: ignore[arg-type]
+    order.enqueue_many(["u"])  # type: ignore[list-item]
+    analyze.options(unique_key=5)  # type: ignore[arg-type]
+    analyze.options(uniq_key="x")  # type: ignore[call-arg]
+    analyze.bind("u", limit=5)
+    analyze.bind(5)  # type: ignore[arg-type]
+
+
+async def children(job: Job) -> None:
+    assert_type(await job.enqueue(analyze, "u", limit=5), Handle)
+    assert_type(await job.enqueue(plain.options(delay="1s"), "a.png", width=5), Handle)
+    assert_type(await job.enqueue(shrink.bind("a.png")), Handle)
+    await job.enqueue(analyze, 5)  # type: ignore[arg-type]
+    await job.enqueue(analyze.options(queue="q"), depth=5)  # type: ignore[call-arg]
+    await job.enqueue(shrink.bind("a.png"), "b.png")  # type: ignore[call-arg]
+    await job.enqueue(with_options)  # type: ignore[arg-type]
+
+
+def children_of_a_thread(job: SyncJob) -> None:
+    assert_type(job.enqueue(plain, "a.png", width=5), Handle)
+    job.enqueue(plain, width=5)  # type: ignore[call-arg]
+
+
 async def in_a_loop(handle: Handle, job: Job) -> None:
     assert_type(await analyze(job, "u"), dict[str, int])
     assert_type(await analyze.aenqueue("u"), Handle)
@@ -68,6 +106,16 @@ def operators(handle: Handle, id: UUID) -> None:
     assert_type(app.jobs.list(state="failed", limit=5), list[JobView])
     assert_type(app.jobs.cancel([id, str(id)]), dict[UUID, State])
     app.jobs.list(status="failed")  # type: ignore[call-arg]
+    assert_type(app.jobs.ids(state="failed", reason="STALLED"), list[UUID])
+    assert_type(app.jobs.reschedule(id, delay="1h"), dict[UUID, State])
+    assert_type(app.jobs.delete([id]), dict[UUID, State])
+    assert_type(app.jobs.explain(id), Explanation)
+    assert_type(app.jobs.explain(id).causes, tuple[Cause, ...])
+    assert_type(app.queues.list(), list[QueueView])
+    app.queues.pause(["q", "r"])
+    app.queues.resume("q")
+    assert_type(app.queues.purge("q"), int)
+    assert_type(app.prune(), Pruned)
 
 
 @app.on("job.rescued")

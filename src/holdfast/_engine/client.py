@@ -1,57 +1,39 @@
-"""The caller's side: enqueue, look, cancel, retry. Every verb is sent again while the store is away, up to a limit."""
+"""The caller's side: enqueue, look, cancel, retry, and what operators do. Every verb is sent again while the store is away."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Literal, TypeVar
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Literal
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import structs
 
-from holdfast._core.job import PLACE_OF, JobRecord, Json, NewJob, Place, State
+from holdfast._core.explanation import Explanation, WorkerFacts, explain
+from holdfast._core.job import PLACE_OF, JobRecord, Json, NewJob, Place, Reason, State
 from holdfast._core.payload import decode_json
 from holdfast._core.view import AttemptView, JobView
+from holdfast._engine.commits import Commits
 from holdfast._engine.events import EventName, Events
+from holdfast._engine.patience import GIVE_UP, Patience
 from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.store import JobFilter, Store
+from holdfast._ports.store import EnqueueAnswer, JobFilter, LeaseView, Pruned, QueueView, ReopenAnswer, Store
 from holdfast._ports.transport import Hint, Transport
-from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreUnavailable
+from holdfast.errors import JobCancelled, JobFailed, JobNotFound, UniqueConflict
 
-GIVE_UP = 30.0
-PAUSES = (0.05, 2.0)
 RESULT_PAUSES = (0.005, 0.25)
-SHARED_COMMIT = 1000
 HINTED = 64
+BATCH = 1000
+"""How many jobs one write moves at most when many were asked for, so that nobody waits long behind it."""
 
-Answered = TypeVar("Answered")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOVABLE = (State.AVAILABLE, State.SCHEDULED)
 
-
-class Call(Struct, frozen=True, eq=False):
-    """One caller of enqueue, waiting for its jobs to be durable."""
-
-    jobs: Sequence[NewJob]
-    done: asyncio.Future[None]
-
-    def succeed(self) -> None:
-        """They are."""
-        if not self.done.done():
-            self.done.set_result(None)
-
-    def fail(self, error: BaseException) -> None:
-        """They may or may not be."""
-        if isinstance(error, asyncio.CancelledError):
-            self.done.cancel()
-        elif not self.done.done():
-            self.done.set_exception(error)
-
-
-Calls = list[Call]
+States = dict[UUID, State]
+Ids = list[UUID]
 
 
 class Client:
-    """Speaks to one store from one event loop.
-
-    Concurrent single enqueues share a commit: those that come while a write is on its way leave together with the next.
-    """
+    """Speaks to one store from one event loop. Concurrent enqueues share commits, but for those with a unique key."""
 
     def __init__(
         self, store: Store, transport: Transport, clock: Clock, chance: Chance, events: Events, *, give_up: float = GIVE_UP
@@ -61,22 +43,22 @@ class Client:
         self._clock = clock
         self._chance = chance
         self._events = events
-        self._give_up = give_up
-        self._waiting: Calls = []
-        self._flushing: asyncio.Task[None] | None = None
+        self._ask = Patience(clock, chance, events, give_up=give_up).ask
+        self._commits = Commits(self._write)
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> None:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
         """All of them durably, or none. ``StoreUnavailable`` after ``give_up`` seconds: they may or may not be there.
 
-        A cancelled caller leaves its neighbours alone; its own jobs may still land if they were on their way.
+        ``UniqueConflict`` if a key is taken by a job with another payload. A cancelled caller leaves its neighbours alone;
+        its own jobs may still land if they were on their way.
         """
-        if not jobs:
-            return
-        done = asyncio.get_running_loop().create_future()
-        self._waiting.append(Call(jobs, done))
-        if self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.get_running_loop().create_task(self._flush())
-        await done
+        if any(job.unique_key is not None for job in jobs):
+            answer = await self._write(jobs)  # alone: another caller's conflict must not undo this one
+            require_no_conflict(jobs, answer)
+            return answer
+        if jobs:
+            await self._commits.add(jobs)
+        return EnqueueAnswer()
 
     async def get(self, job: UUID) -> JobView:
         """The job with its attempts; ``JobNotFound``."""
@@ -86,23 +68,105 @@ class Client:
         """Matching jobs, newest first, without attempts."""
         return [JobView.of(record) for record in await self._ask("list", lambda: self._store.list(which))]
 
+    async def ids(self, which: JobFilter, reason: Reason | None, limit: int | None) -> Ids:
+        """Ids of matching jobs, newest first, read in pages: a selector for verbs that take many."""
+        found: Ids = []
+        while limit is None or len(found) < limit:
+            page = await self._ask("list", partial(self._store.list, which))
+            found += [record.id for record in page if reason in (None, record.reason)]
+            if len(page) < which.limit:
+                break
+            which = structs.replace(which, before=page[-1].id)
+        return found[:limit]
+
     async def counts(self, by: Literal["queue", "task"] | None) -> dict[str, dict[str, int]]:
         """Jobs by group and state, all nine states with zeros; the group is ``""`` without ``by``."""
         found = await self._ask("counts", lambda: self._store.counts(by))
         groups = dict.fromkeys([""] if by is None else sorted({group for group, _ in found}))
         return {group: {state.value: found.get((group, state), 0) for state in State} for group in groups}
 
-    async def cancel(self, jobs: Sequence[UUID]) -> dict[UUID, State]:
+    async def explain(self, job: UUID) -> Explanation:
+        """Why the job is where it is; ``JobNotFound``."""
+        record = await self._record(job)
+        queues = await self._ask("queues", self._store.queues)
+        workers = await self._ask("workers", self._store.workers)
+        paused = {queue.name for queue in queues if queue.paused_at is not None}
+        now = EPOCH + timedelta(seconds=self._clock.wall())
+        return explain(record, is_paused=record.queue in paused, workers=tuple(map(_facts, workers)), now=now)
+
+    async def cancel(self, jobs: Sequence[UUID]) -> States:
         """End what waits, mark what runs; the state each is in now, absent if unknown."""
-        states = await self._ask("request_cancel", lambda: self._store.request_cancel(jobs))
+        states = await self._each("request_cancel", jobs, self._store.request_cancel)
+        for job, state in states.items():
+            self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=job, state=state.value)
         await self._publish_ids(job for job, state in states.items() if PLACE_OF[state] is Place.ACTIVE)
         return states
 
-    async def retry(self, jobs: Sequence[UUID]) -> dict[UUID, State]:
-        """Run finished, held and scheduled jobs now, with fresh budgets; the state each is in now, absent if unknown."""
-        states = await self._ask("reopen", lambda: self._store.reopen(jobs))
-        await self._publish_ids(job for job, state in states.items() if state is State.AVAILABLE)
+    async def retry(self, jobs: Sequence[UUID]) -> ReopenAnswer:
+        """Run finished, held and scheduled jobs now, with fresh budgets; who has the keys of those that could not."""
+        taken: dict[UUID, UUID] = {}
+
+        async def reopen(some: Sequence[UUID]) -> States:
+            answer = await self._store.reopen(some)
+            taken.update(answer.taken)
+            return answer.states
+
+        states = await self._each("reopen", jobs, reopen)
+        await self._publish_moved(EventName.JOB_REOPENED, states)
+        return ReopenAnswer(states, taken)
+
+    async def reschedule(self, jobs: Sequence[UUID], *, delay: float, run_at: datetime | None) -> States:
+        """Make waiting jobs due then; the state each is in now, absent if unknown."""
+
+        async def reschedule(some: Sequence[UUID]) -> States:
+            return await self._store.reschedule(some, delay=delay, run_at=run_at)
+
+        states = await self._each("reschedule", jobs, reschedule)
+        await self._publish_moved(EventName.JOB_RESCHEDULED, states)
         return states
+
+    async def delete(self, jobs: Sequence[UUID]) -> States:
+        """No trace is left of those that nobody owns; the states of the others."""
+        left = await self._each("delete", jobs, self._store.delete)
+        for job in dict.fromkeys(jobs):
+            if job not in left:
+                self._events.emit(EventName.JOB_DELETED, job=job)
+        return left
+
+    async def queues(self) -> tuple[QueueView, ...]:
+        """Queues that have jobs or are paused, with all nine counts."""
+        found = await self._ask("queues", self._store.queues)
+        return tuple(structs.replace(each, counts={state: each.counts.get(state, 0) for state in State}) for each in found)
+
+    async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
+        """Leave these queues alone, or take from them again."""
+        await self._ask("pause", lambda: self._store.pause(queues, is_paused=is_paused))
+        for queue in queues:
+            self._events.emit(EventName.QUEUE_PAUSED if is_paused else EventName.QUEUE_RESUMED, queue=queue)
+        if not is_paused:
+            await self._transport.publish([Hint(queue) for queue in queues])
+
+    async def purge(self, queue: str) -> int:
+        """Delete what waits in the queue, a batch at a time; how many that were."""
+        purged = 0
+        while some := await self._ask("purge", lambda: self._store.purge(queue, BATCH)):
+            purged += some
+        self._events.emit(EventName.QUEUE_PURGED, queue=queue, jobs=purged)
+        return purged
+
+    async def prune(self) -> Pruned:
+        """Forget all whose time has come, a batch at a time."""
+        done = Pruned()
+        while (some := await self._ask("prune", lambda: self._store.prune(BATCH))).total:
+            done = Pruned(
+                jobs=done.jobs + some.jobs,
+                stubs=done.stubs + some.stubs,
+                receipts=done.receipts + some.receipts,
+                leases=done.leases + some.leases,
+            )
+        fields = {"jobs": done.jobs, "stubs": done.stubs, "receipts": done.receipts, "leases": done.leases}
+        self._events.emit(EventName.STORE_PRUNED, **fields)
+        return done
 
     async def notify(self, queue: str) -> None:
         """Wake idle workers, for jobs that were written without this client."""
@@ -127,57 +191,26 @@ class Client:
             raise JobNotFound(f"no job has the id {job}: it never existed here, or its retention has passed")
         return record
 
-    async def _flush(self) -> None:
-        while self._waiting:
-            calls = self._take()
-            try:
-                await self._write([job for call in calls for job in call.jobs])
-            except BaseException as error:
-                for call in calls:
-                    call.fail(error)
-                if not isinstance(error, Exception):
-                    raise
-            else:
-                for call in calls:
-                    call.succeed()
-
-    def _take(self) -> Calls:
-        """The calls that share the next commit, whole ones only; a caller that has gone takes its jobs with it."""
-        size = taken = 0
-        for call in self._waiting:
-            if taken and size + len(call.jobs) > SHARED_COMMIT:
-                break
-            size, taken = size + len(call.jobs), taken + 1
-        calls, self._waiting = self._waiting[:taken], self._waiting[taken:]
-        return [call for call in calls if not call.done.done()]
-
-    async def _write(self, jobs: Sequence[NewJob]) -> None:
-        if not jobs:
-            return
+    async def _write(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
         call = self._chance.uuid4()  # the same for every copy of this write, so that two copies are one
-        await self._ask("enqueue", lambda: self._store.enqueue(call, jobs))
-        for job in jobs:
-            self._events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)
-        await self._transport.publish([Hint(queue) for queue in dict.fromkeys(job.queue for job in jobs)])
+        answer = await self._ask("enqueue", lambda: self._store.enqueue(call, jobs))
+        written = [] if answer.is_refused else [job for job in jobs if job.id not in answer.duplicates]
+        announce(written, self._events)
+        await self._transport.publish(hints_of(written))
+        return answer
 
-    async def _ask(self, operation: str, verb: Callable[[], Awaitable[Answered]]) -> Answered:
-        """The verb's answer, asked again while the store is away; every verb may be sent again."""
-        started, pause, failures = self._clock.monotonic(), PAUSES[0], 0
-        while True:
-            try:
-                answer = await verb()
-            except StoreUnavailable as error:
-                failures += 1
-                if failures == 1:
-                    self._events.emit(EventName.STORE_UNAVAILABLE, operation=operation, error=str(error))
-                if self._clock.monotonic() - started + pause > self._give_up:
-                    raise
-            else:
-                if failures:
-                    self._events.emit(EventName.STORE_RECOVERED, operation=operation, failures=failures)
-                return answer
-            await self._clock.sleep(pause * (0.75 + 0.25 * self._chance.jitter()))
-            pause = min(pause * 2, PAUSES[1])
+    async def _each(self, operation: str, jobs: Sequence[UUID], verb: Callable[[Sequence[UUID]], Awaitable[States]]) -> States:
+        """The verb for all of them, a batch at a time."""
+        states: States = {}
+        for start in range(0, len(jobs), BATCH):
+            states |= await self._ask(operation, partial(verb, jobs[start : start + BATCH]))
+        return states
+
+    async def _publish_moved(self, event: EventName, states: States) -> None:
+        moved = [job for job, state in states.items() if state in MOVABLE]
+        for job in moved:
+            self._events.emit(event, job=job, state=states[job].value)
+        await self._publish_ids(moved)
 
     async def _publish_ids(self, jobs: Iterable[UUID]) -> None:
         ids = tuple(jobs)
@@ -185,7 +218,41 @@ class Client:
             await self._transport.publish([Hint(ids=ids[n : n + HINTED]) for n in range(0, len(ids), HINTED)])
 
 
+def announce(jobs: Iterable[NewJob], events: Events) -> None:
+    """Say that they are durable."""
+    for job in jobs:
+        events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)
+
+
+def hints_of(jobs: Iterable[NewJob]) -> "list[Hint]":
+    """What idle workers should hear of them: one hint for each queue."""
+    return [Hint(queue) for queue in dict.fromkeys(job.queue for job in jobs)]
+
+
+def require_no_conflict(jobs: Iterable[NewJob], answer: EnqueueAnswer) -> None:
+    """``UniqueConflict`` for the first whose key an unfinished job with another payload has."""
+    for job in jobs:
+        duplicate = answer.duplicates.get(job.id)
+        if duplicate is not None and not duplicate.is_same:
+            message = f"task {job.task}: job {duplicate.job} has the unique key {job.unique_key!r} and another payload"
+            raise UniqueConflict(f"{message}: wait for it, cancel it, or use another key", duplicate.job)
+
+
+def _facts(lease: LeaseView) -> WorkerFacts:
+    return WorkerFacts(
+        name=lease.worker,
+        tasks=lease.tasks,
+        queues=lease.queues,
+        free=lease.slots - lease.holds,
+        is_alone=lease.is_alone,
+        is_draining=lease.is_draining,
+        overdue=lease.overdue,
+    )
+
+
 def _result(record: JobRecord) -> Json:
+    if record.is_stub:
+        raise JobNotFound(f"job {record.id} {record.state.value}, and its retention has passed: a longer one keeps results")
     match record.state:
         case State.COMPLETED:
             return None if record.result is None else decode_json(record.result)

@@ -1,13 +1,13 @@
 """What an App has open: one store and one transport for the process, and a client for each event loop."""
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable
 
 from holdfast._engine.client import Client
 from holdfast._engine.events import Events
 from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._ports.forks import care_for
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Transport
 from holdfast.settings import Settings
@@ -26,10 +26,11 @@ class Connections:
         self.clock, self.chance = SystemClock(), SystemChance()
         self._settings, self._events = settings, events
         self._open_store, self._open_transport = open_store, open_transport
-        self._process, self._lock = os.getpid(), threading.Lock()
+        self._lock = threading.Lock()
         self._opened: tuple[Store, Transport] | None = None
         self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
-        self._of_parent: object = None
+        self._of_parent: list[object] = []
+        care_for(self)
 
     @property
     def store(self) -> Store:
@@ -54,22 +55,26 @@ class Connections:
 
     async def close(self) -> None:
         """Let go of files and sockets; the next use opens them again."""
-        self._forget_parent()
         if self._opened is not None:
             store, transport = self._opened
             await transport.close()
             await store.close()
 
     def _open(self) -> tuple[Store, Transport]:
-        self._forget_parent()
         with self._lock:
             if self._opened is None:
                 self._opened = self._open_store(self._settings), self._open_transport(self._settings)
             return self._opened
 
-    def _forget_parent(self) -> None:
-        if self._process != os.getpid():
-            # Kept, unused: closing what came through a fork could close it for the parent.
-            self._of_parent = (self._opened, self._clients)
-            self._process, self._lock = os.getpid(), threading.Lock()
-            self._opened, self._clients = None, {}
+    def hold(self) -> None:
+        """Before a fork: not in the middle of opening, which imports drivers."""
+        self._lock.acquire()
+
+    def release(self) -> None:
+        """After the fork, in the parent."""
+        self._lock.release()
+
+    def start_afresh(self) -> None:
+        """After the fork, in the child, which keeps, unused, what came through it: to close that could close the parent's."""
+        self._of_parent += [self._opened, self._clients]
+        self._lock, self._opened, self._clients = threading.Lock(), None, {}

@@ -1,26 +1,75 @@
 """What a handler holds: its job."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent import futures
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
-from holdfast._core.job import Claim, Json, Token
+from holdfast._core.job import Claim, Hold, Json, NewJob, Token
 from holdfast._core.payload import cut_text, decode_json, encode_checkpoint
-from holdfast.errors import JobLost
+from holdfast._engine.client import require_no_conflict
+from holdfast._engine.handle import Handle
+from holdfast._ports.store import EnqueueAnswer
+from holdfast.errors import ConfigurationError, JobLost
 
 if TYPE_CHECKING:
-    from holdfast._engine.reporter import Reporter
+    from holdfast._engine.task import Bound
 
 MESSAGE_LIMIT = 1024
 Result = TypeVar("Result")
+Payload = ParamSpec("Payload")
+
+
+class Bindable(Protocol[Payload]):
+    """A task, one with options, or one that is bound already."""
+
+    def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> "Bound":
+        """A job to be."""
+        ...
+
+
+class Offspring(Protocol):
+    """Takes the jobs that a handler enqueues."""
+
+    async def enqueue(self, hold: Hold, child: NewJob) -> EnqueueAnswer:
+        """Return once the child is durable. ``JobLost`` if the job is somebody else's: then there is no child."""
+        ...
+
+
+class Reports(Protocol):
+    """Takes what a handler says: the worker's reporter or, in a runner process, the pipe to it."""
+
+    @property
+    def children(self) -> Offspring:
+        """For ``job.enqueue``."""
+        ...
+
+    def progress(self, hold: Hold, *, stage: str | None, fraction: float | None, message: str | None) -> None:
+        """Remember the latest."""
+        ...
+
+    async def checkpoint(self, hold: Hold, data: bytes) -> None:
+        """Return once it is durable; ``JobLost`` if the job is somebody else's."""
+        ...
+
+    def transaction(self, hold: Hold) -> AbstractAsyncContextManager[Any]:
+        """The user's rows and the check of the job's token, together."""
+        ...
+
+    def blocking_transaction(self, hold: Hold) -> AbstractContextManager[Any]:
+        """The same for code outside of an event loop."""
+        ...
 
 
 class Context:
     """What both kinds of handler see; told from outside when the job is lost or to be cancelled."""
 
-    def __init__(self, claim: Claim, reporter: "Reporter") -> None:
+    state: Any = None
+    """What ``App(lifespan=…)`` yielded in this worker: connections and the like, which its handlers share."""
+
+    def __init__(self, claim: Claim, reporter: Reports) -> None:
         self._claim = claim
         self._reporter = reporter
         self._checkpoint = claim.checkpoint
@@ -87,6 +136,19 @@ class Context:
         await self._reporter.checkpoint(self._claim.hold, data)
         self._checkpoint = data
 
+    async def _enqueue(self, child: "Bound") -> Handle:
+        self._require_owned()
+        if child.options.within is not None:
+            raise ConfigurationError(["within: a child is written under its parent's token; leave within out"])
+        job = child.job()
+        try:
+            answer = await self._reporter.children.enqueue(self._claim.hold, job)
+        except asyncio.CancelledError:
+            self._require_owned()
+            raise
+        require_no_conflict([job], answer)
+        return child.desk.handle(job, answer.duplicates.get(job.id))
+
 
 class Job(Context):
     """The job of an ``async def`` handler.
@@ -109,6 +171,26 @@ class Job(Context):
         """Save where the next attempt starts; durable when it returns. At most 64 KiB of JSON, else ``PayloadTooLarge``."""
         await self._save(value)
 
+    async def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
+        """A child: durable when it returns, and never there if this attempt had lost its job. Raises ``JobLost``.
+
+        >>> await job.enqueue(thumbnail.options(priority=5), path="a.png")  # doctest: +SKIP
+        """
+        return await self._enqueue(other.bind(*args, **kwargs))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """A connection to the store's database; what is written through it commits only if the job is still this attempt's.
+
+        Keep it short: it holds up other writers, and is rolled back with an error when it takes too long. Raises ``JobLost``.
+
+        >>> async with job.transaction() as connection:  # doctest: +SKIP
+        ...     await connection.execute("UPDATE orders SET paid = 1 WHERE id = ?", [order])
+        """
+        self._require_owned()
+        async with self._reporter.transaction(self._claim.hold) as connection:
+            yield connection
+
 
 class SyncJob(Context):
     """The job of a ``def`` handler, which runs in a thread: the same names, blocking.
@@ -118,7 +200,7 @@ class SyncJob(Context):
     ...         job.progress(fraction=done / 10)
     """
 
-    def __init__(self, claim: Claim, reporter: "Reporter", loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, claim: Claim, reporter: Reports, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(claim, reporter)
         self._loop = loop
 
@@ -133,6 +215,21 @@ class SyncJob(Context):
     def checkpoint(self, value: Json) -> None:
         """Save where the next attempt starts; durable when it returns."""
         self._in_loop(self._save(value))
+
+    def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
+        """A child: durable when it returns, and never there if this attempt had lost its job. Raises ``JobLost``."""
+        return self._in_loop(self._enqueue(other.bind(*args, **kwargs)))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """A connection to the store's database; what is written through it commits only if the job is still this attempt's.
+
+        >>> with job.transaction() as connection:  # doctest: +SKIP
+        ...     connection.execute("UPDATE orders SET paid = 1 WHERE id = ?", [order])
+        """
+        self._require_owned()
+        with self._reporter.blocking_transaction(self._claim.hold) as connection:
+            yield connection
 
     def _in_loop(self, coroutine: Coroutine[None, None, Result]) -> Result:
         try:

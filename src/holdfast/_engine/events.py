@@ -15,6 +15,10 @@ class EventName(StrEnum):
     """``noun.past``, each with the fields it carries in its comment."""
 
     JOB_ENQUEUED = "job.enqueued"  # job task queue
+    JOB_CANCEL_REQUESTED = "job.cancel_requested"  # job state: ended if it waited, asked to end if it runs
+    JOB_REOPENED = "job.reopened"  # job state
+    JOB_RESCHEDULED = "job.rescheduled"  # job state
+    JOB_DELETED = "job.deleted"  # job
     JOB_CLAIMED = "job.claimed"  # job task attempt worker
     JOB_COMPLETED = "job.completed"  # job task attempt worker
     JOB_RETRIED = "job.retried"  # job task attempt worker delay error
@@ -23,6 +27,8 @@ class EventName(StrEnum):
     JOB_CANCELLED = "job.cancelled"  # job task attempt worker reason
     JOB_RELEASED = "job.released"  # job task attempt worker
     JOB_RESCUED = "job.rescued"  # job task attempt worker reason to delay
+    JOB_OVERRUN = "job.overrun"  # job worker reason: it stalled or passed its limit; its code is asked to stop
+    JOB_EXPIRED = "job.expired"  # job task: nobody started it in time
     JOB_LOST = "job.lost"  # job task attempt worker: a zombie's write was refused
     JOB_MISSING = "job.missing"  # job task attempt worker: an outcome was dropped, no trace of its job is left
     LEASE_OPENED = "lease.opened"  # lease worker
@@ -35,10 +41,18 @@ class EventName(StrEnum):
     WORKER_KILLED = "worker.killed"  # worker pid reason
     WORKER_LIMITED = "worker.limited"  # worker limit: what this machine cannot promise
     WORKER_DRAINING = "worker.draining"  # worker
+    QUEUE_PAUSED = "queue.paused"  # queue
+    QUEUE_RESUMED = "queue.resumed"  # queue
+    QUEUE_PURGED = "queue.purged"  # queue jobs
+    RUNNER_UNAVAILABLE = "runner.unavailable"  # error failures: a runner process could not be started
+    RUNNER_CRASHED = "runner.crashed"  # job task exit: it ended by itself, and its job with it
+    RUNNER_KILLED = "runner.killed"  # job task reason: its handler did not stop when told
     STORE_UNAVAILABLE = "store.unavailable"  # operation error
     STORE_RECOVERED = "store.recovered"  # operation silence
     STORE_CLOCK_STEPPED = "store.clock_stepped"  # store own
     STORE_WARNED = "store.warned"  # warning: said once, at start
+    STORE_PRUNED = "store.pruned"  # jobs stubs receipts leases
+    TASK_UNKNOWN = "task.unknown"  # task: its jobs wait, and no live worker knows it
     PAYLOAD_FIELDS_IGNORED = "payload.fields_ignored"  # job task fields
     SUBSCRIBER_FAILED = "subscriber.failed"  # event error
 
@@ -47,16 +61,25 @@ _LEVELS: dict[EventName, int] = {
     EventName.JOB_RETRIED: logging.WARNING,
     EventName.JOB_FAILED: logging.ERROR,
     EventName.JOB_RESCUED: logging.WARNING,
+    EventName.JOB_OVERRUN: logging.WARNING,
+    EventName.JOB_EXPIRED: logging.ERROR,
+    EventName.TASK_UNKNOWN: logging.WARNING,
     EventName.JOB_LOST: logging.WARNING,
     EventName.JOB_MISSING: logging.WARNING,
     EventName.LEASE_LOST: logging.WARNING,
     EventName.LEASE_LATE: logging.WARNING,
     EventName.WORKER_KILLED: logging.WARNING,
+    EventName.RUNNER_UNAVAILABLE: logging.ERROR,
+    EventName.RUNNER_CRASHED: logging.WARNING,
+    EventName.RUNNER_KILLED: logging.WARNING,
     EventName.STORE_UNAVAILABLE: logging.WARNING,
     EventName.STORE_CLOCK_STEPPED: logging.WARNING,
     EventName.SUBSCRIBER_FAILED: logging.ERROR,
     EventName.STORE_WARNED: logging.WARNING,
     EventName.WORKER_LIMITED: logging.WARNING,
+    EventName.QUEUE_PAUSED: logging.INFO,
+    EventName.QUEUE_RESUMED: logging.INFO,
+    EventName.QUEUE_PURGED: logging.INFO,
     EventName.LEASE_ENDED: logging.INFO,
     EventName.WORKER_STARTED: logging.INFO,
     EventName.WORKER_READY: logging.INFO,
@@ -90,8 +113,12 @@ class Events:
         if logger.isEnabledFor(_LEVELS.get(name, logging.DEBUG)):
             self._tell(_log, Event(name, fields))
         if self._subscribers:
-            for callback in (*self._subscribers.get(name, ()), *self._subscribers.get("*", ())):
-                self._tell(callback, Event(name, fields))
+            self.pass_on(Event(name, fields))
+
+    def pass_on(self, event: Event) -> None:
+        """Tell subscribers of an event that was emitted, and logged, elsewhere."""
+        for callback in (*self._subscribers.get(event.name, ()), *self._subscribers.get("*", ())):
+            self._tell(callback, event)
 
     def _tell(self, callback: Callable[[Event], object], event: Event) -> None:
         try:

@@ -10,8 +10,9 @@ from holdfast._core.policy import Policy
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.heart import Heart
+from holdfast._engine.reporter import Reporter
 from holdfast._ports.clock import Chance
-from holdfast._ports.store import Answer, ClaimRequest, Note, Store
+from holdfast._ports.store import Answer, ClaimRequest, LastTries, Note, Store
 
 SETTLE_LIMIT = 1000
 SOON = 0.05
@@ -26,23 +27,27 @@ class Exchange:
         self,
         store: Store,
         executor: Executor,
+        reporter: Reporter,
         heart: Heart,
         *,
         lease: UUID,
         worker: str,
         wanted: Callable[[], tuple[dict[str, Policy], int]],
         queues: tuple[str, ...] | None,
+        last_tries: LastTries,
         poll_interval: float,
         events: Events,
         chance: Chance,
     ) -> None:
         self._store = store
         self._executor = executor
+        self._reporter = reporter
         self._heart = heart
         self._lease = lease
         self._worker = worker
         self._wanted = wanted
         self._queues = queues
+        self._last_tries = last_tries
         self._poll_interval = poll_interval
         self._events = events
         self._chance = chance
@@ -54,6 +59,8 @@ class Exchange:
         self._is_in_doubt = False
         self.is_closed = False
         self.is_idle = False
+        self.has_claimed = False
+        self.next_due: float | None = 0.0
 
     @property
     def undelivered(self) -> tuple[Transition, ...]:
@@ -90,6 +97,7 @@ class Exchange:
         return 0.0 if was_in_doubt else await self._pause(request, claimed=claimed)
 
     async def _exchange(self, batch: Sequence[tuple[Key, Ended]], request: ClaimRequest | None) -> int:
+        await self._reporter.write_last_words()
         transitions = tuple(ended.transition for _, ended in batch if ended.transition is not None)
         if request is not None:
             self._claims_in_flight.add(request.claim)
@@ -107,6 +115,7 @@ class Exchange:
             self._settled(key, ended, settled)
         if request is not None:
             self._take(answer.claims, request.limit)
+            self.has_claimed = True
             self._claims_in_flight.discard(request.claim)
         return len(answer.claims)
 
@@ -141,11 +150,18 @@ class Exchange:
         self._needs_audit = True
 
     def _request(self) -> ClaimRequest | None:
-        self.is_idle = False
+        self.is_idle, self.next_due = False, 0.0
         tasks, limit = self._wanted()
         if self.is_closed or not tasks or limit <= 0 or not self._heart.may_act():
             return None
-        return ClaimRequest(lease=self._lease, claim=self._chance.uuid4(), tasks=tasks, limit=limit, queues=self._queues)
+        return ClaimRequest(
+            lease=self._lease,
+            claim=self._chance.uuid4(),
+            tasks=tasks,
+            limit=limit,
+            queues=self._queues,
+            last_tries=self._last_tries,
+        )
 
     def _take(self, claims: Sequence[Claim], limit: int) -> None:
         for place, claim in enumerate(claims):
@@ -165,7 +181,7 @@ class Exchange:
             return self._poll_interval
         if claimed >= request.limit:
             return 0.0
-        due = await self._store.next_due(tuple(request.tasks), self._queues)
+        due = self.next_due = await self._store.next_due(tuple(request.tasks), self._queues, self._last_tries)
         self.is_idle = due is None and not self._executor.running
         if due is None:
             return self._poll_interval
@@ -218,7 +234,13 @@ _EVENT_OF: dict[tuple[State, AttemptOutcome | None], EventName] = {
     (State.COMPLETED, AttemptOutcome.COMPLETED): EventName.JOB_COMPLETED,
     (State.AVAILABLE, AttemptOutcome.FAILED): EventName.JOB_RETRIED,
     (State.AVAILABLE, AttemptOutcome.SNOOZED): EventName.JOB_SNOOZED,
+    (State.AVAILABLE, AttemptOutcome.STALLED): EventName.JOB_RETRIED,
+    (State.AVAILABLE, AttemptOutcome.TIMED_OUT): EventName.JOB_RETRIED,
+    (State.AVAILABLE, AttemptOutcome.CRASHED): EventName.JOB_RETRIED,
     (State.FAILED, AttemptOutcome.FAILED): EventName.JOB_FAILED,
+    (State.FAILED, AttemptOutcome.STALLED): EventName.JOB_FAILED,
+    (State.FAILED, AttemptOutcome.TIMED_OUT): EventName.JOB_FAILED,
+    (State.FAILED, AttemptOutcome.CRASHED): EventName.JOB_FAILED,
     (State.FAILED, AttemptOutcome.RELEASED): EventName.JOB_FAILED,
     (State.CANCELLED, AttemptOutcome.CANCELLED): EventName.JOB_CANCELLED,
 }

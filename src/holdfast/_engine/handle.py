@@ -7,12 +7,12 @@ from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import Json, State
 from holdfast._core.view import JobView
 from holdfast._engine.client import Client
-from holdfast.errors import JobNotFound
+from holdfast.errors import JobNotFound, UniqueConflict
 from holdfast.sync import blocking
 
 
 class Handle:
-    """One enqueued job.
+    """One enqueued job; ``created`` is false if an earlier one with the same unique key stands for it.
 
     >>> handle = analyze.enqueue(repo_url="…")  # doctest: +SKIP
     >>> handle.result(timeout="60s")  # doctest: +SKIP
@@ -42,8 +42,15 @@ class Handle:
         return self._found(await self._connect().cancel([self.id]))
 
     async def aretry(self) -> State:
-        """Run it again, with fresh budgets, if it has finished, is held or waits for later; its state now."""
-        return self._found(await self._connect().retry([self.id]))
+        """Run it again, with fresh budgets, if it has finished, is held or waits for later; its state now.
+
+        ``UniqueConflict`` if another unfinished job has its unique key.
+        """
+        answer = await self._connect().retry([self.id])
+        if holder := answer.taken.get(self.id):
+            message = f"job {self.id} cannot run again: job {holder} has its unique key; wait for that one, or cancel it"
+            raise UniqueConflict(message, holder)
+        return self._found(answer.states)
 
     async def anotify(self) -> None:
         """Wake idle workers, after a job was written without Holdfast knowing when it was committed."""

@@ -5,7 +5,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from holdfast._core.lifecycle import Transition
+from holdfast._core.job import Token
+from holdfast._core.lifecycle import Charge, Transition
 from holdfast.settings import Settings
 
 
@@ -16,6 +17,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     tasks: tuple[str, ...]
     queues: tuple[str, ...]
     limits: tuple[str, ...] = ()
+    slots: int = 0
 
 
 class Refused(Struct, frozen=True, tag="refused"):
@@ -25,11 +27,15 @@ class Refused(Struct, frozen=True, tag="refused"):
 
 
 class Leased(Struct, frozen=True, tag="leased"):
-    """Supervisor: your lease is open; start nothing past ``deadline`` (seconds on the lease's clock)."""
+    """Supervisor: your lease is open; start nothing past ``deadline`` (seconds on the lease's clock).
+
+    ``is_alone``: run one job that crashed before, alone, and end.
+    """
 
     lease: UUID
     worker: str
     deadline: float
+    is_alone: bool = False
 
 
 class Ready(Struct, frozen=True, tag="ready"):
@@ -69,10 +75,46 @@ class Undelivered(Struct, frozen=True, tag="undelivered"):
     transitions: tuple[Transition, ...]
 
 
+class Begun(Struct, frozen=True, tag="begun"):
+    """Worker: the code of a job that has a limit started ``at`` this time of the lease's clock."""
+
+    job: UUID
+    token: Token
+    at: float
+    progress_within: float | None = None
+    timeout: float | None = None
+
+
+class Moved(Struct, frozen=True, tag="moved"):
+    """Worker: that job said ``at`` this time that it moves; sent when it says so, whatever the store does."""
+
+    job: UUID
+    at: float
+
+
+class Stopped(Struct, frozen=True, tag="stopped"):
+    """Worker: the code of that attempt has stopped."""
+
+    job: UUID
+    token: Token
+
+
+class Overrun(Struct, frozen=True, tag="overrun"):
+    """Supervisor: that attempt has passed a limit; stop its code."""
+
+    job: UUID
+    token: Token
+    charge: Charge
+
+
 class Deaf(Struct, frozen=True, tag="deaf"):
     """Worker: the code of these jobs does not stop; only the end of my process can end it."""
 
     jobs: tuple[UUID, ...]
+
+
+class Dump(Struct, frozen=True, tag="dump"):
+    """Supervisor: say where the coroutines of your jobs wait; a dump of threads does not show it."""
 
 
 class Drain(Struct, frozen=True, tag="drain"):
@@ -81,7 +123,9 @@ class Drain(Struct, frozen=True, tag="drain"):
     grace: float
 
 
-Message = Hello | Refused | Leased | Ready | Beaten | Gone | Cancelled | Ping | Pong | Undelivered | Deaf | Drain
+FromSupervisor = Leased | Beaten | Gone | Cancelled | Overrun | Ping | Dump | Drain
+FromWorker = Hello | Refused | Ready | Begun | Moved | Stopped | Pong | Undelivered | Deaf
+Message = FromSupervisor | FromWorker
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

@@ -21,6 +21,8 @@ from holdfast._ports.transport import Hint
 
 LEASES_PER_STEP = 100
 HOLDS_PER_MOVE = 100
+JOBS_PER_MOVE = 100
+EXPIRED_PER_STEP = 1000
 
 
 class Rescued(Struct, frozen=True):
@@ -57,6 +59,10 @@ class Contact:
     def is_silent(self) -> bool:
         """Whether the store does not answer us, or has not for too long to tell."""
         return self.is_broken or self._timing.is_gap(self._now() - self._last)
+
+    def is_settled(self) -> bool:
+        """Whether it has lasted long enough for everybody to have said what an outage kept them from saying."""
+        return self.allows(self._timing)
 
     def allows(self, lease: LeaseTiming) -> bool:
         """Whether a lease of this timing may be judged by now."""
@@ -106,6 +112,33 @@ class Recovery:
                     continue
                 self._announce_end(lease.id, lease.worker, why)
             rescued += await self.empty(lease.id, lease.worker, why)
+        return rescued + await self._end_overdue()
+
+    async def expire(self) -> int:
+        """Fail a batch of what nobody started before it expired; how many jobs."""
+        expired = await self._store.expire(EXPIRED_PER_STEP)
+        for each in expired:
+            self._events.emit(EventName.JOB_EXPIRED, job=each.job, task=each.task)
+        return len(expired)
+
+    async def _end_overdue(self) -> list[Rescued]:
+        """Jobs of living workers far past a limit, which their own supervisor should have ended long ago."""
+        sent = self._now()
+        found = await self._store.overdue(JOBS_PER_MOVE)
+        self._contact.answered(sent)
+        own = self._own()
+        late = [each for each in found if each.hold.lease not in own and self._contact.is_settled()]
+        if not late:
+            return []
+        jitters = [self._chance.jitter() for _ in late]
+        moves = [
+            lifecycle.overrun_seen_by_others(each.hold, each.charge, jitter=jitter)
+            for each, jitter in zip(late, jitters, strict=True)
+        ]
+        answer = await self._store.exchange(moves)
+        moved = [(o, m) for o, m, a in zip(late, moves, answer.answers, strict=True) if a is Answer.APPLIED]
+        rescued = [self._announce(o.hold, m, o.worker, o.charge.value, None) for o, m in moved]
+        await self._publish([Hint(ids=tuple(each.id for each in rescued))] if rescued else [])
         return rescued
 
     async def reconcile(self, *, by_host_name: bool = False, is_patient: bool = False) -> list[Rescued]:
@@ -145,7 +178,7 @@ class Recovery:
             moved = [(h, m) for h, m, a in zip(holds, moves, answer.answers, strict=True) if a is Answer.APPLIED]
             if not moved:
                 break
-            rescued += [self._announce(hold, move, worker, why) for hold, move in moved]
+            rescued += [self._announce(hold, move, worker, why.end.value, why.signal) for hold, move in moved]
             await self._publish([Hint(ids=tuple(hold.job for hold, _ in moved))])
         return rescued
 
@@ -167,15 +200,15 @@ class Recovery:
         own = self._own()
         return tuple(lease for lease in leases if lease.id not in own)
 
-    def _announce(self, hold: Hold, move: Transition, worker: str, why: LeaseEnd) -> Rescued:
-        rescued = Rescued(hold.job, hold.task, why.end.value, worker, hold.attempt, move.to)
+    def _announce(self, hold: Hold, move: Transition, worker: str, reason: str, signal: str | None) -> Rescued:
+        rescued = Rescued(hold.job, hold.task, reason, worker, hold.attempt, move.to)
         self._events.emit(
             EventName.JOB_RESCUED,
             job=hold.job,
             task=hold.task,
             attempt=hold.attempt,
             worker=worker,
-            reason=why.signal or why.end.value,
+            reason=signal or reason,
             to=move.to.value,
             crashes=move.crashes,
             delay=move.delay or None,
@@ -183,4 +216,6 @@ class Recovery:
         return rescued
 
     def _announce_end(self, lease: UUID, worker: str, why: LeaseEnd) -> None:
-        self._events.emit(EventName.LEASE_ENDED, lease=lease, worker=worker, reason=why.end.value, signal=why.signal)
+        # Nobody's fault is no crash: we killed it ourselves, or it had to stop anyway.
+        reason = "killed" if why.is_free and why.end is End.CRASHED else why.end.value
+        self._events.emit(EventName.LEASE_ENDED, lease=lease, worker=worker, reason=reason, signal=why.signal)

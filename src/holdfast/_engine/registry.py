@@ -2,7 +2,8 @@
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any, get_args
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from msgspec import Struct
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.payload import PayloadType, hints_of
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._core.timing import LeaseTiming
 from holdfast._engine.context import Job, SyncJob
 from holdfast.errors import ConfigurationError
 
@@ -17,6 +19,14 @@ NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 PRIORITIES = range(-(2**31), 2**31)
 
 Errors = type[BaseException] | tuple[type[BaseException], ...]
+
+
+class RunnerKind(StrEnum):
+    """Where a handler runs."""
+
+    LOOP = "loop"
+    THREAD = "thread"
+    PROCESS = "process"
 
 
 class TaskDefinition(Struct, frozen=True, kw_only=True):
@@ -32,6 +42,14 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     retry_for: tuple[type[BaseException], ...]
     fail_for: tuple[type[BaseException], ...]
     payload: PayloadType
+    process: bool = False
+
+    @property
+    def kind(self) -> RunnerKind:
+        """Where its handler runs."""
+        if self.is_async:
+            return RunnerKind.LOOP
+        return RunnerKind.PROCESS if self.process else RunnerKind.THREAD
 
     def is_final(self, error: BaseException) -> bool:
         """Whether retrying after this exception is pointless, by ``fail_for`` and ``retry_for``."""
@@ -44,11 +62,12 @@ class Registry:
     def __init__(self) -> None:
         self._tasks: dict[str, TaskDefinition] = {}
 
-    def add(self, definition: TaskDefinition) -> None:
-        """Register; ``ConfigurationError`` if another task has that name, because a job's row knows only the name."""
-        if definition.name in self._tasks:
-            raise ConfigurationError([f"task {definition.name}: registered twice; give one of them name='…'"])
-        self._tasks[definition.name] = definition
+    def add(self, *definitions: TaskDefinition) -> None:
+        """Register all or none; ``ConfigurationError`` if a name is taken, because a job's row knows only the name."""
+        taken = [task.name for task in definitions if task.name in self._tasks]
+        if taken:
+            raise ConfigurationError([f"task {name}: registered twice; give one of them name='…'" for name in taken])
+        self._tasks.update({task.name: task for task in definitions})
 
     def get(self, name: str) -> TaskDefinition | None:
         """The task of that name."""
@@ -57,6 +76,15 @@ class Registry:
     def names(self) -> tuple[str, ...]:
         """All names, in order of registration."""
         return tuple(self._tasks)
+
+    def problems(self, timing: LeaseTiming) -> list[str]:
+        """What does not go together with the timing of the App's leases."""
+        return [
+            f"task {name}: progress_within >= beat + margin is broken: {within:g}s, {timing.beat:g}s + {timing.margin:g}s;"
+            " raise progress_within or lower the App's ttl"
+            for name, task in self._tasks.items()
+            if (within := task.policy.progress_within) is not None and within < timing.beat + timing.margin
+        ]
 
     def policies(self) -> dict[str, Policy]:
         """What a claim writes on the rows it takes."""
@@ -74,17 +102,21 @@ def define(
     backoff: Backoff | None = None,
     retry_for: Errors = (),
     fail_for: Errors = (),
+    timeout: Duration | None = None,
+    progress_within: Duration | None = None,
     on_crash: CrashPolicy | str = CrashPolicy.RETRY,
     retention: Duration = "7d",
+    process: bool = False,
 ) -> TaskDefinition:
     """A task definition from what the user wrote; ``ConfigurationError`` with every problem found."""
     name = getattr(function, "__name__", "") if name is None else name
-    problems = [*problems_of_names(name, queue, priority), *_problems_of_function(function)]
+    problems = [*problems_of_names(name, queue, priority), *_problems_of_function(function), *_problems_of_process(function, process)]
     retried, failed = _errors("retry_for", retry_for, problems), _errors("fail_for", fail_for, problems)
-    policy = _policy(problems, max_attempts, max_crashes, backoff, on_crash=on_crash, retention=retention)
+    limits = {"retention": retention, "timeout": timeout, "progress_within": progress_within}
+    policy = _policy(problems, max_attempts, max_crashes, backoff, on_crash=on_crash, durations=limits)
     takes_job, payload = False, None
     try:
-        takes_job = _takes_job(function, problems)
+        takes_job = _takes_job(function, problems, "a process" if process is True else "a thread")
         payload = PayloadType.of(function, skip=int(takes_job))
     except ConfigurationError as error:
         problems += error.problems
@@ -103,6 +135,7 @@ def define(
         retry_for=retried,
         fail_for=failed,
         payload=payload,
+        process=process,
     )
 
 
@@ -126,25 +159,31 @@ def _problems_of_function(function: object) -> list[str]:
     return []
 
 
-def _takes_job(function: Callable[..., Any], problems: list[str]) -> bool:
+def _problems_of_process(function: object, process: object) -> list[str]:
+    if not isinstance(process, bool):
+        return [f"process={process!r}: use True to run the handler in a process of its own, or False"]
+    if process and inspect.iscoroutinefunction(function):
+        return ["process=True is for blocking code: write `def` with a `SyncJob`, or leave process=True out"]
+    return []
+
+
+def _takes_job(function: Callable[..., Any], problems: list[str], place: str) -> bool:
     """Whether the first parameter is the job. Which class it must be follows from where the handler runs."""
     hints = hints_of(function)
     parameters = list(inspect.signature(function).parameters)
-    wanted, kind = (Job, "async def") if inspect.iscoroutinefunction(function) else (SyncJob, "def")
+    is_async = inspect.iscoroutinefunction(function)
+    wanted, kind = (Job, "async def") if is_async else (SyncJob, "def")
+    where = "the event loop" if is_async else place
     for position, parameter in enumerate(parameters):
         hint = hints.get(parameter)
         mentioned = any(part is Job or part is SyncJob for part in (hint, *get_args(hint)))
         if mentioned and position > 0:
             problems.append(f"the job parameter comes first: move {parameter!r} to the front")
         elif mentioned and hint is not wanted:
-            problems.append(f"in `{kind}` write `{parameter}: {wanted.__name__}`, because it runs in {_place(kind)}")
+            problems.append(f"in `{kind}` write `{parameter}: {wanted.__name__}`, because it runs in {where}")
         elif position == 0 and parameter == "job" and hint is None:
             problems.append(f"write `job: {wanted.__name__}` to receive the job, or rename this parameter")
     return bool(parameters) and hints.get(parameters[0]) is wanted
-
-
-def _place(kind: str) -> str:
-    return "the event loop" if kind == "async def" else "a thread"
 
 
 def _errors(option: str, given: object, problems: list[str]) -> tuple[type[BaseException], ...]:
@@ -162,7 +201,7 @@ def _policy(
     backoff: Backoff | None,
     *,
     on_crash: str,
-    retention: Duration,
+    durations: Mapping[str, Duration | None],
 ) -> Policy | None:
     before = len(problems)
     for option, number in (("max_attempts", max_attempts), ("max_crashes", max_crashes)):
@@ -172,13 +211,24 @@ def _policy(
         problems.append(f"backoff={backoff!r}: use Backoff.exponential('1s', cap='1h'), .linear(…) or .fixed(…)")
     if on_crash not in set(CrashPolicy):
         problems.append(f"on_crash={on_crash!r}: use 'retry', 'fail' or 'hold'")
-    kept = 0.0
-    try:
-        kept = seconds(retention)
-    except ValueError as error:
-        problems.append(f"retention: {error}")
+    given = dict[str, float | None]()
+    for option, duration in durations.items():
+        try:
+            given[option] = None if duration is None else seconds(duration)
+        except ValueError as error:
+            problems.append(f"{option}: {error}")
+    if durations["retention"] is None:
+        problems.append("retention=None: use a duration such as '7d'; '0s' keeps only the outcome, for 15 minutes")
     if len(problems) > before:
         return None
-    policy = Policy(max_attempts, max_crashes, backoff or Backoff.exponential("1s", cap="1h"), CrashPolicy(on_crash), kept)
+    policy = Policy(
+        max_attempts,
+        max_crashes,
+        backoff or Backoff.exponential("1s", cap="1h"),
+        CrashPolicy(on_crash),
+        given["retention"] or 0.0,
+        given["progress_within"],
+        given["timeout"],
+    )
     problems += policy.problems()
     return policy

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any
 from uuid import UUID
 
 from msgspec import structs
 
 from holdfast._core.job import Hold, Token
+from holdfast._engine.children import Children
 from holdfast._ports.store import Store, Update
 from holdfast.errors import JobLost
 
@@ -17,18 +20,30 @@ class Reporter:
     """Collects what handlers say; ``step()`` writes it under the tokens."""
 
     def __init__(
-        self, store: Store, *, now: Callable[[], float], wake: Callable[[], None], lost: Callable[[UUID, Token], None]
+        self,
+        store: Store,
+        *,
+        now: Callable[[], float],
+        wake: Callable[[], None],
+        lost: Callable[[UUID, Token], None],
+        moved: Callable[[Hold], None],
+        children: Children,
+        idle: float = 5.0,
     ) -> None:
-        self._store = store
+        self.children = children
+        self._store, self._idle = store, idle
         self._now = now
         self._wake = wake
         self._lost = lost
+        self._moved = moved
+        self._last_words: dict[UUID, Update] = {}
         self._updates: dict[UUID, Update] = {}
         self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
         self._written = float("-inf")
 
     def progress(self, hold: Hold, *, stage: str | None, fraction: float | None, message: str | None) -> None:
         """Remember the latest; written within ``PROGRESS_INTERVAL``."""
+        self._moved(hold)
         is_first = not self._updates
         self._add(Update(job=hold.job, token=hold.token, stage=stage, fraction=fraction, message=message))
         if is_first:
@@ -36,21 +51,40 @@ class Reporter:
 
     async def checkpoint(self, hold: Hold, data: bytes) -> None:
         """Return once the checkpoint is durable; ``JobLost`` if the job is somebody else's."""
+        self._moved(hold)
         done = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(hold.job, []).append(done)
         self._add(Update(job=hold.job, token=hold.token, checkpoint=data))
         self._wake()
         await done
 
+    def transaction(self, hold: Hold) -> AbstractAsyncContextManager[Any]:
+        """The user's rows and the check of the job's token, together; rolled back after ``idle`` seconds."""
+        return self._store.transaction(hold.job, hold.token, idle=self._idle)
+
+    def blocking_transaction(self, hold: Hold) -> AbstractContextManager[Any]:
+        """The same for code outside of an event loop."""
+        return self._store.blocking_transaction(hold.job, hold.token, idle=self._idle)
+
     def forget(self, hold: Hold) -> None:
-        """The handler has ended: nothing of it is written any more."""
+        """The handler has ended: what it said last is written before its outcome, or never."""
         update = self._updates.get(hold.job)
         if update is not None and update.token == hold.token:
-            del self._updates[hold.job]
+            self._last_words[hold.job] = self._updates.pop(hold.job)
         self.interrupt(hold)
+
+    async def write_last_words(self) -> None:
+        """Once, and as well as it goes: an outcome must not wait for news of how far its job has come."""
+        if self._last_words:
+            updates, self._last_words = tuple(self._last_words.values()), {}
+            try:
+                await self._store.report(updates)
+            except Exception:
+                return  # the outcome, which follows, meets the same store and says so
 
     def interrupt(self, hold: Hold, *, is_lost: bool = False) -> None:
         """The handler is to stop: it must not wait in a checkpoint for a store that may not answer for long."""
+        self.children.interrupt(hold)
         _answer(self._waiters.pop(hold.job, []), _lost_error(hold.job) if is_lost else asyncio.CancelledError())
 
     async def step(self) -> float:

@@ -5,13 +5,19 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast._core.job import Claim, Json
+from holdfast._core.outcome import Outcome
 from holdfast._engine.context import Context, Job, SyncJob
+from holdfast._engine.judging import contained
 from holdfast._engine.registry import TaskDefinition
 from holdfast._engine.reporter import Reporter
+
+if TYPE_CHECKING:
+    from holdfast._engine.executor import Running
 
 FORKED = 70
 """Exit code of a forked child that came back from a handler (``EX_SOFTWARE``)."""
@@ -29,6 +35,18 @@ class Runner(Protocol):
         ...
 
 
+class Processes(Protocol):
+    """Runs handlers in processes of their own; payload and answer are read there too."""
+
+    def context(self, claim: Claim, reporter: Reporter) -> Context:
+        """The worker's half of the job object."""
+        ...
+
+    async def run(self, running: "Running") -> Outcome | None:
+        """What became of it; ``None`` when it was stopped, or when ``running`` says that it crashed or never began."""
+        ...
+
+
 class LoopRunner:
     """``async def`` handlers, on the worker's event loop."""
 
@@ -39,7 +57,7 @@ class LoopRunner:
     async def run(self, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
         """Await the handler."""
         with ended_in_children():
-            return await _call(task, context, arguments)()
+            return await call_of(task, context, arguments)()
 
 
 class ThreadRunner:
@@ -54,7 +72,8 @@ class ThreadRunner:
 
     async def run(self, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
         """Wait for the thread; when cancelled meanwhile, tell the handler and go on waiting: its code has not stopped."""
-        ended = asyncio.get_running_loop().run_in_executor(self._pool, _contained, _call(task, context, arguments))
+        call = partial(copy_context().run, call_of(task, context, arguments))
+        ended = asyncio.get_running_loop().run_in_executor(self._pool, _in_thread, call)
         while not ended.done():
             try:
                 await asyncio.shield(ended)
@@ -72,17 +91,14 @@ class ThreadRunner:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _call(task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Callable[[], Any]:
+def call_of(task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Callable[[], Any]:
+    """The handler with its arguments, and with its job if it wants it."""
     return partial(task.function, context, **arguments) if task.takes_job else partial(task.function, **arguments)
 
 
-def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """A StopIteration or SystemExit in a thread must come back as a value: a future cannot carry them."""
+def _in_thread(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     with ended_in_children():
-        try:
-            return call(), None
-        except BaseException as error:
-            return None, error
+        return contained(call)
 
 
 @contextmanager

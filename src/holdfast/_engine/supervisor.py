@@ -10,8 +10,11 @@ from msgspec import Struct
 from holdfast._core.identity import worker_name
 from holdfast._engine import messages
 from holdfast._engine.events import EventName, Events
+from holdfast._engine.isolation import Isolation
 from holdfast._engine.loop import Service
-from holdfast._engine.recovery import Contact, Recovery
+from holdfast._engine.pruner import Pruner
+from holdfast._engine.recovery import EXPIRED_PER_STEP, Contact, Recovery
+from holdfast._engine.strays import Strays
 from holdfast._engine.ward import Ward
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Exit, Host
@@ -29,9 +32,10 @@ OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 75
 
 
 class SupervisorOptions(Struct, frozen=True, kw_only=True):
-    """How many workers, and when to end. ``grace=None``: what the app says."""
+    """How many workers, and when to end. ``grace=None``: what the app says. ``isolates``: last tries get a worker each."""
 
     processes: int = 1
+    isolates: bool = True
     until_empty: bool = False
     grace: float | None = None
 
@@ -60,16 +64,20 @@ class Supervisor:
         self._settings: Settings | None = None
         self._opening = asyncio.Lock()
         self._services: list[asyncio.Task[None]] = []
+        self._isolation: Isolation | None = None
         self._drained = asyncio.Event()
         self._beating_now = asyncio.Lock()
         self._beaten: tuple[frozenset[UUID], float, float] | None = None
         self._idle_rounds = 0
         self._drains = 0
         self._exit_code = OK
+        self._has_worked = False
 
     async def run(self) -> int:
         """Until drained; the exit code."""
         await asyncio.gather(*(self._keep() for _ in range(self._options.processes)))
+        if self._isolation is not None:
+            await self._isolation.end()
         if self._burials:
             await asyncio.wait(self._burials, timeout=START_PATIENCE)
         for task in (*self._services, *self._burials):
@@ -90,11 +98,15 @@ class Supervisor:
         self._events.emit(EventName.WORKER_DRAINING, workers=len(self.wards), again=self._drains > 1 or None)
         for ward in self.wards:
             self._drain(ward)
+        if self._isolation is not None:
+            self._isolation.is_closed = True
         if self._services:
             self._beating.wake.set()
 
     def dump_stacks(self) -> dict[str, str]:
-        """Stacks of all threads of all workers, by worker."""
+        """Stacks of all threads of all workers, by worker; where their coroutines wait they say themselves."""
+        for ward in self.wards:
+            ward.send(messages.Dump())
         return {ward.name: ward.child.dump_stacks() for ward in self.wards}
 
     def _drain(self, ward: Ward) -> None:
@@ -118,14 +130,14 @@ class Supervisor:
                 except TimeoutError:
                     pass
 
-    async def _live(self) -> bool:
+    async def _live(self, *, is_alone: bool = False) -> bool:
         """One worker's life; whether it became ready."""
         try:
             child = await self._host.spawn(self._arguments)
         except Exception as error:
             self._complain("spawn", error)
             return False
-        ward = Ward(child, now=self._now_of_lease, events=self._events)
+        ward = Ward(child, now=self._now_of_lease, events=self._events, is_alone=is_alone)
         self.wards.append(ward)
         self._events.emit(EventName.WORKER_STARTED, worker=ward.name)
         if self._drains:
@@ -133,7 +145,8 @@ class Supervisor:
         exit = await self._accompany(ward)
         self._bury(ward, exit)
         self.wards.remove(ward)
-        if ward.refused and not self._services:
+        self._has_worked = self._has_worked or ward.is_ready
+        if ward.refused and not self._has_worked:
             self._give_up(USAGE, ward.refused)
         return ward.is_ready
 
@@ -184,7 +197,9 @@ class Supervisor:
         process, timing = ward.child.process, self._settings.timing  # by which all are beaten for
         lease = self._chance.uuid4()
         name = worker_name(process.host, process.pid, lease)
-        new = NewLease(lease, name, process, timing, hello.queues, hello.tasks)
+        grace = self._settings.grace if self._options.grace is None else self._options.grace
+        slots = 1 if ward.is_alone else hello.slots
+        new = NewLease(lease, name, process, timing, hello.queues, hello.tasks, grace, slots, ward.is_alone)
         sent = self._now_of_lease()
         await self._store.open_lease(new)
         self._contact.answered(sent)
@@ -219,7 +234,29 @@ class Supervisor:
             self._beating = self._service("beat", self._beat, pause=settings.timing.beat / 2)
             recovering = self._service("recovery", self._recover, pause=settings.recovery_interval)
             watching = self._service("watch", self._watch, pause=settings.timing.beat)
-            self._services = [asyncio.create_task(each.run()) for each in (self._beating, recovering, watching)]
+            running = (self._beating, recovering, watching, *self._keepers(settings))
+            self._services = [asyncio.create_task(each.run()) for each in running]
+
+    def _keepers(self, settings: Settings) -> list[Service]:
+        """What goes on beside beating, watching and recovering."""
+        pause = settings.recovery_interval
+        self._isolation = Isolation(
+            self._store,
+            self._clock,
+            tasks=self._tasks,
+            queues=lambda: next((ward.hello.queues for ward in self.wards if ward.hello is not None), ()) or None,
+            room=self._options.processes if self._options.isolates else 0,
+            live=lambda: self._live(is_alone=True),
+            interval=pause,
+            serve=lambda name, step: self._service(name, step, pause=pause),
+        )
+        strays = Strays(self._store, known=self._tasks, now=self._now_of_lease, events=self._events)
+        pruner = Pruner(self._store, events=self._events, chance=self._chance)
+        rest = (("expire", self._expire), ("strays", strays.step), ("prune", pruner.step))
+        return [self._isolation.service, *(self._service(name, step, pause=pause) for name, step in rest)]
+
+    def _tasks(self) -> list[str]:
+        return sorted({task for ward in self.wards if ward.hello is not None for task in ward.hello.tasks})
 
     def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:
         return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
@@ -269,11 +306,19 @@ class Supervisor:
     async def _recover(self) -> float:
         assert self._settings is not None
         try:
-            await self._recovery.step()
+            # A call that hangs must not be the last thing that this supervisor does for everybody.
+            async with asyncio.timeout(max(self._settings.timing.ttl, START_PATIENCE)):
+                if await self._recovery.step():
+                    self._wake_isolation()
         except BaseException:
             self._contact.broke()
             raise
         return self._settings.recovery_interval
+
+    async def _expire(self) -> float:
+        assert self._settings is not None
+        is_full = await self._recovery.expire() >= EXPIRED_PER_STEP
+        return SHORTEST_PAUSE if is_full else self._settings.recovery_interval
 
     async def _watch(self) -> float:
         assert self._settings is not None
@@ -282,16 +327,18 @@ class Supervisor:
         for ward in tuple(self.wards):
             ward.watch(timing, self._contact, max_block=self._settings.max_block, grace=grace)
         if self._options.until_empty and not self._drains:
-            self._end_if_empty()
+            await self._end_if_empty()
             return min(timing.beat / 4, 0.1)
         return min(timing.beat, timing.margin) / 4
 
-    def _end_if_empty(self) -> None:
+    async def _end_if_empty(self) -> None:
         """All must say twice that there is nothing to do: a job may go from one to another while they are asked."""
         answers = [ward.is_idle for ward in self.wards]
         if None in answers:
             return
-        self._idle_rounds = self._idle_rounds + 1 if answers and all(answers) and not self._burials else 0
+        is_empty = bool(answers) and all(answers) and not self._burials
+        is_empty = is_empty and not (self._isolation is not None and await self._isolation.is_needed())
+        self._idle_rounds = self._idle_rounds + 1 if is_empty else 0
         if self._idle_rounds >= IDLE_ROUNDS:
             self.drain()
         for ward in self.wards:
@@ -310,7 +357,8 @@ class Supervisor:
         why, failures = ward.epitaph(exit), 0
         while True:
             try:
-                await self._recovery.end(ward.lease.id, ward.name, why, undelivered=ward.undelivered)
+                if await self._recovery.end(ward.lease.id, ward.name, why, undelivered=ward.undelivered):
+                    self._wake_isolation()
                 return
             except Exception as error:
                 self._complain("end_lease", error)
@@ -322,6 +370,10 @@ class Supervisor:
         """Longer each time, up to half a beat: whoever comes back from an outage must act before anybody may judge."""
         longest = min(settings.timing.beat / 2, SHORTEST_PAUSE * 2.0 ** min(failures, 16))
         await self._clock.sleep(longest * (0.75 + 0.25 * self._chance.jitter()))
+
+    def _wake_isolation(self) -> None:
+        if self._isolation is not None:
+            self._isolation.service.wake.set()
 
     def _own_leases(self) -> frozenset[UUID]:
         wards = (*self.wards, *self._burials.values())

@@ -1,19 +1,24 @@
 """A registered task as its callers hold it: call it, or enqueue it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from holdfast._core.durations import Duration
 from holdfast._core.job import NewJob
+from holdfast._core.payload import encode_payload
 from holdfast._core.policy import Policy
-from holdfast._engine.client import Client
+from holdfast._engine.client import require_no_conflict
+from holdfast._engine.connections import Connections
 from holdfast._engine.handle import Handle
 from holdfast._engine.options import Options
 from holdfast._engine.registry import TaskDefinition
-from holdfast._ports.clock import Chance
-from holdfast.sync import blocking
+from holdfast._ports.store import Duplicate, EnqueueAnswer
+from holdfast.errors import ConfigurationError, PayloadInvalid, Unsupported
+from holdfast.sync import blocking, refuse_inside_loop
 
 Call = ParamSpec("Call")
 Payload = ParamSpec("Payload")
@@ -21,38 +26,78 @@ Returned = TypeVar("Returned")
 
 
 class Desk:
-    """Where an App's tasks hand in their jobs: a client for the running event loop, and ids."""
+    """Where an App's tasks hand in their jobs; that of a group opens when an App includes it."""
 
-    def __init__(self, connect: Callable[[], Client], chance: Chance) -> None:
-        self._connect = connect
-        self._chance = chance
+    def __init__(self, connections: Connections | None = None) -> None:
+        self._opened = connections
 
-    async def enqueue(self, definition: TaskDefinition, options: Options, payloads: Iterable[bytes]) -> list[Handle]:
-        """One job per payload, all in one atomic write."""
-        queue = options.queue or definition.queue
-        priority = definition.priority if options.priority is None else options.priority
-        return await self.write(definition.name, payloads, queue, priority, policy=definition.policy, options=options)
+    def open(self, connections: Connections) -> None:
+        """From now on jobs go there."""
+        self._opened = connections
 
-    async def write(
-        self, task: str, payloads: Iterable[bytes], queue: str, priority: int, *, policy: Policy, options: Options
-    ) -> list[Handle]:
+    @property
+    def _connections(self) -> Connections:
+        if self._opened is None:
+            raise ConfigurationError(["this task is in a TaskGroup that no App has included: call app.include(group) first"])
+        return self._opened
+
+    def job(self, definition: TaskDefinition, options: Options, payload: bytes) -> NewJob:
+        """A job to be."""
+        return options.job(
+            self._connections.chance.uuid7(),
+            definition.name,
+            payload,
+            queue=definition.queue,
+            priority=definition.priority,
+            policy=definition.policy,
+        )
+
+    def foreign_job(self, task: str, payload: Mapping[str, object]) -> NewJob:
         """The same for a task whose code is not here."""
-        jobs = [
-            NewJob(
-                id=self._chance.uuid7(),
-                task=task,
-                payload=payload,
-                policy=policy,
-                queue=queue,
-                priority=priority,
-                delay=options.delay,
-                run_at=options.run_at,
-                tags=options.tags,
-            )
-            for payload in payloads
-        ]
-        await self._connect().enqueue(jobs)
-        return [Handle(job.id, queue, self._connect) for job in jobs]
+        data = encode_payload(task, payload)
+        return Options().job(self._connections.chance.uuid7(), task, data, queue="default", priority=0, policy=Policy())
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Handle]:
+        """All in one atomic write. ``UniqueConflict`` when a key is taken by a job with another payload."""
+        return self.handles(jobs, await self._connections.client().enqueue(jobs))
+
+    def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Handle]:
+        """All inside the caller's own transaction and thread: they exist if and only if it commits, so nobody is told yet."""
+        store = self._connections.store
+        if not store.capabilities.caller_transaction:
+            name = store.capabilities.name
+            raise Unsupported(f"within: the {name} store has no transactions of the caller's; enqueue after your own commit")
+        answer = store.enqueue_within(connection, self._connections.chance.uuid4(), jobs) if jobs else EnqueueAnswer()
+        require_no_conflict(jobs, answer)
+        return self.handles(jobs, answer)
+
+    def handles(self, jobs: Sequence[NewJob], answer: EnqueueAnswer) -> list[Handle]:
+        """One for each job, or for the one that has its key already."""
+        return [self.handle(job, answer.duplicates.get(job.id)) for job in jobs]
+
+    def handle(self, job: NewJob, duplicate: Duplicate | None) -> Handle:
+        """The job's, or that of the one that has its key already."""
+        connect = self._connections.client
+        if duplicate is None:
+            return Handle(job.id, job.queue, connect)
+        return Handle(duplicate.job, job.queue, connect, created=False)
+
+
+class Bound(Struct, frozen=True):
+    """A job to be: a task with options and a checked payload. Each ``job()`` has an id of its own."""
+
+    desk: Desk
+    definition: TaskDefinition
+    options: Options
+    payload: bytes
+
+    def bind(self) -> "Bound":
+        """This one, so that ``job.enqueue`` takes it as it takes a task."""
+        return self
+
+    def job(self) -> NewJob:
+        """A new job."""
+        return self.desk.job(self.definition, self.options, self.payload)
 
 
 class Order(Generic[Payload]):
@@ -63,19 +108,65 @@ class Order(Generic[Payload]):
         self._desk = desk
         self._options = options
 
+    def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Bound:
+        """A job to be, its payload checked now: for ``job.enqueue`` and whoever enqueues later."""
+        return Bound(self._desk, self._definition, self._options, self._encode(args, kwargs))
+
     async def aenqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
-        """Durable when it returns; ``PayloadInvalid`` when the arguments do not fit the handler."""
-        payload = self._definition.payload.encode(args, kwargs)
-        (handle,) = await self._desk.enqueue(self._definition, self._options, [payload])
+        """Durable when it returns; ``PayloadInvalid`` when the arguments do not fit the handler.
+
+        With ``within=`` it is written in this thread, in the caller's transaction, and durable when that commits.
+        """
+        job = self._desk.job(self._definition, self._options, self._encode(args, kwargs))
+        (handle,) = await self._write([job])
         return handle
 
     async def aenqueue_many(self, payloads: Iterable[Mapping[str, object]]) -> list[Handle]:
-        """One atomic write: all of them or none; ``PayloadInvalid`` names the first that does not fit."""
-        encoded = [self._definition.payload.encode((), payload) for payload in payloads]
-        return await self._desk.enqueue(self._definition, self._options, encoded)
+        """One atomic write: all of them or none; ``PayloadInvalid`` names the first that does not fit, by its place."""
+        return await self._write(self._jobs(payloads))
 
-    enqueue = blocking(aenqueue)
-    enqueue_many = blocking(aenqueue_many)
+    def enqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
+        """``aenqueue`` for code without an event loop.
+
+        >>> resize.options(unique_key="a.png").enqueue("a.png").created  # doctest: +SKIP
+        True
+        """
+        if self._options.within is None:
+            return self._enqueue(*args, **kwargs)
+        refuse_inside_loop("aenqueue")
+        return self._desk.enqueue_within(self._options.within, [self.bind(*args, **kwargs).job()])[0]
+
+    def enqueue_many(self, payloads: Iterable[Mapping[str, object]]) -> list[Handle]:
+        """``aenqueue_many`` for code without an event loop."""
+        if self._options.within is None:
+            return self._enqueue_many(payloads)
+        refuse_inside_loop("aenqueue_many")
+        return self._desk.enqueue_within(self._options.within, self._jobs(payloads))
+
+    _enqueue = blocking(aenqueue)
+    _enqueue_many = blocking(aenqueue_many)
+
+    async def _write(self, jobs: Sequence[NewJob]) -> list[Handle]:
+        if self._options.within is None:
+            return await self._desk.enqueue(jobs)
+        return self._desk.enqueue_within(self._options.within, jobs)
+
+    def _jobs(self, payloads: Iterable[Mapping[str, object]]) -> list[NewJob]:
+        encoded = [self._encode_item(place, payload) for place, payload in enumerate(payloads)]
+        if self._options.unique_key is not None and len(encoded) > 1:
+            raise ConfigurationError(["unique_key: many jobs cannot share one; enqueue each with a key of its own"])
+        return [self._desk.job(self._definition, self._options, payload) for payload in encoded]
+
+    def _encode(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
+        return self._definition.payload.encode(args, kwargs, is_compared=self._options.unique_key is not None)
+
+    def _encode_item(self, place: int, payload: Mapping[str, object]) -> bytes:
+        if not isinstance(payload, Mapping):
+            raise PayloadInvalid(f"payloads[{place}]: {type(payload).__name__} is no dict of arguments by name")
+        try:
+            return self._encode((), payload)
+        except PayloadInvalid as error:
+            raise type(error)(f"payloads[{place}]: {error}") from error
 
 
 class Task(Order[Payload], Generic[Call, Returned, Payload]):
@@ -111,11 +202,26 @@ class Task(Order[Payload], Generic[Call, Returned, Payload]):
         priority: int | None = None,
         delay: Duration | None = None,
         run_at: datetime | None = None,
+        expires_in: Duration | None = None,
+        unique_key: str | None = None,
         tags: Sequence[str] = (),
+        within: object = None,
     ) -> Order[Payload]:
-        """The task with other options for the jobs enqueued through the answer; ``ConfigurationError`` names all problems."""
-        options = Options.of(queue=queue, priority=priority, delay=delay, run_at=run_at, tags=tags)
+        """The same task with options for some jobs. ``ConfigurationError`` with all problems at once.
+
+        ``unique_key``: one unfinished job of the task may have it; another enqueue gets that job's handle, its ``created``
+        false, or ``UniqueConflict`` if its payload is another. ``expires_in``: not started by then, it fails instead.
+        ``within``: your own connection, in whose open transaction the job is written; it exists if and only if that
+        commits, and ``handle.notify()`` then wakes a worker at once.
+        """
+        options = Options.of(
+            queue=queue,
+            priority=priority,
+            delay=delay,
+            run_at=run_at,
+            expires_in=expires_in,
+            unique_key=unique_key,
+            tags=tags,
+            within=within,
+        )
         return Order(self._definition, self._desk, options)
-
-
-AnyTask = Task[..., Any, ...]

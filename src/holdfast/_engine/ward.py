@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import assert_never
 from uuid import UUID
 
-from holdfast._core.lifecycle import End, LeaseEnd, Transition
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.events import EventName, Events
+from holdfast._engine.limits import Limited, Limits
 from holdfast._engine.recovery import Contact
 from holdfast._ports.host import Child, Exit
 from holdfast._ports.store import NewLease
@@ -16,14 +17,16 @@ from holdfast._ports.store import NewLease
 class Ward:
     """What the supervisor knows of one worker, and what it decides about it."""
 
-    def __init__(self, child: Child, *, now: Callable[[], float], events: Events) -> None:
+    def __init__(self, child: Child, *, now: Callable[[], float], events: Events, is_alone: bool = False) -> None:
         self.child = child
+        self.is_alone = is_alone
         self.name = str(child.process.pid)
         self.lease: NewLease | None = None
         self.hello: messages.Hello | None = None
         self.refused: tuple[str, ...] = ()
         self.undelivered: tuple[Transition, ...] = ()
-        self.culprits: tuple[UUID, ...] = ()
+        self.culprits: dict[UUID, Charge] = {}
+        self.limits = Limits(now)
         self.stacks: str | None = None
         self.deadline = float("-inf")
         self.is_ready = False
@@ -48,7 +51,7 @@ class Ward:
         self._ponged = self._answered = self._now()
         self.deadline = lease.timing.owner_deadline(sent)
         self._is_guarded = self.child.set_deadline(lease.timing.guard_deadline(sent))
-        self.send(messages.Leased(lease.id, lease.worker, self.deadline))
+        self.send(messages.Leased(lease.id, lease.worker, self.deadline, self.is_alone))
 
     def renewed(self, sent: float) -> None:
         """A beat that was sent then was answered."""
@@ -116,12 +119,21 @@ class Ward:
             case messages.Undelivered(transitions=transitions):
                 self.undelivered = transitions
             case messages.Deaf(jobs=jobs):
-                self.culprits = jobs
+                self.culprits = dict.fromkeys(jobs, Charge.DEAF) | self.culprits
+            case messages.Begun(job=job, token=token, at=at):
+                self.limits.begin(job, Limited(token, message.progress_within, message.timeout, at, at))
+            case messages.Moved(job=job, at=at):
+                self.limits.move(job, at)
+            case messages.Stopped(job=job, token=token):
+                self.limits.end(job, token)
+                self.culprits.pop(job, None)
             case (
                 messages.Leased()
                 | messages.Beaten()
                 | messages.Gone()
                 | messages.Cancelled()
+                | messages.Overrun()
+                | messages.Dump()
                 | messages.Ping()
                 | messages.Drain()
             ):
@@ -132,9 +144,13 @@ class Ward:
     def watch(self, timing: LeaseTiming, contact: Contact, *, max_block: float, grace: float) -> None:
         """Judge what cannot judge itself: a stopped, deaf, overdue or cut-off process. Also asks it, once a beat."""
         now = self._now()
-        if now - self._watched > timing.beat:  # we were frozen ourselves, and may have missed what it did
+        was_frozen = now - self._watched > timing.beat  # we were, and may have missed what it did
+        if was_frozen or self._deaf_since is not None or contact.is_silent():
+            self.limits.stand(now - self._watched)
+        if was_frozen:
             self._deaf_since = self._stopped_since = None
         self._watched = now
+        self._judge_limits(grace)
         if not self.child.is_stopped():
             self._stopped_since = None
         elif self._stopped_since is None:
@@ -149,11 +165,19 @@ class Ward:
             self.stacks = self.child.dump_stacks()
             self.kill("its event loop is blocked")
         elif self.drain_by is not None and now > self.drain_by + timing.margin:
+            self.stacks = self.child.dump_stacks() if self.culprits else None
             self.kill("it did not end when asked")
         elif self.culprits or self._is_cut_off(timing, contact):
             self.drain(grace)
         elif self._is_unguarded(timing):
             self.drain(grace, is_free=False)  # perhaps it is dead itself, and only its burial takes long
+
+    def _judge_limits(self, grace: float) -> None:
+        """Ask for the end of code past a limit; what does not stop within the grace costs its process."""
+        for job, token, charge in self.limits.overrun():
+            self._events.emit(EventName.JOB_OVERRUN, job=job, worker=self.name, reason=charge.value)
+            self.send(messages.Overrun(job, token, charge))
+        self.culprits |= self.limits.deaf(grace)
 
     def _is_cut_off(self, timing: LeaseTiming, contact: Contact) -> bool:
         """Whether the store answers us and not it. Known at its pong only: a blocked loop asks nothing, here or there."""

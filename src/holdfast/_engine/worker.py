@@ -3,25 +3,37 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, assert_never
+from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.job import Hold, Token
+from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._engine import messages
-from holdfast._engine.events import EventName, Events
+from holdfast._engine.children import Children
+from holdfast._engine.current import WORKER
+from holdfast._engine.events import EventName, Events, logger
 from holdfast._engine.exchange import Exchange, Key
 from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.heart import Heart
+from holdfast._engine.lifespan import Lifespan
 from holdfast._engine.loop import Service, Wake
-from holdfast._engine.registry import Registry
+from holdfast._engine.patience import Patience
+from holdfast._engine.pool import Pool
+from holdfast._engine.registry import Registry, RunnerKind
 from holdfast._engine.reporter import Reporter
 from holdfast._engine.runners import ThreadRunner
+from holdfast._engine.stacks import suspended_at
 from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.host import Cell
-from holdfast._ports.store import Store
+from holdfast._ports.host import Cell, RunnerHost
+from holdfast._ports.store import LastTries, Store
 from holdfast._ports.transport import Hint, Transport
+from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
+
+TOLD_EVERY = 0.05
+"""Part of ``progress_within`` between two words to the supervisor that a job moves."""
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -29,7 +41,9 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 
     concurrency: int = 100
     threads: int = 8
+    runners: int = 4
     queues: tuple[str, ...] | None = None
+    last_tries: LastTries = LastTries.LEAVE
 
 
 class Worker:
@@ -48,30 +62,65 @@ class Worker:
         events: Events,
         options: WorkerOptions,
         limits: Sequence[str] = (),
+        runner_host: RunnerHost | None = None,
+        lifespan: Lifespan | None = None,
     ) -> None:
         self._cell, self._store, self._transport = cell, store, transport
         self._registry, self._settings, self._options = registry, settings, options
         self._clock, self._chance, self._events = clock, chance, events
         self._limits = tuple(limits)
+        self._lifespan = lifespan or Lifespan()
         self._now = clock.monotonic if store.capabilities.lease_clock == "kernel" else clock.boottime
         self.heart = Heart(self._now)
         self.threads = ThreadRunner(options.threads)
-        self._kinds = {kind: _policies(registry, is_async=kind) for kind in (True, False)}
+        self.pool = None if runner_host is None else self._open_pool(runner_host)
+        self._kinds = {kind: _policies(registry, kind) for kind in RunnerKind}
         self._drain_by: float | None = None
         self._is_orphan = False
         self._waiting: frozenset[Key] = frozenset()
         self._ending = Wake()
+        self._is_alone = False
+        self._last_told: dict[Key, float] = {}
 
     async def run(self) -> None:
         """Live until drained, orphaned or out of rights; then nothing of it runs and everything is delivered."""
         self._send(
-            messages.Hello(self._settings, tuple(self._registry.names()), self._options.queues or (), self._limits),
+            messages.Hello(
+                self._settings,
+                tuple(self._registry.names()),
+                self._options.queues or (),
+                self._limits,
+                self._options.concurrency,
+            ),
         )
         first = await self._first_message()
         if first is None:
             return
+        WORKER.set(first.worker)
         self.heart.renew(first.deadline)
         self._assemble(first)
+        try:
+            await self._lifespan.enter()
+            await self._serve(first)
+        except ConfigurationError as error:
+            self._send(messages.Refused(tuple(error.problems)))
+            await self._end_lease(first)
+        finally:
+            await self._transport.close()
+            self.threads.close()
+            if self.pool is not None:
+                await self.pool.close()
+            await self._lifespan.leave()
+
+    def abandon(self) -> None:
+        """Stop what can be stopped, where ending the process is not ours to do; nothing it says counts any more."""
+        if self.heart.deadline > float("-inf"):
+            self.exchange.close()
+            self.executor.stop_all(Stop.LOST)
+        self.heart.lose()
+
+    async def _serve(self, first: messages.Leased) -> None:
+        self.executor.state = self._lifespan.state
         services = (self._exchanging, self._reporting, self._auditing, self._watching)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine) for coroutine in (*(each.run() for each in services), self._listen())]
@@ -81,59 +130,123 @@ class Worker:
             await self._until_ended(first)
             for task in tasks:
                 task.cancel()
-        await self._transport.close()
-        self.threads.close()
 
     def _assemble(self, leased: messages.Leased) -> None:
-        reporter = Reporter(
-            self._store,
-            now=self._now,
-            wake=lambda: self._reporting.wake.set(),
-            lost=lambda job, token: self.executor.stop(job, Stop.LOST, token=token),
-        )
+        self._is_alone = leased.is_alone
+        reporter = self._make_reporter()
         self.executor = Executor(
             self._registry,
             reporter,
             threads=self.threads,
+            processes=self.pool,
             events=self._events,
             chance=self._chance,
             now=self._now,
             may_start=self.heart.may_act,
             on_ended=self._deliver,
             set_code_running=self._cell.set_code_running,
+            on_begun=self._tell_begun,
         )
         self.exchange = Exchange(
             self._store,
             self.executor,
+            reporter,
             self.heart,
             lease=leased.lease,
             worker=leased.worker,
             wanted=self._wanted,
             queues=self._options.queues,
+            last_tries=LastTries.ONLY if leased.is_alone else self._options.last_tries,
             poll_interval=self._settings.poll_interval,
             events=self._events,
             chance=self._chance,
         )
         beat = self._settings.timing.beat
-        self._exchanging = self._service("exchange", self.exchange.step, pause=min(self._settings.poll_interval, beat))
+        self._exchanging = self._service("exchange", self._exchange, pause=min(self._settings.poll_interval, beat))
         self._reporting = self._service("report", reporter.step, pause=min(1.0, beat))
         self._auditing = self._service("audit", self._audit, pause=beat)
         self._watching = self._service("watch", self._watch, pause=beat)
 
+    def _make_reporter(self) -> Reporter:
+        children = Children(
+            self._store,
+            Patience(self._clock, self._chance, self._events),
+            publish=self._transport.publish,
+            chance=self._chance,
+            events=self._events,
+            lost=self._lose,
+        )
+        return Reporter(
+            self._store,
+            now=self._now,
+            wake=lambda: self._reporting.wake.set(),
+            lost=self._lose,
+            moved=self._tell_moved,
+            children=children,
+            idle=self._settings.timing.margin,
+        )
+
+    async def _exchange(self) -> float:
+        wait = await self.exchange.step()
+        if self._is_finished():
+            self.exchange.close()
+            self._ending.set()
+        return wait
+
+    def _is_finished(self) -> bool:
+        """Alone: one claim, then none any more. Whatever its job does to this process, it does to nobody else."""
+        return self._is_alone and self.exchange.has_claimed
+
+    def _tell_begun(self, hold: Hold) -> None:
+        limits = hold.policy
+        if limits.progress_within is not None or limits.timeout is not None:
+            self._send(messages.Begun(hold.job, hold.token, self._now(), limits.progress_within, limits.timeout))
+
+    def _tell_moved(self, hold: Hold) -> None:
+        """Told when it is said, because the store may be silent; often enough, not each time."""
+        within, now, key = hold.policy.progress_within, self._now(), (hold.job, hold.token)
+        if within is not None and now - self._last_told.get(key, float("-inf")) >= within * TOLD_EVERY:
+            self._last_told[key] = now
+            self._send(messages.Moved(hold.job, now))
+
+    def _lose(self, job: UUID, token: Token) -> None:
+        self.executor.stop(job, Stop.LOST, token=token)
+
     def _deliver(self, ended: Ended) -> None:
+        hold = ended.claim.hold
+        if hold.policy.progress_within is not None or hold.policy.timeout is not None:
+            self._last_told.pop((hold.job, hold.token), None)
+            self._send(messages.Stopped(hold.job, hold.token))
         self.exchange.add(ended)
         self._exchanging.wake.set()
+
+    def _open_pool(self, host: RunnerHost) -> Pool:
+        return Pool(
+            host,
+            size=self._options.runners,
+            grace=self._settings.grace,
+            margin=self._settings.timing.margin,
+            events=self._events,
+            chance=self._chance,
+        )
 
     def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:
         return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
 
     def _wanted(self) -> tuple[dict[str, Policy], int]:
         """Tasks with a free slot and how many to claim; the scarcest limits all, so that none is ever claimed too many."""
-        free_in_all = self._options.concurrency - len(self.executor.running)
-        free = {True: free_in_all, False: min(free_in_all, self._options.threads - self.executor.count(is_async=False))}
-        kinds = [kind for kind in (True, False) if free[kind] > 0 and self._kinds[kind]]
+        free_in_all = (1 if self._is_alone else self._options.concurrency) - len(self.executor.running)
+        free = {
+            RunnerKind.LOOP: free_in_all,
+            RunnerKind.THREAD: min(free_in_all, self._options.threads - self.executor.count(RunnerKind.THREAD)),
+            RunnerKind.PROCESS: min(free_in_all, self._free_runners()),
+        }
+        kinds = [kind for kind in RunnerKind if free[kind] > 0 and self._kinds[kind]]
         tasks = {name: policy for kind in kinds for name, policy in self._kinds[kind].items()}
         return tasks, min((free[kind] for kind in kinds), default=0)
+
+    def _free_runners(self) -> int:
+        return 0 if self.pool is None else self.pool.free(self.executor.count(RunnerKind.PROCESS))
 
     async def _audit(self) -> float:
         """Once a beat: the store may think more or less of us than we know. Unanswered outcomes also go up the pipe."""
@@ -164,7 +277,8 @@ class Worker:
         return tuple(
             job
             for job, running in self.executor.running.items()
-            if running.stop in (Stop.CANCELLED, Stop.LOST)
+            if running.kind is not RunnerKind.PROCESS  # ended without ending this process
+            and running.stop in (Stop.CANCELLED, Stop.LOST)
             and running.stopped_at is not None
             and self._now() - running.stopped_at > patience
         )
@@ -202,26 +316,43 @@ class Worker:
             case messages.Cancelled(jobs=jobs):
                 for job in jobs:
                     self.executor.stop(job, Stop.CANCELLED)
+            case messages.Overrun(job=job, token=token, charge=charge):
+                self.executor.stop(job, Stop.STALLED if charge is Charge.STALLED else Stop.TIMED_OUT, token=token)
             case messages.Gone():
                 self.heart.lose()
                 self.exchange.close()
                 self._events.emit(EventName.LEASE_LOST, running=len(self.executor.running))
                 self.executor.stop_all(Stop.LOST)
                 self._ending.set()
+            case messages.Dump():
+                self._say_where_jobs_wait()
             case messages.Drain(grace=grace):
                 self.exchange.close()
                 self._drain_by = self._now() + grace
                 self._ending.set()
             case messages.Leased() | messages.Hello() | messages.Refused() | messages.Ready():
                 pass
-            case messages.Pong() | messages.Undelivered() | messages.Deaf():
+            case (
+                messages.Pong()
+                | messages.Undelivered()
+                | messages.Deaf()
+                | messages.Begun()
+                | messages.Moved()
+                | messages.Stopped()
+            ):
                 pass
             case _:
                 assert_never(message)
 
+    def _say_where_jobs_wait(self) -> None:
+        for running in self.executor.running.values():
+            hold = running.claim.hold
+            if running.task is not None:
+                logger.warning("stacks of job %s (%s):\n%s", hold.job, hold.task, suspended_at(running.task))
+
     async def _until_ended(self, leased: messages.Leased) -> None:
         """Wait for a reason to end, then for the code to stop and for its outcomes to be delivered."""
-        while not (self._is_orphan or self.heart.is_gone or self._drain_by is not None):
+        while not self.exchange.is_closed:
             await self._ending.wait(self._settings.timing.ttl)
         while self.executor.running or not self.exchange.is_delivered:
             if self._drain_by is not None and self._now() >= self._drain_by:
@@ -248,9 +379,9 @@ class Worker:
         self._cell.channel.send(messages.encode(message))
 
 
-def _policies(registry: Registry, *, is_async: bool) -> dict[str, Policy]:
+def _policies(registry: Registry, kind: RunnerKind) -> dict[str, Policy]:
     definitions = (registry.get(name) for name in registry.names())
-    return {task.name: task.policy for task in definitions if task is not None and task.is_async is is_async}
+    return {task.name: task.policy for task in definitions if task is not None and task.kind is kind}
 
 
 def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:

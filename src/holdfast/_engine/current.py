@@ -1,0 +1,11 @@
+"""Whose code runs here, so that what user code logs inside a handler can be told apart."""
+
+from contextvars import ContextVar
+
+from holdfast._core.job import Hold
+
+CURRENT: ContextVar[Hold | None] = ContextVar("holdfast_job", default=None)
+"""The attempt that the running handler belongs to: set in each handler's own task, and carried into its thread."""
+
+WORKER: ContextVar[str | None] = ContextVar("holdfast_worker", default=None)
+"""The name of the worker that everything started from here belongs to."""

@@ -1,0 +1,58 @@
+"""``app.check()``: what an App and the workers of its store can be seen to lack, all findings at once."""
+
+from collections.abc import Iterator, Sequence
+
+from holdfast._core.job import State
+from holdfast._engine.registry import Registry
+from holdfast._ports.store import Check, LeaseView, QueueView, Store
+from holdfast.errors import HoldfastError
+from holdfast.settings import Settings
+
+
+async def check(store: Store, settings: Settings, registry: Registry) -> tuple[Check, ...]:
+    """Of the settings, the tasks, the store and whoever works on it; a store that cannot be asked is one finding."""
+    own = _of_app(settings, registry)
+    try:
+        found = await store.check()
+        if any(each.level == "error" for each in found):
+            return (*own, *found)
+        alive = [worker for worker in await store.workers() if worker.end is None and worker.overdue < 0]
+        waiting, queues = await store.waiting_tasks(), await store.queues()
+    except HoldfastError as error:
+        return (*own, Check("error", "store", str(error), "see that the store is up and can be reached"))
+    return (*own, *found, _of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
+
+
+def _of_app(settings: Settings, registry: Registry) -> tuple[Check, ...]:
+    warnings = [Check("warning", "settings", text, "raise ttl or lower beat") for text in settings.timing.warnings()]
+    # The problem names its own remedy.
+    return (*warnings, *(Check("error", "tasks", problem) for problem in registry.problems(settings.timing)))
+
+
+def _of_workers(alive: Sequence[LeaseView], waiting: Sequence[str]) -> Check:
+    if alive:
+        return Check("ok", "workers", f"{len(alive)} alive: {', '.join(worker.worker for worker in alive)}")
+    if waiting:
+        return Check("warning", "workers", "jobs wait, and no worker is alive", "start one: `holdfast worker module:app`")
+    return Check("ok", "workers", "none is alive, and no job waits for one")
+
+
+def _of_tasks(alive: Sequence[LeaseView], waiting: Sequence[str], registry: Registry) -> Iterator[Check]:
+    known = {task for worker in alive for task in worker.tasks}
+    for task in waiting:
+        is_ours = registry.get(task) is not None
+        if alive and task not in known:
+            remedy = "restart the workers, which have older code" if is_ours else "start a worker that has its code"
+            yield Check("warning", "tasks", f"jobs of {task} wait, and no live worker knows it", remedy)
+        elif not alive and not is_ours and registry.names():
+            yield Check(
+                "warning", "tasks", f"jobs of {task} wait, and this App has no such task", "start a worker that has its code"
+            )
+
+
+def _of_queues(queues: Sequence[QueueView]) -> Iterator[Check]:
+    for queue in queues:
+        if queue.paused_at is not None:
+            count = sum(queue.counts.get(state, 0) for state in (State.AVAILABLE, State.SCHEDULED))
+            message = f"{queue.name} is paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC; waiting jobs: {count}"
+            yield Check("warning", "queues", message, f"`holdfast queues resume {queue.name}`")

@@ -1,0 +1,79 @@
+"""The two clocks of a job that is healthy as a process may be: does it move, and does it end in time.
+
+They belong to the owner's supervisor, because only it can end code that does not stop. Others judge much later.
+"""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.job import Token
+from holdfast._core.lifecycle import Charge
+
+
+class Limited(Struct):
+    """A running job with a limit; instants on the lease's clock. ``told``: what it was stopped for, and when."""
+
+    token: Token
+    progress_within: float | None
+    timeout: float | None
+    started: float
+    moved: float
+    told: tuple[Charge, float] | None = None
+
+    def overrun(self, now: float) -> Charge | None:
+        """Which limit has passed; the hard one first."""
+        if self.timeout is not None and now - self.started > self.timeout:
+            return Charge.TIMED_OUT
+        if self.progress_within is not None and now - self.moved > self.progress_within:
+            return Charge.STALLED
+        return None
+
+
+class Limits:
+    """The jobs of one worker that have a limit."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._jobs: dict[UUID, Limited] = {}
+
+    def begin(self, job: UUID, limited: Limited) -> None:
+        """Its code has started."""
+        self._jobs[job] = limited
+
+    def move(self, job: UUID, at: float) -> None:
+        """It said so then."""
+        limited = self._jobs.get(job)
+        if limited is not None:
+            limited.moved = max(limited.moved, at)
+
+    def end(self, job: UUID, token: Token) -> None:
+        """The code of that attempt has stopped."""
+        limited = self._jobs.get(job)
+        if limited is not None and limited.token == token:
+            del self._jobs[job]
+
+    def stand(self, seconds: float) -> None:
+        """Nobody could have moved or said so: the progress clock did not run. The hard limit's did."""
+        for limited in self._jobs.values():
+            limited.moved = min(limited.moved + seconds, self._now())
+
+    def overrun(self) -> list[tuple[UUID, Token, Charge]]:
+        """Jobs that have just passed a limit; each is named once."""
+        now, found = self._now(), []
+        for job, limited in self._jobs.items():
+            charge = None if limited.told else limited.overrun(now)
+            if charge is not None:
+                limited.told = charge, now
+                found.append((job, limited.token, charge))
+        return found
+
+    def deaf(self, patience: float) -> dict[UUID, Charge]:
+        """Jobs whose code has not stopped, though told so longer ago than ``patience`` seconds."""
+        now = self._now()
+        return {
+            job: limited.told[0]
+            for job, limited in self._jobs.items()
+            if limited.told is not None and now - limited.told[1] > patience
+        }

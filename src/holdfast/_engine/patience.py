@@ -1,0 +1,42 @@
+"""Asking a store that may be away: every verb may be sent again, so it is, up to a limit."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from holdfast._engine.events import EventName, Events
+from holdfast._ports.clock import Chance, Clock
+from holdfast.errors import StoreUnavailable
+
+GIVE_UP = 30.0
+PAUSES = (0.05, 2.0)
+
+Answered = TypeVar("Answered")
+
+
+class Patience:
+    """Asks until the store answers; ``StoreUnavailable`` after ``give_up`` seconds."""
+
+    def __init__(self, clock: Clock, chance: Chance, events: Events, *, give_up: float = GIVE_UP) -> None:
+        self._clock = clock
+        self._chance = chance
+        self._events = events
+        self._give_up = give_up
+
+    async def ask(self, operation: str, verb: Callable[[], Awaitable[Answered]]) -> Answered:
+        """The verb's answer. What makes two copies of it one, such as the id of an enqueue, is fixed by the caller."""
+        started, pause, failures = self._clock.monotonic(), PAUSES[0], 0
+        while True:
+            try:
+                answer = await verb()
+            except StoreUnavailable as error:
+                failures += 1
+                if failures == 1:
+                    self._events.emit(EventName.STORE_UNAVAILABLE, operation=operation, error=str(error))
+                if self._clock.monotonic() - started + pause > self._give_up:
+                    raise
+            else:
+                if failures:
+                    self._events.emit(EventName.STORE_RECOVERED, operation=operation, failures=failures)
+                return answer
+            await self._clock.sleep(pause * (0.75 + 0.25 * self._chance.jitter()))
+            pause = min(pause * 2, PAUSES[1])

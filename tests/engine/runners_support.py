@@ -1,0 +1,120 @@
+"""Runner processes that do what a test says, in place of real ones."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from holdfast._core.outcome import Done
+from holdfast._engine import runner_messages as messages
+from holdfast._engine.inprocess import LoopChannel
+from holdfast._engine.pool import Pool
+from holdfast._engine.registry import TaskDefinition, define
+from holdfast._ports.host import Exit
+from tests.engine.support import Bench, until
+
+Message = TypeVar("Message")
+
+GRACE, MARGIN = 4.0, 1.0
+DONE = messages.Ended(messages.Verdict.of(Done(b'"done"')))
+STACKS = 'File "shop.py", line 7 in spin'
+
+
+class FakeChild:
+    """A runner, spoken for by its test."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.channel, self.theirs = LoopChannel.pair(loop, loop)
+        self.is_killed = False
+        self.heard = list[messages.Message]()
+        self._unread = deque[messages.Message]()
+        self._exit: asyncio.Future[Exit] = loop.create_future()
+        self._crash_stacks = ""
+        self._reading = loop.create_task(self._read())
+
+    def say(self, *said: messages.Message) -> None:
+        for message in said:
+            self.theirs.send(messages.encode(message))
+
+    async def next(self, kind: type[Message]) -> Message:
+        """The next message that came, which is one of these."""
+        await until(lambda: self._unread)
+        message = self._unread.popleft()
+        assert isinstance(message, kind), message
+        return message
+
+    def die(self, exit: Exit, *, stacks: str = "") -> None:
+        if not self._exit.done():
+            self._crash_stacks = stacks
+            self.theirs.close()
+            self._exit.set_result(exit)
+
+    async def dump_stacks(self) -> str:
+        return STACKS
+
+    def last_stacks(self) -> str:
+        return self._crash_stacks
+
+    def kill(self) -> None:
+        self.is_killed = True
+        self.die(Exit(signal="SIGKILL"))
+
+    async def wait(self) -> Exit:
+        return await asyncio.shield(self._exit)
+
+    async def _read(self) -> None:
+        while (data := await self.theirs.receive()) is not None:
+            message = messages.decode(data)
+            self.heard.append(message)
+            self._unread.append(message)
+
+
+class FakeRunnerHost:
+    """Starts them, or cannot."""
+
+    def __init__(self) -> None:
+        self.children = list[FakeChild]()
+        self.error: OSError | None = None
+
+    async def spawn(self) -> FakeChild:
+        if self.error is not None:
+            raise self.error
+        self.children.append(FakeChild())
+        return self.children[-1]
+
+
+class RunnerBench(Bench):
+    """A worker's engine whose handlers with ``process=True`` run in fake runners."""
+
+    def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, size: int = 2) -> None:
+        super().__init__(*tasks)
+        self.host = FakeRunnerHost()
+        self.pool = Pool(self.host, size=size, grace=GRACE, margin=MARGIN, events=self.log.events, chance=self.chance)
+        self.executor._processes = self.pool
+
+    async def child(self, number: int = 0) -> FakeChild:
+        """That runner, once it was started."""
+        await until(lambda: len(self.host.children) > number)
+        return self.host.children[number]
+
+    async def begun_child(self, number: int = 0) -> FakeChild:
+        """That runner, with the code of its first job running."""
+        child = await self.child(number)
+        child.say(messages.Ready())
+        await child.next(messages.Run)
+        child.say(messages.Begun())
+        return child
+
+    async def complete(self, number: int = 0) -> None:
+        """Have that runner complete its first job."""
+        (await self.begun_child(number)).say(DONE)
+
+
+def processed(**options: Any) -> TaskDefinition:
+    """A task whose handler runs in a process."""
+
+    def handler() -> None:
+        raise AssertionError("it ran in the worker")
+
+    return define(handler, process=True, **options)

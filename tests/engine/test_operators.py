@@ -1,0 +1,392 @@
+"""What operators ask of an App, and what callers may say of one job, on every store that one machine has."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from holdfast import (
+    App,
+    Cause,
+    Code,
+    ConfigurationError,
+    Event,
+    Fail,
+    Handle,
+    InsideEventLoop,
+    JobNotFound,
+    PayloadInvalid,
+    PayloadTooLarge,
+    Pruned,
+    Reason,
+    State,
+    UniqueConflict,
+    Unsupported,
+)
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import Claim
+from holdfast._core.lifecycle import finish
+from holdfast._core.outcome import Done, Outcome
+from holdfast._ports.store import ClaimRequest, NewLease
+
+LEASE = UUID(int=1)
+UNKNOWN = UUID(int=5)
+FAR = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def shrink(path: str, width: int = 800) -> str:
+    return path
+
+
+@pytest.fixture(params=["memory://", "sqlite:///{}/jobs.db"], ids=["memory", "sqlite"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
+    app = App(request.param.format(tmp_path))
+    yield app
+    app.close()
+
+
+def heard(app: App, name: str) -> list[dict[str, object]]:
+    """What is told of events of that name from now on."""
+    fields: list[dict[str, object]] = []
+
+    def hear(event: Event) -> None:
+        fields.append(event.fields)
+
+    app.on(name)(hear)
+    return fields
+
+
+def claim(app: App, count: int = 1, task: str = "shrink") -> list[Claim]:
+    """Jobs that a worker runs now."""
+
+    async def take() -> list[Claim]:
+        store, timing = app._connections.store, app.settings.timing
+        lease = NewLease(LEASE, "worker-1", ProcessIdentity("host", 1), timing, tasks=("shrink",), slots=count)
+        await store.open_lease(lease)
+        definition = app.registry.get(task)
+        assert definition is not None
+        policies = {task: definition.policy}
+        request = ClaimRequest(lease=LEASE, claim=app._connections.chance.uuid4(), tasks=policies, limit=count)
+        return list((await store.exchange([], request)).claims)
+
+    return asyncio.run(take())
+
+
+def end(app: App, handle: Handle, outcome: Outcome | None = None) -> None:
+    """The job is claimed and settled so."""
+    (taken,) = claim(app)
+    assert taken.hold.job == handle.id
+    move = finish(taken.hold, outcome or Done(b"1"), jitter=0.0)
+    asyncio.run(app._connections.store.exchange([move]))
+
+
+# enqueue
+
+
+def test_every_option_is_on_the_job(app: App) -> None:
+    order = app.task(shrink).options(delay="1h", priority=-5, unique_key="k", queue="q", expires_in="2h", tags=["a", "b"])
+    view = order.enqueue("a").get()
+    assert (view.state, view.priority, view.unique_key, view.queue, view.tags) == (State.SCHEDULED, -5, "k", "q", ("a", "b"))
+    assert view.expires_at is not None
+    assert (view.expires_at - view.created_at).total_seconds() == pytest.approx(7200, abs=0.001)
+    assert (view.available_at - view.created_at).total_seconds() == pytest.approx(3600, abs=0.001)
+
+
+def test_s11_one_unfinished_job_per_key_the_existing_one_is_answered(app: App) -> None:
+    task, other = app.task(shrink), app.task(name="other")(shrink)
+    keyed = task.options(unique_key="k")
+    first = keyed.enqueue("a")
+    assert first.created
+    again = keyed.enqueue("a")
+    assert (again.created, again.id) == (False, first.id)
+    assert other.options(unique_key="k").enqueue("a").created, "a key belongs to its task"
+    assert task.options(unique_key="l").enqueue("a").created
+    with pytest.raises(UniqueConflict, match=f"job {first.id} has the unique key 'k' and another payload") as caught:
+        keyed.enqueue("b")
+    assert caught.value.job == first.id
+    first.cancel()
+    assert keyed.enqueue("b").created, "a finished job frees its key"
+
+
+def test_s11_the_same_payload_in_another_order_is_the_same(app: App) -> None:
+    def gather(names: set[str], places: dict[str, int]) -> None: ...
+
+    keyed = app.task(gather).options(unique_key="k")
+    names = [f"name {n}" for n in range(50)]
+    first = keyed.enqueue(set(names), {"a": 1, "b": 2})
+    again = keyed.enqueue(places={"b": 2, "a": 1}, names=set(names))
+    assert (again.created, again.id) == (False, first.id)
+    assert keyed.bind(names=set(names), places={}).payload.startswith(b'{"names":["name 0","name 1","name 10",')
+    with pytest.raises(UniqueConflict):
+        keyed.enqueue(set(names[1:]), {"a": 1, "b": 2})
+
+
+def test_a_retry_whose_key_was_given_away_names_its_holder(app: App) -> None:
+    keyed = app.task(shrink).options(unique_key="k")
+    first = keyed.enqueue("a")
+    first.cancel()
+    second = keyed.enqueue("b")
+    with pytest.raises(UniqueConflict, match=str(second.id)) as caught:
+        first.retry()
+    assert caught.value.job == second.id
+    assert app.jobs.retry([first.id, second.id]) == {first.id: State.CANCELLED, second.id: State.AVAILABLE}
+    second.cancel()
+    assert first.retry() is State.AVAILABLE
+
+
+def test_concurrent_keyed_enqueues_make_one_job(app: App) -> None:
+    keyed = app.task(shrink).options(unique_key="k")
+
+    async def main() -> list[Handle]:
+        return await asyncio.gather(*(keyed.aenqueue("a") for _ in range(20)))
+
+    handles = asyncio.run(main())
+    assert len({handle.id for handle in handles}) == 1
+    assert sum(handle.created for handle in handles) == 1
+
+
+def test_many_jobs_cannot_share_a_key(app: App) -> None:
+    keyed = app.task(shrink).options(unique_key="k")
+    with pytest.raises(ConfigurationError, match="unique_key"):
+        keyed.enqueue_many([{"path": "a"}, {"path": "b"}])
+    assert app.jobs.list() == []
+    assert [handle.created for handle in keyed.enqueue_many([{"path": "a"}])] == [True]
+    assert keyed.enqueue_many([]) == []
+
+
+@pytest.mark.parametrize(
+    ("item", "error", "words"),
+    [
+        ({"path": 5}, PayloadInvalid, r"payloads\[2\]: shrink: Expected `str`, got `int` - at `\$.path`"),
+        ({}, PayloadInvalid, r"payloads\[2\]: shrink: .*missing required field `path`"),
+        ({"path": "x" * 300_000}, PayloadTooLarge, r"payloads\[2\]: shrink: the payload has"),
+        ("path", PayloadInvalid, r"payloads\[2\]: str is no dict"),
+    ],
+)
+def test_the_bad_one_of_many_is_named_by_its_place(app: App, item: object, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        app.task(shrink).enqueue_many([{"path": "a"}, {"path": "b"}, item])  # type: ignore[list-item]
+    assert app.jobs.list() == []
+
+
+# within the caller's own transaction
+
+
+def test_a_store_without_callers_transactions_says_so() -> None:
+    app = App("memory://")
+    order = app.task(shrink).options(within=sqlite3.connect(":memory:"))
+    with pytest.raises(Unsupported, match="memory"):
+        order.enqueue("a")
+    with pytest.raises(Unsupported, match="memory"):
+        asyncio.run(order.aenqueue("a"))
+    app.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.db"
+
+
+@pytest.mark.parametrize("way", ["enqueue", "aenqueue", "enqueue_many", "aenqueue_many"])
+@pytest.mark.parametrize("commits", [True, False])
+def test_s7_within_a_transaction_a_job_exists_if_and_only_if_it_commits(file: Path, way: str, commits: bool) -> None:
+    app = App(f"sqlite:///{file}")
+    app.migrate()
+    announced = heard(app, "job.enqueued")
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("CREATE TABLE orders (id)")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO orders VALUES (1)")
+    order = app.task(shrink).options(within=connection)
+    match way:
+        case "enqueue":
+            handle = order.enqueue("a")
+        case "aenqueue":
+            handle = asyncio.run(order.aenqueue("a"))
+        case "enqueue_many":
+            (handle,) = order.enqueue_many([{"path": "a"}])
+        case _:
+            (handle,) = asyncio.run(order.aenqueue_many([{"path": "a"}]))
+    with pytest.raises(JobNotFound):
+        handle.get()
+    connection.execute("COMMIT" if commits else "ROLLBACK")
+    rows = connection.execute("SELECT count(*) FROM orders").fetchone()[0]
+    connection.close()
+    assert (rows, sum(app.jobs.counts().values())) == (int(commits), int(commits))
+    assert announced == [], "nothing is said before the commit"
+    handle.notify()
+    app.close()
+
+
+def test_within_a_transaction_a_duplicate_and_a_conflict_leave_it_usable(file: Path) -> None:
+    app = App(f"sqlite:///{file}")
+    task = app.task(shrink)
+    first = task.options(unique_key="k").enqueue("a")
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    again = task.options(unique_key="k", within=connection).enqueue("a")
+    assert (again.created, again.id) == (False, first.id)
+    with pytest.raises(UniqueConflict):
+        task.options(unique_key="k", within=connection).enqueue("b")
+    other = task.options(unique_key="l", within=connection).enqueue("b")
+    connection.execute("COMMIT")
+    connection.close()
+    assert {job.id for job in app.jobs.list()} == {first.id, other.id}
+    app.close()
+
+
+def test_within_needs_its_twin_inside_an_event_loop(file: Path) -> None:
+    app = App(f"sqlite:///{file}")
+    order = app.task(shrink).options(within=sqlite3.connect(file))
+
+    async def main() -> None:
+        with pytest.raises(InsideEventLoop, match="await aenqueue"):
+            order.enqueue("a")
+        with pytest.raises(InsideEventLoop, match="await aenqueue_many"):
+            order.enqueue_many([{"path": "a"}])
+
+    asyncio.run(main())
+    app.close()
+
+
+def test_within_refuses_what_is_no_connection_of_its_kind(app: App) -> None:
+    with pytest.raises(Unsupported):
+        app.task(shrink).options(within=object()).enqueue("a")
+
+
+# operators
+
+
+def test_jobs_are_rescheduled(app: App) -> None:
+    told = heard(app, "job.rescheduled")
+    task = app.task(shrink)
+    later, now = task.options(delay="1h").enqueue("a"), task.enqueue("b")
+    assert app.jobs.reschedule(later.id, delay=0) == {later.id: State.AVAILABLE}
+    assert app.jobs.reschedule([str(now.id), UNKNOWN], run_at=FAR) == {now.id: State.SCHEDULED}
+    assert now.get().available_at == FAR
+    assert [fields["job"] for fields in told] == [later.id, now.id]
+    for wrong, words in (({}, "say delay"), ({"delay": "x"}, "delay: "), ({"delay": 1, "run_at": FAR}, "one of them")):
+        with pytest.raises(ConfigurationError, match=words):
+            app.jobs.reschedule(now.id, **wrong)  # type: ignore[arg-type]
+
+
+def test_what_nobody_owns_is_deleted(app: App) -> None:
+    told = heard(app, "job.deleted")
+    task = app.task(shrink)
+    finished = task.enqueue("a")
+    end(app, finished)
+    running = task.enqueue("b")
+    claim(app)
+    waiting = task.enqueue("c")
+    assert app.jobs.delete([finished.id, running.id, str(waiting.id)]) == {running.id: State.RUNNING}
+    assert [job.id for job in app.jobs.list()] == [running.id]
+    assert {fields["job"] for fields in told} == {finished.id, waiting.id}
+
+
+def test_ids_select_for_verbs_that_take_many(app: App) -> None:
+    task = app.task(shrink)
+    failed = task.options(tags=["x"]).enqueue("a")
+    end(app, failed, Fail("no"))
+    waiting = [handle.id for handle in task.options(queue="q", tags=["x"]).enqueue_many([{"path": "b"}] * 3)]
+    assert app.jobs.ids(state="failed") == app.jobs.ids(reason="PERMANENT") == [failed.id]
+    assert app.jobs.ids(tag="x", limit=2) == waiting[:0:-1]
+    assert app.jobs.ids() == [*waiting[::-1], failed.id]
+    assert app.jobs.ids(task="shrink", queue="q", reason=Reason.PERMANENT) == []
+    assert app.jobs.retry(app.jobs.ids(state=State.FAILED)) == {failed.id: State.AVAILABLE}
+    for wrong in ({"state": "gone"}, {"reason": "because"}, {"limit": 0}):
+        with pytest.raises(ConfigurationError, match="use"):
+            app.jobs.ids(**wrong)  # type: ignore[arg-type]
+
+
+def test_operators_acts_are_events(app: App) -> None:
+    cancelled, reopened = heard(app, "job.cancel_requested"), heard(app, "job.reopened")
+    handle = app.task(shrink).enqueue("a")
+    handle.cancel()
+    handle.retry()
+    assert cancelled == [{"job": handle.id, "state": "cancelled"}]
+    assert reopened == [{"job": handle.id, "state": "available"}]
+
+
+def test_queues_are_paused_resumed_purged_and_listed(app: App) -> None:
+    paused, resumed, purged = heard(app, "queue.paused"), heard(app, "queue.resumed"), heard(app, "queue.purged")
+    task = app.task(shrink)
+    task.options(queue="a").enqueue_many([{"path": "x"}] * 3)
+    task.options(queue="b", delay="1h").enqueue("x")
+    app.queues.pause("a")
+    app.queues.pause(["b", "later"])
+    assert [(queue.name, queue.paused_at is None) for queue in app.queues.list()] == [
+        ("a", False),
+        ("b", False),
+        ("later", False),
+    ]
+    assert claim(app, 5) == []
+    app.queues.resume(["a", "later"])
+    assert [(queue.name, queue.paused_at is None) for queue in app.queues.list()] == [("a", True), ("b", False)]
+    assert app.queues.list()[0].counts == dict.fromkeys(State, 0) | {State.AVAILABLE: 3}
+    assert len(claim(app, 1)) == 1
+    assert app.queues.purge(["a", "b", "none"]) == 3
+    assert [job.state for job in app.jobs.list()] == [State.RUNNING]
+    assert [fields["queue"] for fields in (*paused, *resumed)] == ["a", "b", "later", "a", "later"]
+    assert purged == [{"queue": "a", "jobs": 2}, {"queue": "b", "jobs": 1}, {"queue": "none", "jobs": 0}]
+    for verb in (app.queues.pause, app.queues.resume, app.queues.purge):
+        with pytest.raises(ConfigurationError) as caught:
+            verb(["fine", "a b", ""])
+        assert len(caught.value.problems) == 2
+
+
+def test_pruning_by_hand_leaves_what_is_young(app: App) -> None:
+    told = heard(app, "store.pruned")
+    handle = app.task(retention=0)(shrink).enqueue("a")
+    end(app, handle)
+    assert app.prune() == Pruned(stubs=1)
+    assert told == [{"jobs": 0, "stubs": 1, "receipts": 0, "leases": 0}]
+    assert handle.get().state is State.COMPLETED
+    with pytest.raises(JobNotFound, match="retention"):
+        handle.result()
+    assert app.prune() == Pruned()
+    assert handle.retry() is State.COMPLETED, "nothing is left of it to run"
+
+
+def test_explain_names_what_is_in_the_way(app: App) -> None:
+    task = app.task(shrink)
+
+    def codes(handle: Handle) -> list[Code]:
+        explanation = app.jobs.explain(handle.id)
+        assert all(isinstance(cause, Cause) for cause in explanation.causes)
+        assert explanation.state is handle.get().state
+        return [cause.code for cause in explanation.causes]
+
+    waiting, later = task.enqueue("a"), task.options(delay="1h", queue="q").enqueue("b")
+    assert codes(waiting) == [Code.NO_LIVE_WORKER]
+    app.queues.pause("q")
+    assert codes(later) == [Code.PAUSED, Code.DUE_LATER, Code.NO_LIVE_WORKER]
+    (taken,) = claim(app)
+    assert codes(waiting) == [Code.RUNNING]
+    assert codes(task.enqueue("c")) == [Code.AT_CAPACITY]
+    assert codes(app.enqueue("elsewhere")) == [Code.UNKNOWN_TASK]
+    move = finish(taken.hold, Done(b"1"), jitter=0.0)
+    asyncio.run(app._connections.store.exchange([move]))
+    assert codes(waiting) == [Code.FINISHED]
+    assert codes(task.enqueue("d")) == []
+    with pytest.raises(JobNotFound):
+        app.jobs.explain(UNKNOWN)
+
+
+def test_every_verb_has_its_async_twin(app: App) -> None:
+    async def main() -> None:
+        handle = await app.task(shrink).aenqueue("a")
+        assert (await app.jobs.aexplain(handle.id)).state is State.AVAILABLE
+        assert await app.jobs.areschedule(handle.id, delay="1h") == {handle.id: State.SCHEDULED}
+        assert await app.jobs.aids() == [handle.id]
+        await app.queues.apause("default")
+        await app.queues.aresume("default")
+        assert len(await app.queues.alist()) == 1
+        assert await app.queues.apurge("default") == 1
+        assert await app.jobs.adelete(handle.id) == {}
+        assert await app.aprune() == Pruned()
+
+    asyncio.run(main())

@@ -1,0 +1,453 @@
+"""A runner from inside: handlers in its main thread, the pipe to the worker in another."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, NoReturn, TypeVar
+
+import pytest
+
+from holdfast import App, Cancel, Fail, Retry
+from holdfast._core.job import Claim
+from holdfast._core.outcome import Done, Invalid, Outcome, Raised
+from holdfast._engine import runner_messages as messages
+from holdfast._engine.context import SyncJob
+from holdfast._engine.lifespan import Lifespan
+from holdfast._engine.registry import TaskDefinition, define
+from holdfast._engine.runner_process import RunnerProcess
+from holdfast._ports.store import Duplicate, EnqueueAnswer
+from holdfast._ports.system_channel import SystemChannel
+from holdfast.errors import ConfigurationError, JobLost, StoreUnavailable
+from tests.engine.support import JOB, Held, claim, registry, run, until
+
+Message = TypeVar("Message")
+
+
+class Cell:
+    """The process, as its test would have it."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.channel = SystemChannel(end)
+        self.died = threading.Event()
+
+    def memory(self) -> int:
+        return 4711
+
+    def die(self) -> None:
+        self.died.set()
+
+
+class Scene:
+    """A runner in a thread, and its worker's end of the pipe."""
+
+    def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, lifespan: Lifespan | None = None) -> None:
+        ours, theirs = socket.socketpair()
+        self.channel = SystemChannel(ours)
+        self.cell = Cell(theirs)
+        self.tasks = registry(*(task if isinstance(task, TaskDefinition) else define(task, process=True) for task in tasks))
+        self.runner = RunnerProcess(self.cell)
+        self.error: BaseException | None = None
+        self._lifespan = lifespan or Lifespan()
+        self._thread = threading.Thread(target=self._live)
+
+    def _live(self) -> None:
+        try:
+            self.runner.run(self.tasks, self._lifespan, open_store=Transactional, idle=2.5)  # type: ignore[arg-type]
+        except ConfigurationError as error:
+            self.error = error
+            self.runner.refuse(error)
+
+    async def __aenter__(self) -> "Scene":
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.tell(messages.Finish())
+        if self.cell.died.is_set():
+            self.runner._inbox.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self.channel.close()
+        self.runner._loop.call_soon_threadsafe(self.runner._loop.stop)
+        await asyncio.to_thread(self.runner._thread.join)
+        self.runner._loop.close()
+        self.cell.channel.close()
+
+    def tell(self, message: messages.Message) -> None:
+        self.channel.send(messages.encode(message))
+
+    async def next(self, kind: type[Message]) -> Message:
+        data = await self.channel.receive()
+        assert data is not None
+        message = messages.decode(data)
+        assert isinstance(message, kind), message
+        return message
+
+    def claim(self, payload: bytes = b"{}", *, name: str = "handler", number: int = 1) -> Claim:
+        task = self.tasks.get(name)
+        assert task is not None
+        return claim(task, payload, number=number)
+
+    async def begin(self, payload: bytes = b"{}") -> None:
+        await self.next(messages.Ready)
+        self.tell(messages.Run(self.claim(payload)))
+        await self.next(messages.Begun)
+
+    async def outcome(self) -> Outcome | None:
+        ended = await self.next(messages.Ended)
+        return None if ended.verdict is None else ended.verdict.outcome()
+
+
+class Transactional:
+    """A store of which only one verb matters."""
+
+    @contextmanager
+    def blocking_transaction(self, job: object, token: object, *, idle: float) -> Any:
+        yield f"connection for {job} within {idle}"
+
+    async def close(self) -> None: ...
+
+
+def idle() -> None:
+    """Nobody calls it."""
+
+
+def outcome_of(handler: Callable[..., Any], payload: bytes = b"{}") -> Outcome | None:
+    """What the worker hears of that handler."""
+    found: list[Outcome | None] = []
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            await scene.begin(payload)
+            found.append(await scene.outcome())
+
+    run(test())
+    return found[0]
+
+
+def test_a_handler_gets_its_arguments_and_its_job_and_its_result_comes_back() -> None:
+    def handler(job: SyncJob, a: int, b: int = 2) -> list[Any]:
+        return [a + b, str(job.id), job.attempt, threading.current_thread().name]
+
+    outcome = outcome_of(handler, b'{"a": 40}')
+    assert isinstance(outcome, Done)
+    assert b'[42,"%s",1,' % str(JOB).encode() in outcome.result
+    assert b"holdfast-runner" not in outcome.result
+
+
+def test_an_exception_comes_back_with_its_traceback_from_the_handler_on() -> None:
+    def handler() -> NoReturn:
+        secret = "hunter2"
+        raise ValueError(f"no {len(secret)}")
+
+    outcome = outcome_of(handler)
+    assert isinstance(outcome, Raised)
+    assert (outcome.failure.type, outcome.failure.message, outcome.is_final) == ("ValueError", "no 7", False)
+    assert "in handler" in outcome.failure.traceback
+    assert "runner_process" not in outcome.failure.traceback
+    assert "hunter2" not in outcome.failure.traceback.replace('secret = "hunter2"', "")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(), asyncio.CancelledError()])
+def test_an_exit_out_of_a_handler_is_a_failure_of_its_job_and_the_runner_lives_on(error: BaseException) -> None:
+    def handler(n: int) -> int:
+        if n == 0:
+            raise error
+        return n
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            await scene.begin(b'{"n": 0}')
+            outcome = await scene.outcome()
+            assert isinstance(outcome, Raised)
+            assert outcome.failure.type == type(error).__name__
+            scene.tell(messages.Run(scene.claim(b'{"n": 1}', number=2)))
+            await scene.next(messages.Begun)
+            assert await scene.next(messages.Ended) == messages.Ended(messages.Verdict.of(Done(b"1")), 4711)
+
+    run(test())
+
+
+def test_what_a_handler_asks_for_comes_back() -> None:
+    def handler(how: str) -> object:
+        match how:
+            case "retry":
+                return Retry(after="5s", reason="later")
+            case "cancel":
+                raise Cancel("enough")
+        raise ExceptionGroup("all", [Fail("for good")])
+
+    retry, cancel, fail = (outcome_of(handler, b'{"how": "%s"}' % how) for how in (b"retry", b"cancel", b"fail"))
+    assert isinstance(retry, Retry)
+    assert (retry.after, retry.reason) == (5.0, "later")
+    assert isinstance(cancel, Cancel)
+    assert cancel.reason == "enough"
+    assert isinstance(fail, Fail)
+    assert fail.reason == "for good"
+
+
+def test_a_payload_that_does_not_fit_is_judged_without_running_the_handler() -> None:
+    def handler(n: int) -> NoReturn:
+        raise AssertionError("it ran")
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            await scene.next(messages.Ready)
+            scene.tell(messages.Run(scene.claim(b'{"n": "text"}')))
+            outcome = await scene.outcome()
+            assert isinstance(outcome, Invalid)
+            assert outcome.reason == "PAYLOAD_INVALID"
+            assert "$.n" in outcome.failure.message
+
+    run(test())
+
+
+def test_a_result_that_is_no_json_is_invalid() -> None:
+    def handler() -> object:
+        return object()
+
+    outcome = outcome_of(handler)
+    assert isinstance(outcome, Invalid)
+    assert outcome.reason == "RESULT_INVALID"
+
+
+def test_fields_that_a_newer_release_wrote_are_named() -> None:
+    def handler(n: int) -> int:
+        return n
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            await scene.next(messages.Ready)
+            scene.tell(messages.Run(scene.claim(b'{"n": 1, "new": 2}')))
+            assert (await scene.next(messages.Begun)).ignored == ("new",)
+            await scene.next(messages.Ended)
+
+    run(test())
+
+
+def test_progress_is_said_at_once_and_in_a_tight_loop_only_the_latest() -> None:
+    def handler(job: SyncJob) -> None:
+        for number in range(1000):
+            job.progress(fraction=number / 1000, **({"stage": "walk"} if number == 1 else {}))
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            await scene.begin()
+            first = await scene.next(messages.Progressed)
+            assert first.fraction == 0.0
+            said = [first]
+            while isinstance(message := messages.decode(await scene.channel.receive() or b""), messages.Progressed):
+                said.append(message)
+            assert (said[-1].fraction, isinstance(message, messages.Ended)) == (0.999, True)
+            assert {each.stage for each in said} == {None, "walk"}
+            assert len(said) < 100
+
+    run(test())
+
+
+def test_a_checkpoint_returns_when_the_worker_says_that_it_is_durable() -> None:
+    order = list[str]()
+
+    def handler(job: SyncJob) -> object:
+        job.progress(stage="before")
+        job.checkpoint({"next": 3})
+        order.append("durable")
+        return job.checkpoint_value
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            await scene.begin()
+            assert (await scene.next(messages.Progressed)).stage == "before"
+            asked = await scene.next(messages.Checkpointed)
+            assert asked.data == b'{"next":3}'
+            order.append("answered")
+            scene.tell(messages.Answered(asked.call))
+            assert await scene.outcome() == Done(b'{"next":3}')
+        assert order == ["answered", "durable"]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("problem", "error"),
+    [
+        (messages.Problem.LOST, JobLost),
+        (messages.Problem.STOPPED, asyncio.CancelledError),
+        (messages.Problem.UNAVAILABLE, StoreUnavailable),
+    ],
+)
+def test_a_call_that_cannot_be_done_raises_what_it_raises_in_a_thread(
+    problem: messages.Problem, error: type[BaseException]
+) -> None:
+    raised = list[type[BaseException]]()
+
+    def handler(job: SyncJob) -> None:
+        try:
+            job.checkpoint(1)
+        except BaseException as seen:
+            raised.append(type(seen))
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            await scene.begin()
+            scene.tell(messages.Answered((await scene.next(messages.Checkpointed)).call, problem, "so"))
+            await scene.next(messages.Ended)
+
+    run(test())
+    assert raised == [error]
+
+
+def test_a_child_is_enqueued_by_the_worker() -> None:
+    app = App("memory://")
+
+    @app.task
+    def other(n: int) -> None: ...
+
+    def handler(job: SyncJob) -> object:
+        return str(job.enqueue(other.options(queue="q"), n=1).id)
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            await scene.begin()
+            asked = await scene.next(messages.Enqueued)
+            assert (asked.child.task, asked.child.payload, asked.child.queue) == ("other", b'{"n":1}', "q")
+            scene.tell(messages.Answered(asked.call, answer=EnqueueAnswer({asked.child.id: Duplicate(JOB, is_same=True)})))
+            assert await scene.outcome() == Done(f'"{JOB}"'.encode())
+
+    run(test())
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_a_handler_that_is_told_sees_it_and_what_it_returns_decides(looks: bool) -> None:
+    held = Held()
+
+    def handler(job: SyncJob) -> str | None:
+        held.wait_here()
+        return None if looks and job.is_cancelled else "done"
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            await scene.begin()
+            await until(held.come.is_set)
+            scene.tell(messages.Told())
+            await until(lambda: scene.runner._work is not None and scene.runner._work.is_stopped)
+            held.set()
+            assert await scene.outcome() == (None if looks else Done(b'"done"'))
+
+    run(test())
+
+
+def test_s3_every_call_of_a_handler_that_lost_its_job_raises_job_lost() -> None:
+    held, raised = Held(), list[str]()
+
+    def handler(job: SyncJob) -> None:
+        held.wait_here()
+        calls = (job.alive, lambda: job.progress(fraction=1.0), lambda: job.checkpoint(1), lambda: job.transaction().__enter__())
+        for call in calls:
+            try:
+                call()
+            except JobLost as error:
+                raised.append(type(error).__name__)
+        job.alive()
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            await scene.begin()
+            await until(held.come.is_set)
+            scene.tell(messages.Lost())
+            await until(lambda: scene.runner._work is not None and scene.runner._work.is_stopped)
+            held.set()
+            assert await scene.outcome() is None
+        assert raised == ["JobLost"] * 4
+
+    run(test())
+
+
+def test_a_thread_that_a_handler_left_behind_says_nothing_about_the_next_job() -> None:
+    held, raised = Held(), list[str]()
+    threads = list[threading.Thread]()
+
+    def linger(job: SyncJob) -> None:
+        held.wait_here()
+        try:
+            job.progress(message="from the past")
+        except JobLost as error:
+            raised.append(type(error).__name__)
+
+    def handler(job: SyncJob, n: int) -> None:
+        if n == 0:
+            threads.append(threading.Thread(target=linger, args=(job,)))
+            threads[0].start()
+        else:
+            held.set()
+            threads[0].join()
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            await scene.begin(b'{"n": 0}')
+            await scene.outcome()
+            await until(held.come.is_set)
+            scene.tell(messages.Run(scene.claim(b'{"n": 1}', number=2)))
+            await scene.next(messages.Begun)
+            assert await scene.outcome() == Done(b"null")
+        assert raised == ["JobLost"]
+
+    run(test())
+
+
+def test_handlers_see_what_the_lifespan_yielded_once_per_runner() -> None:
+    told = list[str]()
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[dict[str, int]]:
+        told.append("open")
+        yield {"answer": 42}
+        told.append("close")
+
+    def handler(job: SyncJob) -> object:
+        told.append("job")
+        return job.state["answer"]
+
+    async def test() -> None:
+        async with Scene(handler, lifespan=Lifespan(lifespan)) as scene:
+            await scene.begin()
+            assert await scene.outcome() == Done(b"42")
+            scene.tell(messages.Run(scene.claim(number=2)))
+            await scene.next(messages.Begun)
+            await scene.outcome()
+        assert told == ["open", "job", "job", "close"]
+
+    run(test())
+
+
+def test_a_lifespan_that_fails_is_told_to_the_worker() -> None:
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        raise OSError("no database")
+        yield
+
+    async def test() -> None:
+        async with Scene(idle, lifespan=Lifespan(lifespan)) as scene:
+            (problem,) = (await scene.next(messages.Refused)).problems
+            assert "no database" in problem
+
+    run(test())
+
+
+def test_a_transaction_is_on_a_connection_of_the_runners_own() -> None:
+    def handler(job: SyncJob) -> str:
+        with job.transaction() as connection:
+            return str(connection)
+
+    assert outcome_of(handler) == Done(f'"connection for {JOB} within 2.5"'.encode())
+
+
+def test_the_end_of_the_pipe_is_the_end_of_the_runner() -> None:
+    async def test() -> None:
+        async with Scene(idle) as scene:
+            await scene.next(messages.Ready)
+            scene.channel.close()
+            await until(scene.cell.died.is_set)
+
+    run(test())

@@ -1,0 +1,44 @@
+"""Memory kills, as the control groups of both versions tell of them."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast._ports.cgroup import MemoryKills
+from holdfast._ports.host import Exit
+
+V1 = "9:name=systemd:/\n4:cpu,memory:/app/worker\n0::/\n"
+V2 = "0::/app/worker\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "file"),
+    [
+        (V1, "memory/app/worker/memory.oom_control"),
+        (V1, "memory/memory.oom_control"),  # a container that shows its own group as the root
+        (V2, "app/worker/memory.events"),
+        (V2, "memory.events"),
+    ],
+)
+def test_a_memory_kill_is_seen_once(tmp_path: Path, groups: str, file: str) -> None:
+    (tmp_path / "cgroup").write_text(groups)
+    count = tmp_path / file
+    count.parent.mkdir(parents=True, exist_ok=True)
+    count.write_text("low 0\nunder_oom 0\noom_kill 3\noom 9\n")
+    kills = MemoryKills(tmp_path / "cgroup", tmp_path)
+    assert not kills.has_grown()
+    count.write_text("low 0\nunder_oom 0\noom_kill 4\noom 9\n")
+    assert kills.has_grown()
+    assert not kills.has_grown()
+
+
+@pytest.mark.parametrize("groups", [None, "", "rubbish", V1, V2])
+def test_without_control_groups_no_memory_kill_is_ever_seen(tmp_path: Path, groups: str | None) -> None:
+    if groups is not None:
+        (tmp_path / "cgroup").write_text(groups)
+    assert not MemoryKills(tmp_path / "cgroup", tmp_path).has_grown()
+
+
+def test_an_exit_says_that_memory_ran_out() -> None:
+    assert str(Exit(signal="SIGKILL", is_out_of_memory=True)) == "SIGKILL (out of memory)"
+    assert (str(Exit(signal="SIGKILL")), str(Exit(3))) == ("SIGKILL", "exit code 3")

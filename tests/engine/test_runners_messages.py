@@ -1,0 +1,60 @@
+"""What crosses the pipe between a worker and its runner comes out as it went in."""
+
+import pytest
+
+from holdfast._core.job import Failure, NewJob, Reason
+from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
+from holdfast._core.policy import Policy
+from holdfast._engine import runner_messages as messages
+from holdfast._ports.store import Duplicate, EnqueueAnswer
+from tests.engine.runners_support import processed
+from tests.engine.support import JOB, claim
+
+BOOM = Failure("ValueError", "boom", "Traceback …")
+OUTCOMES: list[Outcome] = [
+    Done(b'{"n":1}'),
+    Retry(),
+    Retry(after="5s", reason="later"),
+    Snooze("5m"),
+    Cancel("enough"),
+    Fail("for good"),
+    Raised(BOOM),
+    Raised(BOOM, is_final=True),
+    Invalid(Reason.PAYLOAD_INVALID, BOOM),
+    Invalid(Reason.RESULT_INVALID, BOOM),
+]
+MESSAGES: list[messages.Message] = [
+    messages.Run(claim(processed(timeout="5s"), b'{"n": 1}', failures=2)),
+    messages.Told(),
+    messages.Lost(),
+    messages.Answered(1),
+    messages.Answered(2, messages.Problem.LOST, "taken"),
+    messages.Answered(3, answer=EnqueueAnswer({JOB: Duplicate(JOB, is_same=True)})),
+    messages.Finish(),
+    messages.Ready(),
+    messages.Refused(("no module",)),
+    messages.Begun(("new",)),
+    messages.Progressed("walk", 0.5, "half"),
+    messages.Checkpointed(4, b"1"),
+    messages.Enqueued(5, NewJob(id=JOB, task="t", payload=b"{}", policy=Policy(), tags=("a",))),
+    *(messages.Ended(messages.Verdict.of(outcome), 7) for outcome in OUTCOMES),
+    messages.Ended(),
+]
+
+
+def shown(outcome: Outcome) -> object:
+    """Exceptions are equal only to themselves."""
+    return (type(outcome), vars(outcome)) if isinstance(outcome, Exception) else outcome
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
+def test_an_outcome_survives_the_pipe(outcome: Outcome) -> None:
+    message = messages.decode(messages.encode(messages.Ended(messages.Verdict.of(outcome))))
+    assert isinstance(message, messages.Ended)
+    assert message.verdict is not None
+    assert shown(message.verdict.outcome()) == shown(outcome)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_survives_the_pipe(message: messages.Message) -> None:
+    assert messages.decode(messages.encode(message)) == message

@@ -1,0 +1,121 @@
+"""Tasks with ``process=True``: what may be one, where another process finds it, and how many a worker claims."""
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from holdfast import App, Job, SyncJob
+from holdfast._core.job import AttemptOutcome, State
+from holdfast._core.lifecycle import Judge, crashed
+from holdfast._engine.registry import RunnerKind, define
+from holdfast._engine.runner_options import RunnerOptions, has_process_tasks, importable
+from holdfast.errors import ConfigurationError
+from tests.engine.runners_support import processed
+from tests.engine.support import claim
+
+
+async def on_the_loop(job: Job) -> None: ...
+
+
+def in_thread(job: SyncJob) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "process", "kind"),
+    [
+        (on_the_loop, False, RunnerKind.LOOP),
+        (in_thread, False, RunnerKind.THREAD),
+        (in_thread, True, RunnerKind.PROCESS),
+    ],
+)
+def test_where_a_handler_runs_follows_from_its_kind_and_one_option(
+    function: Callable[..., Any], process: bool, kind: RunnerKind
+) -> None:
+    assert define(function, process=process).kind is kind
+
+
+def test_a_coroutine_in_a_process_is_refused_with_the_remedy() -> None:
+    with pytest.raises(ConfigurationError) as error:
+        define(on_the_loop, process=True)
+    assert error.value.problems == [
+        "task on_the_loop: process=True is for blocking code: write `def` with a `SyncJob`, or leave process=True out"
+    ]
+
+
+def test_a_handler_in_a_process_takes_a_sync_job() -> None:
+    def handler(job: Job) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="`job: SyncJob`, because it runs in a process"):
+        define(handler, process=True)
+
+
+def test_process_is_a_yes_or_no() -> None:
+    with pytest.raises(ConfigurationError, match="process='yes': use True"):
+        define(in_thread, process="yes")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    made = ModuleType("shop.tasks")
+    monkeypatch.setitem(sys.modules, "shop.tasks", made)
+    return made
+
+
+def test_an_embedded_workers_app_is_found_where_its_handlers_are(module: ModuleType) -> None:
+    app = App("memory://")
+
+    def resize() -> None: ...
+
+    resize.__module__ = "shop.tasks"
+    assert not has_process_tasks(app.registry)
+    app.task(process=True)(resize)
+    assert has_process_tasks(app.registry)
+    module.__dict__["jobs"] = app
+    assert importable(app, app.registry) == "shop.tasks:jobs"
+
+
+def test_an_app_that_nobody_could_import_is_refused_with_the_remedy(module: ModuleType) -> None:
+    app = App("memory://")
+    app.task(process=True)(in_thread)
+    with pytest.raises(ConfigurationError, match="process=True on in_thread: a runner process must import the App"):
+        importable(app, app.registry)
+
+
+def test_an_app_of_a_script_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = App("memory://")
+    app.task(process=True)(in_thread)
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "app", app, raising=False)
+    monkeypatch.setattr(main, "__spec__", None)
+    with pytest.raises(ConfigurationError, match="no script"):
+        importable(app, app.registry)
+
+
+def test_options_survive_the_command_line() -> None:
+    options = RunnerOptions(target="shop.tasks:app", path=("a", "b"), log_level="debug", log_format="json")
+    assert RunnerOptions.decode(options.encode()) == options
+
+
+@pytest.mark.parametrize(
+    ("on_crash", "crashes", "to"),
+    [("retry", 0, State.AVAILABLE), ("retry", 2, State.FAILED), ("fail", 0, State.FAILED), ("hold", 0, State.HELD)],
+)
+def test_s9_the_crash_of_a_runner_is_charged_as_that_of_a_worker_but_told_by_the_owner(
+    on_crash: str, crashes: int, to: State
+) -> None:
+    hold = structs.replace(claim(processed(on_crash=on_crash)).hold, crashes=crashes)
+    moved = crashed(hold, "SIGSEGV", jitter=0.0)
+    assert (moved.to, moved.crashes, moved.failures) == (to, crashes + 1, 0)
+    assert (moved.judge, moved.record, moved.signal) == (Judge.OWNER, AttemptOutcome.CRASHED, "SIGSEGV")
+    assert moved.token == hold.token
+
+
+def test_only_the_first_crash_is_tried_again_at_once() -> None:
+    task = processed(max_crashes=9)
+    holds = (structs.replace(claim(task).hold, crashes=crashes) for crashes in range(4))
+    waits = [crashed(hold, "SIGSEGV", jitter=0.0).delay for hold in holds]
+    assert waits == [0.0, 1.0, 2.0, 4.0]
