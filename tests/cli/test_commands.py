@@ -1,52 +1,16 @@
 """Commands as typed: what they print for people, pipes and programs, and how they end."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
-from click.testing import CliRunner, Result
 
 from holdfast import App, StoreUnavailable
 from holdfast._core.lifecycle import State
 from holdfast.cli.commands import root
-
-TASKS = """
-from holdfast import App, Job
-
-app = App("{url}", ttl="3s")
-empty = App("memory://")
-
-@app.task
-async def analyze(job: Job, repo_url: str, limit: int = 100) -> dict:
-    return {{}}
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A user's folder with `shop.py` in it."""
-    (tmp_path / "shop.py").write_text(TASKS.format(url=f"sqlite:///{tmp_path}/jobs.db"))
-    for name in ("HOLDFAST_APP", "HOLDFAST_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
-            del sys.modules[name]
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(root, words)
-
-
-def enqueue(payload: str = '{"repo_url": "u"}') -> str:
-    done = run("enqueue", "shop:app", "analyze", payload)
-    assert done.exit_code == 0, done.output
-    return done.stdout.strip()
+from tests.cli.support import claim, enqueue, run
 
 
 def test_enqueue_prints_the_id_and_show_shows_the_job(folder: Path) -> None:
@@ -139,6 +103,19 @@ def test_migrate_check_recover_and_workers_say_what_they_found(folder: Path) -> 
         (["worker", "shop", "--processes", "0"], 2, "--processes"),
         (["worker", "shop", "--queues", "a,,b"], 2, "--queues: ''"),
         (["worker", "shop", "--grace", "soon"], 2, "is no duration"),
+        (["jobs", "explain", "x", "--app", "shop"], 1, "is no job id"),
+        (["jobs", "cancel", "x", "--app", "shop"], 1, "is no job id"),
+        (["jobs", "cancel"], 2, "no jobs chosen"),
+        (["jobs", "cancel", "x", "--all"], 2, "use one of them"),
+        (["jobs", "cancel", "--all", "--app", "shop"], 2, "Say --yes"),
+        (["jobs", "retry", "--all", "--yes"], 2, "--state"),
+        (["jobs", "reschedule", "x"], 2, "--delay or --at"),
+        (["jobs", "reschedule", "x", "--delay", "1s", "--at", "2030-01-01T00:00Z"], 2, "one of them"),
+        (["jobs", "reschedule", "x", "--at", "2030-01-01T00:00"], 2, "has no zone"),
+        (["jobs", "reschedule", "x", "--at", "soon"], 2, "is no time"),
+        (["jobs", "delete", "--reason", "BAD_LUCK"], 2, "--reason"),
+        (["queues", "pause"], 2, "Missing argument"),
+        (["completion", "csh"], 2, "'csh'"),
     ],
 )
 def test_wrong_input_ends_with_a_line_that_says_what_to_do(folder: Path, words: list[str], code: int, text: str) -> None:
@@ -146,6 +123,7 @@ def test_wrong_input_ends_with_a_line_that_says_what_to_do(folder: Path, words: 
     (folder / "lonely.py").write_text("import not_there\n")
     (folder / "script.py").write_text("raise SystemExit('run me')\n")
     (folder / "wrong.py").write_text("from holdfast import App\napp = App('memory://', ttl='soon', beat='never')\n")
+    enqueue()
     done = run(*words)
     assert (done.exit_code, done.stdout) == (code, "")
     assert text in done.stderr
@@ -169,8 +147,94 @@ def test_text_from_payloads_cannot_steer_a_terminal(folder: Path) -> None:
         assert "\x1b" not in run(*words, "--app", "shop").stdout
 
 
-@pytest.mark.parametrize("words", [[], ["jobs"], ["jobs", "list"], ["worker"], ["enqueue"], ["recover"], ["workers", "list"]])
-def test_every_command_explains_itself(words: list[str]) -> None:
+def every_command(group: click.Group = root, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, command in group.commands.items():
+        yield from every_command(command, (*path, name)) if isinstance(command, click.Group) else [(*path, name)]
+
+
+@pytest.mark.parametrize("words", list(every_command()))
+def test_every_command_and_every_option_explains_itself(words: tuple[str, ...]) -> None:
     done = run(*words, "--help")
     assert done.exit_code == 0
     assert done.stdout.startswith("Usage:")
+    command: click.Command = root
+    for word in words:
+        command = command.commands[word]  # type: ignore[attr-defined]
+    assert command.help
+    assert [option.name for option in command.params if isinstance(option, click.Option) and not option.help] == []
+
+
+READING = [["jobs", "list"], ["jobs", "counts"], ["queues", "list"], ["workers", "list"], ["top"], ["prune"]]
+
+
+@pytest.mark.parametrize("words", READING)
+def test_every_reading_command_answers_with_one_document(folder: Path, words: list[str]) -> None:
+    enqueue()
+    done = run(*words, "--app", "shop", "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert json.loads(done.stdout) is not None
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_the_exit_code_of_check_is_one_when_something_is_wrong(folder: Path) -> None:
+    done = run("check", "shop")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[0] == "level\tname\tfinding\tremedy"
+    (folder / "later.py").write_text(
+        f"from holdfast import App\napp = App('sqlite:///{folder}/jobs.db')\n"
+        "one = app.task(name='one', progress_within='1s')(lambda: None)\n"
+        "two = app.task(name='two', progress_within='2s')(lambda: None)\n"
+    )
+    done = run("check", "later")
+    assert done.exit_code == 1
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()[1:3]] == ["error", "error"]
+    assert all(name in done.stdout for name in ("task one", "task two"))
+
+
+def test_wrong_settings_are_all_told_at_once(folder: Path) -> None:
+    (folder / "wrong.py").write_text("from holdfast import App\napp = App('sqlite:///x.db', ttl='soon', grace='never')\n")
+    done = run("check", "wrong")
+    assert done.exit_code == 2
+    assert [line[:10] for line in done.stderr.splitlines()] == ["error: ttl", "error: gra"]
+
+
+def test_a_rescue_is_told_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    job = enqueue()
+    assert [str(each) for each in claim(folder, "analyze", is_dead=True)] == [job]
+    done = run("recover", "shop")
+    assert done.exit_code == 0
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["id", job]
+    assert [record.getMessage() for record in caplog.records if job in record.getMessage()] == []
+
+
+def test_lists_go_on_where_the_page_before_ended(folder: Path) -> None:
+    jobs = [enqueue() for _ in range(3)]
+    done = run("jobs", "list", "--limit", "2", "--app", "shop")
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()[1:]] == [jobs[2], jobs[1]]
+    assert done.stderr.strip().endswith(f"--cursor {jobs[1]}")
+
+
+def test_explain_names_what_stands_in_the_way_and_its_remedy(folder: Path) -> None:
+    job = enqueue()
+    run("queues", "pause", "default", "--app", "shop")
+    found = json.loads(run("jobs", "explain", job, "--app", "shop", "--json").stdout)
+    assert [cause["code"] for cause in found["causes"]] == ["paused", "no_live_worker"]
+    lines = run("jobs", "explain", job, "--app", "shop").stdout.splitlines()
+    assert lines[0].split() == ["state", "available"]
+    assert lines[1].startswith("paused")
+    assert "holdfast queues resume default" in lines[2]
+
+
+def test_check_tells_what_a_worker_would_refuse_and_what_waits(folder: Path) -> None:
+    found = json.loads(run("check", "shop:empty", "--json").stdout)
+    assert [(each["level"], each["name"]) for each in found][:2] == [("warning", "tasks"), ("warning", "store")]
+    enqueue()
+    run("queues", "pause", "mail", "--app", "shop")
+    done = run("check", "shop")
+    assert done.exit_code == 0
+    warnings = [line.split("\t")[1] for line in done.stdout.splitlines() if line.startswith("warning")]
+    assert {"workers", "queues"} <= set(warnings)
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()[1:]] == ["warning"] * len(warnings) + ["ok"] * (
+        len(done.stdout.splitlines()) - 1 - len(warnings)
+    )

@@ -1,8 +1,15 @@
 """``holdfast check``."""
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import click
 
 from holdfast.cli.options import JSON, TARGET
+
+if TYPE_CHECKING:
+    from holdfast._ports.store import Check
+    from holdfast.app import App
 
 
 @click.command()
@@ -10,18 +17,33 @@ from holdfast.cli.options import JSON, TARGET
 @JSON
 @click.pass_context
 def check(context: click.Context, target: str, as_json: bool) -> None:
-    """Say what is right and wrong with settings and store.
+    """Say what is right and wrong, all at once.
 
-    The exit code is 1 if anything is wrong.
+    Settings, tasks and store are looked at; each finding names its remedy. The exit code is 1 if anything is an error,
+    2 if the settings do not even make an App.
     """
     from holdfast.cli.loading import opened
     from holdfast.cli.printing import print_json, print_table
 
     with opened(target) as app:
-        findings = app.check()
+        findings = [*_of_workers(app, target), *app.check()]
     if as_json:
         print_json(findings)
     else:
-        rows = [(finding.level, finding.name, finding.message, finding.remedy) for finding in findings]
+        order = ("error", "warning", "ok")
+        ranked = sorted(findings, key=lambda finding: order.index(finding.level))
+        rows = [(finding.level, finding.name, finding.message, finding.remedy) for finding in ranked]
         print_table(("level", "name", "finding", "remedy"), rows, empty="nothing to say")
     context.exit(1 if any(finding.level == "error" for finding in findings) else 0)
+
+
+def _of_workers(app: "App", target: str) -> "Iterator[Check]":
+    """What `holdfast worker` would refuse, although the App itself is fine."""
+    from holdfast._ports.store import Check
+
+    if not app.registry.names():
+        remedy = "decorate a function with @app.task in this module or one that it imports"
+        yield Check("warning", "tasks", f"{target} has no tasks, so no worker can run it", remedy)
+    if app.settings.url == "memory://":
+        remedy = "use a store such as sqlite:///jobs.db"
+        yield Check("warning", "store", "memory:// lives inside one process: no worker can share it", remedy)

@@ -8,12 +8,18 @@ from typing import Any, NoReturn
 import click
 
 from holdfast.cli.check import check
+from holdfast.cli.cleaning import clean
+from holdfast.cli.completion import VARIABLE, completion
 from holdfast.cli.demo import demo
 from holdfast.cli.enqueue import enqueue
 from holdfast.cli.jobs import jobs
+from holdfast.cli.logs import configure_logs
 from holdfast.cli.migrate import migrate
-from holdfast.cli.printing import clean, to_json
+from holdfast.cli.printing import to_json
+from holdfast.cli.prune import prune
+from holdfast.cli.queues import queues
 from holdfast.cli.recover import recover
+from holdfast.cli.top import top
 from holdfast.cli.worker import worker
 from holdfast.cli.workers import workers
 from holdfast.errors import (
@@ -47,6 +53,9 @@ class Root(click.Group):
         """Run a command; click's own way of ending is replaced, so that all errors look alike."""
         given = list(sys.argv[1:] if args is None else args)
         extra["standalone_mode"] = False
+        extra.setdefault("complete_var", VARIABLE)
+        if given[:1] not in (["worker"], ["demo"]):  # which configure their own
+            configure_logs("error" if "--json" in given else "warning", "text")
         try:
             code = super().main(given, **extra)
         except click.exceptions.NoArgsIsHelpError as error:
@@ -60,6 +69,7 @@ class Root(click.Group):
             problems = error.problems if isinstance(error, ConfigurationError) else [str(error)]
             sys.exit(_report(type(error).__name__, problems, remedy, code, "--json" in given))
         except (click.Abort, KeyboardInterrupt):
+            click.echo("aborted", err=True)
             sys.exit(130)
         except BrokenPipeError:
             # Whoever read our output has gone; nothing may be written at exit either.
@@ -95,5 +105,5 @@ def root() -> None:
     """Background jobs that survive the death of the process that runs them."""
 
 
-for _command in (demo, worker, enqueue, jobs, workers, check, migrate, recover):
+for _command in (demo, worker, enqueue, jobs, queues, workers, top, check, migrate, recover, prune, completion):
     root.add_command(_command)

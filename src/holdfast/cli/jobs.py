@@ -1,52 +1,63 @@
-"""``holdfast jobs``."""
+"""``holdfast jobs``: look at jobs; what changes them is in ``steering``."""
 
 from typing import TYPE_CHECKING, Literal
 
 import click
+from msgspec import structs
 
 from holdfast._core.job import State
+from holdfast.cli.completing import complete_job, complete_queue, complete_task
 from holdfast.cli.options import JSON, store_options
+from holdfast.cli.steering import cancel, delete, reschedule, retry
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from holdfast._core.view import JobView
+    from holdfast._core.job import Failure
+    from holdfast._core.view import AttemptView, JobView
 
 
 @click.group()
 def jobs() -> None:
-    """See jobs, cancel them, run them again."""
+    """See jobs, learn why they wait, cancel them, run them again."""
+
+
+for _command in (cancel, delete, reschedule, retry):
+    jobs.add_command(_command)
 
 
 @jobs.command("list")
 @click.option("--state", type=click.Choice([state.value for state in State]), help="Only those in this state.")
-@click.option("--task", help="Only those of this task.")
-@click.option("--queue", help="Only those in this queue.")
+@click.option("--task", shell_complete=complete_task, help="Only those of this task.")
+@click.option("--queue", shell_complete=complete_queue, help="Only those in this queue.")
 @click.option("--tag", help="Only those with this tag.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="ID", help="Go on after this job: the last one of the page before.")
 @store_options
 @JSON
-def list_jobs(target: str | None, url: str | None, as_json: bool, **which: object) -> None:
-    """Jobs, newest first."""
+def list_jobs(target: str | None, url: str | None, as_json: bool, limit: int, **which: object) -> None:
+    """Jobs, newest first.
+
+    What jobs were given, what they answered and what their errors said is no part of a list: see `holdfast jobs show`.
+    """
     from holdfast.cli.loading import opened
     from holdfast.cli.printing import print_json, print_table
 
     with opened(target, url) as app:
-        found = app.jobs.list(**which)  # type: ignore[arg-type]
+        found = app.jobs.list(limit=limit, **which)  # type: ignore[arg-type]
     if as_json:
-        print_json(found)
+        print_json([_listed(job) for job in found])
         return
     columns = ("id", "task", "queue", "state", "attempt", "progress", "created", "worker", "why")
     print_table(columns, [_row(job) for job in found], empty="no jobs")
+    if len(found) == limit:
+        click.echo(f"there may be more: --cursor {found[-1].id}", err=True)
 
 
 @jobs.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete_job)
 @store_options
 @JSON
 def show(id: str, target: str | None, url: str | None, as_json: bool) -> None:
-    """Everything about a job, its attempts included."""
+    """Everything about a job: its payload and result, its attempts with their tracebacks, signals and stacks."""
     from holdfast.cli.loading import opened
     from holdfast.cli.printing import print_json, print_table, shown
 
@@ -69,8 +80,28 @@ def show(id: str, target: str | None, url: str | None, as_json: bool) -> None:
             for each in job.attempts
         ]
         print_table(columns, rows, empty="")
-    if job.error is not None and job.error.traceback:
-        click.echo("\n" + "\n".join(shown(line) for line in job.error.traceback.splitlines()))
+    _print_forensics(job.attempts, job.error)
+
+
+@jobs.command()
+@click.argument("id", shell_complete=complete_job)
+@store_options
+@JSON
+def explain(id: str, target: str | None, url: str | None, as_json: bool) -> None:
+    """Why a job is where it is, and what can be done about it."""
+    from holdfast.cli.loading import opened
+    from holdfast.cli.printing import print_json, shown
+
+    with opened(target, url) as app:
+        found = app.jobs.explain(id)
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"{'state':<16} {shown(found.state)}" + ("" if found.causes else f": {shown(found.summary)}"))
+    for cause in found.causes:
+        click.echo(f"{shown(cause.code):<16} {shown(cause.message)}")
+        if cause.remedy:
+            click.echo(f"{'':<16} {shown(cause.remedy)}")
 
 
 @jobs.command()
@@ -92,56 +123,44 @@ def counts(by: Literal["queue", "task"] | None, target: str | None, url: str | N
         print_table((by, *State), [(group, *states.values()) for group, states in found.items()], empty="no jobs")
 
 
-@jobs.command()
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@store_options
-@JSON
-@click.pass_context
-def cancel(context: click.Context, ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
-    """End jobs that wait, and ask jobs that run to end."""
-    from holdfast.cli.loading import opened
-
-    with opened(target, url) as app:
-        context.exit(_print_states(ids, app.jobs.cancel(ids), as_json, notes=_ASKED))
+_KEPT_FROM_LISTS = {"payload", "result", "checkpoint", "attempts"}
 
 
-@jobs.command()
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@store_options
-@JSON
-@click.pass_context
-def retry(context: click.Context, ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
-    """Run finished, held or scheduled jobs now, with fresh budgets."""
-    from holdfast.cli.loading import opened
-
-    with opened(target, url) as app:
-        context.exit(_print_states(ids, app.jobs.retry(ids), as_json, notes={}))
-
-
-_ASKED = {State.CLAIMED: "claimed, asked to end", State.RUNNING: "running, asked to end"}
+def _listed(job: "JobView") -> dict[str, object]:
+    """A job as a list shows it: secrets of its payload, result or exception are read by whoever asks for that job."""
+    kept = {name: value for name, value in structs.asdict(job).items() if name not in _KEPT_FROM_LISTS}
+    return kept | {"error": None if job.error is None else {"type": job.error.type}}
 
 
 def _row(job: "JobView") -> tuple[object, ...]:
     said = (job.stage, None if job.fraction is None else f"{job.fraction:.0%}", job.message)
     progress = "" if job.state is State.COMPLETED else " ".join(filter(None, said))
-    why = " ".join(filter(None, (job.reason, _text(job.error))))
+    why = " ".join(filter(None, (job.reason, job.error.type if job.error else None)))
     return job.id, job.task, job.queue, job.state, f"{job.attempt}", progress, job.created_at, job.worker, why
+
+
+def _print_forensics(attempts: "tuple[AttemptView, ...]", error: "Failure | None") -> None:
+    """Tracebacks, stacks and late results below the table, each under a line that says whose it is."""
+    from holdfast.cli.printing import shown
+
+    for each in attempts:
+        parts = {
+            "traceback": each.error.traceback if each.error else None,
+            "stacks when it was killed": each.stacks,
+            "late result": None if each.late_result is None else shown(each.late_result),
+        }
+        for title, text in parts.items():
+            if text:
+                _print_part(f"attempt {each.attempt}, {title}:", text)
+    if error is not None and error.traceback and all(each.error != error for each in attempts):
+        _print_part("traceback:", error.traceback)
+
+
+def _print_part(title: str, text: str) -> None:
+    from holdfast.cli.printing import shown
+
+    click.echo(f"\n{title}\n" + "\n".join(shown(line) for line in text.splitlines()))
 
 
 def _text(error: object) -> str:
     return "" if error is None else str(error)
-
-
-def _print_states(ids: tuple[str, ...], states: "dict[UUID, State]", as_json: bool, *, notes: dict[State, str]) -> int:
-    """What became of each; 1 when one of them does not exist."""
-    from uuid import UUID
-
-    from holdfast.cli.printing import print_json, print_table
-
-    if as_json:
-        print_json({str(job): state for job, state in states.items()})
-    else:
-        found = {job: states.get(UUID(job)) for job in ids}
-        rows = [(job, "unknown" if state is None else notes.get(state, state)) for job, state in found.items()]
-        print_table(("id", "state"), rows, empty="")
-    return 0 if all(UUID(job) in states for job in ids) else 1

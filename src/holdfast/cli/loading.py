@@ -1,13 +1,12 @@
 """``module:app`` to an App. Whatever goes wrong is said in a line, with what to do about it."""
 
-import importlib
 import os
 import sys
-import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from types import ModuleType
 
+from holdfast._engine.imports import import_module
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
 
@@ -15,7 +14,7 @@ DEFAULT_ATTRIBUTE = "app"
 
 
 def load_app(target: str) -> App:
-    """The App at ``module:attribute``, ``app`` when left out, with the current folder first on the path.
+    """The App at ``module:attribute``, ``app`` when left out, with the current folder first on the path and its ``imports`` imported.
 
     ``ConfigurationError`` when there is none.
     """
@@ -26,6 +25,7 @@ def load_app(target: str) -> App:
     module = _import(name)
     found = getattr(module, attribute, None)
     if isinstance(found, App):
+        found.load()
         return found
     wrong = f"is {type(found).__name__}, not an App" if found is not None else "does not exist"
     apps = [f"{name}:{key}" for key, value in vars(module).items() if isinstance(value, App)]
@@ -37,25 +37,7 @@ def _import(name: str) -> ModuleType:
     folder = os.getcwd()
     if sys.path[:1] != [folder]:
         sys.path.insert(0, folder)
-    try:
-        with redirect_stdout(sys.stderr):  # what a module prints is no part of a command's answer
-            return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ConfigurationError(
-                [f"there is no module {error.name!r} in {folder} or installed: check name and folder"]
-            ) from None
-        raise ConfigurationError([_failure(name, error)]) from error
-    except ConfigurationError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise ConfigurationError([_failure(name, error)]) from error
-
-
-def _failure(name: str, error: BaseException) -> str:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames[1:] else ""
-    return f"importing {name} failed: {type(error).__name__}: {error}{where}"
+    return import_module(name, f"in {folder} or installed: check name and folder")
 
 
 @contextmanager

@@ -3,14 +3,19 @@
 import logging
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import msgspec
 
-LEVELS = ("debug", "info", "warning", "error")
+from holdfast._engine.current import CURRENT, WORKER
+from holdfast._engine.events import EventName, logger
+from holdfast.cli.cleaning import IN_JSON, IN_LINES, clean
+from holdfast.cli.outage import QuietOutage
 
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
-_IN_ONE_LINE = _CONTROL | {0x0A: "\\n"}
+LEVELS = ("debug", "info", "warning", "error")
+WHO = ("job", "task", "attempt", "worker")
 
 
 class TextFormatter(logging.Formatter):
@@ -20,13 +25,15 @@ class TextFormatter(logging.Formatter):
         """One line, and a traceback below it if there is one."""
         when = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         source = "" if record.name == "holdfast" else f"{record.name}: "
-        line = f"{when} {record.levelname.lower():<7} {source}{record.getMessage()}".translate(_IN_ONE_LINE)
+        whose = "" if record.name == logger.name else "".join(f" {name}={value}" for name, value in _whose().items())
+        line = clean(f"{when} {record.levelname.lower():<7} {source}{record.getMessage()}{whose}")
         trace = _trace(record)
-        return f"{line}\n{trace.translate(_CONTROL)}" if trace else line
+        return f"{line}\n{trace.translate(IN_LINES)}" if trace else line
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: ``time level logger message``, and the event with its fields if it is one."""
+    """One object per line: ``time level logger message``; of an event also ``event``, ``job task attempt worker`` and ``fields``;
+    of what a handler logs ``job task attempt worker`` too."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The object."""
@@ -36,11 +43,46 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if event := getattr(record, "event", None):
-            line |= {"event": event, "fields": getattr(record, "fields", {})}
+        line |= _whose()
+        if record.name == logger.name:
+            fields = getattr(record, "fields", {})
+            line |= {name: fields[name] for name in WHO if fields.get(name) is not None}
+            line |= {name: value for name in ("event", "fields") if (value := getattr(record, name, None))}
         if trace := _trace(record):
             line["traceback"] = trace
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        return msgspec.json.encode(line, enc_hook=str).decode(errors="replace").translate(IN_JSON)
+
+
+class _Stderr(logging.Handler):
+    """Whatever ``sys.stderr`` is at the moment of a record: user code may replace it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One write per record, so that lines of several processes do not mix."""
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.flush()
+        except Exception:
+            self.handleError(record)
+
+
+@contextmanager
+def unlogged(event: EventName) -> Iterator[None]:
+    """Nothing about that event: the command that does it says so itself."""
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return getattr(record, "event", None) != event.value
+
+    logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_other)
+
+
+def _whose() -> dict[str, object]:
+    """Of what a handler's code logs: the job that it runs for."""
+    hold = CURRENT.get()
+    return {} if hold is None else {"job": hold.job, "task": hold.task, "attempt": hold.attempt, "worker": WORKER.get()}
 
 
 def _trace(record: logging.LogRecord) -> str:
@@ -48,7 +90,12 @@ def _trace(record: logging.LogRecord) -> str:
 
 
 def configure_logs(level: str, form: str) -> None:
-    """Send everything from this level on to stderr; user code that configured logging before keeps its own."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Send everything from this level on to stderr; user code that configured logging before keeps its own.
+
+    An outage is told in few lines; at level ``debug`` each failed call is one.
+    """
+    handler = _Stderr()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    if level != "debug":
+        handler.addFilter(QuietOutage())
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -1,11 +1,13 @@
 """Options that several commands share."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
 from holdfast._core.durations import seconds
+from holdfast.cli.completing import complete_app
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -23,9 +25,26 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic in new
             self.fail(str(error), param, ctx)
 
 
-DURATION = DurationType()
+class InstantType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+    """ISO 8601 text with a zone as a datetime."""
 
-TARGET = click.argument("target", metavar="MODULE:APP")
+    name = "instant"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """The instant; one without a zone could be anybody's and is refused."""
+        try:
+            instant = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time: write it as 2030-01-31T08:00Z", param, ctx)
+        if instant.tzinfo is None:
+            self.fail(f"{value!r} has no zone: write {value}Z for UTC, or {value}+01:00", param, ctx)
+        return instant
+
+
+DURATION = DurationType()
+INSTANT = InstantType()
+
+TARGET = click.argument("target", metavar="MODULE:APP", shell_complete=complete_app)
 
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout; errors as JSON on stderr.")
 
@@ -35,4 +54,10 @@ def store_options(command: Command) -> Command:
     command = click.option(
         "--url", metavar="URL", help="The store, such as sqlite:///jobs.db; no code is loaded.  [env: HOLDFAST_URL]"
     )(command)
-    return click.option("--app", "target", metavar="MODULE:APP", help="The App whose store it is.  [env: HOLDFAST_APP]")(command)
+    return click.option(
+        "--app",
+        "target",
+        metavar="MODULE:APP",
+        shell_complete=complete_app,
+        help="The App whose store it is.  [env: HOLDFAST_APP]",
+    )(command)

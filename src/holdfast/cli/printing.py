@@ -7,26 +7,12 @@ from datetime import datetime
 import click
 import msgspec
 
-_BIDIRECTIONAL = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-_CONTROL = (
-    {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
-    | {code: f"\\u{code:04x}" for code in _BIDIRECTIONAL}
-    | {0x0A: "\\n", 0x09: "\\t", 0x0D: "\\r"}
-)
-
-
-def clean(text: str) -> str:
-    """Text that cannot steer a terminal: it may come from a payload.
-
-    >>> clean("a\\x1b[2J")
-    'a\\\\x1b[2J'
-    """
-    return text.translate(_CONTROL)
+from holdfast.cli.cleaning import IN_JSON, clean
 
 
 def to_json(value: object) -> str:
     """One JSON document; times in ISO 8601 UTC, ids as text."""
-    return msgspec.json.encode(value).decode()
+    return msgspec.json.encode(value).decode().translate(IN_JSON)
 
 
 def print_json(value: object) -> None:
@@ -53,10 +39,12 @@ def _draw(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    # A column that says nothing in any row only takes the place of others; an id must be copied in one piece.
+    told = [number for number in range(len(columns)) if number < 2 or any(row[number] not in ("", "0") for row in cells)]
+    for number in told:
+        table.add_column(columns[number], overflow="fold", no_wrap=columns[number] in ("id", "state"))
     for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(row[number]) for number in told))
     Console().print(table)
 
 

@@ -10,7 +10,7 @@ import signal
 import sys
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -19,10 +19,12 @@ from msgspec import Struct
 
 from holdfast._engine import messages
 from holdfast._engine.registry import NAME
+from holdfast._engine.runner_options import RunnerOptions, has_process_tasks
 from holdfast._engine.runners import FORKED
 from holdfast._engine.worker import Worker, WorkerOptions, run_until_done
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.system_host import SystemCell
+from holdfast._ports.system_runner import SystemRunnerHost
 from holdfast.app import App, open_store, open_transport
 from holdfast.cli.loading import load_app
 from holdfast.cli.logs import configure_logs
@@ -49,7 +51,8 @@ class ProcessOptions(Struct, frozen=True):
                 [f"--queues: {name!r} is no queue: letters, digits and _ . : -, commas between" for name in wrong]
             )
         threads = min(MOST_THREADS, THREADS_PER_CORE * (os.cpu_count() or 1))
-        worker = WorkerOptions(concurrency=concurrency or 100, threads=concurrency or threads, queues=names)
+        runners = min(concurrency or 100, os.cpu_count() or 1)
+        worker = WorkerOptions(concurrency=concurrency or 100, threads=concurrency or threads, runners=runners, queues=names)
         return cls(worker, log_level, log_format)
 
     @property
@@ -66,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     # A signal for the whole group or cgroup is the supervisor's to handle: it drains us. (A handler rather than
     # SIG_IGN, because programs that jobs start would inherit that.)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _leave_it_to_the_supervisor)
+        signal.signal(number, leave_it_to_the_supervisor)
     configure_logs(options.log_level, options.log_format)
     try:
         app = load_app(target)
@@ -88,10 +91,18 @@ def main(arguments: Sequence[str]) -> int:
         events=app.events,
         options=options.worker,
         limits=cell.limits,
+        runner_host=_runner_host(app, target, options),
+        lifespan=app.lifespan(),
     )
     run_until_done(loop, worker.run())
     run_until_done(loop, store.close())
     return 0
+
+
+def _runner_host(app: App, target: str, options: ProcessOptions) -> SystemRunnerHost | None:
+    if not has_process_tasks(app.registry):
+        return None
+    return SystemRunnerHost([RunnerOptions(target=target, log_level=options.log_level, log_format=options.log_format).encode()])
 
 
 class WorkerLoop(asyncio.SelectorEventLoop):
@@ -127,15 +138,16 @@ def _require_runnable(app: App, target: str) -> None:
         problems.append("memory:// lives inside one process, and a worker is another: use a store such as sqlite:///jobs.db")
     if not app.registry.names():
         problems.append(f"{target} has no tasks: decorate a function with @app.task in this module or one that it imports")
+    problems += app.registry.problems(app.settings.timing)
     if problems:
         raise ConfigurationError(problems)
 
 
-def _leave_it_to_the_supervisor(number: int, frame: FrameType | None) -> None:
+def leave_it_to_the_supervisor(number: int, frame: FrameType | None) -> None:
     """It has got the signal too, or will."""
 
 
-def run(arguments: Sequence[str]) -> NoReturn:
+def leave(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> NoReturn:
     """``main``, and then out, whatever still runs here."""
     try:
         code = main(arguments)
@@ -150,4 +162,4 @@ def run(arguments: Sequence[str]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    run(sys.argv[1:])
+    leave(main, sys.argv[1:])

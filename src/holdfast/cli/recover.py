@@ -15,10 +15,12 @@ def recover(target: str, now: bool, as_json: bool) -> None:
     Every running `holdfast worker` does that by itself. A lease that has run out is judged after watching the store
     for its beat + margin, because after an outage every lease looks like that.
     """
+    from holdfast._engine.events import EventName
     from holdfast.cli.loading import opened
+    from holdfast.cli.logs import unlogged
     from holdfast.cli.printing import print_json, print_table
 
-    with opened(target) as app:
+    with opened(target) as app, unlogged(EventName.JOB_RESCUED):
         silent = [lease.timing for lease in app.workers.list() if lease.overdue > 0]
         if silent and not now:
             wait = max(timing.beat + timing.margin for timing in silent)

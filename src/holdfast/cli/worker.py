@@ -1,18 +1,24 @@
 """``holdfast worker``: the supervisor's process. It never imports the user's module; its workers do."""
 
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.cleaning import clean
 from holdfast.cli.logs import LEVELS
 from holdfast.cli.options import DURATION, TARGET
 
 if TYPE_CHECKING:
+    from holdfast._engine.events import Events
     from holdfast._engine.supervisor import Supervisor, SupervisorOptions
     from holdfast._ports.clock import Clock
+    from holdfast.cli.banner import Banner
     from holdfast.cli.process import ProcessOptions
-
-UNREACHABLE = 75
+    from holdfast.cli.reload import Changes
 
 
 @click.command()
@@ -26,8 +32,11 @@ UNREACHABLE = 75
 @click.option("--queues", metavar="A,B", help="Only these queues.  [default: all]")
 @click.option("--grace", type=DURATION, help="How long running jobs may take to end.  [default: the App's, 20s]")
 @click.option("--until-empty", is_flag=True, help="End when no job it may run is left, jobs due later included.")
-@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--reload", is_flag=True, help="Start the workers anew when a .py file below this folder has changed.")
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="How much to log.")
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or machines."
+)
 @click.pass_context
 def worker(
     context: click.Context,
@@ -38,43 +47,46 @@ def worker(
     grace: float | None,
     *,
     until_empty: bool,
+    reload: bool,
     log_level: str,
     log_format: str,
 ) -> None:
     """Run the jobs of an App until Ctrl-C or SIGTERM.
 
     Either stops claiming and gives running jobs the grace; a second one stops their code. SIGQUIT shows stacks.
+    Logs go to stderr: text for people, or one JSON object per line with event, job, task, attempt and worker.
     """
     import asyncio
 
+    from holdfast._engine.events import Events
     from holdfast._engine.supervisor import SupervisorOptions
     from holdfast._ports.clock import SystemClock
+    from holdfast.cli.banner import Banner
     from holdfast.cli.logs import configure_logs
-    from holdfast.cli.printing import clean
     from holdfast.cli.process import ProcessOptions
 
     options = ProcessOptions.of(concurrency, queues, log_level, log_format)
     configure_logs(log_level, log_format)
     kept = SupervisorOptions(processes=processes, until_empty=until_empty, grace=grace)
-    clock = SystemClock()
-    supervisor = _supervisor(target, options, kept, clock)
-    many = f"{processes} workers" if processes > 1 else "1 worker"
-    lines = "all queues" if options.queues is None else f"queues {', '.join(options.queues)}"
-    click.echo(f"holdfast: {target}, {many}, {lines}; Ctrl-C ends", err=True)
-    started = clock.monotonic()
-    code = asyncio.run(_serve(supervisor))
-    for problem in supervisor.problems:
-        click.echo(f"error: {clean(problem)}", err=True)
-    if code == UNREACHABLE:
-        click.echo("error: the store could not be reached; see that it is up, then start the worker again", err=True)
-    click.echo(f"holdfast: ended after {clock.monotonic() - started:.1f} s, exit code {code}", err=True)
+    clock, events = SystemClock(), Events()
+    banner = Banner(target, processes, options, clock.monotonic)
+    make = _maker((target, options), kept, clock, events)
+    reason, code = asyncio.run(_serve(make, banner, events, _changes(clock) if reload else None))
+    banner.end(reason, code)
     context.exit(code)
 
 
-def _supervisor(target: str, options: "ProcessOptions", kept: "SupervisorOptions", clock: "Clock") -> "Supervisor":
-    import sys
+def _changes(clock: "Clock") -> "Changes":
+    from holdfast.cli.reload import Changes
 
-    from holdfast._engine.events import Events
+    # Byte code is told apart by whole seconds, and a change may come sooner than that.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    return Changes(Path.cwd(), clock, lambda text: click.echo(f"error: {clean(text)}", err=True))
+
+
+def _maker(
+    arguments: "tuple[str, ProcessOptions]", kept: "SupervisorOptions", clock: "Clock", events: "Events"
+) -> "Callable[[], Supervisor]":
     from holdfast._engine.supervisor import Supervisor
     from holdfast._ports.clock import SystemChance
     from holdfast._ports.system_host import SystemHost
@@ -84,11 +96,12 @@ def _supervisor(target: str, options: "ProcessOptions", kept: "SupervisorOptions
 
     if sys.platform == "win32":
         raise ConfigurationError(["workers run on Linux and macOS; Windows can enqueue"])
-    return Supervisor(
+    target, options = arguments
+    return lambda: Supervisor(
         host=SystemHost(clock),
         clock=clock,
         chance=SystemChance(),
-        events=Events(),
+        events=events,
         open_store=open_store,
         open_transport=open_transport,
         options=kept,
@@ -96,20 +109,27 @@ def _supervisor(target: str, options: "ProcessOptions", kept: "SupervisorOptions
     )
 
 
-async def _serve(supervisor: "Supervisor") -> int:
+async def _serve(
+    make: "Callable[[], Supervisor]", banner: "Banner", events: "Events", changes: "Changes | None"
+) -> tuple[str, int]:
+    """Why it ended, and the exit code."""
     import asyncio
     import signal
 
+    from holdfast.cli.keeper import Keeper
+
+    keeper = Keeper(make, changes)
+    banner.listen(events, lambda: keeper.supervisor)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, supervisor.drain)
-    loop.add_signal_handler(signal.SIGQUIT, _show_stacks, supervisor)
-    return await supervisor.run()
+        loop.add_signal_handler(number, keeper.end, number)
+    loop.add_signal_handler(signal.SIGQUIT, lambda: _show_stacks(keeper.supervisor))
+    code = await keeper.run()
+    return keeper.reason, code
 
 
 def _show_stacks(supervisor: "Supervisor") -> None:
     import faulthandler
-    import sys
 
     click.echo("stacks of the supervisor:", err=True)
     faulthandler.dump_traceback(sys.stderr)

@@ -1,20 +1,25 @@
 """``holdfast workers``."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from holdfast.cli.options import JSON, store_options
 
+if TYPE_CHECKING:
+    from holdfast._ports.store import LeaseView
+
 
 @click.group()
 def workers() -> None:
-    """See who works."""
+    """See who works, and whether they answer."""
 
 
 @workers.command("list")
 @store_options
 @JSON
 def list_workers(target: str | None, url: str | None, as_json: bool) -> None:
-    """Workers whose lease has not ended, oldest first."""
+    """Workers whose lease has not ended, oldest first, with what they hold and what they can run."""
     from holdfast.cli.loading import opened
     from holdfast.cli.printing import print_json, print_table
 
@@ -23,10 +28,50 @@ def list_workers(target: str | None, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    rows = []
-    for worker in found:
-        state = "draining" if worker.is_draining else "alive"
-        if worker.overdue > 0:
-            state = f"silent, {worker.overdue:.1f} s overdue"
-        rows.append((worker.worker, state, worker.holds, ", ".join(worker.queues) or "all", f"{worker.age:.0f} s"))
-    print_table(("worker", "state", "jobs", "queues", "age"), rows, empty="no workers")
+    columns = ("worker", "state", "jobs", "slots", "queues", "tasks", "age")
+    rows = [
+        (
+            worker.worker,
+            condition(worker),
+            worker.holds,
+            worker.slots or "",
+            ", ".join(worker.queues) or "all",
+            ", ".join(worker.tasks),
+            f"{worker.age:.0f} s",
+        )
+        for worker in found
+    ]
+    print_table(columns, rows, empty="no workers")
+
+
+@workers.command()
+@click.argument("names", metavar="[WORKER]...", nargs=-1)
+@store_options
+@JSON
+@click.pass_context
+def ping(context: click.Context, names: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
+    """Wait for the next beat of every worker, at most its beat + margin.
+
+    Only workers whose names begin so are asked if names are given: `holdfast workers ping "$(hostname)-"` asks those of this
+    host. The exit code is 1 if one is silent, or if there is none.
+    """
+    from holdfast._ports.clock import SystemClock, blocking_sleep
+    from holdfast.cli.loading import opened
+    from holdfast.cli.ping import ask
+    from holdfast.cli.printing import print_json, print_table
+
+    with opened(target, url) as app:
+        answers = ask(app.workers.list, names, now=SystemClock().monotonic, pause=blocking_sleep)
+    if as_json:
+        print_json(answers)
+    else:
+        rows = [(each.worker, "answered" if each.is_alive else "silent", f"{each.seconds:.2f} s") for each in answers]
+        print_table(("worker", "answer", "after"), rows, empty="no workers")
+    context.exit(0 if answers and all(each.is_alive for each in answers) else 1)
+
+
+def condition(worker: "LeaseView") -> str:
+    """How it is, in a word or two."""
+    if worker.overdue > 0:
+        return f"silent, {worker.overdue:.1f} s overdue"
+    return " and ".join((["draining"] if worker.is_draining else []) + (["alone"] if worker.is_alone else [])) or "alive"

@@ -1,0 +1,93 @@
+"""What a worker says about itself when it starts and when it ends."""
+
+import logging
+import os
+import platform
+from collections import Counter
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast._engine.events import Event, EventName, Events
+from holdfast.cli.cleaning import clean
+
+if TYPE_CHECKING:
+    from holdfast._engine.messages import Hello
+    from holdfast._engine.supervisor import Supervisor
+    from holdfast.cli.process import ProcessOptions
+
+MOST_NAMED = 20
+
+logger = logging.getLogger("holdfast")
+
+
+def public_url(url: str) -> str:
+    """The URL without what only its owner may know: a password, and options that may hold another.
+
+    >>> public_url("postgresql://jobs:secret@db/shop?password=secret")
+    'postgresql://jobs@db/shop?…'
+    """
+    scheme, found, rest = url.partition("://")
+    if scheme in ("sqlite", "memory"):
+        return url
+    # From the last @, because a password that was not escaped may hold any of the other signs.
+    who, at, place = rest.rpartition("@")
+    place, asked, _ = place.partition("?")
+    return f"{scheme}{found}{who.partition(':')[0]}{at}{place}{'?…' if asked else ''}"
+
+
+class Banner:
+    """Said once, when the first worker has told what it is, and its counterpart at the end."""
+
+    def __init__(self, target: str, processes: int, options: "ProcessOptions", now: Callable[[], float]) -> None:
+        self._target, self._processes, self._options = target, processes, options
+        self._now, self._started = now, now()
+        self._counts: Counter[EventName] = Counter()
+        self._is_said = False
+
+    def listen(self, events: Events, supervisor: "Callable[[], Supervisor]") -> None:
+        """Wait for the first lease; count what the supervisor does."""
+
+        def count(event: Event) -> None:
+            self._counts[event.name] += 1
+            if event.name is EventName.LEASE_OPENED and not self._is_said:
+                self._is_said = True
+                self._say(next(ward.hello for ward in supervisor().wards if ward.hello is not None))
+
+        events.on("*", count)
+
+    def _say(self, hello: "Hello") -> None:
+        worker = self._options.worker
+        many = f"{self._processes} process{'es' if self._processes > 1 else ''}"
+        lines = {
+            "app": self._target,
+            "store": public_url(hello.settings.url),
+            "workers": f"{many} × {worker.concurrency} async jobs, {worker.threads} threads",
+            "queues": "all" if self._options.queues is None else ", ".join(self._options.queues),
+            "tasks": _names(hello.tasks),
+            "python": f"{platform.python_version()}, pid {os.getpid()}",
+        }
+        if self._options.log_format == "json":
+            logger.info("holdfast %s starts", version("holdfast"), extra={"fields": lines})
+            return
+        block = [f"holdfast {version('holdfast')}", *(f"  {name:<8} {clean(text)}" for name, text in lines.items())]
+        click.echo("\n".join((*block, "  Ctrl-C ends it")), err=True)
+
+    def end(self, reason: str, code: int) -> None:
+        """One line: for how long, why, and what went wrong meanwhile."""
+        started, rescued = self._counts[EventName.WORKER_STARTED], self._counts[EventName.JOB_RESCUED]
+        said = [f"{reason} after {self._now() - self._started:.1f} s, exit code {code}"]
+        said += [f"{started} workers started one after the other"] if started > self._processes else []
+        said += [f"{rescued} job{'s' if rescued > 1 else ''} rescued"] if rescued else []
+        text = f"holdfast ended: {'; '.join(said)}"
+        if self._options.log_format == "json":
+            logger.info("%s", text, extra={"fields": {"reason": reason, "code": code, "rescued": rescued}})
+        else:
+            click.echo(text, err=True)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,89 @@
+"""What tab completion offers. It must be quick and silent: whatever goes wrong, it offers nothing."""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from holdfast.app import App
+
+PATIENCE = 1.0
+MOST_FILES = 500
+MOST_OFFERED = 50
+_APP = re.compile(r"^(\w+)\s*(?::[^=\n]+)?=\s*(?:\w+\.)?App\(", re.MULTILINE)
+_LEFT_OUT = {"node_modules", "__pycache__", "site-packages", "build", "dist"}
+
+Answered = TypeVar("Answered")
+
+
+def complete_app(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Modules below the current folder that make an App, read rather than imported."""
+    return _offers(_apps(Path.cwd()), typed)
+
+
+def complete_queue(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Queues that have jobs."""
+    return _offers(_ask(context, lambda app: app.jobs.acounts("queue")) or (), typed)
+
+
+def complete_task(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Tasks that have jobs."""
+    return _offers(_ask(context, lambda app: app.jobs.acounts("task")) or (), typed)
+
+
+def complete_job(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """The newest jobs, with task and state beside their ids."""
+    found = _ask(context, lambda app: app.jobs.alist(limit=MOST_OFFERED)) or ()
+    return [CompletionItem(str(job.id), help=f"{job.task} {job.state}") for job in found if str(job.id).startswith(typed)]
+
+
+def _ask(context: click.Context, question: "Callable[[App], Coroutine[Any, Any, Answered]]") -> Answered | None:
+    """What the store named by options or environment answers, soon or not at all; one that does not exist is not made."""
+    from holdfast.cli.loading import opened
+    from holdfast.sync import PORTAL
+
+    try:
+        with (
+            open(os.devnull, "w") as nothing,
+            redirect_stdout(nothing),
+            redirect_stderr(nothing),
+            opened(context.params.get("target"), context.params.get("url")) as app,
+        ):
+            path = app.settings.url.removeprefix("sqlite:///")
+            if path == app.settings.url or not os.path.exists(path):
+                return None
+            return PORTAL.run(asyncio.wait_for(question(app), PATIENCE))
+    except (Exception, SystemExit):
+        return None
+
+
+def _offers(names: Iterable[str], typed: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in sorted(set(names)) if name.startswith(typed)][:MOST_OFFERED]
+
+
+def _apps(folder: Path) -> Iterator[str]:
+    for seen, path in enumerate(_modules(folder)):
+        if seen >= MOST_FILES:
+            return
+        try:
+            names = _APP.findall(path.read_text(errors="replace"))
+        except OSError:
+            continue
+        module = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+        yield from (module if name == "app" else f"{module}:{name}" for name in names)
+
+
+def _modules(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name.isidentifier() and name not in _LEFT_OUT)
+        if "pyvenv.cfg" in files:
+            folders.clear()
+            continue
+        yield from (Path(place, name) for name in sorted(files) if name.endswith(".py") and name[:-3].isidentifier())

@@ -1,0 +1,66 @@
+"""An outage of the store in few log lines: its first failure, one line per 10 s while it lasts, and its end."""
+
+import logging
+
+from holdfast._engine.events import EventName, logger
+
+SAY_EVERY = 10.0
+FORGET_AFTER = 60.0
+
+
+class QuietOutage(logging.Filter):
+    """Every part of a worker retries by itself, several times a second; what all of them say together is one outage.
+
+    It is over when each operation that failed lately was answered, so the line that says so can be believed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._failing: dict[str, float] = {}
+        self._since = self._said = self._last = 0.0
+        self._unsaid = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is worth a line; the lines that are left tell how many were not, or how long it took."""
+        if record.name != logger.name:
+            return True
+        operation = str(getattr(record, "fields", {}).get("operation"))
+        match getattr(record, "event", None):
+            case EventName.STORE_UNAVAILABLE.value:
+                return self._failed(operation, record)
+            case EventName.STORE_RECOVERED.value:
+                return self._recovered(operation, record)
+            case _:
+                return True
+
+    def _failed(self, operation: str, record: logging.LogRecord) -> bool:
+        now = record.created
+        is_first = not self._failing or now - self._last > FORGET_AFTER
+        if is_first:
+            self._failing, self._since, self._unsaid = {}, now, 0
+        self._failing[operation] = self._last = now
+        if not is_first and now - self._said < SAY_EVERY:
+            self._unsaid += 1
+            return False
+        self._said = now
+        if self._unsaid:
+            _add(record, unsaid=self._unsaid, for_seconds=round(now - self._since, 1))
+            self._unsaid = 0
+        return True
+
+    def _recovered(self, operation: str, record: logging.LogRecord) -> bool:
+        now = record.created
+        if self._failing.pop(operation, None) is None:
+            return False
+        # Not every operation is ever asked again: what its caller gave up must not keep the outage open.
+        if any(now - failed <= SAY_EVERY for failed in self._failing.values()):
+            return False
+        _add(record, after_seconds=round(now - self._since, 1))
+        self._failing = {}
+        return True
+
+
+def _add(record: logging.LogRecord, **said: object) -> None:
+    record.msg = f"{record.getMessage()} " + " ".join(f"{name}={value}" for name, value in said.items())
+    record.args = ()
+    record.__dict__["fields"] = {**getattr(record, "fields", {}), **said}

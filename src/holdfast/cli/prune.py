@@ -1,0 +1,34 @@
+"""``holdfast prune``."""
+
+import sys
+
+import click
+
+from holdfast.cli.options import JSON, store_options
+
+
+@click.command()
+@store_options
+@JSON
+def prune(target: str | None, url: str | None, as_json: bool) -> None:
+    """Forget what was kept long enough.
+
+    That is: finished jobs whose retention has passed, and old receipts and leases, in bounded batches. Every running
+    `holdfast worker` does that by itself, by and by.
+    """
+    from holdfast.cli.loading import opened
+    from holdfast.cli.printing import print_json
+
+    if sys.stderr.isatty():
+        click.echo("pruning, Ctrl-C stops it …", err=True)
+    with opened(target, url) as app:
+        pruned = app.prune()
+    if as_json:
+        print_json(pruned)
+        return
+    said = (
+        f"{pruned.jobs:,} jobs forgotten",
+        f"{pruned.stubs:,} reduced to their outcome",
+        f"{pruned.receipts:,} receipts and {pruned.leases:,} leases forgotten",
+    )
+    click.echo("; ".join(said) if pruned.total else "nothing to prune")

@@ -1,0 +1,94 @@
+"""``holdfast queues``."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.completing import complete_queue
+from holdfast.cli.options import JSON, store_options
+from holdfast.cli.selection import confirm
+
+if TYPE_CHECKING:
+    from holdfast._ports.store import QueueView
+
+NAMES = click.argument("names", metavar="QUEUE...", nargs=-1, required=True, shell_complete=complete_queue)
+
+
+@click.group()
+def queues() -> None:
+    """See queues, pause them, let them run again, empty them."""
+
+
+@queues.command("list")
+@store_options
+@JSON
+def list_queues(target: str | None, url: str | None, as_json: bool) -> None:
+    """Queues that have jobs or are paused."""
+    from holdfast._core.job import State
+    from holdfast.cli.loading import opened
+    from holdfast.cli.printing import print_json, print_table
+
+    with opened(target, url) as app:
+        found = app.queues.list()
+    if as_json:
+        print_json(found)
+        return
+    rows = [(queue.name, _condition(queue), *(queue.counts.get(state, 0) for state in State)) for queue in found]
+    print_table(("queue", "condition", *State), rows, empty="no queues")
+
+
+@queues.command()
+@NAMES
+@store_options
+def pause(names: tuple[str, ...], target: str | None, url: str | None) -> None:
+    """Start no more jobs of these queues; running ones go on, and jobs may still be enqueued."""
+    _pause(names, target, url, is_paused=True)
+
+
+@queues.command()
+@NAMES
+@store_options
+def resume(names: tuple[str, ...], target: str | None, url: str | None) -> None:
+    """Let paused queues run again."""
+    _pause(names, target, url, is_paused=False)
+
+
+@queues.command()
+@click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
+@click.option("--dry-run", is_flag=True, help="Say how many jobs it would be, change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked.")
+@store_options
+@JSON
+def purge(name: str, dry_run: bool, yes: bool, target: str | None, url: str | None, as_json: bool) -> None:
+    """Delete all jobs of a queue that wait, those that are due later or held included; running ones are left alone."""
+    from holdfast.cli.loading import opened
+    from holdfast.cli.printing import print_json
+    from holdfast.cli.steering import WAITING
+
+    with opened(target, url) as app:
+        waiting = sum(queue.counts.get(state, 0) for queue in app.queues.list() if queue.name == name for state in WAITING)
+        if not dry_run and waiting:
+            confirm(f"delete {waiting:,} waiting jobs of queue {name}?", yes=yes)
+        deleted = 0 if dry_run or not waiting else app.queues.purge(name)
+    if as_json:
+        print_json({"queue": name, "waiting": waiting, "deleted": deleted})
+    elif dry_run:
+        click.echo(f"would delete {waiting:,} waiting jobs of queue {name}")
+    else:
+        click.echo(f"{deleted:,} waiting jobs of queue {name} deleted")
+
+
+def _pause(names: tuple[str, ...], target: str | None, url: str | None, *, is_paused: bool) -> None:
+    from holdfast.cli.loading import opened
+
+    with opened(target, url) as app:
+        for name in names:
+            if is_paused:
+                app.queues.pause(name)
+            else:
+                app.queues.resume(name)
+            click.echo(f"queue {name} {'paused' if is_paused else 'resumed'}")
+
+
+def _condition(queue: "QueueView") -> str:
+    return "open" if queue.paused_at is None else f"paused since {queue.paused_at:%Y-%m-%d %H:%M:%S}Z"

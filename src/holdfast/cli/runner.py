@@ -1,0 +1,42 @@
+"""A runner process: ``python -m holdfast.cli.runner --channel FD --stacks FD --worker PID OPTIONS``.
+
+Only a worker starts it. It stays small, as ``holdfast.cli.process`` does.
+"""
+
+import signal
+import sys
+from collections.abc import Sequence
+
+from holdfast._engine.runner_options import RunnerOptions
+from holdfast._engine.runner_process import RunnerProcess
+from holdfast._ports.system_runner import RunnerCell
+from holdfast.app import open_store
+from holdfast.cli.loading import load_app
+from holdfast.cli.logs import configure_logs
+from holdfast.cli.process import USAGE, leave, leave_it_to_the_supervisor
+from holdfast.errors import ConfigurationError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Live as one runner; the exit code."""
+    passed = dict(zip(arguments[0:6:2], map(int, arguments[1:6:2]), strict=True))
+    cell = RunnerCell.adopt(passed["--channel"], passed["--stacks"], passed["--worker"])
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, leave_it_to_the_supervisor)
+    options = RunnerOptions.decode(arguments[6])
+    configure_logs(options.log_level, options.log_format)
+    runner = RunnerProcess(cell)
+    try:
+        if options.path is not None:
+            sys.path[:] = options.path
+        app = load_app(options.target)
+        app.load()
+        runner.run(app.registry, app.lifespan(), open_store=lambda: open_store(app.settings), idle=app.settings.timing.margin)
+    except ConfigurationError as error:
+        runner.refuse(error)
+        return USAGE
+    return 0
+
+
+if __name__ == "__main__":
+    leave(main, sys.argv[1:])

@@ -1,0 +1,117 @@
+"""Which jobs a command means, one by one or by selector, and doing it to many of them."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import click
+from msgspec import Struct
+
+from holdfast._core.job import Reason, State
+from holdfast.cli.completing import complete_job, complete_queue, complete_task
+
+if TYPE_CHECKING:
+    from holdfast.app import App
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+BATCH = 500
+SHOWN = 5
+
+
+class Selection(Struct, frozen=True, kw_only=True):
+    """What was typed: ids, or conditions that all hold. ``limit=None``: however many there are."""
+
+    ids: tuple[str, ...] = ()
+    state: str | None = None
+    task: str | None = None
+    queue: str | None = None
+    tag: str | None = None
+    reason: str | None = None
+    limit: int | None = None
+    all: bool = False
+
+    @property
+    def is_by_selector(self) -> bool:
+        """Whether conditions choose the jobs."""
+        return self.all or any((self.state, self.task, self.queue, self.tag, self.reason))
+
+    def check(self) -> None:
+        """``UsageError`` unless it is clear which jobs are meant."""
+        if self.ids and (self.is_by_selector or self.limit):
+            raise click.UsageError("ids and a selector: use one of them")
+        if not self.ids and not self.is_by_selector:
+            raise click.UsageError("no jobs chosen: give ids, or choose by --state --task --queue --tag --reason, or --all")
+
+    def find(self, app: "App", states: Sequence[State]) -> list[UUID]:
+        """The jobs' ids; ``states``: what to look at when no state was asked for, all if empty."""
+        conditions = {"task": self.task, "queue": self.queue, "tag": self.tag, "reason": self.reason}
+        looked_at: Sequence[str | None] = [self.state] if self.state else list(states) or [None]
+        found: dict[UUID, None] = {}
+        for state in looked_at:
+            left = None if self.limit is None else self.limit - len(found)
+            if left != 0:
+                found |= dict.fromkeys(app.jobs.ids(state=state, **conditions, limit=left))
+        return list(found)
+
+
+def choosing(command: Command) -> Command:
+    """Ids, or the options of a selector, with ``--dry-run`` and ``--yes``."""
+    options = (
+        click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_job),
+        click.option("--state", type=click.Choice([state.value for state in State]), help="Only those in this state."),
+        click.option("--task", shell_complete=complete_task, help="Only those of this task."),
+        click.option("--queue", shell_complete=complete_queue, help="Only those in this queue."),
+        click.option("--tag", help="Only those with this tag."),
+        click.option("--reason", type=click.Choice([reason.value for reason in Reason]), help="Only those that ended so."),
+        click.option("--limit", type=click.IntRange(1), help="At most so many of them.  [default: no limit]"),
+        click.option("--all", is_flag=True, help="All jobs that the command can act on."),
+        click.option("--dry-run", is_flag=True, help="Say how many it would be, show the first ones, change nothing."),
+        click.option("--yes", is_flag=True, help="Do not ask; needed with a selector where nobody can be asked."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on only if the user says so: beforehand with ``--yes``, or now on a terminal."""
+    if yes:
+        return
+    if not can_ask():
+        raise click.UsageError(f"{question} Say --yes: nobody can be asked here")
+    click.confirm(question, abort=True, err=True)
+
+
+def can_ask() -> bool:
+    """Whether somebody sits there to answer."""
+    return sys.stdin.isatty()
+
+
+def in_batches(ids: Sequence[UUID], act: Callable[[Sequence[UUID]], dict[UUID, State]], *, doing: str) -> dict[UUID, State]:
+    """What the act answers for all of them, a bounded number at a time, so that no write takes long."""
+    answers: dict[UUID, State] = {}
+    done = 0
+    try:
+        with progress(len(ids), doing) as advance:
+            for start in range(0, len(ids), BATCH):
+                batch = ids[start : start + BATCH]
+                answers |= act(batch)
+                done += len(batch)
+                advance(len(batch))
+    except BaseException:
+        if done:
+            click.echo(f"stopped after {done} of {len(ids)} jobs; what was done stays done", err=True)
+        raise
+    return answers
+
+
+@contextmanager
+def progress(total: int, doing: str) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal when it takes more than one step; else nothing."""
+    if total <= BATCH or not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    with click.progressbar(length=total, label=doing, file=sys.stderr) as bar:
+        yield bar.update

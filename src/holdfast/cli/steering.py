@@ -1,0 +1,206 @@
+"""``holdfast jobs cancel | retry | reschedule | delete``: some by id, or many at once by selector."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+from msgspec import Struct
+
+from holdfast._core.job import State
+from holdfast.cli.options import DURATION, INSTANT, JSON, store_options
+from holdfast.cli.selection import SHOWN, Selection, choosing, confirm, in_batches
+
+if TYPE_CHECKING:
+    from holdfast.app import App
+
+Act = Callable[[Sequence[UUID]], dict[UUID, State]]
+
+WAITING = (State.SCHEDULED, State.AVAILABLE, State.BLOCKED, State.HELD)
+OWNED = (State.CLAIMED, State.RUNNING)
+
+
+class Steering(Struct, frozen=True, kw_only=True):
+    """One command: its words, what a selector without a state looks at, and how it names the states it leaves jobs in."""
+
+    name: str
+    doing: str
+    states: tuple[State, ...] = ()
+    said: Mapping[State, str] = {}
+    absent: str = "unknown"
+    refused: tuple[State, ...] = ()
+
+
+_CANCEL = Steering(
+    name="cancel",
+    doing="cancelling",
+    states=(*WAITING, *OWNED),
+    said={State.CLAIMED: "claimed, asked to end", State.RUNNING: "running, asked to end"},
+)
+_RETRY = Steering(name="retry", doing="reopening")
+_RESCHEDULE = Steering(name="reschedule", doing="rescheduling", states=(State.SCHEDULED, State.AVAILABLE))
+_DELETE = Steering(
+    name="delete",
+    doing="deleting",
+    said={State.CLAIMED: "claimed, not deleted", State.RUNNING: "running, not deleted"},
+    absent="deleted",
+    refused=OWNED,
+)
+
+
+@click.command()
+@choosing
+@store_options
+@JSON
+@click.pass_context
+def cancel(context: click.Context, /, target: str | None, url: str | None, as_json: bool, **typed: Any) -> None:
+    """End jobs that wait, and ask jobs that run to end.
+
+    Jobs are given by id, or chosen by a selector: all conditions must hold.
+    """
+    _steer(context, _CANCEL, lambda app: app.jobs.cancel, target, url, as_json=as_json, **typed)
+
+
+@click.command()
+@choosing
+@store_options
+@JSON
+@click.pass_context
+def retry(context: click.Context, /, target: str | None, url: str | None, as_json: bool, **typed: Any) -> None:
+    """Run finished, held or scheduled jobs now, with fresh budgets.
+
+    Jobs are given by id, or chosen by a selector, which must name a state or a reason: nobody wants to run again what is
+    completed by chance.
+    """
+    if not typed["ids"] and not typed["state"] and not typed["reason"]:
+        raise click.UsageError("retry by selector needs --state (failed, held, cancelled, scheduled, completed) or --reason")
+    _steer(context, _RETRY, lambda app: app.jobs.retry, target, url, as_json=as_json, **typed)
+
+
+@click.command()
+@click.option("--delay", type=DURATION, help="Due after this time; 0s: now.")
+@click.option("--at", type=INSTANT, metavar="TIME", help="Due then: ISO 8601 with its zone, such as 2030-01-31T08:00Z.")
+@choosing
+@store_options
+@JSON
+@click.pass_context
+def reschedule(context: click.Context, /, target: str | None, url: str | None, as_json: bool, **typed: Any) -> None:
+    """Make waiting jobs due at another time.
+
+    Jobs are given by id, or chosen by a selector. Running and finished ones stay as they are.
+    """
+    delay, at = typed.pop("delay"), typed.pop("at")
+    if (delay is None) == (at is None):
+        raise click.UsageError("say when: --delay or --at, one of them")
+    when = {"run_at": at} if delay is None else {"delay": delay}
+
+    def bind(app: "App") -> Act:
+        return lambda ids: app.jobs.reschedule(ids, **when)
+
+    _steer(context, _RESCHEDULE, bind, target, url, as_json=as_json, **typed)
+
+
+@click.command()
+@choosing
+@store_options
+@JSON
+@click.pass_context
+def delete(context: click.Context, /, target: str | None, url: str | None, as_json: bool, **typed: Any) -> None:
+    """Forget jobs without a trace; running ones are left alone, cancel them first.
+
+    Jobs are given by id, or chosen by a selector.
+    """
+    _steer(context, _DELETE, lambda app: app.jobs.delete, target, url, as_json=as_json, **typed)
+
+
+def _steer(
+    context: click.Context,
+    how: Steering,
+    bind: "Callable[[App], Act]",
+    target: str | None,
+    url: str | None,
+    *,
+    as_json: bool,
+    dry_run: bool,
+    yes: bool,
+    **typed: Any,
+) -> None:
+    from holdfast.cli.loading import opened
+
+    chosen = Selection(**typed)
+    chosen.check()
+    with opened(target, url) as app:
+        ids = [_id_of(text) for text in chosen.ids] or chosen.find(app, how.states)
+        if dry_run:
+            _print_plan(app, how, ids, as_json=as_json)
+            return
+        if chosen.is_by_selector and ids:
+            confirm(f"{how.name} {_jobs(len(ids))}?", yes=yes)
+        states = in_batches(ids, bind(app), doing=how.doing)
+    if chosen.is_by_selector:
+        _print_counts(how, ids, states, as_json=as_json)
+    else:
+        context.exit(_print_states(how, ids, states, as_json=as_json))
+
+
+def _print_plan(app: "App", how: Steering, ids: Sequence[UUID], *, as_json: bool) -> None:
+    from holdfast.cli.printing import print_json, print_table
+    from holdfast.errors import JobNotFound
+
+    first = []
+    for id in ids[:SHOWN]:
+        try:
+            job = app.jobs.get(id)
+        except JobNotFound:
+            continue
+        first.append({"id": job.id, "task": job.task, "queue": job.queue, "state": job.state, "reason": job.reason})
+    if as_json:
+        print_json({"command": how.name, "jobs": len(ids), "first": first})
+        return
+    click.echo(f"would {how.name} {_jobs(len(ids))}" + (", the first ones:" if len(ids) > len(first) else ""))
+    if first:
+        print_table(tuple(first[0]), [tuple(job.values()) for job in first], empty="")
+
+
+def _print_counts(how: Steering, ids: Sequence[UUID], states: Mapping[UUID, State], *, as_json: bool) -> None:
+    """What became of many: how many are in which state now."""
+    from holdfast.cli.printing import print_json
+
+    counted = Counter(states.get(id) for id in ids)
+    if as_json:
+        became = {how.absent if state is None else state.value: count for state, count in counted.items()}
+        print_json({"command": how.name, "jobs": len(ids), "states": became})
+        return
+    words = (f"{count:,} {_word(how, state)}" for state, count in counted.most_common())
+    click.echo("; ".join((_jobs(len(ids)), *words)))
+
+
+def _print_states(how: Steering, ids: Sequence[UUID], states: Mapping[UUID, State], *, as_json: bool) -> int:
+    """What became of each; 1 when it could not be done to one of them."""
+    from holdfast.cli.printing import print_json, print_table
+
+    if as_json:
+        absent = {} if how.absent == "unknown" else {str(id): how.absent for id in ids}
+        print_json(absent | {str(id): state for id, state in states.items()})
+    else:
+        print_table(("id", "state"), [(id, _word(how, states.get(id))) for id in ids], empty="")
+    is_done = all((state := states.get(id)) not in how.refused and (state or how.absent != "unknown") for id in ids)
+    return 0 if is_done else 1
+
+
+def _word(how: Steering, state: State | None) -> str:
+    return how.absent if state is None else how.said.get(state, state.value)
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"
+
+
+def _id_of(text: str) -> UUID:
+    from holdfast.errors import JobNotFound
+
+    try:
+        return UUID(text)
+    except ValueError:
+        raise JobNotFound(f"{text!r} is no job id") from None

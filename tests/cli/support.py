@@ -1,0 +1,59 @@
+"""Commands run inside the test's process."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from click.testing import CliRunner, Result
+
+from holdfast import App
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast._ports.clock import SystemChance
+from holdfast._ports.store import ClaimRequest, NewLease
+from holdfast.app import open_store
+from holdfast.cli.commands import root
+
+PROCESS = ProcessIdentity("elsewhere", 7, 700, "boot", "pid:1", "time:1")
+
+
+def run(*words: str, input: str | None = None) -> Result:
+    return CliRunner().invoke(root, words, input=input)
+
+
+def answer(*words: str) -> Any:
+    """The document a command answers with."""
+    done = run(*words, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def enqueue(payload: str = '{"repo_url": "u"}', task: str = "analyze") -> str:
+    done = run("enqueue", "shop:app", task, payload)
+    assert done.exit_code == 0, done.output
+    return done.stdout.strip()
+
+
+def claim(folder: Path, task: str, limit: int = 1, *, worker: str = "elsewhere-7-0000", is_dead: bool = False) -> list[UUID]:
+    """Have somebody run jobs of that task, and die if wanted; which ones."""
+
+    async def take() -> list[UUID]:
+        store, chance = open_store(App(url(folder)).settings), SystemChance()
+        lease = NewLease(chance.uuid4(), worker, PROCESS, LeaseTiming.of("1h"), ("default",), (task,), slots=limit)
+        await store.open_lease(lease)
+        request = ClaimRequest(lease=lease.id, claim=chance.uuid4(), tasks={task: Policy()}, limit=limit)
+        claims = (await store.exchange((), request)).claims
+        if is_dead:
+            await store.end_lease(lease.id, LeaseEnd(End.CRASHED, "SIGKILL"))
+        await store.close()
+        return [claim.hold.job for claim in claims]
+
+    return asyncio.run(take())
+
+
+def url(folder: Path) -> str:
+    return f"sqlite:///{folder}/jobs.db"

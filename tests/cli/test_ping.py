@@ -1,0 +1,62 @@
+"""A ping is the next beat."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.timing import LeaseTiming
+from holdfast._ports.store import LeaseView
+from holdfast.cli.ping import Answer, ask
+from tests.cli.support import claim, enqueue, run
+
+TIMING = LeaseTiming(ttl=30.0, beat=6.0, margin=5.0)
+
+
+def lease(number: int, seen: str, *, worker: str = "") -> LeaseView:
+    process = ProcessIdentity("host", number)
+    return LeaseView(
+        id=UUID(int=number), worker=worker or f"w{number}", process=process, timing=TIMING, overdue=-1.0, seen=seen, age=1.0
+    )
+
+
+def pinged(read: Callable[[float], Sequence[LeaseView]], *names: str) -> list[Answer]:
+    time = [0.0]
+
+    def pass_by(seconds: float) -> None:
+        time[0] += seconds
+
+    return ask(lambda: read(time[0]), names, now=lambda: time[0], pause=pass_by)
+
+
+def test_a_worker_whose_lease_changes_has_answered_and_one_whose_does_not_is_silent() -> None:
+    beating, silent = pinged(lambda now: [lease(1, "a" if now < 2.0 else "b"), lease(2, "a")])
+    assert (beating.worker, beating.is_alive) == ("w1", True)
+    assert 2.0 <= beating.seconds < 2.2
+    assert (silent.worker, silent.is_alive) == ("w2", False)
+    assert 11.0 <= silent.seconds < 11.2
+
+
+def test_one_that_says_goodbye_meanwhile_is_not_silent() -> None:
+    (gone,) = pinged(lambda now: [lease(1, "a")] if now < 1.0 else [])
+    assert gone.is_alive
+
+
+def test_only_those_named_are_waited_for() -> None:
+    answers = pinged(lambda now: [lease(1, f"{now}", worker="web-1-7"), lease(2, "a", worker="web-2-7")], "web-1-")
+    assert [each.worker for each in answers] == ["web-1-7"]
+
+
+def test_a_silent_worker_and_nobody_at_all_are_failures(folder: Path) -> None:
+    done = run("workers", "ping", "--app", "shop")
+    assert (done.exit_code, done.stdout) == (1, "worker\tanswer\tafter\n")
+    enqueue()
+    claim(folder, "analyze")
+    assert run("workers", "ping", "nobody", "--app", "shop", "--json").stdout == "[]\n"
+
+
+def test_workers_are_listed_with_what_they_hold_and_can_do(folder: Path) -> None:
+    enqueue()
+    claim(folder, "analyze", limit=3)
+    (line,) = run("workers", "list", "--app", "shop").stdout.splitlines()[1:]
+    assert line.split("\t")[:6] == ["elsewhere-7-0000", "alive", "1", "3", "default", "analyze"]

@@ -1,0 +1,130 @@
+"""Many jobs at once: what is chosen, asked, done and told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast import App, StoreUnavailable
+from holdfast._engine.operators import Jobs
+from holdfast.cli import selection
+from tests.cli.support import answer, claim, enqueue, run, url
+
+
+@pytest.fixture(autouse=True)
+def store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands find the store by themselves."""
+    monkeypatch.setenv("HOLDFAST_URL", url(folder))
+
+
+def states() -> dict[str, str]:
+    return {job["id"]: job["state"] for job in answer("jobs", "list")}
+
+
+def test_a_selector_does_what_all_its_conditions_choose_and_counts_it() -> None:
+    chosen = [enqueue() for _ in range(3)]
+    App(url(Path.cwd())).enqueue("other", n=1)
+    assert answer("jobs", "cancel", "--task", "analyze", "--queue", "default", "--yes") == {
+        "command": "cancel",
+        "jobs": 3,
+        "states": {"cancelled": 3},
+    }
+    assert {job for job, state in states().items() if state == "cancelled"} == set(chosen)
+    assert run("jobs", "retry", "--state", "cancelled", "--limit", "2", "--yes").stdout.strip() == "2 jobs; 2 available"
+    assert run("jobs", "cancel", "--task", "nothing", "--yes").stdout.strip() == "0 jobs"
+
+
+def test_a_dry_run_says_how_many_and_which_and_changes_nothing() -> None:
+    chosen = [enqueue() for _ in range(7)]
+    plan = answer("jobs", "delete", "--all", "--dry-run")
+    assert (plan["command"], plan["jobs"]) == ("delete", 7)
+    assert [job["id"] for job in plan["first"]] == list(reversed(chosen))[:5]
+    lines = run("jobs", "delete", "--all", "--dry-run").stdout.splitlines()
+    assert lines[0] == "would delete 7 jobs, the first ones:"
+    assert len(lines) == 7
+    assert run("jobs", "cancel", chosen[0], "--dry-run").stdout.splitlines()[0] == "would cancel 1 job"
+    assert set(states().values()) == {"available"}
+
+
+@pytest.mark.parametrize(("said", "code", "state"), [("y\n", 0, "cancelled"), ("n\n", 130, "available")])
+def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, said: str, code: int, state: str) -> None:
+    job = enqueue()
+    monkeypatch.setattr(selection, "can_ask", lambda: True)
+    done = run("jobs", "cancel", "--all", input=said)
+    assert (done.exit_code, states()) == (code, {job: state})
+    assert "cancel 1 job?" in done.stderr
+
+
+def test_nobody_can_be_asked_in_a_pipe() -> None:
+    job = enqueue()
+    assert run("jobs", "delete", "--all").exit_code == 2
+    assert states() == {job: "available"}
+
+
+def test_ids_are_acted_on_at_once_and_unknown_ones_are_told() -> None:
+    job, unknown = enqueue(), "01a1f8b1-ee66-738d-b504-41402640ee47"
+    done = run("jobs", "cancel", job, unknown)
+    assert (done.exit_code, done.stdout.splitlines()[1:]) == (1, [f"{job}\tcancelled", f"{unknown}\tunknown"])
+
+
+def test_running_jobs_are_not_deleted_and_that_is_told(folder: Path) -> None:
+    waiting, running = enqueue(), enqueue()
+    claim(folder, "analyze", limit=1)
+    waiting, running = (running, waiting) if states()[waiting] == "running" else (waiting, running)
+    done = run("jobs", "delete", waiting, running)
+    assert (done.exit_code, done.stdout.splitlines()[1:]) == (1, [f"{waiting}\tdeleted", f"{running}\trunning, not deleted"])
+    assert states() == {running: "running"}
+    assert run("jobs", "delete", "--all", "--yes").stdout.strip() == "1 job; 1 running, not deleted"
+    assert answer("jobs", "delete", "--all", "--yes")["states"] == {"running": 1}
+    assert run("jobs", "cancel", running).stdout.splitlines()[1] == f"{running}\trunning, asked to end"
+
+
+def test_jobs_are_made_due_at_another_time() -> None:
+    job = enqueue()
+    assert answer("jobs", "reschedule", job, "--at", "2100-01-31T08:00+01:00") == {job: "scheduled"}
+    assert answer("jobs", "show", job)["available_at"] == "2100-01-31T07:00:00Z"
+    assert answer("jobs", "reschedule", "--all", "--delay", "0s", "--yes")["states"] == {"available": 1}
+
+
+def test_many_are_done_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(5):
+        enqueue()
+    sizes: list[int] = []
+    cancel = Jobs.cancel
+    monkeypatch.setattr(selection, "BATCH", 2)
+    monkeypatch.setattr(Jobs, "cancel", lambda self, ids: sizes.append(len(ids)) or cancel(self, ids))  # type: ignore[func-returns-value]
+    assert run("jobs", "cancel", "--all", "--yes").stdout.strip() == "5 jobs; 5 cancelled"
+    assert sizes == [2, 2, 1]
+
+
+def test_what_was_done_before_a_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(3):
+        enqueue()
+    cancel, calls = Jobs.cancel, iter([True, False])
+
+    def once(self: Jobs, ids: object) -> object:
+        if not next(calls):
+            raise StoreUnavailable("gone")
+        return cancel(self, ids)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(selection, "BATCH", 1)
+    monkeypatch.setattr(Jobs, "cancel", once)
+    done = run("jobs", "cancel", "--all", "--yes")
+    assert done.exit_code == 75
+    assert done.stderr.splitlines()[0] == "stopped after 1 of 3 jobs; what was done stays done"
+
+
+def test_queues_are_paused_resumed_and_emptied(folder: Path) -> None:
+    for _ in range(3):
+        enqueue()
+    claim(folder, "analyze", limit=1)
+    assert run("queues", "pause", "default", "mail").stdout.splitlines() == ["queue default paused", "queue mail paused"]
+    listed = {queue["name"]: queue["paused_at"] is not None for queue in answer("queues", "list")}
+    assert listed == {"default": True, "mail": True}
+    assert "default\tpaused since" in run("queues", "list").stdout
+    run("queues", "resume", "default")
+    assert "default\topen\t0\t2\t0\t0\t0\t1" in run("queues", "list").stdout
+    assert run("queues", "purge", "default").exit_code == 2
+    assert answer("queues", "purge", "default", "--dry-run") == {"queue": "default", "waiting": 2, "deleted": 0}
+    assert run("queues", "purge", "default", "--yes").stdout.strip() == "2 waiting jobs of queue default deleted"
+    assert json.loads(run("jobs", "counts", "--json").stdout)["running"] == 1

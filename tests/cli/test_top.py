@@ -1,0 +1,67 @@
+"""One frame of `top`: what it counts and how it looks."""
+
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rich.console import Console
+
+from holdfast import App
+from holdfast._core.job import State
+from holdfast.cli.frame import Frame, Line, Running, draw, read
+from tests.cli.support import claim, enqueue, run, url
+
+AT = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def drawn(frame: Frame) -> str:
+    console = Console(file=io.StringIO(), width=160, force_terminal=False)
+    console.print(draw(frame))
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def job(**said: object) -> Running:
+    told = {"stage": "clone", "fraction": 0.25, "message": None, **said}
+    return Running(id="an-id", task="analyze", queue="default", worker="w", attempt=2, seconds=75.0, **told)  # type: ignore[arg-type]
+
+
+def test_rates_are_what_ended_since_the_frame_before(folder: Path) -> None:
+    first, second = enqueue(), enqueue()
+    with_app = App(url(folder))
+    before = read(with_app, AT.timestamp())
+    assert before.queues[0].rate is None
+    with_app.jobs.cancel([first, second])
+    after = read(with_app, (AT + timedelta(seconds=4)).timestamp(), before)
+    assert after.queues[0].rate == 0.5
+    with_app.jobs.delete([first, second])
+    enqueue()
+    assert read(with_app, (AT + timedelta(seconds=8)).timestamp(), after).queues[0].rate == 0.0  # pruned is not ended
+    with_app.close()
+
+
+def test_a_frame_shows_queues_and_how_far_jobs_are() -> None:
+    queue = Line(name="mail", paused_at=AT, counts={State.AVAILABLE: 12}, rate=3.21)
+    text = drawn(Frame(at=AT, workers=[], queues=[queue], running=[job()]))
+    line = next(line for line in text.splitlines() if line.startswith("mail"))
+    assert line.split() == ["mail", "paused", "3.2", "12"]
+    running = next(line for line in text.splitlines() if line.startswith("an-id"))
+    assert running.split() == ["an-id", "analyze", "2", "1m15s", "█████░░░░░░░░░░░░░░░", "25%", "clone"]
+
+
+def test_what_jobs_say_cannot_steer_the_terminal() -> None:
+    text = drawn(Frame(at=AT, workers=[], queues=[], running=[job(stage="[red]x[/red]\x1b[2J", message="\u202eabc\x9b")]))
+    assert not {"\x1b", "\u202e", "\x9b"} & set(text)
+    assert "[red]x[/red]" in text
+
+
+def test_top_prints_one_frame_where_nobody_watches(folder: Path) -> None:
+    running = enqueue()
+    claim(folder, "analyze")
+    text = run("top", "--app", "shop").stdout
+    assert text.startswith("holdfast top")
+    assert running in text
+    frame = json.loads(run("top", "--app", "shop", "--json").stdout)
+    assert [each["id"] for each in frame["running"]] == [running]
+    assert frame["workers"][0]["worker"] == "elsewhere-7-0000"
+    assert frame["queues"][0]["counts"] == {**frame["queues"][0]["counts"], "running": 1}
