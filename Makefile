@@ -5,6 +5,7 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 
 SEEDS ?= 1000
+SCALE ?= 100000
 ARGS ?=
 
 # The interpreter: PYTHON= when given, else the one .venv was made with, else the first that runs and is new enough.
@@ -19,9 +20,10 @@ KEY := $(shell { cat pyproject.toml; echo "$(BASE) $(CURDIR)"; } | cksum | cut -
 VENV := .venv/made-$(KEY)
 DEMO := .venv/demo-$(KEY)
 DEV := .venv/dev-$(KEY)
+BENCH := .venv/bench-$(KEY)
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help demo test check simulate clean
+.PHONY: help demo test check simulate bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F '|' '{ printf "make %-9s %s\n", $$1, $$2 }'
@@ -35,7 +37,7 @@ test: $(DEV) ## run the tests (ARGS="-k lease -x")
 check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs
 	@echo "lint (ruff)"; .venv/bin/ruff check -q .
 	@echo "format (ruff)"; .venv/bin/ruff format -q --check .
-	@echo "types (mypy --strict)"; .venv/bin/mypy --strict --no-error-summary src tests/typing
+	@echo "types (mypy --strict)"; .venv/bin/mypy --strict --no-error-summary src tests/typing bench
 	@echo "import direction (import-linter)"; .venv/bin/lint-imports --no-logo
 	@echo "sizes of files and functions"; .venv/bin/python scripts/check_sizes.py
 	@echo "paths and links in the documents"; .venv/bin/python scripts/check_docs.py
@@ -43,9 +45,12 @@ check: $(DEV) ## everything that is read rather than run: lint, format, types, i
 simulate: $(DEV) ## run the engine under seeded faults (SEEDS=1000)
 	@.venv/bin/python -m holdfast.testing.simulate --seeds $(SEEDS) $(ARGS)
 
+bench: $(BENCH) ## measure Holdfast beside its peers on this machine (SCALE=1000000 ARGS="--rounds 20")
+	@.venv/bin/python -m bench --scale $(SCALE) $(ARGS)
+
 clean: ## remove .venv, caches and the demo's output
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis holdfast-demo dist
-	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV):
 	@test -n "$(BASE)" || { echo "Holdfast needs Python 3.11 or newer; none of these runs: $(CANDIDATES). Name one: make PYTHON=/path/to/python3"; exit 2; }
@@ -58,7 +63,12 @@ $(DEMO): $(VENV)
 	@$(PIP) -e '.[demo]'
 	@touch $@
 
+$(BENCH): $(VENV)
+	@echo "installing what the benchmark needs"
+	@$(PIP) -e '.[bench]'
+	@touch $@ $(DEMO)
+
 $(DEV): $(VENV)
 	@echo "installing what the tests and checks need"
 	@$(PIP) -e '.[dev]'
-	@touch $@ $(DEMO)
+	@touch $@ $(DEMO) $(BENCH)

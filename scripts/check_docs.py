@@ -1,7 +1,7 @@
 """Keep the documents true to the tree; `make check` runs this.
 
-Every path in the tables of CONTRIBUTING.md exists (seen from the root or from src/holdfast), and every relative link in the
-Markdown files of the root and of docs/ leads somewhere.
+Every path in the tables of CONTRIBUTING.md exists (seen from the root or from src/holdfast), every test that docs/promises.md
+names exists, and every relative link in the Markdown files of the root and of docs/ leads somewhere.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from urllib.parse import unquote
 CODE = re.compile(r"`([^`]+)`")
 PATH = re.compile(r"[\w.*/-]*(/|\.(py|sql|md|toml))[\w.*/-]*")
 LINK = re.compile(r"\]\(<?([^()\s>]+)>?[^)]*\)|\b(?:src|href)=\"([^\"]+)\"")
+TEST = re.compile(r"`([\w/]+): (\w+)`")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 ELSEWHERE = re.compile(r"^([a-z][a-z0-9+.-]*:|//|#)", re.IGNORECASE)
 
@@ -28,6 +29,17 @@ def check_map(root: Path) -> Iterator[str]:
         for name in CODE.findall(line):
             if PATH.fullmatch(name) and not any(any(base.glob(name.strip("/"))) for base in (root, root / "src/holdfast")):
                 yield f"CONTRIBUTING.md:{number}: {name} does not exist: the map names it, so move or remove the row"
+
+
+def check_promises(root: Path) -> Iterator[str]:
+    """Yield the tests that docs/promises.md names and nobody has written."""
+    page = root / "docs" / "promises.md"
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines() if page.exists() else [], 1):
+        for place, name in TEST.findall(line):
+            folder = root / ("src/holdfast/testing" if place.startswith("contracts/") else "tests")
+            file = folder / f"{place}.py"
+            if not file.exists() or f"def test_{name}(" not in file.read_text(encoding="utf-8"):
+                yield f"docs/promises.md:{number}: {place}: {name} does not exist: name the test that shows this promise"
 
 
 def check_links(root: Path) -> Iterator[str]:
@@ -47,7 +59,7 @@ def _blank(fence: re.Match[str]) -> str:
 
 def main(root: Path) -> int:
     """Check the documents of the repository at `root`; 1 when one is wrong."""
-    found = [*check_map(root), *check_links(root)]
+    found = [*check_map(root), *check_promises(root), *check_links(root)]
     for advice in found:
         print(advice)
     return 1 if found else 0

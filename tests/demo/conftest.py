@@ -30,6 +30,13 @@ def no_chart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analysis, "_run_child", touch)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _a_cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_left_running() -> Iterator[None]:
     before = children_of_this_process()

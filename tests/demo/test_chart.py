@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from holdfast.demo import chart
 from holdfast.demo.analysis import Request
 from holdfast.demo.chart import draw, spread
-from holdfast.demo.series import Point, bands_of, points_of, straightened
+from holdfast.demo.report import write_json
+from holdfast.demo.series import Point, bands_of, points_of, read_result, straightened
 from holdfast.errors import MissingExtra
 from tests.demo.support import FakeJob, analyze
 
@@ -100,6 +101,21 @@ def test_the_child_says_which_extra_is_missing(tmp_path: Path, monkeypatch: pyte
 def test_only_the_main_line_is_drawn() -> None:
     points = points_of([row(1, C=1), row(2, side=True, C=100), row(3, C=2)])
     assert points == [Point(1, {"C": 1}), Point(3, {"C": 2})]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_long_history_is_read_as_what_the_chart_shows(tmp_path: Path, indent: int | None) -> None:
+    rows = [row(number, side=number % 3 == 1, C=number) | {"binary": 0} for number in range(9000)]
+    result = result_of(*rows, name='{"binary":')
+    whole = tmp_path / "whole.json"
+    write_json({name: value for name, value in result.items() if name != "history"}, lambda: rows, whole)
+    read = read_result(whole)
+    assert isinstance(read["history"], list)
+    assert len(read["history"]) == 1400
+    assert points_of(read["history"]) == points_of(rows)
+    (tmp_path / "other.json").write_text(json.dumps(result, indent=indent))  # somebody else's formatting
+    assert read_result(tmp_path / "other.json") == result
+    assert {name: read[name] for name in result if name != "history"} == {n: v for n, v in result.items() if n != "history"}
 
 
 def test_bands_hold_every_line() -> None:

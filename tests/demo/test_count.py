@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.demo import count
+from holdfast.demo import count, languages
 from holdfast.demo.analysis import Request
 from holdfast.demo.count import BINARY, BlobCounter, count_lines
 from holdfast.demo.git import Git, GitFailed, GitKilled
@@ -135,6 +135,12 @@ def test_commits_which_change_nothing(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "repository.git", {}, {}, {b"a.py": b"1\n"}, {}, {b"a.py": None}, {})
     rows = history(repository, tmp_path / "out", batch=2)
     assert [row["languages"] for row in rows] == [{}, {}, {"Python": 1}, {"Python": 1}, {}, {}]
+
+
+def test_names_of_unusual_length_are_not_remembered() -> None:
+    before = languages._remembered.cache_info().currsize
+    assert language_of(b"never-seen/" * 100 + b"a.py") == "Python"
+    assert languages._remembered.cache_info().currsize == before
 
 
 def test_sha256_repositories(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.demo import history
 from holdfast.demo.analysis import Request
 from holdfast.demo.errors import BadRepository
 from holdfast.demo.git import Git, git_command, git_environment
@@ -61,6 +62,11 @@ def test_a_sample_is_of_the_main_line_when_that_is_long_enough(sample: Path, tmp
     assert commits[-1].id == mainline[-1]
     assert limit == 1 or commits[0].id == mainline[0]
     assert limit > len(mainline) or all(commit.is_mainline for commit in commits)
+
+
+def test_a_small_sample_of_a_long_history_is_not_silent(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "_SLICE", 10)
+    assert len(list(walk(Git(sample, Children()), "main", 2, tmp_path / "commits"))) > 5
 
 
 def test_slices_of_the_file(sample: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_cancelled_wait_ends_at_once(sample: Path, tmp_path: Path) -> None:
             return False
 
         job.cancel_at_progress = look
-        task = asyncio.create_task(analyze(job, str(sample), str(tmp_path), batch=100, pace=3000.0))  # type: ignore[arg-type]
+        task = asyncio.create_task(analyze(job, str(sample), str(tmp_path), batch=100, pace=200.0))  # type: ignore[arg-type]
         await counted.wait()
         while len(job.checkpoints) < 2:  # the wait begins after the checkpoint of the first batch
             await asyncio.wait((task,), timeout=0.01)

@@ -20,7 +20,7 @@ from tests.e2e.journal import Journal
 from tests.e2e.waiting import until
 
 ROOT = Path(__file__).parents[2]
-HOLDFAST = (sys.executable, "-c", "from holdfast.cli import main; main()")
+HOLDFAST = ("-c", "from holdfast.cli import main; main()")
 START = 15.0
 """Seconds in which a process starts on any machine."""
 
@@ -33,7 +33,7 @@ class Crew:
         self.log = fleet.folder / f"log-{len(fleet.crews)}"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*HOLDFAST, "worker", "tests.e2e.jobs_app:app", *options],
+                [sys.executable, *fleet.main, "worker", fleet.target, *options],
                 cwd=ROOT,
                 env={**os.environ, **environment, "E2E_FOLDER": str(fleet.folder)},
                 stdout=subprocess.DEVNULL,
@@ -99,6 +99,8 @@ class Fleet:
         self.journal = Journal(folder)
         self.app = App(f"sqlite:///{folder}/jobs.db")
         self.crews: list[Crew] = []
+        self.main: tuple[str, ...] = HOLDFAST
+        self.target = "tests.e2e.jobs_app:app"
 
     def crew(self, *options: str, is_ready: bool = True) -> Crew:
         """A new supervisor; with its workers ready to claim unless told otherwise."""

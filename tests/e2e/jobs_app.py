@@ -16,6 +16,7 @@ from pathlib import Path
 from holdfast import App, Backoff, Job, SyncJob
 from holdfast._ports.system_host import identify
 from holdfast.testing import history_sqlite
+from tests.e2e import failpoints
 from tests.e2e.journal import Journal
 
 FOLDER = Path(os.environ["E2E_FOLDER"])
@@ -29,6 +30,10 @@ app = App(
 )
 journal = Journal(FOLDER)
 OURS = identify(os.getpid())
+WITHIN = 0.5 * float(os.environ["E2E_TTL"].removesuffix("s"))
+
+if failpoints.POINTS and hasattr(worker := sys.modules["__main__"], "open_store"):
+    worker.open_store = failpoints.arm(worker.open_store, "worker")
 
 
 @app.task(max_crashes=20)
@@ -180,3 +185,51 @@ def die(job: SyncJob) -> None:
     """Take the worker along."""
     journal.write(job, "start")
     os.abort()
+
+
+@app.task
+async def kill_the_worker(job: Job) -> None:
+    """Take the worker along, and everybody who runs beside it."""
+    journal.write(job, "start")
+    await asyncio.sleep(0.1)  # until the others run too
+    os.abort()
+
+
+@app.task
+async def be_innocent(job: Job) -> str:
+    """Run for a moment beside whoever runs there."""
+    journal.write(job, "start")
+    await asyncio.sleep(0.3)
+    return str(job.token)
+
+
+@app.task(progress_within=WITHIN, max_attempts=1)
+async def stand_still(job: Job) -> None:
+    """Say nothing more, but stop when asked."""
+    journal.write(job, "start")
+    await asyncio.sleep(600)
+
+
+@app.task(progress_within=WITHIN, max_attempts=1)
+async def move_slowly(job: Job, seconds: float) -> str:
+    """Take long, and say so."""
+    journal.write(job, "start")
+    for _ in range(round(seconds / 0.3)):
+        await asyncio.sleep(0.3)
+        await job.alive()
+    return str(job.token)
+
+
+@app.task(timeout="1s", max_attempts=1)
+def overstay(job: SyncJob, gate: str) -> None:
+    """Pass the limit in a thread that nobody can stop."""
+    journal.write(job, "start")
+    while not (FOLDER / gate).exists():
+        time.sleep(0.01)
+
+
+@app.task(timeout="1s", max_attempts=1)
+async def overstay_on_the_loop(job: Job) -> None:
+    """Pass the limit while nothing else of this process can run."""
+    journal.write(job, "start")
+    time.sleep(600)  # noqa: ASYNC251 - the point of it

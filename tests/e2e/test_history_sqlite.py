@@ -73,9 +73,9 @@ def test_a_whole_life_is_told_in_order_and_breaks_nothing(database: Path) -> Non
 @pytest.mark.parametrize(
     ("wrong", "name"),
     [
-        ("UPDATE jobs SET state = 'available', claim = NULL", "S4"),
-        ("DELETE FROM jobs", "S6"),
-        ("UPDATE leases SET ended_at = NULL, why = NULL", "S3"),
+        ("UPDATE holdfast_jobs SET state = 'available', claim = NULL", "S4"),
+        ("DELETE FROM holdfast_jobs", "S6"),
+        ("UPDATE holdfast_leases SET ended_at = NULL, why = NULL", "S3"),
     ],
 )
 def test_a_wrong_write_after_the_end_is_seen(database: Path, wrong: str, name: str) -> None:
@@ -85,13 +85,13 @@ def test_a_wrong_write_after_the_end_is_seen(database: Path, wrong: str, name: s
 @pytest.mark.parametrize(
     ("wrong", "name"),
     [
-        ("UPDATE jobs SET claim = zeroblob(16)", "S1"),
-        ("UPDATE jobs SET message = 'somebody else'", "S3"),
-        ("UPDATE jobs SET state = 'completed', result = '\"somebody else\"'", "S3"),
-        ("UPDATE jobs SET number = number - 1", "S2"),
-        ("UPDATE jobs SET state = 'available', claim = NULL, lease = NULL, crashes = 3", "S9"),
-        ('UPDATE leases SET ended_at = 1, why = \'{"end": "expired"}\'', "S5"),
-        ("UPDATE jobs SET progress_at = 1", "L2"),
+        ("UPDATE holdfast_jobs SET claim = zeroblob(16)", "S1"),
+        ("UPDATE holdfast_jobs SET message = 'somebody else'", "S3"),
+        ("UPDATE holdfast_jobs SET state = 'completed', result = '\"somebody else\"'", "S3"),
+        ("UPDATE holdfast_jobs SET number = number - 1", "S2"),
+        ("UPDATE holdfast_jobs SET state = 'available', claim = NULL, lease = NULL, crashes = 3", "S9"),
+        ('UPDATE holdfast_leases SET ended_at = 1, why = \'{"end": "expired"}\'', "S5"),
+        ("UPDATE holdfast_jobs SET progress_at = 1", "L2"),
     ],
 )
 def test_a_wrong_write_to_an_active_job_is_seen(tmp_path: Path, wrong: str, name: str) -> None:

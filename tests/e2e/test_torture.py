@@ -33,11 +33,12 @@ class Tormentor:
         self.database = ships.folder / "jobs.db"
         ships.app.migrate()
         history_sqlite.watch(self.database)
-        self.crews = [self._crew(is_ready=True) for _ in range(crews)]
+        self.crews = [self.sail(is_ready=True) for _ in range(crews)]
         self.deeds: list[Deed] = []
         self.jobs = 0
 
-    def _crew(self, *, is_ready: bool) -> Crew:
+    def sail(self, *, is_ready: bool) -> Crew:
+        """Another crew."""
         return self._ships.crew("--processes", "2", "--concurrency", "8", is_ready=is_ready)
 
     def enqueue(self, many: int) -> None:
@@ -66,7 +67,7 @@ class Tormentor:
         for worker in workers:
             self._kill(worker)
         self.crews.remove(crew)
-        self.crews.append(self._crew(is_ready=False))
+        self.crews.append(self.sail(is_ready=False))
         return None
 
     def _kill(self, worker: int) -> None:

@@ -145,3 +145,14 @@ def test_import_inside_a_function_is_refused_except_behind_a_url_scheme() -> Non
 
 def test_relative_import_is_refused() -> None:
     assert "TID252" in lint("src/holdfast/_core/anything.py", "from .job import NewJob\n\n__all__ = ['NewJob']\n")
+
+
+def test_a_promise_whose_test_nobody_wrote_is_named(clone: Path) -> None:
+    page, test = clone / "docs" / "promises.md", clone / "tests" / "core" / "test_a.py"
+    test.write_text("def test_it_holds() -> None: ...\n")
+    page.parent.mkdir(exist_ok=True)
+    page.write_text("| it holds | `core/test_a: it_holds` · `core/test_a: it_lasts` · `contracts/gone: it_holds` |\n")
+    assert [advice.split(" does not")[0] for advice in check_docs.check_promises(clone)] == [
+        "docs/promises.md:1: core/test_a: it_lasts",
+        "docs/promises.md:1: contracts/gone: it_holds",
+    ]

@@ -12,23 +12,29 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 from holdfast.demo.bookmark import VERSION, Bookmark
+from holdfast.demo.cache import CloneCache, Step, cache_root
+from holdfast.demo.clones import clone
 from holdfast.demo.count import BlobCounter, Tally, count_commits
-from holdfast.demo.errors import AnalysisError, BadRepository, ChartFailed, last_line
-from holdfast.demo.git import Git, GitFailed, clone, damaged, locate, repository_name, tip_of, without_secrets
+from holdfast.demo.errors import AnalysisError, BadRepository, ChartFailed, Unreachable, last_line
+from holdfast.demo.git import Git, GitFailed, damaged, is_url, locate, repository_name, tip_of, without_secrets
 from holdfast.demo.history import Commit, CommitFile, Walk, walk
 from holdfast.demo.journal import Journal, Row, last_row, rows_of
-from holdfast.demo.processes import Workshop
+from holdfast.demo.processes import Children, Workshop
 from holdfast.demo.report import COUNTERS, languages_of, write_csv, write_json
+from holdfast.demo.workplace import KINDS, folder_of, forget, prepare
 from holdfast.errors import MissingExtra
 
 Sleep = Callable[[float], Awaitable[None]]
+_LARGEST_BATCH = 10_000  # a batch is held in memory
+_LONGEST_PACE = 240.0  # seconds; the task says that it makes progress within five minutes
+_NO_ROOM = "look at the disk and the rights of `out` and `work`; the next attempt goes on at the last checkpoint"
 # Where each stage lies in the fraction of the whole, which only ever grows.
 _SPANS = {"clone": (0.0, 0.1), "walk": (0.1, 0.15), "count": (0.15, 0.95), "report": (0.95, 1.0)}
 
@@ -64,17 +70,21 @@ class Request:
     work: str | None = None
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or (self.max_commits is not None and self.max_commits < 1) or not 0 <= self.pace < 3600:
-            raise BadRepository("impossible numbers", remedy="batch and max_commits are 1 or more, pace is 0 to 3600 seconds")
+        is_sample = self.max_commits is None or self.max_commits >= 1
+        if not 1 <= self.batch <= _LARGEST_BATCH or not is_sample or not 0 <= self.pace <= _LONGEST_PACE:
+            numbers = f"batch is 1 to {_LARGEST_BATCH:,}, max_commits is 1 or more, pace is 0 to {_LONGEST_PACE:g} seconds"
+            raise BadRepository("impossible numbers", remedy=numbers)
+        folder_of(self.out, "out")
+        folder_of(self.work or self.out, "work")
 
     def folder(self, job: object) -> Path:
         """The job's work directory: the same in every attempt, another for every job."""
-        parent = Path(self.work) if self.work else Path(self.out) / ".work"
-        return parent.expanduser().absolute() / re.sub(r"[^\w-]", "-", str(job))
+        parent = folder_of(self.work, "work") if self.work else folder_of(self.out, "out") / ".work"
+        return parent / re.sub(r"[^\w-]", "-", str(job))
 
     def file(self, kind: str) -> Path:
         """Where a result goes."""
-        return Path(self.out).expanduser().absolute() / f"evolution.{kind}"
+        return folder_of(self.out, "out") / f"evolution.{kind}"
 
 
 async def analyze_repository(job: Reporter, request: Request, *, sleep: Sleep) -> dict[str, object]:
@@ -94,10 +104,15 @@ async def analyze_repository(job: Reporter, request: Request, *, sleep: Sleep) -
             try:
                 result = await _Analysis(job, request, workshop, folder, open_files).run(sleep)
             except (AnalysisError, GitFailed) as refusal:
-                await workshop.run(_forget, folder)
-                raise (refusal if isinstance(refusal, AnalysisError) else damaged(request.repository, refusal)) from None
+                await workshop.run(forget, workshop.children, folder)
+                if isinstance(refusal, AnalysisError):
+                    raise
+                await workshop.run(_discard, request, folder, workshop.children)
+                raise damaged(request.repository, refusal) from None
+            except OSError as error:  # a full disk, most of all; what is counted stays for the next attempt
+                raise Unreachable(f"this worker cannot go on ({error})", remedy=_NO_ROOM) from None
             await job.checkpoint({"version": VERSION, "done": result})
-            await workshop.run(_forget, folder)
+            await workshop.run(forget, workshop.children, folder)
     return result
 
 
@@ -109,11 +124,10 @@ def _finished(checkpoint: object) -> dict[str, object] | None:
     return done if isinstance(done, dict) and is_there else None
 
 
-def _forget(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.parent.name == ".work":
-        with suppress(OSError):  # another job's work is in it
-            folder.parent.rmdir()
+def _discard(request: Request, folder: Path, children: Children) -> None:
+    """The damage may be in the cache, and must not be there for the next attempt."""
+    if is_url(locate(request.repository)):
+        CloneCache(cache_root(folder.parent), children).discard(request.repository)
 
 
 class _Analysis:
@@ -166,9 +180,10 @@ class _Analysis:
         await self._say("clone", 0.0, f"cloning {name}")
         await self._workshop.run(self._prepare)
         git = Git(self._folder / f"clone-{attempt}", self._workshop.children)
-        cloning = clone(self._workshop.children, self._request.repository, git.directory)
-        while (part := await self._workshop.next(cloning)) is not None:
-            await self._say("clone", part, f"cloning {name}: {part:.0%}")
+        cloning, part = self._cloning(git.directory), 0.0
+        while (step := await self._workshop.next(cloning)) is not None:
+            part = max(part, step.part)
+            await self._say("clone", part, step.text)
         tip = await self._workshop.run(tip_of, git, self._request.repository)
         await self._say("walk", 0.0, f"walking the history of {name}")
         found = await self._walk(git, tip, self._folder / f"commits-{attempt}")
@@ -188,14 +203,16 @@ class _Analysis:
 
     def _prepare(self) -> None:
         locate(self._request.repository)  # a wrong address is refused before anything is written
-        try:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder.mkdir(parents=True)
-            self._request.file("json").parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadRepository(
-                f"cannot write results: {error}", remedy="pass `out` and `work` which this worker may write to"
-            ) from None
+        prepare(self._workshop.children, self._folder, self._request.file("json").parent)
+
+    def _cloning(self, target: Path) -> Iterator[Step]:
+        """From the cache what comes from afar; a path's clone is made of links and would gain nothing."""
+        children, repository = self._workshop.children, self._request.repository
+        if is_url(locate(repository)):
+            yield from CloneCache(cache_root(self._folder.parent), children).clone(repository, target, self._open_files)
+        else:
+            name = repository_name(repository)
+            yield from (Step(part, f"cloning {name}: {part:.0%}") for part in clone(children, repository, target))
 
     async def _walk(self, git: Git, tip: str, target: Path) -> Walk:
         walking = walk(git, tip, self._request.max_commits, target)
@@ -231,7 +248,9 @@ class _Analysis:
 
     def _open_journal(self, mark: Bookmark) -> Journal:
         path = self._folder / f"rows-{self._job.attempt}"
-        return Journal.resume(self._folder / mark.rows, mark.length, path) if mark.next else Journal.begin(path)
+        if mark.next == 0:
+            return Journal.begin(path)
+        return Journal.resume(self._folder / mark.rows, mark.length, path, check=self._workshop.children.raise_if_ended)
 
     def _position(self, mark: Bookmark, git: Git, commits: CommitFile) -> tuple[Tally, str]:
         """The totals so far and the tree they belong to: those of the last valid row, or nothing and the empty tree."""
@@ -256,7 +275,9 @@ class _Analysis:
         rows_path = self._folder / mark.rows
 
         def rows() -> Iterator[Row]:
-            return rows_of(rows_path, mark.length)
+            for row in rows_of(rows_path, mark.length):
+                self._workshop.children.raise_if_ended()
+                yield row
 
         tip = last_row(rows_path, mark.length, mark.sampled) or {}
         languages = dict(sorted(languages_of(tip).items(), key=lambda item: (-item[1], item[0])))
@@ -272,7 +293,7 @@ class _Analysis:
         }
         write_json({"format": 1, **head}, rows, self._request.file("json"))
         write_csv(rows, self._request.file("csv"))
-        return {**head, "files": {kind: str(self._request.file(kind)) for kind in ("json", "csv", "svg", "png")}}
+        return {**head, "files": {kind: str(self._request.file(kind)) for kind in KINDS}}
 
     def _draw(self) -> None:
         """Draws in a child process: matplotlib takes 100 MB which a worker never gives back."""
@@ -288,7 +309,11 @@ def _run_child(workshop: Workshop, command: Sequence[str]) -> None:
         process = workshop.children.start(
             command, environment={**os.environ, "PYTHONPATH": path}, stdout=subprocess.DEVNULL, stderr=stderr
         )
-        code = workshop.children.wait(process)
+        try:
+            code = workshop.children.wait(process)
+        finally:  # killed, it could not remove its drafts
+            for target in (Path(word) for word in command if word.startswith("/")):
+                target.with_name(f".{target.name}.{process.pid}.part").unlink(missing_ok=True)
         if code != 0:
             stderr.seek(0)
             raise ChartFailed(f"drawing failed with exit code {code}: {last_line(stderr.read().decode('utf-8', 'replace'))}")

@@ -5,7 +5,6 @@ comes back and a worker is meant to stay small.
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.demo.series import Band, Point, bands_of, points_of
+from holdfast.demo.series import Band, Point, bands_of, points_of, read_result
 from holdfast.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def draw(result: Mapping[str, object], svg: Path, png: Path) -> None:
 
     Raises MissingExtra without matplotlib.
 
-    >>> draw(json.loads(Path("evolution.json").read_text()), Path("a.svg"), Path("a.png"))   # doctest: +SKIP
+    >>> draw(read_result(Path("evolution.json")), Path("a.svg"), Path("a.png"))   # doctest: +SKIP
     """
     try:
         import matplotlib
@@ -201,7 +200,7 @@ def main(arguments: Sequence[str] | None = None, complain: Callable[[str], objec
     parser.add_argument("--png", type=Path, required=True)
     options = parser.parse_args(arguments)
     try:
-        draw(json.loads(options.source.read_text(encoding="utf-8")), options.svg, options.png)
+        draw(read_result(options.source), options.svg, options.png)
     except MissingExtra as missing:
         complain(f"{missing}\n")
         return 1

@@ -6,11 +6,13 @@ handful of numbers (`Tally`), a resumed analysis needs nothing but the last row 
 
 from binascii import unhexlify
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from subprocess import Popen
 from typing import IO
 
+from holdfast.demo.errors import BadRepository
 from holdfast.demo.git import Git, GitFailed, GitKilled
 from holdfast.demo.history import Commit
 from holdfast.demo.languages import language_of
@@ -21,6 +23,12 @@ _SNIFFED = 8000  # bytes git itself looks at for a NUL
 _CACHED = 65_536  # blobs, about 12 MB; what was evicted is counted again when it changes
 _AT_ONCE = 60  # ids asked for in one go: 60 × 65 bytes fit even into the smallest pipe, so neither side can block
 _SLICE = 512  # changes per slice, so that a huge first commit reports progress too
+_LONGEST_PATH = 1024 * 1024  # bytes; no file system knows a longer one
+# A few trees that hold each other's copies make billions of files, and git holds all changes of a commit in memory before it
+# tells the first. The largest repositories known have fewer files than this, and need less memory.
+MOST_CHANGES = 5_000_000
+DIFF_MEMORY = 2 * 2**30
+_LEAVE_IT = "leave this repository out: it is made to exhaust whoever reads it"
 _SYMLINK, _SUBMODULE, _NONE = b"120000", b"160000", b"000000"
 
 
@@ -178,23 +186,42 @@ def count_commits(git: Git, blobs: BlobCounter, tally: Tally, base: str, commits
     upcoming = iter(commits)
     current: Commit | None = None
     pending: list[Change] = []
-    with git.stream("diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", lines=pairs) as output:
+    changes = 0
+    options = ("--stdin", "-r", "-z", "--raw", "--no-renames", "--no-abbrev")
+    with _bounded(), git.stream("diff-tree", *options, lines=pairs, memory=DIFF_MEMORY) as output:
         for change in _changes(output):
             if change is not None:
                 pending.append(change)
+                changes += 1
+                if changes > MOST_CHANGES:
+                    raise _Exhausting
             if change is None or len(pending) >= _SLICE:
                 _apply(blobs, tally, pending)
                 pending.clear()
             if change is None:  # the next commit begins, so the one before is complete
                 if current is not None:
                     yield current
-                current = next(upcoming)
+                current, changes = next(upcoming), 0
             elif not pending:
                 yield None
     _apply(blobs, tally, pending)
     if current is None or next(upcoming, None) is not None:
         raise GitFailed("git diff-tree answered too little")
     yield current
+
+
+class _Exhausting(Exception):
+    """Too many changes for us."""
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    try:
+        yield
+    except (GitFailed, _Exhausting) as failure:
+        if isinstance(failure, GitFailed) and "out of memory" not in str(failure).lower():
+            raise
+        raise BadRepository(f"one commit changes more than {MOST_CHANGES:,} files", remedy=_LEAVE_IT) from None
 
 
 def _apply(blobs: BlobCounter, tally: Tally, changes: Sequence[Change]) -> None:
@@ -229,5 +256,7 @@ def _pieces(output: IO[bytes]) -> Iterator[bytes]:
     while chunk := output.read(65536):
         *whole, rest = (rest + chunk).split(b"\0")
         yield from whole
+        if len(rest) > _LONGEST_PATH:
+            raise BadRepository("a file has a name of more than 1 MiB", remedy=_LEAVE_IT)
     if rest.endswith(b"\n"):  # headers of pairs without a difference; anything else was cut off, and git's exit code says why
         yield rest

@@ -55,10 +55,21 @@ _NO_RIGHTS = (
     "host key verification failed",
     "access denied",
 )
+_DAMAGED = ("possible repository corruption", "not our ref", "is corrupt", "did not send all necessary objects")
+_NO_URL = (
+    "bad/illegal format",
+    "no path specified",
+    "strange hostname",
+    "strange pathname",
+    "strange port",
+    "contains a newline",
+)
 _NOT_THERE = (
+    "does not appear to be a git repository",
     "does not exist",
     "not found",
-    "does not appear to be a git repository",
+    "invalid gitfile format",
+    "not recognized as a git repository",
     "returned error: 404",
     "not a git repository",
 )
@@ -87,17 +98,26 @@ def explain_clone(shown: str, complaint: str) -> AnalysisError:
         return BadRepository(f"there is no git repository at {shown}", remedy="check the path or URL")
     if "no space left" in text:
         return Unreachable(f"the disk is full while cloning {shown}", remedy="free some space, or pass `work` on another disk")
+    if any(sign in text for sign in _DAMAGED):
+        return BadRepository(f"{shown} is damaged ({last_line(complaint)})", remedy="run `git fsck` where it lies")
     why = last_line(complaint)
+    if any(sign in text for sign in _NO_URL):
+        return BadRepository(f"{shown} is no address git understands ({why})", remedy="check the URL")
     if "://" in shown or "@" in shown:
         return Unreachable(f"{shown} cannot be reached ({why})", remedy="check the address and the network, then try again")
     return BadRepository(f"{shown} cannot be cloned ({why})", remedy="run `git fsck` there")
 
 
+# What ssh and git say after every failure, whatever the cause, which stands before it.
+_CHORUS = ("fatal: could not read from remote repository", "please make sure you have the correct", "and the repository exists.")
+
+
 def last_line(complaint: str) -> str:
     """The last line of git's complaint that says something, at most 300 characters.
 
-    >>> last_line("fatal: a\\nfatal: b\\n")
-    'fatal: b'
+    >>> last_line("ssh: no route to host\\nfatal: Could not read from remote repository.\\n")
+    'ssh: no route to host'
     """
     lines = [line.strip() for line in complaint.replace("\r", "\n").splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no reason given"
+    telling = [line for line in lines if not line.lower().startswith(_CHORUS)] or lines
+    return telling[-1][:300] if telling else "no reason given"

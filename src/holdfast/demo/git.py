@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from holdfast.demo.errors import AnalysisError, BadRepository, explain_clone, last_line
-from holdfast.demo.processes import Children
+from holdfast.demo.errors import AnalysisError, BadRepository, Unreachable, last_line
+from holdfast.demo.processes import Channel, Children
 
 # What git would take from a hook or a shell around us, and which means another repository (git rev-parse --local-env-vars).
 _FOREIGN = re.compile(
@@ -38,9 +38,9 @@ _OPTIONS = (
     "http.lowSpeedLimit=1000",  # a server which sends nothing for a minute is gone
     "http.lowSpeedTime=60",
     "advice.detachedHead=false",
+    "clone.defaultRemoteName=origin",
 )
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\\]+@[^/:]+:")
-_PERCENT = re.compile(rb"(Receiving objects|Resolving deltas):\s+(\d+)%")
 
 
 class GitFailed(Exception):
@@ -68,14 +68,17 @@ def failure_of(code: int, words: str) -> GitFailed | GitKilled:
     return GitKilled(f"git was ended by signal {-code}") if code < 0 else GitFailed(last_line(words))
 
 
-def git_environment() -> dict[str, str]:
+def git_environment(*, is_offline: bool = False) -> dict[str, str]:
     """The environment of every git child: no prompts, English, no foreign repository, known transports only.
 
-    >>> git_environment()["GIT_TERMINAL_PROMPT"]
-    '0'
+    Offline: none at all. A question never needs one, and a repository's own settings may name a program to fetch what it lacks.
+
+    >>> git_environment()["GIT_TERMINAL_PROMPT"], git_environment(is_offline=True)["GIT_ALLOW_PROTOCOL"]
+    ('0', '')
     """
     inherited = {name: value for name, value in os.environ.items() if not _FOREIGN.fullmatch(name)}
-    return {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes", **inherited, **_QUIET}
+    protocols = {"GIT_ALLOW_PROTOCOL": ""} if is_offline else {}
+    return {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes", **inherited, **_QUIET, **protocols}
 
 
 def git_command(*arguments: str) -> list[str]:
@@ -95,12 +98,21 @@ def locate(repository: str) -> str:
     >>> locate("https://example.org/x.git")
     'https://example.org/x.git'
     """
-    if not repository.strip() or "\0" in repository or repository.startswith("-"):
+    if not repository.strip() or "\0" in repository or repository.startswith("-") or not is_text(repository):
         raise BadRepository(
             f"{repository!r} is no path or URL of a repository", remedy="pass a path or URL, like /home/me/project"
         )
+    try:
+        return _located(repository)
+    except PermissionError:
+        raise BadRepository(f"no rights to read {repository}", remedy="give the worker's user read access") from None
+    except (OSError, RuntimeError) as error:  # too long a name, a home directory nobody has, links in a circle
+        raise BadRepository(f"{repository[:300]} is no usable path ({_reason(error)})", remedy="check the path") from None
+
+
+def _located(repository: str) -> str:
     path = Path(repository).expanduser()
-    if _URL.match(repository) and not path.exists():
+    if is_url(repository) and not path.exists():
         return repository
     if not path.exists():
         raise BadRepository(f"there is nothing at {repository}", remedy="check the path; it is read on the worker's machine")
@@ -111,6 +123,28 @@ def locate(repository: str) -> str:
         if (folder / ".git").exists():
             return str(folder)
     raise BadRepository(f"there is no git repository at {repository}", remedy="pass the folder which holds .git, or a URL")
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def is_url(repository: str) -> bool:
+    """Does it have the form of a URL, or of ssh's short one? (A path may have it too.)
+
+    >>> is_url("git@example.org:team/tool.git"), is_url("/home/me/tool")
+    (True, False)
+    """
+    return _URL.match(repository) is not None
+
+
+def is_text(name: str) -> bool:
+    """Can it be written as UTF-8? A name with stray bytes (surrogates) can stand in no result and no message.
+
+    >>> is_text("ü"), is_text("caf\\udce9")
+    (True, False)
+    """
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def without_secrets(repository: str) -> str:
@@ -128,7 +162,7 @@ def repository_name(repository: str) -> str:
     >>> repository_name("git@example.org:team/tool.git"), repository_name("/tmp/my project/")
     ('tool', 'my-project')
     """
-    text = repository if _URL.match(repository) else os.path.abspath(os.path.expanduser(repository))
+    text = repository if is_url(repository) else os.path.abspath(os.path.expanduser(repository))
     last = re.split(r"[/\\:]", text.rstrip("/").removesuffix("/.git"))[-1].removesuffix(".git").removesuffix(".bundle")
     return re.sub(r"[^\w.-]+", "-", last, flags=re.ASCII).strip(".-") or "repository"
 
@@ -150,15 +184,17 @@ class Git:
             return output.read().decode("ascii", "replace").strip()
 
     @contextmanager
-    def stream(self, *arguments: str, lines: Sequence[str] = ()) -> Iterator[IO[bytes]]:
+    def stream(self, *arguments: str, lines: Sequence[str] = (), memory: int | None = None) -> Iterator[IO[bytes]]:
         """A command's output while it runs, fed with `lines`; raises GitFailed at its end when git failed.
+
+        `memory`: the most bytes git may allocate.
 
         The lines go through a file, because a pipe would block both sides once it is full.
         """
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
             stdin.writelines(line.encode() + b"\n" for line in lines)
             stdin.seek(0)
-            process = self._start(arguments, stdin=stdin, stderr=stderr)
+            process = self._start(arguments, stdin=stdin, stderr=stderr, memory=memory)
             assert process.stdout is not None
             try:
                 yield process.stdout
@@ -174,40 +210,14 @@ class Git:
         """A long-lived command with pipes at both ends; whoever starts it ends it with `children.end`."""
         return self._start(arguments, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
-    def _start(self, arguments: Sequence[str], *, stdin: int | IO[bytes], stderr: int | IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start(
+        self, arguments: Sequence[str], *, stdin: Channel, stderr: Channel, memory: int | None = None
+    ) -> subprocess.Popen[bytes]:
         command = git_command(f"--git-dir={self.directory}", *arguments)
-        return self.children.start(command, environment=git_environment(), stdin=stdin, stdout=subprocess.PIPE, stderr=stderr)
-
-
-def clone(children: Children, repository: str, target: Path) -> Iterator[float]:
-    """Clones the branch HEAD points to, bare, without hooks or templates; yields the fraction done, in 0–1.
-
-    The target appears only when the clone is complete, so that whoever finds it may use it.
-    Raises AnalysisError; nothing of the repository is checked out or run.
-    """
-    source = locate(repository)
-    partial = target.with_name(target.name + ".part")
-    options = ["--bare", "--single-branch", "--no-tags", "--template=", "--progress"]
-    process = children.start(
-        git_command("clone", *options, "--", source, str(partial)), environment=git_environment(), stderr=subprocess.PIPE
-    )
-    complaint = b""
-    assert process.stderr is not None
-    try:
-        while chunk := os.read(process.stderr.fileno(), 65536):
-            complaint = (complaint + chunk)[-8192:]
-            if found := _PERCENT.findall(complaint):
-                phase, percent = found[-1]
-                yield 0.8 * int(percent) / 100 if phase == b"Receiving objects" else 0.8 + 0.2 * int(percent) / 100
-    except BaseException:
-        children.end(process)
-        raise
-    if (code := children.wait(process)) < 0:
-        raise failure_of(code, "")
-    if code > 0:
-        shown = without_secrets(repository)
-        raise explain_clone(shown, complaint.decode("utf-8", "replace").replace(repository, shown))
-    partial.rename(target)
+        environment = git_environment(is_offline=True)
+        return self.children.start(
+            command, environment=environment, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, memory=memory
+        )
 
 
 def tip_of(git: Git, repository: str) -> str:
@@ -215,11 +225,16 @@ def tip_of(git: Git, repository: str) -> str:
     try:
         return git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     except GitFailed:
-        problem = f"{without_secrets(repository)} has no commits on its HEAD"
-        raise BadRepository(problem, remedy="commit something, or point HEAD to a branch with commits") from None
+        problem = f"{without_secrets(repository)} has no commits on its HEAD, or none that git can read"
+        remedy = "commit something, point HEAD to a branch with commits, or ask `git fsck` there"
+        raise BadRepository(problem, remedy=remedy) from None
 
 
 def damaged(repository: str, reason: object) -> AnalysisError:
     """What to say when git cannot read its own history."""
-    problem = f"the history of {without_secrets(repository)} cannot be read ({reason})"
+    why = re.sub(r" \(stored in [^)]*\)", "", str(reason))  # a place in our clone, which is gone when somebody reads this
+    shown = without_secrets(repository)
+    if is_url(locate(repository)):  # git checks what it receives, so the damage came later
+        return Unreachable(f"our clone of {shown} is damaged ({why}) and thrown away", remedy="try again")
+    problem = f"the history of {shown} cannot be read ({why})"
     return BadRepository(problem, remedy="run `git fsck` there; a partial clone must be refetched")

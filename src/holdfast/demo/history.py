@@ -16,6 +16,7 @@ from typing import IO
 
 from holdfast.demo.git import Git
 
+_SLICE = 2000  # commits walked between two reports
 _LATEST = 4_102_444_800  # 2100-01-01: what broken clocks claim beyond it no chart can show
 
 
@@ -104,9 +105,9 @@ def walk(git: Git, tip: str, limit: int | None, target: Path) -> Iterator[Walk]:
             if position == due:
                 file.write(commit.line())
                 count, due = count + 1, next(wanted, -1)
-                if count % 2000 == 0:
-                    yield Walk(everything, count)
             position += 1
+            if position % _SLICE == 0:  # also between two of a small sample
+                yield Walk(everything, count)
         file.flush()
         os.fsync(file.fileno())
     partial.rename(target)

@@ -6,10 +6,9 @@ What lies beyond that length is torn or from work that will be done again: a res
 
 import json
 import os
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 Row = Mapping[str, object]
 
@@ -44,8 +43,8 @@ class Journal:
         return cls(path)
 
     @classmethod
-    def resume(cls, old: Path, length: int, path: Path) -> Self:
-        """Goes on after the first `length` bytes of `old`, in a file of its own.
+    def resume(cls, old: Path, length: int, path: Path, *, check: Callable[[], object] = lambda: None) -> Self:
+        """Goes on after the first `length` bytes of `old`, in a file of its own; calls `check`, which may raise, now and then.
 
         Its own, because a frozen worker which lost this job may wake up and append to the old one.
         """
@@ -53,8 +52,9 @@ class Journal:
             os.truncate(path, length)
             return cls(path)
         with old.open("rb") as source, path.open("wb") as target:
-            shutil.copyfileobj(source, target)
-            target.truncate(length)
+            for chunk in _chunks(source, length):
+                check()
+                target.write(chunk)
         return cls(path)
 
     def append(self, row: Row) -> None:
@@ -99,12 +99,20 @@ def last_row(path: Path, length: int, count: int) -> dict[str, object] | None:
     """
     try:
         with path.open("rb") as file:
-            lines, read, line = 0, 0, b""
-            while read < length and (line := file.readline()):
-                lines, read = lines + 1, read + len(line)
-            if lines != count or read != length or not line.endswith(b"\n"):
+            lines, read, tail = 0, 0, b""
+            for chunk in _chunks(file, length):
+                lines, read = lines + chunk.count(b"\n"), read + len(chunk)
+                tail += chunk
+                tail = tail[tail.rfind(b"\n", 0, -1) + 1 :]
+            if lines != count or read != length or not tail.endswith(b"\n"):
                 return None
-            row = json.loads(line)
+            row = json.loads(tail)
     except (OSError, ValueError):
         return None
     return row if isinstance(row, dict) else None
+
+
+def _chunks(file: IO[bytes], length: int) -> Iterator[bytes]:
+    while length > 0 and (chunk := file.read(min(length, 1 << 20))):
+        length -= len(chunk)
+        yield chunk

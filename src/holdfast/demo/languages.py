@@ -124,7 +124,6 @@ _GENERATED_ENDS = (
 )
 
 
-@lru_cache(maxsize=4096)
 def language_of(path: bytes) -> str | None:
     """The language of a path as git stores it, or None for what people did not write here (vendored, generated).
 
@@ -133,6 +132,10 @@ def language_of(path: bytes) -> str | None:
     >>> language_of(b"src/caf\\xe9.py"), language_of(b"Makefile"), language_of(b"web/vendor/x.js"), language_of(b"x.unheard")
     ('Python', 'Makefile', None, 'Other')
     """
+    return _remembered(path) if len(path) <= _USUAL else _language_of(path)
+
+
+def _language_of(path: bytes) -> str | None:
     folders, _, name = path.rpartition(b"/")
     if name in _GENERATED_NAMES or name.endswith(_GENERATED_ENDS) or not _NOT_OURS.isdisjoint(folders.split(b"/")):
         return None
@@ -142,3 +145,8 @@ def language_of(path: bytes) -> str | None:
     if name.startswith(b"Dockerfile."):
         return "Dockerfile"
     return _BY_EXTENSION.get(end.lower(), OTHER) if dot and stem else OTHER
+
+
+# Of usual lengths only: git knows no longest path, so a repository could fill the memory with names.
+_USUAL = 512
+_remembered = lru_cache(maxsize=4096)(_language_of)

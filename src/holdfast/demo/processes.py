@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import IO, ParamSpec, Self, TypeVar
 
 P = ParamSpec("P")
@@ -36,7 +39,7 @@ class Children:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._alive: set[subprocess.Popen[bytes]] = set()
-        self._is_ended = False
+        self._ended = threading.Event()
 
     def start(
         self,
@@ -46,18 +49,24 @@ class Children:
         stdin: Channel = subprocess.DEVNULL,
         stdout: Channel = subprocess.DEVNULL,
         stderr: Channel = subprocess.DEVNULL,
+        memory: int | None = None,
     ) -> subprocess.Popen[bytes]:
         """Starts a child, or raises Ended: under the lock, so that no child slips past a kill.
+
+        `memory`: the most bytes it may allocate, files it maps apart; where the system cannot limit that, it is unlimited.
 
         >>> process = Children().start(["true"], environment={"PATH": os.environ["PATH"]})
         >>> process.wait()
         0
         """
         with self._lock:
-            if self._is_ended:
+            if self._ended.is_set():
                 raise Ended
             process = subprocess.Popen(arguments, env=environment, stdin=stdin, stdout=stdout, stderr=stderr, process_group=0)
             self._alive.add(process)
+        if memory is not None and sys.platform == "linux":
+            with contextlib.suppress(OSError):  # it has ended already
+                resource.prlimit(process.pid, resource.RLIMIT_DATA, (memory, memory))
         return process
 
     def end(self, process: subprocess.Popen[bytes]) -> int:
@@ -95,7 +104,7 @@ class Children:
         >>> Children().kill()
         """
         with self._lock:
-            self._is_ended = True
+            self._ended.set()
             for process in self._alive:
                 _kill_group(process)
 
@@ -112,8 +121,33 @@ class Children:
 
         >>> Children().raise_if_ended()
         """
-        if self._is_ended:
+        if self._ended.is_set():
             raise Ended
+
+    def pause(self, seconds: float) -> None:
+        """Waits that long, or raises Ended as soon as `kill` is called.
+
+        >>> Children().pause(0.001)
+        """
+        self._ended.wait(seconds)
+        self.raise_if_ended()
+
+    def remove(self, folder: Path) -> None:
+        """Removes a folder or a file with all that is in it, whatever stands in the way; raises Ended between two files.
+
+        >>> Children().remove(Path("/nowhere/at/all"))
+        """
+        for parent, folders, files in os.walk(folder, topdown=False):
+            for name in (*files, *folders):
+                self.raise_if_ended()
+                _remove_one(os.path.join(parent, name))
+        _remove_one(str(folder))
+
+
+def _remove_one(path: str) -> None:
+    is_folder = os.path.isdir(path) and not os.path.islink(path)
+    with contextlib.suppress(OSError):
+        (os.rmdir if is_folder else os.unlink)(path)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

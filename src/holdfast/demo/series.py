@@ -1,14 +1,17 @@
 """What the chart shows, worked out without drawing: points in time, and one band per language."""
 
+import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from holdfast.demo.history import even_positions
 from holdfast.demo.languages import OTHER
 
 _BANDS = 8  # languages with a band of their own
 _POINTS = 1400  # one per pixel
+_ROW = '{"binary":'  # how a row of evolution.json begins, and nothing else in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,31 @@ def points_of(history: Sequence[Mapping[str, object]]) -> list[Point]:
     chosen = [mainline[position] for position in even_positions(len(mainline), _POINTS)]
     dates = straightened([int(str(row["date"])) for row in chosen])
     return [Point(date, row["languages"]) for date, row in zip(dates, chosen, strict=True) if isinstance(row["languages"], dict)]
+
+
+def read_result(source: Path) -> dict[str, object]:
+    """The content of an evolution.json, its history thinned to what the chart shows: memory does not grow with history.
+
+    >>> read_result(Path("evolution.json"))["name"]   # doctest: +SKIP
+    'flask'
+    """
+    mainline = sum(1 for row in _rows(source) if row["mainline"])
+    wanted = set(even_positions(mainline, _POINTS))
+    chosen = (row for row in _rows(source) if row["mainline"])
+    with source.open(encoding="utf-8") as file:  # a line per row, and without them it is a whole document still
+        result = json.loads("".join(line for line in file if not line.startswith(_ROW)))
+    result["history"] += [row for position, row in enumerate(chosen) if position in wanted]
+    assert isinstance(result, dict)
+    return result
+
+
+def _rows(source: Path) -> Iterator[dict[str, object]]:
+    with source.open(encoding="utf-8") as file:
+        for line in file:
+            if line.startswith(_ROW):
+                row = json.loads(line.rstrip().rstrip(","))
+                assert isinstance(row, dict)
+                yield row
 
 
 def straightened(dates: Sequence[int]) -> list[int]:

@@ -178,7 +178,7 @@ def _tail(log: Path) -> str:
 
 def _count_commits(repository: str) -> int:
     counting = git_command("-C", repository, "rev-list", "--count", "HEAD")
-    done = subprocess.run(counting, env=git_environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(counting, env=git_environment(is_offline=True), capture_output=True, text=True, check=False)
     return int(done.stdout) if done.returncode == 0 else 0
 
 

@@ -27,7 +27,7 @@ def register(app: App) -> Task[..., Coroutine[Any, Any, dict[str, object]], ...]
 
     >>> analyze = register(App("sqlite:///jobs.db"))   # doctest: +SKIP
     """
-    return app.task(name="analyze", fail_for=(BadRepository,))(analyze)
+    return app.task(name="analyze", fail_for=(BadRepository,), progress_within="5m")(analyze)
 
 
 async def _pause(seconds: float) -> None:

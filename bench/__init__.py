@@ -1,0 +1,1 @@
+"""Holdfast beside its peers on this machine: ``make bench``."""

@@ -1,0 +1,73 @@
+"""``python -m bench``: measure, print, and leave table and chart in ``bench/results``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import report
+from bench.figures import Sizes
+from bench.rounds import PEERS, QUEUES, Book, play
+from holdfast.stores.sqlite.location import file_system_of
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure; 0 also when a target is missed: a benchmark tells, it does not judge."""
+    options = _parser().parse_args(arguments)
+    console, book = Console(width=160 if not sys.stdout.isatty() else None), Book()
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="holdfast-bench-") as folder:
+        about = {**_machine(Path(folder)), "rounds": str(options.rounds), "beside": str(options.scale)}
+        about |= {peer.name: peer.settings() for peer in (*PEERS, *QUEUES)}
+        for name, text in about.items():
+            console.print(f"{name:16} {text}", soft_wrap=True, highlight=False)
+        sizes = _sizes(options.size)
+        told = Console(stderr=True)
+        asyncio.run(play(book, options.rounds, sizes, options.scale, Path(folder), lambda text: told.print(text, style="dim")))
+    report.show(book, console, options.scale)
+    for path in report.write(book, options.results, about):
+        console.print(f"written: {os.path.relpath(path)}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m bench", description="Holdfast beside its peers on this machine.")
+    parser.add_argument("--rounds", type=int, default=10, help="every peer once in each [10]")
+    parser.add_argument("--scale", type=int, default=100_000, help="jobs beside which ours are run, 0: none [100000]")
+    parser.add_argument("--size", type=float, default=1.0, help="multiplies the numbers of jobs [1]")
+    parser.add_argument("--folder", help="where the files lie: choose the disk [the system's temporary folder]")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where table and chart go [bench/results]")
+    return parser
+
+
+def _sizes(factor: float) -> Sizes:
+    usual = Sizes()
+    return Sizes(
+        one_by_one=max(1, round(usual.one_by_one * factor)),
+        together=max(usual.callers, round(usual.together * factor)),
+        bulk=max(1, round(usual.bulk * factor)),
+        pings=max(2, round(usual.pings * factor)),
+    )
+
+
+def _machine(folder: Path) -> dict[str, str]:
+    mounts = Path("/proc/self/mountinfo")
+    disk = file_system_of(folder.resolve(), mounts.read_text(encoding="utf-8")) if mounts.exists() else "unknown"
+    return {
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "disk": f"{disk}{' - NOT A DISK: nothing is durable there' if disk in ('tmpfs', 'ramfs') else ''}",
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

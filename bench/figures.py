@@ -1,0 +1,116 @@
+"""What is measured: each figure is one act on one peer, timed from outside, the same for all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import statistics
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+
+from bench.peers import Command, Peer, Queue
+
+ROOT = Path(__file__).parents[1]
+POLL = 0.005
+PATIENCE = 120.0
+
+
+class Sizes(Struct, frozen=True, kw_only=True):
+    """How many jobs each figure takes; all of them are drained."""
+
+    one_by_one: int = 500
+    together: int = 2_000
+    callers: int = 100
+    bulk: int = 10_000
+    pings: int = 50
+
+
+Figures = dict[str, float]
+
+
+async def rate_of(count: int, act: Awaitable[None]) -> float:
+    """Jobs per second."""
+    started = time.perf_counter()
+    await act
+    return count / (time.perf_counter() - started)
+
+
+async def enqueues(peer: Peer, sizes: Sizes) -> Figures:
+    """One by one; what comes after it is for whole queues."""
+    return {"one by one": await rate_of(sizes.one_by_one, peer.enqueue_one_by_one(sizes.one_by_one))}
+
+
+async def crowds(peer: Queue, sizes: Sizes) -> Figures:
+    """Many callers, and many jobs of one."""
+    return {
+        "together": await rate_of(sizes.together, peer.enqueue_together(sizes.together, sizes.callers)),
+        "bulk": await rate_of(sizes.bulk, peer.enqueue_in_bulk(sizes.bulk)),
+    }
+
+
+async def drain(peer: Queue) -> Figures:
+    """One worker process, from the moment its first job waits no more to the one when all have run: not its start."""
+    first, count = peer.first(), peer.waiting()
+    async with running(peer):
+        await until(lambda: peer.has_begun(first))
+        started = time.perf_counter()
+        await until(peer.is_drained)
+        return {"drain": count / (time.perf_counter() - started)}
+
+
+async def latencies(peer: Queue, sizes: Sizes) -> Figures:
+    """From the call of enqueue to the first line of the handler in an idle worker; milliseconds."""
+    reports = peer.database.with_suffix(".reports")
+    await peer.ping()
+    async with running(peer, reports):
+        await until(lambda: len(_lines(reports)) == 1)
+        for n in range(sizes.pings):
+            await asyncio.sleep(0.01 + 0.02 * (n * 0.618 % 1))  # never in step with anybody's polling
+            await peer.ping()
+        await until(lambda: len(_lines(reports)) > sizes.pings)
+    found = sorted(float(line) * 1000 for line in _lines(reports)[1:])
+    return {"p50": statistics.median(found), "p99": found[int(len(found) * 0.99)]}
+
+
+def _lines(reports: Path) -> list[str]:
+    return reports.read_text().splitlines() if reports.exists() else []
+
+
+@asynccontextmanager
+async def running(peer: Queue, reports: Path | None = None) -> AsyncIterator[None]:
+    """One worker process of the peer; what it prints is shown if something goes wrong."""
+    command, said = peer.worker(reports), peer.database.with_suffix(".log")
+    with said.open("wb") as log:
+        worker = _start(command, log)
+    try:
+        yield
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}; the worker said:\n{said.read_text()[-4000:]}") from None
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.to_thread(worker.wait, 20)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()
+
+
+def _start(command: Command, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, **command.environment}
+    return subprocess.Popen(command.arguments, cwd=ROOT, env=environment, stdout=log, stderr=log)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Look often, but not so often that it costs the worker."""
+    patience = time.monotonic() + PATIENCE
+    while not is_so():
+        if time.monotonic() > patience:
+            raise TimeoutError(f"nothing for {PATIENCE:g} s")
+        await asyncio.sleep(POLL)

@@ -1,0 +1,82 @@
+"""The libraries that are measured: one file each, all with the verbs of ``Peer``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol, Self
+
+from msgspec import Struct
+
+BULK = 1000
+"""Jobs in one call of a bulk enqueue, where there is such a call."""
+
+
+class Command(Struct, frozen=True):
+    """How a worker process is started; it runs with the repository's root as its folder."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+
+
+class Peer(Protocol):
+    """One library at its best settings that lose nothing, on one file of its own.
+
+    Payloads are ``{"n": i}``. A job counts as enqueued when its store has it on disk, and as run when its store knows.
+    """
+
+    name: str
+    database: Path
+
+    @classmethod
+    def settings(cls) -> str:
+        """Version and settings, for the reader."""
+        ...
+
+    @classmethod
+    async def on(cls, database: Path) -> Self:
+        """Ready to be timed: the file is open and warm."""
+        ...
+
+    async def enqueue_one_by_one(self, count: int) -> None:
+        """One caller; each call returns before the next begins."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class Queue(Peer, Protocol):
+    """A peer that runs jobs, too."""
+
+    async def enqueue_together(self, count: int, callers: int) -> None:
+        """So many callers at once, each one by one."""
+        ...
+
+    async def enqueue_in_bulk(self, count: int) -> None:
+        """As fast as the library takes many jobs of one caller."""
+        ...
+
+    def worker(self, reports: Path | None = None) -> Command:
+        """One worker process; ``ping`` handlers append their latencies, in seconds, to the lines of ``reports``."""
+        ...
+
+    async def ping(self) -> None:
+        """Enqueue a job whose handler reports how long ago this was."""
+        ...
+
+    def waiting(self) -> int:
+        """How many jobs a worker will run."""
+        ...
+
+    def first(self) -> object:
+        """Which job a worker will run first."""
+        ...
+
+    def has_begun(self, first: object) -> bool:
+        """Whether that job waits no more."""
+        ...
+
+    def is_drained(self) -> bool:
+        """Whether all jobs have run, and the store knows."""
+        ...

@@ -1,0 +1,105 @@
+"""Named points at which a real process kills itself: before and after each thing that it asks its store.
+
+``E2E_FAILPOINTS`` lists them, as ``worker.settle.before``; each is hit once, by whoever comes there first.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast._ports import guard
+from holdfast._ports.system_host import identify
+from holdfast.settings import Settings
+from holdfast.testing.faults import VERBS
+from holdfast.testing.history_sqlite import Deed
+
+POINTS = tuple(filter(None, os.environ.get("E2E_FAILPOINTS", "").split(",")))
+DEEDS = "failpoint-deeds"
+
+
+class Failing:
+    """A store whose caller dies at the named points."""
+
+    def __init__(self, store: Any, role: str) -> None:
+        self._store, self._role = store, role
+
+    def __getattr__(self, verb: str) -> Any:
+        found = getattr(self._store, verb)
+        if verb not in VERBS:
+            return found
+
+        async def ask(*arguments: Any, **keywords: Any) -> Any:
+            name = f"{self._role}.{_deed(verb, arguments)}"
+            reach(f"{name}.before")
+            answer = await found(*arguments, **keywords)
+            if name != f"{self._role}.claim" or answer.claims:
+                reach(f"{name}.after")
+            return answer
+
+        return ask
+
+
+def arm(open_store: Callable[[Settings], Any], role: str) -> Callable[[Settings], Any]:
+    """The same stores, for a process that dies at the points of its role."""
+    return lambda settings: Failing(open_store(settings), role)
+
+
+def reach(point: str) -> None:
+    """Die here, if this is a point nobody has died at yet."""
+    if point in POINTS and _is_first(Path(os.environ["E2E_FOLDER"]) / f"failpoint-{point}"):
+        _die()
+
+
+def deeds(folder: Path) -> list[Deed]:
+    """Who died when."""
+    path = folder / DEEDS
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [msgspec.json.decode(line, type=Deed) for line in lines]
+
+
+def _deed(verb: str, arguments: tuple[Any, ...]) -> str:
+    if verb != "exchange":
+        return verb
+    return "settle" if arguments[0] else "claim"
+
+
+def _is_first(mark: Path) -> bool:
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _die() -> None:
+    """A supervisor takes its workers along: what they do without it is another test's."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    ours = [pid for pid in pids if (stat := guard.read_stat(pid)) and stat.parent == os.getpid() and stat.is_alive]
+    for pid in (pid for pid in ours if os.getsid(pid) == pid):
+        process = identify(pid)
+        os.kill(pid, signal.SIGSTOP)
+        while (stat := guard.read_stat(pid)) is not None and stat.state not in "TZ":
+            pass
+        _tell(Deed(time.time(), "process.end", process))
+        os.kill(pid, signal.SIGKILL)
+    _tell(Deed(time.time(), "process.end", identify(os.getpid())))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _tell(deed: Deed) -> None:
+    with (Path(os.environ["E2E_FOLDER"]) / DEEDS).open("ab") as file:
+        file.write(msgspec.json.encode(deed) + b"\n")
+
+
+def supervise() -> None:
+    """``holdfast``, whose supervisor dies at its points."""
+    import holdfast.app as composition
+    from holdfast.cli import main
+
+    composition.open_store = arm(composition.open_store, "supervisor")
+    main()

@@ -1,0 +1,37 @@
+"""Hints inside one process reach the loops that listen, from any thread."""
+
+import asyncio
+import threading
+
+from holdfast._ports.transport import Hint
+from holdfast.transports.inprocess import InProcessTransport, Listener
+from tests.engine.support import run, until
+
+
+def test_a_hint_reaches_every_listener_in_its_own_loop() -> None:
+    listeners: list[Listener] = []
+    one, other = InProcessTransport(listeners), InProcessTransport(listeners)
+    heard: list[tuple[str, int]] = []
+
+    async def main() -> None:
+        await one.subscribe(lambda hint: heard.append((hint.queue, threading.get_ident())))
+        await other.subscribe(lambda hint: heard.append((hint.queue, threading.get_ident())))
+        await asyncio.to_thread(asyncio.run, one.publish([Hint("mail")]))
+        await until(lambda: len(heard) == 2)
+        assert set(heard) == {("mail", threading.get_ident())}
+        await one.close()
+        await other.publish([Hint("again")])
+        await until(lambda: len(heard) == 3)
+        await other.close()
+
+    run(main())
+    assert listeners == []
+
+
+def test_a_loop_that_was_closed_is_nobody() -> None:
+    listeners: list[Listener] = []
+    transport = InProcessTransport(listeners)
+    asyncio.run(transport.subscribe(lambda hint: None))
+    asyncio.run(transport.publish([Hint("mail")]))
+    asyncio.run(transport.close())
+    assert listeners == []
