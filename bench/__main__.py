@@ -15,7 +15,7 @@ from rich.console import Console
 
 from bench import report
 from bench.figures import Sizes
-from bench.rounds import PEERS, QUEUES, Book, play
+from bench.rounds import PEERS, QUEUES, Book, Limits, play
 from holdfast.stores.sqlite.location import file_system_of
 
 RESULTS = Path(__file__).parent / "results"
@@ -26,13 +26,15 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     console, book = Console(width=160 if not sys.stdout.isatty() else None), Book()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="holdfast-bench-") as folder:
-        about = {**_machine(Path(folder)), "rounds": str(options.rounds), "beside": str(options.scale)}
+        about = {**_machine(Path(folder)), "beside": f"{options.scale:,}"}
         about |= {peer.name: peer.settings() for peer in (*PEERS, *QUEUES)}
         for name, text in about.items():
             console.print(f"{name:16} {text}", soft_wrap=True, highlight=False)
         sizes = _sizes(options.size)
         told = Console(stderr=True)
-        asyncio.run(play(book, options.rounds, sizes, options.scale, Path(folder), lambda text: told.print(text, style="dim")))
+        limits = Limits(options.rounds, options.seconds)
+        played = play(book, limits, sizes, options.scale, Path(folder), lambda text: told.print(text, style="dim"))
+        about["rounds"] = str(asyncio.run(played))
     report.show(book, console, options.scale)
     for path in report.write(book, options.results, about):
         console.print(f"written: {os.path.relpath(path)}")
@@ -42,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m bench", description="Holdfast beside its peers on this machine.")
     parser.add_argument("--rounds", type=int, default=10, help="every peer once in each [10]")
+    parser.add_argument("--seconds", type=float, default=180.0, help="no round begins later than this [180]")
     parser.add_argument("--scale", type=int, default=100_000, help="jobs beside which ours are run, 0: none [100000]")
     parser.add_argument("--size", type=float, default=1.0, help="multiplies the numbers of jobs [1]")
     parser.add_argument("--folder", help="where the files lie: choose the disk [the system's temporary folder]")

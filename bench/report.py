@@ -64,7 +64,7 @@ TARGETS = [
 def show(book: Book, console: Console, scale: int) -> None:
     """The table and the targets."""
     columns = [column for column in COLUMNS if any((figure, column) in book.entries for figure in FIGURES)]
-    table = Table(*["median over the rounds", *columns], title="", title_justify="left")
+    table = Table("median over the rounds", *columns)
     for figure, text in FIGURES.items():
         table.add_row(text, *(_number(book.median(figure, column)) for column in columns))
     console.print(table)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import statistics
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+
+from msgspec import Struct
 
 from bench import figures
 from bench.figures import Figures, Sizes
@@ -21,6 +24,13 @@ QUEUES: tuple[type[Queue], ...] = (Huey, Holdfast)
 CROWDS = {State.AVAILABLE: "waiting", State.COMPLETED: "finished"}
 
 Told = Callable[[str], None]
+
+
+class Limits(Struct, frozen=True):
+    """So many rounds, none of them begun after so many seconds."""
+
+    rounds: int
+    seconds: float
 
 
 class Book:
@@ -46,16 +56,20 @@ class Book:
         return statistics.median(ratios) if ratios else None
 
 
-async def play(book: Book, rounds: int, sizes: Sizes, scale: int, folder: Path, told: Told) -> None:
-    """All rounds; what is compared runs side by side, and in turn first."""
+async def play(book: Book, limits: Limits, sizes: Sizes, scale: int, folder: Path, told: Told) -> int:
+    """Whole rounds while there is time, at least one; how many. What is compared runs side by side, and in turn first."""
     crowded = [await _crowded(state, scale, folder, told) for state in CROWDS] if scale else []
-    for number in range(1, rounds + 1):
+    began = time.monotonic()
+    for number in range(1, limits.rounds + 1):
+        if number > 1 and time.monotonic() - began > limits.seconds:
+            return number - 1
         acts = [_on_fresh_file(book, kind, sizes, folder) for kind in PEERS]
         acts += [_of_queue(book, queue, sizes, folder) for queue in QUEUES]
         acts += [_beside(book, database, sizes) for database in crowded]
         # Holdfast stays between the peers and the crowds; whoever was first is last in the next round.
         for act in acts if number % 2 else reversed(acts):
-            told(f"round {number} of {rounds}: {await act}")
+            told(f"round {number} of {limits.rounds}: {await act}")
+    return limits.rounds
 
 
 async def _on_fresh_file(book: Book, kind: type[Peer], sizes: Sizes, folder: Path) -> str:

@@ -67,6 +67,7 @@ class App(Tasks):
         imports: Sequence[str] = (),
         lifespan: "Callable[[App], AbstractAsyncContextManager[Any]] | None" = None,
     ) -> None:
+        # size: two lines for each setting, one to take it and one to hand it on
         url = url or os.environ.get("HOLDFAST_URL")
         problems = [] if url is None or url == "" else problems_of_url(url)
         problems += [*problems_of_imports(imports), *problems_of_lifespan(lifespan)]

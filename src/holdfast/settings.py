@@ -43,6 +43,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         schema: str = "holdfast",
     ) -> Self:
         """Settings from what the user wrote; ``ConfigurationError`` with every problem found."""
+        # size: two lines for each setting, one to take it and one to hand it on
         reader = _Reader()
         address = url or os.environ.get("HOLDFAST_URL", "")
         if not address:

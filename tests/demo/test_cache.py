@@ -1,6 +1,7 @@
 """The cache of clones: shared, killed at any point, damaged, full – whoever comes next gets a whole clone of what is there now."""
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -152,6 +153,17 @@ def test_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert cache_root(tmp_path / "work") == tmp_path / "work" / "clones"
     assert cache_root(tmp_path / "work").stat().st_mode & 0o077 == 0
+
+
+def test_where_nothing_can_be_locked_nothing_is_kept_and_that_is_said(
+    root: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    assert "No locks available" in take(root, f"file://{source}", tmp_path / "one")[0].text
+    assert is_whole(tmp_path / "one")
 
 
 def test_passwords_are_not_kept_and_separate_what_they_open(root: Path, source: Path, tmp_path: Path) -> None:

@@ -12,14 +12,17 @@ from typing import Any
 
 import msgspec
 
+from holdfast._engine import runner_messages
 from holdfast._ports import guard
+from holdfast._ports.system_channel import SystemChannel
 from holdfast._ports.system_host import identify
 from holdfast.settings import Settings
 from holdfast.testing.faults import VERBS
 from holdfast.testing.history_sqlite import Deed
 
 POINTS = tuple(filter(None, os.environ.get("E2E_FAILPOINTS", "").split(",")))
-DEEDS = "failpoint-deeds"
+DEEDS = "deeds"
+MARK = "failpoint-"
 
 
 class Failing:
@@ -49,10 +52,28 @@ def arm(open_store: Callable[[Settings], Any], role: str) -> Callable[[Settings]
     return lambda settings: Failing(open_store(settings), role)
 
 
+def arm_runner() -> None:
+    """This runner dies before or after what it says to its worker, at ``runner.ended.before`` for instance."""
+    say = SystemChannel.send
+
+    def send(channel: SystemChannel, message: bytes) -> None:
+        name = f"runner.{type(runner_messages.decode(message)).__name__.lower()}"
+        reach(f"{name}.before")
+        say(channel, message)
+        reach(f"{name}.after")
+
+    SystemChannel.send = send  # type: ignore[method-assign]
+
+
 def reach(point: str) -> None:
     """Die here, if this is a point nobody has died at yet."""
-    if point in POINTS and _is_first(Path(os.environ["E2E_FOLDER"]) / f"failpoint-{point}"):
+    if point in POINTS and _is_first(Path(os.environ["E2E_FOLDER"]) / f"{MARK}{point}"):
         _die()
+
+
+def reached(folder: Path) -> set[str]:
+    """The points somebody has died at."""
+    return {path.name.removeprefix(MARK) for path in folder.glob(f"{MARK}*")}
 
 
 def deeds(folder: Path) -> list[Deed]:

@@ -1,6 +1,10 @@
 """Every named point between a process and its store is a place to die at."""
 
+import os
 import random
+import signal
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -8,43 +12,92 @@ import pytest
 
 from holdfast.testing.checker import Rules
 from tests.e2e import failpoints
-from tests.e2e.fleet import START, fleet
+from tests.e2e.fleet import ROOT, START, fleet
 from tests.e2e.test_torture import SEED, Tormentor
 from tests.e2e.waiting import until
 
-WORKER = ("claim", "settle", "report", "held", "next_due")
-SUPERVISOR = ("open_lease", "beat", "settle", "end_lease", "expired", "overdue", "workers")
-POINTS = tuple(
-    f"{role}.{deed}.{side}"
-    for role, deeds in (("worker", WORKER), ("supervisor", SUPERVISOR))
-    for deed in deeds
+STORE_POINTS = (
+    *(f"worker.{deed}.{side}" for deed in ("claim", "settle", "report") for side in ("before", "after")),
+    *(f"supervisor.{deed}.{side}" for deed in ("open_lease", "beat", "settle", "end_lease") for side in ("before", "after")),
+    "worker.held.after",
+    "worker.next_due.after",
+    "supervisor.expired.after",
+)
+RUNNER_POINTS = tuple(
+    f"runner.{said}.{side}"
+    for said in ("begun", "checkpointed", "enqueued", "ended")
     for side in ("before", "after")
 )
+CLIENT = """
+import holdfast.app as composition
+from tests.e2e import failpoints
+composition.open_store = failpoints.arm(composition.open_store, "client")
+from tests.e2e.jobs_app import count
+count.enqueue(number=1)
+"""
 MAIN = ("-c", "from tests.e2e.failpoints import supervise; supervise()")
 
 
 @pytest.mark.timeout(180)
 def test_s15_a_process_that_dies_before_or_after_any_call_of_its_store_loses_nothing(tmp_path: Path) -> None:
-    with fleet(tmp_path, ttl="3s", recovery="0.5s") as ships:
-        ships.environment["E2E_FAILPOINTS"] = ",".join(POINTS)
+    with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
+        ships.environment["E2E_FAILPOINTS"] = ",".join(STORE_POINTS)
         ships.main = MAIN
-        tormentor = Tormentor(ships, random.Random(SEED), crews=1)
-        hit = 0
-        while hit < len(POINTS):
-            tormentor.enqueue(4)
-            hit = until(partial(_hits, tormentor, ships.folder, hit), within=START)
-        _replaced(tormentor)
+        tormentor = Tormentor(ships, random.Random(SEED), crews=2, processes=1, is_ready=False)
+        left = set(STORE_POINTS)
+        while left:
+            tormentor.enqueue(4, longest=0.6)
+            left = until(partial(_fewer, tormentor, left), within=2 * START)[0]
+        _replace_the_dead(tormentor)
         tormentor.deeds += failpoints.deeds(ships.folder)
-        tormentor.stop(Rules(bound=3.003 + 0.5 + 2.0))
+        tormentor.stop(Rules())  # no bound: those who would rescue die as well
 
 
-def _hits(tormentor: Tormentor, folder: Path, before: int) -> int:
-    """How many points were died at, once those are more; 0 as long as they are not."""
-    _replaced(tormentor)
-    found = len(list(folder.glob("failpoint-[ws]*")))
-    return found if found > before else 0
+def test_s9_a_runner_that_dies_before_or_after_any_word_of_its_own_costs_nobody_else(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="6s") as ships:
+        ships.environment["E2E_FAILPOINTS"] = ",".join(RUNNER_POINTS)
+        ships.target = "tests.e2e.fault_jobs:app"
+        crew = ships.crew()
+        (worker,) = crew.workers()
+        beside = ships.enqueue("wait", gate="gate")
+        jobs = []
+        while failpoints.reached(tmp_path) != set(RUNNER_POINTS):
+            jobs += [ships.enqueue("labour_in_runner") for _ in range(2)]
+            for job in jobs[-2:]:
+                ships.until_state(job, "completed", within=START)
+        ships.open("gate")
+        view = ships.until_state(beside, "completed", within=START)
+        assert (view.attempt, view.crashes) == (1, 0)
+        assert crew.workers() == [worker]
+        for job in jobs:
+            view, starts = ships.view(job), ships.journal.read(job, "start")
+            assert view.result == starts[-1]["token"]
+            assert {each.signal for each in view.attempts} <= {"SIGKILL", None}
+            assert len(starts) <= view.crashes + 1 <= view.attempt
 
 
-def _replaced(tormentor: Tormentor) -> None:
-    if tormentor.crews[0].process.poll() is not None:
-        tormentor.crews = [tormentor.sail(is_ready=False)]
+@pytest.mark.parametrize(("side", "durable"), [("before", 0), ("after", 1)])
+def test_s6_a_client_that_dies_around_its_enqueue_leaves_the_whole_job_or_none(tmp_path: Path, side: str, durable: int) -> None:
+    with fleet(tmp_path) as ships:
+        ships.app.migrate()
+        point = f"client.enqueue.{side}"
+        environment = {**os.environ, **ships.environment, "E2E_FOLDER": str(tmp_path), "E2E_FAILPOINTS": point}
+        client = subprocess.run([sys.executable, "-c", CLIENT], cwd=ROOT, env=environment, timeout=2 * START, check=False)
+        assert client.returncode == -signal.SIGKILL
+        assert ships.app.jobs.counts().get("available", 0) == durable
+        if durable:
+            ships.crew("--until-empty", is_ready=False).wait(START)
+            (view,) = ships.app.jobs.list()
+            assert (view.state, view.attempt, view.result) == ("completed", 1, 1)
+
+
+def _fewer(tormentor: Tormentor, left: set[str]) -> tuple[set[str], ...]:
+    """The points nobody has died at yet, once those are fewer than before; nothing as long as they are not."""
+    _replace_the_dead(tormentor)
+    found = left - failpoints.reached(tormentor.folder)
+    return (found,) if found < left else ()
+
+
+def _replace_the_dead(tormentor: Tormentor) -> None:
+    living = [crew for crew in tormentor.crews if crew.process.poll() is None]
+    tormentor.crews = [*living, *(tormentor.sail(is_ready=False) for _ in range(len(living), len(tormentor.crews)))]

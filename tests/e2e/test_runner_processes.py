@@ -13,7 +13,11 @@ from uuid import UUID
 
 import pytest
 
-from tests.e2e.cells import end, guard_of, is_alive, living
+from holdfast._engine import runner_messages as messages
+from holdfast._engine.runner_options import RunnerOptions
+from holdfast._ports.host import Exit
+from holdfast._ports.system_runner import SystemRunnerHost
+from tests.e2e.cells import end, guard_of, is_alive, living, run
 from tests.e2e.fleet import ROOT, START, Fleet, fleet, thaw
 from tests.e2e.waiting import until
 
@@ -191,6 +195,37 @@ def test_embedded_workers_have_runners_too(tmp_path: Path) -> None:
     number, state, runner = done.stdout.split()
     assert (number, state) == ("5", "cancelled")
     assert not is_alive(int(runner))
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_runner_that_cannot_be_started_is_an_error_and_leaves_no_descriptor_open() -> None:
+    async def scenario() -> None:
+        before = open_files()
+        for _ in range(3):
+            with pytest.raises(FileNotFoundError):
+                await SystemRunnerHost(command=("/not/there",)).spawn()
+        assert open_files() == before
+
+    run(scenario)
+
+
+def test_a_runner_without_an_app_refuses_ends_and_leaves_no_descriptor_open() -> None:
+    async def scenario() -> None:
+        before = open_files()
+        for _ in range(2):
+            child = await SystemRunnerHost([RunnerOptions(target="not_there:app").encode()]).spawn()
+            data = await child.channel.receive()
+            assert isinstance(message := messages.decode(data or b""), messages.Refused)
+            assert "there is no module 'not_there'" in message.problems[0]
+            assert await child.wait() == Exit(2)
+            assert await child.channel.receive() is None
+            child.channel.close()
+        assert open_files() == before
+
+    run(scenario)
 
 
 async def _embedded() -> None:

@@ -27,25 +27,28 @@ SUPERVISORS = 0.2
 class Tormentor:
     """Hurts workers, and knows when each of them ran its last instruction."""
 
-    def __init__(self, ships: Fleet, chance: random.Random, crews: int) -> None:
-        self._ships, self._chance = ships, chance
+    def __init__(
+        self, ships: Fleet, chance: random.Random, crews: int, *, processes: int = 2, is_ready: bool = True
+    ) -> None:
+        self._ships, self._chance, self._processes = ships, chance, processes
         self._ours = identify(os.getpid())
+        self.folder = ships.folder
         self.database = ships.folder / "jobs.db"
         ships.app.migrate()
         history_sqlite.watch(self.database)
-        self.crews = [self.sail(is_ready=True) for _ in range(crews)]
+        self.crews = [self.sail(is_ready=is_ready) for _ in range(crews)]
         self.deeds: list[Deed] = []
         self.jobs = 0
 
     def sail(self, *, is_ready: bool) -> Crew:
         """Another crew."""
-        return self._ships.crew("--processes", "2", "--concurrency", "8", is_ready=is_ready)
+        return self._ships.crew("--processes", str(self._processes), "--concurrency", "8", is_ready=is_ready)
 
-    def enqueue(self, many: int) -> None:
+    def enqueue(self, many: int, longest: float = 2.0) -> None:
         """More to do."""
         for _ in range(many):
             task = self._chance.choice(["labour", "labour_in_thread"])
-            job = self._ships.enqueue(task, seconds=self._chance.uniform(0.2, 2.0))
+            job = self._ships.enqueue(task, seconds=self._chance.uniform(0.2, longest))
             history_sqlite.tell(self.database, "enqueue", job, None, self._ours)
         self.jobs += many
 

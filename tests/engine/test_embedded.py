@@ -131,10 +131,14 @@ def test_an_error_of_the_body_comes_out_after_the_drain(make: Make) -> None:
 
     async def main() -> None:
         await slow.aenqueue()
-        with pytest.raises(ValueError, match="of the body"):
+
+        async def live() -> None:
             async with app.worker():
                 await begun.wait()
                 raise ValueError("of the body")
+
+        with pytest.raises(ValueError, match="of the body"):
+            await live()
         assert ended == ["job"]
 
     run(main())

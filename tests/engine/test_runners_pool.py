@@ -427,6 +427,21 @@ def test_the_drain_ends_idle_runners_in_good_order_or_else(is_obedient: bool) ->
     run_virtual(test())
 
 
+def test_a_runner_whose_job_outlives_its_worker_ends_with_that_job() -> None:
+    async def test() -> None:
+        task = processed()
+        bench = RunnerBench(task)
+        bench.executor.start(claim(task))
+        child = await bench.begun_child()
+        await bench.pool.close()
+        child.say(DONE)
+        await child.next(messages.Finish)
+        child.die(Exit(0))
+        await bench.until_ended()
+
+    run_virtual(test())
+
+
 def test_rubbish_in_the_pipe_ends_the_runner_and_its_job_pays() -> None:
     async def test() -> None:
         task = processed()

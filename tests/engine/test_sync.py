@@ -1,6 +1,7 @@
 """Blocking twins go through one portal thread."""
 
 import asyncio
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -55,3 +56,64 @@ def test_a_closed_portal_opens_again() -> None:
     portal.close()
     assert portal.run(answer()) == 42
     portal.close()
+
+
+def test_ctrl_c_ends_the_wait_and_cancels_what_was_asked() -> None:
+    begun, cancelled = threading.Event(), threading.Event()
+
+    async def wait() -> None:
+        begun.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            cancelled.set()
+
+    def interrupt() -> None:
+        begun.wait()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    async def answer() -> int:
+        return 42
+
+    portal = Portal()
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        portal.run(wait())
+    assert cancelled.wait(10)
+    assert portal.run(answer()) == 42
+    portal.close()
+
+
+def test_code_in_a_thread_of_a_call_may_call_again() -> None:
+    portal = Portal()
+
+    async def answer() -> int:
+        return 42
+
+    async def ask_in_a_thread() -> int:
+        return await asyncio.to_thread(portal.run, answer())
+
+    assert portal.run(ask_in_a_thread()) == 42
+    portal.close()
+
+
+def test_to_close_ends_the_calls_in_flight() -> None:
+    begun, ended = threading.Event(), list[str]()
+
+    async def wait() -> None:
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+
+    def call() -> None:
+        try:
+            portal.run(wait())
+        except BaseException as error:
+            ended.append(type(error).__name__)
+
+    portal = Portal()
+    waiting = threading.Thread(target=call)
+    waiting.start()
+    begun.wait()
+    portal.close()
+    waiting.join(10)
+    assert ended == ["CancelledError"]

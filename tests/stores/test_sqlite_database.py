@@ -1,9 +1,10 @@
 """What the connection does when the file is busy, broken, full or gone."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import closing
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -87,6 +88,69 @@ def test_a_full_disk_changes_nothing_and_is_unavailable(tmp_path: Path) -> None:
         assert [row.id for row in await at.store.list(at.everything)] == [large[1].id, large[0].id, job]
 
     play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_a_disk_that_the_log_has_filled_is_freed_of_it(tmp_path: Path) -> None:
+    path, log = tmp_path / "jobs.db", tmp_path / "jobs.db-wal"
+
+    async def act(at: Scene) -> None:
+        other = at.another()
+        await other.counts()  # whose connection keeps the log from being emptied by the last close
+        await at.enqueue(*(at.new() for _ in range(200)))
+        await inside(at.store, lambda connection: connection.pragma("max_page_count = 1"))
+        assert log.stat().st_size > 0
+        with pytest.raises(StoreUnavailable, match=r"enqueue: .*full"):
+            await at.enqueue(at.new(payload=b"x" * 100_000))
+        assert log.stat().st_size == 0
+
+    play(OnFile(path), act)
+
+
+VERBS: dict[str, Callable[[Scene, UUID], Coroutine[None, None, object]]] = {
+    "beat": lambda at, lease: at.store.beat([lease]),
+    "enqueue": lambda at, lease: at.enqueue(at.new()),
+    "counts": lambda at, lease: at.store.counts(),
+}
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_file_that_was_deleted_or_replaced_is_noticed_and_said(tmp_path: Path, verb: str, is_replaced: bool) -> None:
+    path = tmp_path / "jobs.db"
+
+    async def act(at: Scene) -> None:
+        lease = await at.lease()
+        await at.enqueue(at.new())
+        for name in ("jobs.db", "jobs.db-wal", "jobs.db-shm"):
+            (tmp_path / name).rename(tmp_path / f"old-{name}")
+        if is_replaced:
+            await at.another().counts()
+        at.advance(1.0)
+        with pytest.raises(StoreUnavailable, match=r"jobs\.db was deleted or replaced while it was open.*stop all processes"):
+            await VERBS[verb](at, lease)
+        assert path.exists() is is_replaced
+
+    play(OnFile(path), act)
+
+
+def test_after_that_the_file_at_the_path_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+
+    async def act(at: Scene) -> None:
+        lease = await at.lease()
+        await at.enqueue(at.new())
+        for name in ("jobs.db", "jobs.db-wal", "jobs.db-shm"):
+            (tmp_path / name).unlink()
+        at.advance(0.5)
+        await at.store.counts()  # nobody looks more often than once a second
+        at.advance(0.5)
+        with pytest.raises(StoreUnavailable, match="deleted or replaced"):
+            await at.store.counts()
+        assert await at.store.counts() == {}
+        assert (await at.store.beat([lease])).gone == {lease}
+        assert path.exists()
+
+    play(OnFile(path), act)
 
 
 def test_a_file_that_is_no_database_is_refused_at_once_and_a_mended_one_is_used(tmp_path: Path) -> None:

@@ -205,9 +205,9 @@ def test_one_process_uses_one_library(path: Path, store: SqliteStore, connection
     of_apsw = SqliteStore(path, clock=FakeClock(), chance=FakeChance(), process=PROCESS, use_apsw=True)
     with pytest.raises(Unsupported, match="uses apsw here: one process must not"):
         enqueue(of_apsw, connection, new())
-    with closing(apsw.Connection(str(path.with_name("none.db")))) as other:
-        with pytest.raises(Unsupported, match="set HOLDFAST_SQLITE=apsw"):
-            enqueue(store, other, new())
+    other = apsw.Connection(str(path.with_name("none.db")))
+    with closing(other), pytest.raises(Unsupported, match="set HOLDFAST_SQLITE=apsw"):
+        enqueue(store, other, new())
 
 
 def test_what_is_no_connection_is_refused(store: SqliteStore) -> None:

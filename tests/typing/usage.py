@@ -1,11 +1,13 @@
 """How users write it. Checked with `mypy --strict`: every `type: ignore` here is an error users must see, no other may appear."""
 
 import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, assert_type
 from uuid import UUID
 
-from holdfast import App, Backoff, Cause, Event, Explanation, Handle, Job, JobView, Pruned, QueueView, State, SyncJob
+from holdfast import App, Backoff, Cause, Event, Explanation, Handle, Job, JobView, Pruned, QueueView, State, SyncJob, TaskGroup
 
 app = App("memory://", ttl="30s")
 
@@ -116,6 +118,31 @@ def operators(handle: Handle, id: UUID) -> None:
     app.queues.resume("q")
     assert_type(app.queues.purge("q"), int)
     assert_type(app.prune(), Pruned)
+
+
+group = TaskGroup(prefix="email.", queue="mail")
+
+
+@group.task(max_attempts=5)
+async def send(job: Job, to: str) -> str:
+    return job.state.send(to)  # type: ignore[no-any-return]
+
+
+@asynccontextmanager
+async def lifespan(app: App) -> AsyncIterator[dict[str, int]]:
+    yield {"answer": 42}
+
+
+shop = App("memory://", transport=None, schema="holdfast", imports=("shop.tasks",), lifespan=lifespan)
+
+
+async def embedded() -> None:
+    shop.include(group)
+    send.enqueue(to="a@example.org")
+    send.enqueue(to=5)  # type: ignore[arg-type]
+    async with shop.worker(concurrency=10, queues=["mail"]):
+        assert_type(await shop.arun_due(), int)
+    assert_type(shop.run_due(limit=5), int)
 
 
 @app.on("job.rescued")

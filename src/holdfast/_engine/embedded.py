@@ -140,7 +140,7 @@ class _Stay:
 
     def start_afresh(self) -> None:
         """After it, in the child, which has neither our thread nor a right to anything: what runs here is the parent's."""
-        return
+        self._is_ours = False
         for lodger in self._host.lodgers:
             lodger.disown()
 

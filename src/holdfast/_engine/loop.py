@@ -56,7 +56,7 @@ class Service:
                     raise
                 failures += 1
                 wait = self._pause(failures)
-                operation, text = self.name, f"{type(error).__name__}: {error}"
+                operation, text = self.name, f"{type(error).__name__}: {error}".removesuffix(": ")
                 self._events.emit(EventName.STORE_UNAVAILABLE, operation=operation, error=text, failures=failures)
             else:
                 if failures:

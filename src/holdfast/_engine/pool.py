@@ -32,6 +32,7 @@ class Pool:
         self._events, self._chance = events, chance
         self._idle: list[Seat] = []
         self._leaving: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self._failures = 0
         self._not_before = float("-inf")
 
@@ -63,7 +64,8 @@ class Pool:
         return serving.result()
 
     async def close(self) -> None:
-        """End all runners that are left, in good order where they can."""
+        """End all runners that have nothing to do, in good order where they can; the others end with their jobs."""
+        self._is_closed = True
         for seat in self._idle:
             self._let_go(seat)
         self._idle.clear()
@@ -156,7 +158,8 @@ class Pool:
         self._events.emit(EventName.RUNNER_UNAVAILABLE, error=error, failures=self._failures)
 
     def _put_back(self, seat: Seat) -> None:
-        if seat.is_dead or seat.is_killed or seat.jobs >= MOST_JOBS or seat.growth > MOST_GROWTH:
+        is_old = seat.jobs >= MOST_JOBS or seat.growth > MOST_GROWTH
+        if self._is_closed or is_old or seat.is_dead or seat.is_killed:
             self._let_go(seat)
         else:
             self._idle.append(seat)

@@ -91,7 +91,7 @@ class Registry:
         return {name: task.policy for name, task in self._tasks.items()}
 
 
-def define(
+def define(  # size: one line for each option
     function: Callable[..., Any],
     *,
     name: str | None = None,

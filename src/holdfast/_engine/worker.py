@@ -188,7 +188,7 @@ class Worker:
 
     async def _exchange(self) -> float:
         wait = await self.exchange.step()
-        if self._is_finished():
+        if self._is_finished() and not self.exchange.is_closed:
             self.exchange.close()
             self._ending.set()
         return wait

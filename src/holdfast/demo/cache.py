@@ -137,7 +137,12 @@ class CloneCache:
         Raises AnalysisError.
         """
         name = repository_name(url)
-        lock = yield from self._locked(self.entry(url), f"waiting for another analysis, which is cloning {name}")
+        try:
+            lock = yield from self._locked(self.entry(url), f"waiting for another analysis, which is cloning {name}")
+        except OSError as error:  # a file system without locks, a folder which became read-only
+            text = f"cloning {name}, not kept: {self.root} cannot be used ({error.strerror})"
+            yield from (Step(part, f"{text}: {part:.0%}") for part in clone(self._children, url, target))
+            return
         held.enter_context(lock)
         lock.touch()
         try:

@@ -94,6 +94,7 @@ def _contents(database: Database) -> Iterator[Check]:
         message = f"the file speaks of a time {ahead / 1e6:.0f} s from now: the wall clock was set back, or was wrong"
         yield Check("warning", "clock", message, "keep the clock in step (NTP); delays, expiries and retention go by it")
     if forgettable or has_old_receipts:
-        many = "10,000 or more" if forgettable == MOST else f"{forgettable}"
-        message = f"{many} finished jobs should have been forgotten for more than {LAG / 3600:.0f} h"
+        many = f"{MOST - 1:,} or more" if forgettable == MOST else f"{forgettable}"
+        what = f"{many} finished jobs" if forgettable else "receipts of calls"
+        message = f"{what} should have been forgotten for more than {LAG / 3600:.0f} h"
         yield Check("warning", "pruning", message, "keep a worker running, or run `holdfast prune`")

@@ -142,7 +142,8 @@ class _Apsw:
 
     @property
     def in_transaction(self) -> bool:
-        return self.library_connection.in_transaction
+        with _translated():
+            return self.library_connection.in_transaction
 
     @property
     def total_changes(self) -> int:

@@ -136,10 +136,11 @@ class Transaction:
             if connection is None:
                 return
             self._is_over = self._ours.is_speaking = True
-            while connection.in_transaction:
-                with suppress(sqlite3.Error):
+            while True:
+                with suppress(sqlite3.Error):  # of apsw, until the user's statement has stopped
                     connection.execute("PRAGMA query_only = 1")  # else what the user's code says next would commit at once
-                    connection.execute("ROLLBACK")
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
                     return
                 pause(self._chance)
 

@@ -1,0 +1,123 @@
+"""A check finds what is wrong with a file before it hurts, and says what to do about it."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from holdfast._core.policy import RETENTION_FLOOR, Policy
+from holdfast._ports.store import Check
+from holdfast.stores.sqlite import checks, schema
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.contracts.scene import Scene, play
+from tests.stores.support import OnFile, sql, store_on, using
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+def found_on(path: Path, clock: FakeClock | None = None) -> dict[str, Check]:
+    """By name; a check that has nothing to say about something leaves it out."""
+    return {found.name: found for found in using(store_on(path, clock), lambda store: store.check())}
+
+
+def test_a_sound_file_has_nothing_to_complain_of_but_the_library(tmp_path: Path) -> None:
+    using(store_on(tmp_path / "jobs.db"), lambda store: store.migrate())
+    found = found_on(tmp_path / "jobs.db")
+    assert {name: check.level for name, check in found.items() if name != "sqlite"} == dict.fromkeys(
+        ("schema", "journal", "file", "disk"), "ok"
+    )
+
+
+def test_a_check_makes_no_file(tmp_path: Path) -> None:
+    found = found_on(tmp_path / "jobs.db")
+    assert (found["schema"].level, found["schema"].message) == ("warning", "there is none yet")
+    assert "holdfast migrate" in found["schema"].remedy
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_check_makes_no_schema(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    sql(path, "CREATE TABLE users (name)")
+    assert found_on(path)["schema"].message == "there is none yet"
+    assert sql(path, "SELECT name FROM sqlite_schema") == [("users",)]
+
+
+def test_a_newer_schema_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    using(store_on(path), lambda store: store.migrate())
+    sql(path, "UPDATE holdfast_schema SET version = ?", schema.VERSION + 1)
+    assert (found_on(path)["file"].level, "upgrade holdfast" in found_on(path)["file"].message) == ("error", True)
+
+
+def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    path.write_bytes(b"this is no database, whatever its name says. " * 100)
+    assert (found_on(path)["file"].level, "name another file" in found_on(path)["file"].message) == ("error", True)
+
+
+def test_a_large_file_is_not_read_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "jobs.db"
+    using(store_on(path), lambda store: store.migrate())
+    monkeypatch.setattr(checks, "READ_IN_FULL", 1)
+    assert (found_on(path)["file"].level, "too large" in found_on(path)["file"].message) == ("ok", True)
+
+
+@pytest.mark.parametrize(("megabytes", "level"), [(10_000, "ok"), (200, "warning"), (3, "error")])
+def test_a_disk_that_is_nearly_full_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, megabytes: int, level: str) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(megabytes << 20))
+    disk = found_on(tmp_path / "jobs.db")["disk"]
+    assert (disk.level, disk.message, bool(disk.remedy)) == (level, f"{megabytes} MB free", level != "ok")
+
+
+def test_a_log_that_a_reader_keeps_growing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "jobs.db"
+    monkeypatch.setattr(checks, "LARGE_LOG", 1)
+    assert "log" not in found_on(path)
+    with closing(sqlite3.connect(path)) as reader:
+        using(store_on(path), lambda store: store.migrate())
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM holdfast_jobs").fetchall()
+        using(store_on(path), lambda store: store.pause(["a"], is_paused=True))
+        assert found_on(path)["log"].level == "warning"
+
+
+@pytest.mark.parametrize("act", ["enqueue", "cancel", "lease"])
+def test_a_wall_clock_that_was_set_back_is_said(tmp_path: Path, act: str) -> None:
+    async def leave_a_mark(at: Scene) -> None:
+        if act == "lease":
+            await at.lease()
+            return
+        (job,) = await at.enqueue(at.new())
+        at.advance(3600.0)
+        if act == "cancel":
+            await at.store.request_cancel([job])
+
+    at_that_time = FakeClock()
+    play(OnFile(tmp_path / "jobs.db"), leave_a_mark)
+    at_that_time.step_wall(-61.0)
+    clock = found_on(tmp_path / "jobs.db", at_that_time)["clock"]
+    assert (clock.level, "set back" in clock.message, "NTP" in clock.remedy) == ("warning", True, True)
+    at_that_time.step_wall(2.0)
+    assert ("clock" in found_on(tmp_path / "jobs.db", at_that_time)) is (act == "cancel")
+
+
+@pytest.mark.parametrize("what", ["jobs", "receipts"])
+def test_pruning_that_nobody_does_is_said(tmp_path: Path, what: str) -> None:
+    async def act(at: Scene) -> None:
+        jobs = await at.enqueue(*(at.new(policy=Policy(retention=60.0)) for _ in range(3)))
+        if what == "jobs":
+            await at.store.request_cancel(jobs)
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+    clock = FakeClock()
+    clock.advance(checks.LAG + (60.0 if what == "jobs" else RETENTION_FLOOR) - 0.001)
+    assert "pruning" not in found_on(tmp_path / "jobs.db", clock)
+    clock.advance(0.002)
+    found = found_on(tmp_path / "jobs.db", clock)["pruning"]
+    assert (found.level, found.message.split()[0]) == ("warning", "3" if what == "jobs" else "receipts")
+    assert "holdfast prune" in found.remedy

@@ -1,0 +1,350 @@
+"""A handler's own rows land if and only if its job is still its own, and never keep others waiting for long."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.job import Hold, State
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._ports.store import Store
+from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
+from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.store import SqliteStore
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.testing.contracts.scene import PROCESS, Part, Scene, done, play, rescued, stale
+
+LONG, SHORT = 60.0, 0.05
+
+
+class OnFile(Part):
+    """Scenes on an application's own file."""
+
+    def __init__(self, path: Path, *, use_apsw: bool = False) -> None:
+        self.path, self.use_apsw = path, use_apsw
+
+    def make_store(self, clock: FakeClock) -> Store:
+        return SqliteStore(self.path, clock=clock, chance=FakeChance(), process=PROCESS, use_apsw=self.use_apsw, busy_limit=0.05)
+
+
+def on_file(path: Path, *, use_apsw: bool) -> OnFile:
+    file = OnFile(path, use_apsw=use_apsw)
+    with closing(driver.connect(path, use_apsw=use_apsw)) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+    return file
+
+
+@pytest.fixture(params=["sqlite3", "apsw"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> OnFile:
+    return on_file(tmp_path / "app.db", use_apsw=request.param == "apsw")
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> OnFile:
+    return on_file(tmp_path / "app.db", use_apsw=False)
+
+
+def notes(file: OnFile) -> list[str]:
+    with closing(driver.connect(file.path, use_apsw=file.use_apsw)) as connection:
+        return [text for (text,) in connection.execute("SELECT text FROM notes").fetchall()]
+
+
+def write(connection: Any, text: str = "mine") -> None:
+    connection.execute("INSERT INTO notes VALUES (?)", (text,))
+
+
+def blocking(at: Scene, hold: Hold, use: Callable[[Any], None], *, idle: float = LONG) -> None:
+    with at.store.blocking_transaction(hold.job, hold.token, idle=idle) as connection:
+        use(connection)
+
+
+async def waiting(at: Scene, hold: Hold, use: Callable[[Any], None], *, idle: float = LONG) -> None:
+    async with at.store.transaction(hold.job, hold.token, idle=idle) as connection:
+        use(connection)
+
+
+async def blocking_in_thread(at: Scene, hold: Hold, use: Callable[[Any], None], *, idle: float = LONG) -> None:
+    await asyncio.to_thread(blocking, at, hold, use, idle=idle)
+
+
+both = pytest.mark.parametrize("transact", [waiting, blocking_in_thread])
+
+
+async def free(at: Scene) -> None:
+    """Somebody else's write goes through, at last."""
+    for _ in range(400):
+        try:
+            await at.enqueue(at.new(task="other"))
+        except StoreUnavailable:
+            continue
+        return
+    raise AssertionError("the file stayed locked")
+
+
+@both
+def test_rows_land_while_the_job_is_ones_own(file: OnFile, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        await transact(at, hold, write)
+        assert notes(file) == ["mine"]
+        assert await at.settle(done(hold))
+        with pytest.raises(JobLost, match="no longer active under token"):
+            await transact(at, hold, write)
+        assert notes(file) == ["mine"]
+
+    play(file, act)
+
+
+@both
+def test_another_token_is_refused_before_the_lock_is_waited_for(file: OnFile, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        with closing(driver.connect(file.path, use_apsw=file.use_apsw)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            lost = structs.replace(hold, token=stale(hold.token))
+            with pytest.raises(JobLost):
+                await transact(at, lost, write)
+
+    play(file, act)
+
+
+@both
+def test_a_rescue_between_entry_and_lock_keeps_the_rows_out(file: OnFile, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        other = at.another()
+
+        def lose(connection: Any) -> None:
+            write(connection)
+            # As a rescuer would that was first at the lock.
+            connection.execute("UPDATE holdfast_jobs SET claim = NULL, state = 'available'")
+
+        with pytest.raises(JobLost):
+            await transact(at, hold, lose)
+        assert notes(file) == []
+        assert (await at.row(hold.job)).token == hold.token
+        await other.end_lease(hold.lease, LeaseEnd(End.CRASHED))
+        await at.settle(rescued(hold, LeaseEnd(End.CRASHED)))
+        with pytest.raises(JobLost):
+            await transact(at, hold, write)
+
+    play(file, act)
+
+
+@both
+def test_what_the_block_raises_rolls_back_and_is_raised(file: OnFile, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        def fail(connection: Any) -> None:
+            write(connection)
+            raise ValueError("no")
+
+        with pytest.raises(ValueError, match="no"):
+            await transact(at, hold, fail)
+        assert notes(file) == []
+        await free(at)
+        assert await at.state(hold.job) is State.RUNNING
+
+    play(file, act)
+
+
+ENDS: dict[str, Callable[[Any], object]] = {
+    "COMMIT": lambda connection: connection.execute("COMMIT"),
+    "END": lambda connection: connection.execute("  end transaction"),
+    "ROLLBACK": lambda connection: connection.execute("ROLLBACK"),
+    "a script": lambda connection: connection.cursor().execute("COMMIT; BEGIN"),
+}
+
+
+@both
+@pytest.mark.parametrize("end", ENDS)
+def test_only_the_end_of_the_block_ends_the_transaction(file: OnFile, transact: Any, end: str) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        def commit(connection: Any) -> None:
+            write(connection)
+            ENDS[end](connection)
+
+        with pytest.raises((HoldfastError, sqlite3.Error)) as failure:
+            await transact(at, hold, commit)
+        if not (end == "a script" and isinstance(failure.value, sqlite3.Error)):  # sqlite3 takes one statement at a time
+            assert isinstance(failure.value, HoldfastError)
+            assert "leave out COMMIT" in str(failure.value)
+        assert notes(file) == []
+
+    play(file, act)
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback", "__exit__"])
+def test_nor_do_the_methods_of_sqlite3(plain: OnFile, end: str) -> None:
+
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        def finish(connection: Any) -> None:
+            write(connection)
+            getattr(connection, end)(*((None, None, None) if end == "__exit__" else ()))
+
+        with pytest.raises(HoldfastError, match="leave out COMMIT"):
+            blocking(at, hold, finish)
+        assert notes(plain) == []
+
+    play(plain, act)
+
+
+@both
+def test_savepoints_are_the_users_own(file: OnFile, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        def use(connection: Any) -> None:
+            write(connection, "one")
+            connection.execute("SAVEPOINT inner")
+            write(connection, "two")
+            connection.execute("ROLLBACK TO inner")
+            connection.execute("RELEASE inner")
+
+        await transact(at, hold, use)
+        assert notes(file) == ["one"]
+
+    play(file, act)
+
+
+@both
+def test_a_block_that_stays_open_is_rolled_back_and_nothing_it_says_lands(file: OnFile, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        is_free = threading.Event()
+
+        def dawdle(connection: Any) -> None:
+            write(connection, "early")
+            cursor = connection.cursor()
+            cursor.execute("SELECT 1 FROM holdfast_schema UNION ALL SELECT 2")  # half read
+            cursor.fetchone()
+            threading.Thread(target=lambda: (asyncio.run(free(at)), is_free.set())).start()
+            assert is_free.wait(20.0)
+            with pytest.raises(Exception, match=r"readonly|not authorized|AuthError"):
+                connection.cursor().executemany("INSERT INTO notes VALUES (?)", [("late",), ("later",)])
+            write(connection, "latest")
+
+        with pytest.raises(HoldfastError, match=rf"open for longer than {SHORT} s and was rolled back"):
+            await transact(at, hold, dawdle, idle=SHORT)
+        assert notes(file) == []
+
+    play(file, act)
+
+
+@both
+def test_a_statement_that_takes_too_long_is_stopped(file: OnFile, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) INSERT INTO notes SELECT i FROM n WHERE i < 0"
+        with pytest.raises(HoldfastError, match="open for longer than"):
+            await transact(at, hold, lambda connection: connection.execute(endless), idle=SHORT)
+        assert notes(file) == []
+        await free(at)
+
+    play(file, act)
+
+
+@both
+def test_a_block_that_swallows_the_error_is_told_at_its_end(file: OnFile, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        is_free = threading.Event()
+
+        def dawdle(connection: Any) -> None:
+            write(connection)
+            threading.Thread(target=lambda: (asyncio.run(free(at)), is_free.set())).start()
+            assert is_free.wait(20.0)
+
+        with pytest.raises(HoldfastError, match="open for longer than"):
+            await transact(at, hold, dawdle, idle=SHORT)
+        assert notes(file) == []
+
+    play(file, act)
+
+
+def test_the_loop_runs_on_while_the_lock_is_waited_for(plain: OnFile) -> None:
+
+    async def act(at: Scene) -> None:
+        one, two = await at.running(), await at.running()
+        async with at.store.transaction(one.job, one.token, idle=LONG) as connection:
+            write(connection, "one")
+            second = asyncio.create_task(waiting(at, two, lambda connection: write(connection, "two")))
+            with pytest.raises(StoreUnavailable, match=r"transaction: .*app\.db.*locked"):
+                await second
+        await waiting(at, two, lambda connection: write(connection, "two"))
+        assert notes(plain) == ["one", "two"]
+
+    play(plain, act)
+
+
+def test_a_cancelled_waiter_leaves_nothing_open(plain: OnFile) -> None:
+
+    async def act(at: Scene) -> None:
+        one, two = await at.running(), await at.running()
+        async with at.store.transaction(one.job, one.token, idle=LONG):
+            second = asyncio.create_task(waiting(at, two, write))
+            asyncio.get_running_loop().call_soon(second.cancel)
+            with pytest.raises(asyncio.CancelledError):
+                await second
+        entered = asyncio.Event()
+
+        async def stay() -> None:
+            async with at.store.transaction(two.job, two.token, idle=LONG) as connection:
+                write(connection)
+                entered.set()
+                await asyncio.Event().wait()
+
+        third = asyncio.create_task(stay())
+        await entered.wait()
+        third.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await third
+        await free(at)
+        assert notes(plain) == []
+
+    play(plain, act)
+
+
+def test_a_connection_that_was_closed_inside_says_so(plain: OnFile) -> None:
+
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        with pytest.raises(HoldfastError, match="leave its connection open"):
+            await waiting(at, hold, lambda connection: connection.close())
+        await free(at)
+
+    play(plain, act)
+
+
+def test_rows_of_a_transaction_survive_a_power_failure(file: OnFile) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        found = []
+        await waiting(at, hold, lambda connection: found.extend(connection.execute("PRAGMA synchronous").fetchall()))
+        assert found == [(2,)]
+
+    play(file, act)
+
+
+def test_a_file_that_is_gone_is_not_made_again(plain: OnFile) -> None:
+
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        await at.store.close()
+        plain.path.unlink()
+        with pytest.raises(StoreUnavailable, match="there is no file"):
+            await waiting(at, hold, write)
+        assert not plain.path.exists()
+
+    play(plain, act)
