@@ -6,7 +6,8 @@ import os
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -63,12 +64,12 @@ async def play(book: Book, limits: Limits, sizes: Sizes, scale: int, folder: Pat
     for number in range(1, limits.rounds + 1):
         if number > 1 and time.monotonic() - began > limits.seconds:
             return number - 1
-        acts = [_on_fresh_file(book, kind, sizes, folder) for kind in PEERS]
-        acts += [_of_queue(book, queue, sizes, folder) for queue in QUEUES]
-        acts += [_beside(book, database, sizes) for database in crowded]
+        acts: list[Callable[[], Awaitable[str]]] = [partial(_on_fresh_file, book, kind, sizes, folder) for kind in PEERS]
+        acts += [partial(_of_queue, book, queue, sizes, folder) for queue in QUEUES]
+        acts += [partial(_beside, book, database, sizes) for database in crowded]
         # Holdfast stays between the peers and the crowds; whoever was first is last in the next round.
         for act in acts if number % 2 else reversed(acts):
-            told(f"round {number} of {limits.rounds}: {await act}")
+            told(f"round {number} of {limits.rounds}: {await act()}")
     return limits.rounds
 
 

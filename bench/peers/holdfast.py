@@ -14,6 +14,7 @@ from bench.peers import BULK, Command
 from bench.peers.holdfast_tasks import jobs_of
 from holdfast import App
 from holdfast._core.job import State
+from holdfast._ports.clock import compose_uuid7
 
 WARM_UP = 50
 CONCURRENCY = 100
@@ -29,15 +30,14 @@ _FIRST = """
 SELECT id FROM holdfast_jobs WHERE state = 'available' AND task = 'noop' ORDER BY queue, priority, available_at, id LIMIT 1
 """
 
-# Ids need not be UUIDs to be 16 bytes that sort.
 _SEED = """
 WITH RECURSIVE series (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < :count)
 INSERT INTO holdfast_jobs (
     id, task, queue, priority, state, claim, number, worker, attempt, created_at, available_at, claimed_at, started_at,
-    finished_at, policy, result, payload
+    finished_at, forget_at, policy, result, payload
 )
 SELECT
-    CAST(printf('%016d', n) AS BLOB),
+    key_of(:now + n),
     iif(:state = 'available' AND n % 2, 'unknown', 'noop'),
     'default', 0, :state,
     iif(:state = 'completed', randomblob(16), NULL),
@@ -49,10 +49,15 @@ SELECT
     iif(:state = 'completed', :now + n, NULL),
     iif(:state = 'completed', :now + n, NULL),
     iif(:state = 'completed', :now + n, NULL),
+    iif(:state = 'completed', :now + n + 604800000000, NULL),
     '{"max_attempts":3,"max_crashes":3}',
     iif(:state = 'completed', CAST('null' AS BLOB), NULL),
     CAST(printf('{"n":%d}', n) AS BLOB)
 FROM series
+"""
+_SEED_RECEIPTS = """
+WITH RECURSIVE series (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < :count)
+INSERT INTO holdfast_receipts (call, received_at) SELECT randomblob(16), :now + n FROM series
 """
 
 
@@ -121,8 +126,19 @@ class Holdfast:
         await self._app.aclose()
 
     def seed(self, state: State, count: int) -> None:
-        """So many jobs that nobody will run now: finished; or waiting, half for tomorrow, half for an unknown task."""
+        """So many jobs that nobody will run now: finished; or waiting, half for tomorrow, half for an unknown task.
+
+        Each has been enqueued by a call of its own.
+        """
+        self._file.create_function("key_of", 1, _key_of)
         self._file.execute("PRAGMA synchronous = OFF")
-        self._file.execute(_SEED, {"count": count, "state": state, "now": time.time_ns() // 1000 - count})
+        values = {"count": count, "state": state, "now": time.time_ns() // 1000 - count}
+        self._file.execute(_SEED, values)
+        self._file.execute(_SEED_RECEIPTS, values)
         self._file.execute("PRAGMA synchronous = FULL")
         self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _key_of(microseconds: int) -> bytes:
+    """A UUIDv7 made then: new jobs sort behind it."""
+    return compose_uuid7(microseconds // 1000, microseconds % 1000 << 62).bytes

@@ -21,7 +21,7 @@ FIGURES = {
 
 @pytest.mark.timeout(180)
 def test_every_peer_gets_every_figure_in_every_round(tmp_path: Path) -> None:
-    small = ["--rounds", "2", "--size", "0.01", "--scale", "100"]
+    small = ["--rounds", "2", "--seconds", "600", "--size", "0.01", "--scale", "100"]
     where = ["--folder", str(tmp_path), "--results", str(tmp_path / "results")]
     done = subprocess.run([sys.executable, "-m", "bench", *small, *where], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

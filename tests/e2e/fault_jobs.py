@@ -1,12 +1,11 @@
 """The jobs of ``runner_jobs``, and some that meet faults of the machine. Their processes may be armed with faults themselves."""
 
-import asyncio
 import os
 import signal
 import sys
 from pathlib import Path
 
-from holdfast import Backoff, Job, SyncJob
+from holdfast import Backoff, SyncJob
 from tests.e2e import failpoints, wrong_clocks
 from tests.e2e.jobs_app import FOLDER, count
 from tests.e2e.runner_jobs import app, journal
@@ -55,25 +54,35 @@ def labour_in_runner(job: SyncJob) -> str:
     return str(job.token)
 
 
-@app.task(max_crashes=20, max_attempts=20)
-async def keep_writing(job: Job, gate: str) -> str:
-    """Write into a file of its own inside one transaction after the other."""
+@app.task
+def stop_inside_a_transaction(job: SyncJob) -> str:
+    """Be frozen while nobody else can write, the first time."""
+    return _write_and_stop(job)
+
+
+@app.task(process=True)
+def stop_inside_a_transaction_of_a_runner(job: SyncJob) -> str:
+    """The same in a process of its own."""
+    return _write_and_stop(job)
+
+
+def _write_and_stop(job: SyncJob) -> str:
     journal.write(job, "start")
-    while not (FOLDER / gate).exists():
-        async with job.transaction() as connection:
-            connection.execute("CREATE TABLE IF NOT EXISTS rows (token TEXT)")
-            connection.execute("INSERT INTO rows VALUES (?)", (str(job.token),))
-        await asyncio.sleep(0.01)
+    with job.transaction() as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS written (token TEXT)")
+        connection.execute("INSERT INTO written VALUES (?)", (str(job.token),))
+        if job.attempt == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
     return str(job.token)
 
 
 @app.task
-def stop_inside_a_transaction(job: SyncJob) -> str:
-    """Be frozen by somebody while nobody else can write, the first time."""
-    journal.write(job, "start")
-    with job.transaction() as connection:
-        connection.execute("CREATE TABLE IF NOT EXISTS rows (token TEXT)")
-        connection.execute("INSERT INTO rows VALUES (?)", (str(job.token),))
-        if job.attempt == 1:
-            os.kill(os.getpid(), signal.SIGSTOP)
-    return str(job.token)
+async def count_on_the_loop(number: int) -> int:
+    """Next to nothing, where a mistake would cost everybody."""
+    return number
+
+
+@app.task(process=True)
+def count_in_runner(number: int) -> int:
+    """Next to nothing in a process of its own."""
+    return number

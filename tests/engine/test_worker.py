@@ -666,3 +666,28 @@ def test_asked_for_its_stacks_it_says_where_coroutines_wait(caplog: pytest.LogCa
         assert "in forever" in caplog.text
 
     run_virtual(test())
+
+
+def test_a_kind_with_few_slots_does_not_keep_claims_of_the_others_small() -> None:
+    async def test() -> None:
+        asked = list[int]()
+        office = Office(quick, define(stubborn_thread, name="rare"), options=structs.replace(OPTIONS, concurrency=100))
+        exchange = office.memory.exchange
+
+        async def counted(transitions: Any, request: Any = None) -> Any:
+            asked.append(0 if request is None else request.limit)
+            return await exchange(transitions, request)
+
+        office.memory.exchange = counted  # type: ignore[method-assign]
+        await office.enqueue(*["quick"] * 300)
+        await office.open()
+        await passing(5)
+        assert (await office.memory.counts())["", State.COMPLETED] == 300
+        assert max(asked) > 90
+        assert asked.count(2) < 12
+
+    run_virtual(test())
+
+
+def stubborn_thread() -> None:
+    """Never run here."""

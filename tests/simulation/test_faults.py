@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import NewJob
+from holdfast._core.job import NewJob, Token
 from holdfast._core.policy import Policy
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import StoreUnavailable, Unsupported
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.faults import VERBS, Fault, Faults, Mix, faulty
@@ -35,12 +35,26 @@ def _wrapped(stage: Stage, fault: Fault, history: History | None = None) -> tupl
     return store, faulty(store, process="client", faults=_always(fault), clock=stage.clock, history=noted)
 
 
+IN_CALLERS_TRANSACTION = {"enqueue_within", "transaction", "blocking_transaction"}
+
+
 def test_every_verb_of_the_port_is_wrapped() -> None:
     verbs = {name for name, member in vars(Store).items() if not name.startswith("_") and callable(member)}
-    assert set(VERBS) == verbs
+    assert set(VERBS) == verbs - IN_CALLERS_TRANSACTION
     wrapper = type(faulty(None, process="", faults=_always(Fault.NONE), clock=SystemClock(), history=History()))  # type: ignore[arg-type]
-    assert all(inspect.iscoroutinefunction(getattr(wrapper, verb)) for verb in verbs)
+    assert all(inspect.iscoroutinefunction(getattr(wrapper, verb)) for verb in VERBS)
     assert wrapper.capabilities is not None
+
+
+def test_what_runs_in_the_callers_own_transaction_is_passed_on(tmp_path: Path) -> None:
+    clock = SystemClock()
+    store = SqliteStore(tmp_path / "jobs.db", clock=clock, chance=SystemChance(), process=ProcessIdentity("host", 1))
+    wrapped = faulty(store, process="client", faults=_always(Fault.BEFORE), clock=clock, history=History())
+    assert {
+        name: type(getattr(wrapped, name)(JOB, Token(CALL, 1), idle=1.0)) for name in ("transaction", "blocking_transaction")
+    } == {name: type(getattr(store, name)(JOB, Token(CALL, 1), idle=1.0)) for name in ("transaction", "blocking_transaction")}
+    with pytest.raises(Unsupported):
+        wrapped.enqueue_within(object(), CALL, [NEW])
 
 
 def test_before_nothing_is_applied() -> None:

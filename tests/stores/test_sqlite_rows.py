@@ -19,6 +19,9 @@ POISON = [
     "policy = '{\"max_attempts\": \"three\"}', tags = '[1]', error = '{\"type\": 1}'",
     "policy = x'fffe', tags = x'ff', error = x'80'",
     "payload = x'fffe00', stage = '', message = ''",
+    "payload = 'text', checkpoint = 'text', result = 'text'",
+    "payload = 42, checkpoint = 1.5, result = -1",
+    "payload = NULL",
 ]
 
 
@@ -33,6 +36,8 @@ def test_a_bad_row_is_claimed_held_read_and_settled_with_its_neighbours(tmp_path
         lease = await at.lease()
         claims = await at.claim(lease, 3)
         assert [claim.hold.job for claim in claims] == [first, bad, last]
+        assert isinstance(claims[1].payload, bytes)
+        assert isinstance((await at.row(bad)).payload, bytes)
         sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {poison} WHERE id = ?", bad.bytes)
         holds = await at.store.held(lease)
         assert [hold.job for hold in holds] == [first, bad, last]

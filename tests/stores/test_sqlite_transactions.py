@@ -30,7 +30,25 @@ class OnFile(Part):
         self.path, self.use_apsw = path, use_apsw
 
     def make_store(self, clock: FakeClock) -> Store:
-        return SqliteStore(self.path, clock=clock, chance=FakeChance(), process=PROCESS, use_apsw=self.use_apsw, busy_limit=0.05)
+        return self.store_that_waits(clock, 0.05, FakeChance())
+
+    def store_that_waits(self, clock: FakeClock, busy_limit: float, chance: FakeChance) -> SqliteStore:
+        """For the lock, that long."""
+        return SqliteStore(self.path, clock=clock, chance=chance, process=PROCESS, use_apsw=self.use_apsw, busy_limit=busy_limit)
+
+
+class ThirdWait(FakeChance):
+    """Tells when a store waits for the third time."""
+
+    def __init__(self, tell: Callable[[], object]) -> None:
+        super().__init__()
+        self.tell, self.waits = tell, 0
+
+    def jitter(self) -> float:
+        self.waits += 1
+        if self.waits == 3:
+            self.tell()
+        return -1.0
 
 
 def on_file(path: Path, *, use_apsw: bool) -> OnFile:
@@ -288,15 +306,31 @@ def test_the_loop_runs_on_while_the_lock_is_waited_for(plain: OnFile) -> None:
     play(plain, act)
 
 
-def test_a_cancelled_waiter_leaves_nothing_open(plain: OnFile) -> None:
-
+def test_a_cancelled_waiter_waits_no_longer(plain: OnFile) -> None:
     async def act(at: Scene) -> None:
         one, two = await at.running(), await at.running()
+        loop, is_waiting = asyncio.get_running_loop(), asyncio.Event()
+        patient = plain.store_that_waits(at.clock, 3600.0, ThirdWait(lambda: loop.call_soon_threadsafe(is_waiting.set)))
+
+        async def second() -> None:
+            async with patient.transaction(two.job, two.token, idle=LONG) as connection:
+                write(connection)
+
         async with at.store.transaction(one.job, one.token, idle=LONG):
-            second = asyncio.create_task(waiting(at, two, write))
-            asyncio.get_running_loop().call_soon(second.cancel)
+            task = asyncio.create_task(second())
+            await is_waiting.wait()
+            task.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await second
+                await task
+        await free(at)
+        assert notes(plain) == []
+
+    play(plain, act)
+
+
+def test_a_cancelled_block_leaves_nothing_open(plain: OnFile) -> None:
+    async def act(at: Scene) -> None:
+        two = await at.running()
         entered = asyncio.Event()
 
         async def stay() -> None:

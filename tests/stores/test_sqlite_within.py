@@ -109,8 +109,10 @@ def test_a_refused_id_leaves_the_callers_transaction_as_it_was(
     job = new()
     connection.execute("INSERT INTO jobs VALUES ('mine', 'new')")
     enqueue(store, connection, job)
-    with pytest.raises(HoldfastError, match="id of its own"):
-        enqueue(store, connection, new(), job)
+    call = CHANCE.uuid4()
+    for _ in range(2):  # of a refused call no receipt is left
+        with pytest.raises(HoldfastError, match="id of its own"):
+            store.enqueue_within(connection, call, [new(), job])
     connection.commit()
     assert (waiting(path), sql(path, "SELECT id FROM jobs")) == (1, [("mine",)])
 
@@ -234,3 +236,17 @@ def test_a_connection_of_apsw_does_the_same(path: Path) -> None:
         connection.execute("ROLLBACK")
         assert connection.row_trace is not None
         assert connection.execute("SELECT count(*) FROM holdfast_jobs").fetchall() == [{"row": (1,)}]
+
+
+def test_converters_of_the_caller_are_not_asked(path: Path, store: SqliteStore) -> None:
+    for name in ("INTEGER", "TEXT", "BLOB"):
+        sqlite3.register_converter(name, lambda value: 1 / 0)
+    try:
+        with closing(sqlite3.connect(path, detect_types=sqlite3.PARSE_DECLTYPES | sqlite3.PARSE_COLNAMES)) as connection:
+            for _ in range(2):
+                enqueue(store, connection, new(), new(unique_key="k"))
+            connection.commit()
+    finally:
+        for name in ("INTEGER", "TEXT", "BLOB"):
+            del sqlite3.converters[name]
+    assert waiting(path) == 3

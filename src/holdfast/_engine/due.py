@@ -33,8 +33,8 @@ class DueWorker(Worker):
         self._most = most
         self.count = 0
 
-    def _wanted(self) -> tuple[dict[str, Policy], int]:
-        tasks, limit = super()._wanted()
+    def _wanted(self, was_full: bool) -> tuple[dict[str, Policy], int]:
+        tasks, limit = super()._wanted(was_full)
         return tasks, min(limit, self._most - self.count - len(self.executor.running))
 
     def _deliver(self, ended: Ended) -> None:

@@ -32,7 +32,7 @@ class Exchange:
         *,
         lease: UUID,
         worker: str,
-        wanted: Callable[[], tuple[dict[str, Policy], int]],
+        wanted: Callable[[bool], tuple[dict[str, Policy], int]],
         queues: tuple[str, ...] | None,
         last_tries: LastTries,
         poll_interval: float,
@@ -59,7 +59,7 @@ class Exchange:
         self._is_in_doubt = False
         self.is_closed = False
         self.is_idle = False
-        self.has_claimed = False
+        self.has_claimed = self._was_full = False
         self.next_due: float | None = 0.0
 
     @property
@@ -116,6 +116,7 @@ class Exchange:
         if request is not None:
             self._take(answer.claims, request.limit)
             self.has_claimed = True
+            self._was_full = len(answer.claims) >= request.limit
             self._claims_in_flight.discard(request.claim)
         return len(answer.claims)
 
@@ -151,7 +152,7 @@ class Exchange:
 
     def _request(self) -> ClaimRequest | None:
         self.is_idle, self.next_due = False, 0.0
-        tasks, limit = self._wanted()
+        tasks, limit = self._wanted(self._was_full)
         if self.is_closed or not tasks or limit <= 0 or not self._heart.may_act():
             return None
         return ClaimRequest(

@@ -110,7 +110,11 @@ def define(  # size: one line for each option
 ) -> TaskDefinition:
     """A task definition from what the user wrote; ``ConfigurationError`` with every problem found."""
     name = getattr(function, "__name__", "") if name is None else name
-    problems = [*problems_of_names(name, queue, priority), *_problems_of_function(function), *_problems_of_process(function, process)]
+    problems = [
+        *problems_of_names(name, queue, priority),
+        *_problems_of_function(function),
+        *_problems_of_process(function, process),
+    ]
     retried, failed = _errors("retry_for", retry_for, problems), _errors("fail_for", fail_for, problems)
     limits = {"retention": retention, "timeout": timeout, "progress_within": progress_within}
     policy = _policy(problems, max_attempts, max_crashes, backoff, on_crash=on_crash, durations=limits)

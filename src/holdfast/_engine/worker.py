@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.job import Hold, Token
+from holdfast._core.job import Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._engine import messages
@@ -25,15 +25,13 @@ from holdfast._engine.registry import Registry, RunnerKind
 from holdfast._engine.reporter import Reporter
 from holdfast._engine.runners import ThreadRunner
 from holdfast._engine.stacks import suspended_at
+from holdfast._engine.teller import Teller
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Cell, RunnerHost
 from holdfast._ports.store import LastTries, Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
-
-TOLD_EVERY = 0.05
-"""Part of ``progress_within`` between two words to the supervisor that a job moves."""
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -79,8 +77,8 @@ class Worker:
         self._is_orphan = False
         self._waiting: frozenset[Key] = frozenset()
         self._ending = Wake()
-        self._is_alone = False
-        self._last_told: dict[Key, float] = {}
+        self._is_alone = self._is_wide = False
+        self._teller = Teller(self._send, self._now)
 
     async def run(self) -> None:
         """Live until drained, orphaned or out of rights; then nothing of it runs and everything is delivered."""
@@ -145,7 +143,7 @@ class Worker:
             may_start=self.heart.may_act,
             on_ended=self._deliver,
             set_code_running=self._cell.set_code_running,
-            on_begun=self._tell_begun,
+            on_begun=self._teller.begun,
         )
         self.exchange = Exchange(
             self._store,
@@ -181,7 +179,7 @@ class Worker:
             now=self._now,
             wake=lambda: self._reporting.wake.set(),
             lost=self._lose,
-            moved=self._tell_moved,
+            moved=self._teller.moved,
             children=children,
             idle=self._settings.timing.margin,
         )
@@ -197,26 +195,11 @@ class Worker:
         """Alone: one claim, then none any more. Whatever its job does to this process, it does to nobody else."""
         return self._is_alone and self.exchange.has_claimed
 
-    def _tell_begun(self, hold: Hold) -> None:
-        limits = hold.policy
-        if limits.progress_within is not None or limits.timeout is not None:
-            self._send(messages.Begun(hold.job, hold.token, self._now(), limits.progress_within, limits.timeout))
-
-    def _tell_moved(self, hold: Hold) -> None:
-        """Told when it is said, because the store may be silent; often enough, not each time."""
-        within, now, key = hold.policy.progress_within, self._now(), (hold.job, hold.token)
-        if within is not None and now - self._last_told.get(key, float("-inf")) >= within * TOLD_EVERY:
-            self._last_told[key] = now
-            self._send(messages.Moved(hold.job, now))
-
     def _lose(self, job: UUID, token: Token) -> None:
         self.executor.stop(job, Stop.LOST, token=token)
 
     def _deliver(self, ended: Ended) -> None:
-        hold = ended.claim.hold
-        if hold.policy.progress_within is not None or hold.policy.timeout is not None:
-            self._last_told.pop((hold.job, hold.token), None)
-            self._send(messages.Stopped(hold.job, hold.token))
+        self._teller.stopped(ended.claim.hold)
         self.exchange.add(ended)
         self._exchanging.wake.set()
 
@@ -233,8 +216,11 @@ class Worker:
     def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:
         return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
 
-    def _wanted(self) -> tuple[dict[str, Policy], int]:
-        """Tasks with a free slot and how many to claim; the scarcest limits all, so that none is ever claimed too many."""
+    def _wanted(self, was_full: bool) -> tuple[dict[str, Policy], int]:
+        """Tasks with a free slot and how many to claim, never more than the scarcest kind has room for.
+
+        After a claim that was full because of that, the next one leaves the scarcest out, so that it slows nobody down.
+        """
         free_in_all = (1 if self._is_alone else self._options.concurrency) - len(self.executor.running)
         free = {
             RunnerKind.LOOP: free_in_all,
@@ -242,6 +228,10 @@ class Worker:
             RunnerKind.PROCESS: min(free_in_all, self._free_runners()),
         }
         kinds = [kind for kind in RunnerKind if free[kind] > 0 and self._kinds[kind]]
+        most = max((free[kind] for kind in kinds), default=0)
+        self._is_wide = was_full and not self._is_wide
+        if self._is_wide:
+            kinds = [kind for kind in kinds if free[kind] == most]
         tasks = {name: policy for kind in kinds for name, policy in self._kinds[kind].items()}
         return tasks, min((free[kind] for kind in kinds), default=0)
 

@@ -147,6 +147,8 @@ class Snapshot(Struct):
 class MemoryStore:
     """Jobs in this process only; they end with it."""
 
+    floor = RETENTION_FLOOR
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._all = Snapshot()
@@ -412,11 +414,11 @@ class MemoryStore:
 
     @_atomic
     async def prune(self, limit: int) -> Pruned:
-        now, floor = self._now(), timedelta(seconds=RETENTION_FLOOR)
+        now, floor = self._now(), timedelta(seconds=self.floor)
         ages = {row.id: (now - row.finished_at).total_seconds() for row in self._all.jobs.values() if row.finished_at}
         rows = [self._all.jobs[job] for job in sorted(ages, key=lambda job: (-ages[job], job))]
-        gone = [row for row in rows if ages[row.id] >= max(row.policy.retention, RETENTION_FLOOR)][:limit]
-        worn = [row for row in rows if row.policy.retention <= ages[row.id] < RETENTION_FLOOR and not row.is_stub][:limit]
+        gone = [row for row in rows if ages[row.id] >= max(row.policy.retention, self.floor)][:limit]
+        worn = [row for row in rows if row.policy.retention <= ages[row.id] < self.floor and not row.is_stub][:limit]
         calls = [call for call, (at, _) in self._all.receipts.items() if now - at >= floor][:limit]
         ended = {lease: known.ended for lease, known in self._all.leases.items() if not self._all.holds.get(lease)}
         leases = [lease for lease, at in ended.items() if at is not None and now - at >= floor][:limit]

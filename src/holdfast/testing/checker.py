@@ -12,8 +12,12 @@ from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import Judge
+from holdfast.testing.charges import Charges
 from holdfast.testing.history import FAIL_OVER, IN_CARE, By, Event, History, JobRow, LeaseRow, Phase
-from holdfast.testing.verdicts import Report, Rules, Violation
+from holdfast.testing.inserts import Inserts
+from holdfast.testing.turns import Turns
+from holdfast.testing.verdicts import Ledger, Report, Rules, Seers
+from holdfast.testing.zombies import Zombies
 
 RATE = 1.001  # the rate error that clocks may have
 WAKING = 0.1  # what runs right after a thaw had no chance to look at a clock yet
@@ -21,7 +25,6 @@ WAKING = 0.1  # what runs right after a thaw had no chance to look at a clock ye
 
 class _Job(Struct):
     row: JobRow | None = None
-    is_acknowledged: bool = False
     is_reopening: bool = False
     is_forgotten: bool = False
     tokens: dict[Token, UUID | None] = field(default_factory=dict)
@@ -58,9 +61,10 @@ class Checker:
     """One pass; ``see`` each event, then ``finish``."""
 
     def __init__(self, rules: Rules) -> None:
-        self.report = Report()
-        self._rules = rules
-        self._index = -1
+        self._ledger = Ledger(rules)
+        self.report, self._rules, self._expect = self._ledger.report, rules, self._ledger.expect
+        self._turns = Turns(self._ledger)
+        self._others = Inserts(self._ledger), Charges(self._ledger), Zombies(self._ledger)
         self._jobs: defaultdict[UUID, _Job] = defaultdict(_Job)
         self._leases: dict[UUID, _Lease] = {}
         self._processes: defaultdict[str, _Process] = defaultdict(_Process)
@@ -68,9 +72,11 @@ class Checker:
         self._calm_since = 0.0 if rules.is_always_calm else float("inf")
         self._now = 0.0
         self._is_done = False
-        self._has_forgotten = False
-        self._seers: dict[str, Callable[[Event], None]] = {
+        own: Seers = {
             "job": self._see_row,
+            "claim": self._see_told,
+            "settle": self._see_answer,
+            "reopen": self._see_reopening,
             "lease": self._see_lease,
             "handler.start": self._see_start,
             "handler.effect": self._see_effect,
@@ -81,25 +87,26 @@ class Checker:
             "calm": self._see_calm,
             "done": self._see_done,
         }
+        self._seers: defaultdict[str, list[Callable[[Event], None]]] = defaultdict(list)
+        # What the others know of a row is as it was before the event, so that of all they come last.
+        for seers in (own, self._turns.seers(), *(each.seers() for each in self._others)):
+            for what, seer in seers.items():
+                self._seers[what].append(seer)
 
     def see(self, event: Event) -> None:
         """The next event."""
-        self._index += 1
-        self._now = event.time
+        self._ledger.index += 1
+        self._now = self._ledger.now = event.time
         if event.phase is Phase.UNKNOWN:
             self.report.unknown[event.what] += 1
-        elif event.phase in (Phase.TRUTH, Phase.LIFE):
-            seer = self._seers.get(event.what)
-            if seer is not None:
-                seer(event)
-        elif event.job is not None:
-            self._see_call(event, event.job)
+            return
+        for seer in self._seers.get(event.what, ()):
+            seer(event)
 
     def finish(self) -> Report:
-        """L2 and S6, at the end; the report."""
-        for job, track in self._jobs.items():
-            is_kept = track.row is not None or track.is_forgotten or not track.is_acknowledged
-            self._expect("S6", is_kept, job, "it was acknowledged and does not exist")
+        """What can be said at the end only; the report."""
+        for each in self._others:
+            each.finish()
         if self._rules.is_complete and not self._is_done:
             self._expect_nothing_stuck()
         return self.report
@@ -107,8 +114,12 @@ class Checker:
     def _expect_nothing_stuck(self) -> None:
         for job, track in self._jobs.items():
             if track.row is not None:
-                is_settled = PLACE_OF[track.row.state] is Place.FINISHED or track.row.state is State.HELD
+                is_settled = track.row.is_finished or track.row.state is State.HELD
+                is_settled = is_settled or not track.row.is_known or self._is_paused(track.row)
                 self._expect("L2", is_settled, job, "at the end it is still {}", track.row.state)
+
+    def _is_paused(self, row: JobRow) -> bool:
+        return row.state is State.AVAILABLE and row.queue in self._turns.paused
 
     # truth: rows of jobs
 
@@ -118,15 +129,10 @@ class Checker:
         job, track = event.job, self._jobs[event.job]
         if event.by is not None and event.by.verb == FAIL_OVER:
             track.row = after if isinstance(after, JobRow) else None
-            track.is_forgotten, track.orphaned_at, self._has_forgotten = True, None, True
+            track.is_forgotten, track.orphaned_at, self._ledger.has_forgotten = True, None, True
             return
-        if not isinstance(after, JobRow):
-            self._expect("S6", False, job, "its row is gone")
-            track.row = None
-            return
-        if track.row is None or not isinstance(before, JobRow):
-            self._expect("S10", track.row is None, job, "it was inserted again")
-            track.row = after
+        if not isinstance(after, JobRow) or not isinstance(before, JobRow):
+            track.row = after if isinstance(after, JobRow) else None
             return
         match PLACE_OF[before.state], PLACE_OF[after.state]:
             case Place.PENDING, Place.ACTIVE:
@@ -136,7 +142,8 @@ class Checker:
             case Place.ACTIVE, _:
                 self._see_move(event, job, before, after)
             case Place.FINISHED, _:
-                is_allowed = track.is_reopening and after.state is State.AVAILABLE
+                is_stub = event.by is not None and event.by.verb == "prune" and after.state is before.state
+                is_allowed = is_stub or (track.is_reopening and after.state is State.AVAILABLE)
                 self._expect("S4", is_allowed, job, "{} became {} without an operator", before.state, after.state)
             case _:
                 pass
@@ -182,8 +189,6 @@ class Checker:
         track = self._jobs[job]
         lease = None if before.lease is None else self._leases.get(before.lease)
         self._expect_right(event, job, before)
-        is_witnessed = after.result in ("", before.result, str(before.token))
-        self._expect("S3", is_witnessed, job, "{} completed the job of {}", after.result, before.token)
         is_rescue = event.by is not None and event.by.judge is Judge.LEASE_ENDED
         if is_rescue:
             self.report.rescues += 1
@@ -212,8 +217,8 @@ class Checker:
         self._expect("S9", after.crashes == crashes, job, "{}: {} became {}", said, before.crashes, after.crashes)
 
     def _expect_budget(self, job: UUID, after: JobRow) -> None:
-        is_spent = after.failures >= after.max_attempts or after.crashes >= after.max_crashes
-        is_over = after.failures > after.max_attempts or after.crashes > after.max_crashes
+        is_spent = after.failures >= after.policy.max_attempts or after.crashes >= after.policy.max_crashes
+        is_over = after.failures > after.policy.max_attempts or after.crashes > after.policy.max_crashes
         is_waiting = PLACE_OF[after.state] is Place.PENDING and after.state is not State.HELD
         self._expect("S9", not is_over and not (is_spent and is_waiting), job, "it goes on beyond its budget")
 
@@ -234,7 +239,7 @@ class Checker:
         after, known = event.after, self._leases.get(event.lease)
         if event.by is not None and event.by.verb == FAIL_OVER:
             self._leases.pop(event.lease, None)
-            known, self._has_forgotten = None, True
+            known, self._ledger.has_forgotten = None, True
         if not isinstance(after, LeaseRow):
             return
         if known is not None and known.is_ended:
@@ -257,30 +262,24 @@ class Checker:
 
     # what callers saw
 
-    def _see_call(self, event: Event, job: UUID) -> None:
-        track = self._jobs[job]
-        match event.what, event.phase:
-            case "enqueue", Phase.OK:
-                track.is_acknowledged = True
-                self._expect(
-                    "S6", track.row is not None or track.is_forgotten, job, "its enqueue was acknowledged and it does not exist"
-                )
-            case "reopen", Phase.INVOKE:
-                track.is_reopening = True
-            case "claim", Phase.OK if event.token is not None:
-                told = track.told.setdefault(event.token, event.process)
-                self._expect("S1", told == event.process, job, "token {} was given to {} as well", event.token, told)
-                self._expect("S1", event.token in track.tokens, job, "token {} was given and never made", event.token)
-            case "settle", Phase.OK | Phase.FAIL if event.token is not None:
-                self._see_answer(event, job, event.token)
-            case _:
-                pass
-
-    def _see_answer(self, event: Event, job: UUID, token: Token) -> None:
-        track, by = self._jobs[job], event.by
-        moved = track.moved.get(token)
-        if by is None or self._has_forgotten:
+    def _see_told(self, event: Event) -> None:
+        if event.job is None or event.token is None or event.phase is not Phase.OK:
             return
+        track = self._jobs[event.job]
+        told = track.told.setdefault(event.token, event.process)
+        self._expect("S1", told == event.process, event.job, "token {} was given to {} as well", event.token, told)
+        self._expect("S1", event.token in track.tokens, event.job, "token {} was given and never made", event.token)
+
+    def _see_reopening(self, event: Event) -> None:
+        if event.job is not None and event.phase is Phase.INVOKE:
+            self._jobs[event.job].is_reopening = True
+
+    def _see_answer(self, event: Event) -> None:
+        job, token, by = event.job, event.token, event.by
+        if job is None or token is None or by is None or event.phase is Phase.INVOKE or self._ledger.has_forgotten:
+            return
+        track = self._jobs[job]
+        moved = track.moved.get(token)
         is_same = moved is not None and moved.outcome == by.outcome
         if event.phase is Phase.OK:
             # Marked for cancellation it ends cancelled, whoever settles it and whatever the outcome was.
@@ -362,12 +361,6 @@ class Checker:
     def _is_excused(self, process: str) -> bool:
         known = self._processes[process]
         return not self._rules.is_timed or known.is_frozen or self._now - known.thawed_at <= WAKING
-
-    def _expect(self, name: str, is_so: bool, job: UUID | None, text: str, *values: object) -> None:
-        """The text is made only when it is needed."""
-        self.report.checked[name] += 1
-        if not is_so:
-            self.report.violations.append(Violation(name, self._index, job, text.format(*values)))
 
 
 def _is_charged(job: UUID, before: JobRow, lease: _Lease | None) -> bool:

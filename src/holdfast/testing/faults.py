@@ -7,17 +7,18 @@ store in virtual time and around a real one in real time: it only waits through 
 import asyncio
 import inspect
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from enum import StrEnum
 from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from holdfast._core.job import Token
+from holdfast._core.job import NewJob, Token
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import Answer, Capabilities, Store
+from holdfast._ports.store import Answer, Capabilities, EnqueueAnswer, Store
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.history import By, Event, History, Phase, outcome_of
 
@@ -58,12 +59,14 @@ class Mix(Struct, frozen=True, kw_only=True):
 
 
 class Faults:
-    """Draws the fate of each call of one process. ``is_out``: nothing reaches the store at the moment."""
+    """Draws the fate of each call of one process. ``is_out``: nothing reaches the store at the moment; ``is_refusing``: and
+    whoever tries is told at once. ``calls``: so far."""
 
     def __init__(self, numbers: random.Random, mix: Mix) -> None:
         self.numbers = numbers
         self.mix = mix
         self.is_out = False
+        self.is_refusing = False
         self.calls = 0
 
     def draw(self, verb: str) -> Fault:
@@ -85,7 +88,7 @@ class Faults:
     def stop(self) -> None:
         """From now on everything arrives."""
         self.mix = Mix(latency=self.mix.latency)
-        self.is_out = False
+        self.is_out = self.is_refusing = False
 
     def delay(self) -> float:
         """An ordinary way there or back."""
@@ -93,7 +96,7 @@ class Faults:
 
     def patience(self) -> float:
         """From a failed call to its error: at once, or a time-out."""
-        return self.delay() if self.numbers.random() < 0.2 else self.numbers.random() * self.mix.timeout
+        return self.delay() if self.is_refusing or self.numbers.random() < 0.2 else self.numbers.random() * self.mix.timeout
 
     def slowness(self) -> float:
         """A slow way."""
@@ -105,7 +108,7 @@ class Faults:
 
 
 class _Faulty:
-    """The wrapper; its verbs are added below."""
+    """The wrapper; its verbs are added below. What runs in the caller's own transaction is passed on as it is."""
 
     def __init__(
         self,
@@ -135,10 +138,22 @@ class _Faulty:
         """The store's."""
         return self._store.capabilities
 
+    def enqueue_within(self, connection: Any, call: UUID, jobs: Sequence[NewJob]) -> EnqueueAnswer:
+        """The store's: the connection is the caller's own."""
+        return self._store.enqueue_within(connection, call, jobs)
+
+    def transaction(self, job: UUID, token: Token, *, idle: float) -> AbstractAsyncContextManager[Any]:
+        """The store's."""
+        return self._store.transaction(job, token, idle=idle)
+
+    def blocking_transaction(self, job: UUID, token: Token, *, idle: float) -> AbstractContextManager[Any]:
+        """The store's."""
+        return self._store.blocking_transaction(job, token, idle=idle)
+
     async def _call(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if verb == "close":  # never leaves the process
             return await self._store.close()
-        items = _items(verb, (*arguments, *keywords.values()))
+        items = _items(verb, arguments, keywords)
         self._note(items, Phase.INVOKE)
         try:
             answer = await self._travel(verb, partial(self._ask, verb, arguments, keywords))
@@ -209,6 +224,9 @@ class _Faulty:
                     phase = Phase.OK if settled is Answer.APPLIED else Phase.FAIL
                     self._note([item], phase, settled.value)
                 self._note([("claim", claim.hold.job, claim.hold.token, None) for claim in answer.claims], Phase.OK)
+            case "enqueue":
+                for item in items:
+                    self._note([_answered(item, answer)], Phase.FAIL if _is_refused(item, answer) else Phase.OK)
             case "start" | "report":
                 for item in items:
                     self._note([item], Phase.FAIL if item[1] in answer else Phase.OK)
@@ -216,21 +234,34 @@ class _Faulty:
                 self._note(items, Phase.OK)
 
 
-def _items(verb: str, arguments: tuple[Any, ...]) -> list[Item]:
+def _items(verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> list[Item]:
     """The jobs a call speaks of, each with the token it carries."""
     match verb:
         case "enqueue":
-            return [(verb, job.id, None, None) for job in arguments[1]]
+            parent, token = keywords.get("under") or (None, None)
+            by = By(verb, token, call=arguments[0], parent=parent)
+            # A job without a key is written whenever any job of its call is.
+            return [(verb, job.id, None, structs.replace(by, outcome="keyed" if job.unique_key else "")) for job in arguments[1]]
         case "exchange":
             return [("settle", move.job, move.token, By(verb, move.token, move.judge, outcome_of(move))) for move in arguments[0]]
         case "start":
             return [(verb, job, token, None) for job, token in arguments[0]]
         case "report" | "annotate":
             return [(verb, each.job, each.token, None) for each in arguments[0]]
-        case "request_cancel" | "reopen":
+        case "request_cancel" | "reopen" | "reschedule" | "delete":
             return [(verb, job, None, None) for job in arguments[0]]
         case _:
             return []
+
+
+def _is_refused(item: Item, answer: EnqueueAnswer) -> bool:
+    return answer.is_lost or answer.is_refused or item[1] in answer.duplicates
+
+
+def _answered(item: Item, answer: EnqueueAnswer) -> Item:
+    what, job, token, by = item
+    duplicate = answer.duplicates.get(job)
+    return what, job, token, by if by is None or duplicate is None else structs.replace(by, holder=duplicate.job)
 
 
 def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:

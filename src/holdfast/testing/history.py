@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import AttemptOutcome, State, Token
+from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, Reason, State, Token
 from holdfast._core.lifecycle import Judge, Transition
+from holdfast._core.policy import Policy
 
 FAIL_OVER = "fail_over"  # the verb of a store that forgets its newest writes
 IN_CARE = "in care of a healthy supervisor"  # ends the note of a process' end
@@ -33,7 +34,11 @@ class Phase(StrEnum):
 
 
 class JobRow(Struct, frozen=True):
-    """A job's row as far as the properties speak of it. ``witness`` is the token its last report carried as text."""
+    """A job's row as far as the properties speak of it. ``witness`` is the token its last report carried as text.
+
+    ``key``: its unique key, the task's name before it. ``is_known``: somebody has its task's code. ``due_in``, ``expires_in``:
+    seconds by the store's clock in the write that made the row, negative when they have passed.
+    """
 
     state: State
     token: Token
@@ -41,11 +46,26 @@ class JobRow(Struct, frozen=True):
     attempt: int = 0
     failures: int = 0
     crashes: int = 0
-    max_attempts: int = 3
-    max_crashes: int = 3
+    policy: Policy = Policy()
     is_cancel_requested: bool = False
     witness: str = ""
     result: str = ""
+    reason: Reason | None = None
+    queue: str = "default"
+    key: str = ""
+    is_known: bool = True
+    due_in: float = 0.0
+    expires_in: float | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended."""
+        return PLACE_OF[self.state] is Place.FINISHED
+
+    @property
+    def is_last_try(self) -> bool:
+        """Whether one more crash ends it."""
+        return self.policy.is_last_try(self.crashes)
 
 
 class LeaseRow(Struct, frozen=True):
@@ -59,16 +79,27 @@ class LeaseRow(Struct, frozen=True):
     is_ended: bool = False
     is_free: bool = False
     culprits: tuple[UUID, ...] = ()
+    is_draining: bool = False
+    is_alone: bool = False
+    grace: float = 20.0
+    slots: int = 0
 
 
 class By(Struct, frozen=True):
-    """With what right a write was asked for. ``outcome`` tells two answers to one claim apart."""
+    """With what right a write was asked for. ``outcome`` tells two answers to one claim apart.
+
+    Of an enqueue: its ``call``, the ``parent`` under whose token it was sent, and in its answer the ``holder`` of the key.
+    """
 
     verb: str
     token: Token | None = None
     judge: Judge | None = None
     outcome: str = ""
     is_judged: bool = False
+    record: AttemptOutcome | None = None
+    call: UUID | None = None
+    parent: UUID | None = None
+    holder: UUID | None = None
 
 
 class Event(Struct, frozen=True, kw_only=True):

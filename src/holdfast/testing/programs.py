@@ -2,19 +2,46 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import cache
 
-from holdfast._core.job import Json
+from holdfast._core.job import Json, NewJob
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff
+from holdfast._engine.client import Client
 from holdfast._engine.context import Job
-from holdfast._engine.registry import Registry, define
-from holdfast._ports.clock import Clock
+from holdfast._engine.handle import Handle
+from holdfast._engine.options import Options
+from holdfast._engine.registry import Registry, TaskDefinition, define
+from holdfast._engine.task import Bound, Desk
+from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Exit
+from holdfast._ports.store import Duplicate
 from holdfast.testing.history import Event, History, Phase
 from holdfast.testing.loop import Process, VirtualLoop
+
+
+class Cradle(Desk):
+    """Where children get their ids; nobody waits for them."""
+
+    def __init__(self, ids: Chance) -> None:
+        super().__init__()
+        self._ids = ids
+
+    def job(self, definition: TaskDefinition, options: Options, payload: bytes) -> NewJob:
+        """A child to be."""
+        place = {"queue": definition.queue, "priority": definition.priority, "policy": definition.policy}
+        return options.job(self._ids.uuid7(), definition.name, payload, **place)
+
+    def handle(self, job: NewJob, duplicate: Duplicate | None) -> Handle:
+        """One that nobody uses."""
+        return Handle(job.id if duplicate is None else duplicate.job, job.queue, _nobody)
+
+
+def _nobody() -> Client:
+    raise AssertionError("nobody looks after the children of simulated handlers")
 
 
 class Scene:
@@ -29,8 +56,12 @@ class Scene:
         history: History,
         now: Callable[[], float],
         pace: Callable[[], float],
+        tasks: Mapping[str, TaskDefinition],
+        ids: Chance,
     ) -> None:
         self.chance: random.Random = loop.chance
+        self._tasks = tasks
+        self._cradle = Cradle(ids)
         self._pace = pace
         self._loop = loop
         self._process = process
@@ -48,6 +79,26 @@ class Scene:
         self._history.add(
             Event(time=self._now(), process=self._process.name, what=what, phase=Phase.LIFE, job=job.id, token=job.token)
         )
+
+    def done(self, job: Job) -> str:
+        """The handler's result, which must never be lost from now on."""
+        self.write("handler.done", job)
+        return str(job.token)
+
+    async def move(self, job: Job, step: int, steps: int) -> None:
+        """Say that the job moves."""
+        self.write("handler.effect", job)
+        self.write("handler.move", job)
+        await job.progress(stage="work", fraction=step / steps, message=str(job.token))
+
+    async def save(self, job: Job, step: int) -> None:
+        """Save a checkpoint."""
+        self.write("handler.move", job)
+        await job.checkpoint(step)
+
+    async def bear(self, job: Job, name: str, key: str | None) -> None:
+        """Enqueue a child."""
+        await job.enqueue(Bound(self._cradle, self._tasks[name], Options(unique_key=key), b"{}"))
 
     async def wait(self, seconds: float) -> None:
         """Work, or look like it."""
@@ -83,29 +134,28 @@ async def _written(job: Job) -> AsyncIterator[Scene]:
 async def _work(scene: Scene, job: Job, steps: int) -> None:
     for step in range(steps):
         await scene.wait(scene.chance.random() * 2 * scene.pace)
-        scene.write("handler.effect", job)
-        await job.progress(stage="work", fraction=step / steps, message=str(job.token))
+        await scene.move(job, step, steps)
 
 
 async def quick(job: Job) -> str:
     """Ends at once."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * 0.1)
-        return str(job.token)
+        return scene.done(job)
 
 
 async def long(job: Job) -> str:
     """Works for a while and says so."""
     async with _written(job) as scene:
         await _work(scene, job, scene.chance.choice([2, 5, 20]))
-        return str(job.token)
+        return scene.done(job)
 
 
 async def silent(job: Job) -> str:
     """Works for long and says nothing."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * 25 * scene.pace)
-        return str(job.token)
+        return scene.done(job)
 
 
 async def raising(job: Job) -> str:
@@ -114,7 +164,7 @@ async def raising(job: Job) -> str:
         await scene.wait(scene.chance.random() * scene.pace)
         if scene.chance.random() < 0.6:
             raise ValueError(str(job.token))
-        return str(job.token)
+        return scene.done(job)
 
 
 async def answering(job: Job) -> Json:
@@ -122,7 +172,7 @@ async def answering(job: Job) -> Json:
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
         answers: list[Json] = [Snooze(scene.pace), Retry(scene.pace), Retry(), Cancel("enough"), Fail("never")]
-        return scene.chance.choice([str(job.token), str(job.token), *answers])
+        return scene.done(job) if scene.chance.random() < 0.3 else scene.chance.choice(answers)
 
 
 async def resuming(job: Job) -> str:
@@ -131,10 +181,9 @@ async def resuming(job: Job) -> str:
         first: int = job.checkpoint_value or 0
         for step in range(first, 5):
             await scene.wait(scene.chance.random() * scene.pace)
-            scene.write("handler.effect", job)
-            await job.progress(stage="step", fraction=step / 5, message=str(job.token))
-            await job.checkpoint(step + 1)
-        return str(job.token)
+            await scene.move(job, step, 5)
+            await scene.save(job, step + 1)
+        return scene.done(job)
 
 
 async def crashing(job: Job) -> str:
@@ -143,7 +192,7 @@ async def crashing(job: Job) -> str:
         await scene.wait(scene.chance.random() * scene.pace)
         if scene.chance.random() < 0.3:
             await scene.crash()
-        return str(job.token)
+        return scene.done(job)
 
 
 async def poison(job: Job) -> str:
@@ -151,58 +200,122 @@ async def poison(job: Job) -> str:
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
         await scene.crash()
-        return str(job.token)
+        return scene.done(job)
 
 
 async def deaf(job: Job) -> str:
     """Ignores cancellation for as long as it works."""
     async with _written(job) as scene:
-        until = scene.chance.choice([1, 5, 25])
-        for _ in range(until):
-            working = asyncio.ensure_future(scene.wait(scene.pace))
-            while not working.done():
-                try:
-                    await asyncio.shield(working)
-                except asyncio.CancelledError:
-                    continue
+        for _ in range(scene.chance.choice([1, 5, 25])):
+            await _endure(scene, scene.pace)
             scene.write("handler.effect", job)
-        return str(job.token)
+        return scene.done(job)
 
 
 async def blocking(job: Job) -> str:
     """Blocks the event loop of its worker."""
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
-        await scene.block(scene.chance.random() * 20 * scene.pace)
+        await scene.block(scene.chance.random() * 12 * scene.pace)
         scene.write("handler.effect", job)
-        return str(job.token)
+        return scene.done(job)
 
 
 async def stuck(job: Job) -> str:
     """Blocks the event loop for longer than anybody's patience."""
     async with _written(job) as scene:
         await scene.block(60 * scene.pace)
-        return str(job.token)
+        return scene.done(job)
 
 
+async def parent(job: Job) -> str:
+    """Enqueues jobs of its own between its steps."""
+    async with _written(job) as scene:
+        for step in range(scene.chance.choice([1, 2, 3])):
+            await scene.bear(job, scene.chance.choice(CHILDREN), scene.chance.choice([None, None, f"child {step}"]))
+            await scene.wait(scene.chance.random() * scene.pace)
+            await scene.move(job, step, 3)
+        return scene.done(job)
+
+
+async def steady(job: Job) -> str:
+    """Moves often enough."""
+    async with _written(job) as scene:
+        for step in range(scene.chance.choice([3, 10])):
+            await scene.wait(scene.chance.random() * 2 * scene.pace)
+            await (scene.save(job, step) if step % 2 else scene.move(job, step, 10))
+        return scene.done(job)
+
+
+async def creeping(job: Job) -> str:
+    """Moves as slowly as it may."""
+    async with _written(job) as scene:
+        for step in range(3):
+            await scene.wait(scene.chance.uniform(0.6, 0.98) * CREEP * scene.pace)
+            await (scene.save(job, step) if scene.chance.random() < 0.5 else scene.move(job, step, 3))
+        return scene.done(job)
+
+
+async def stalling(job: Job) -> str:
+    """Often rests for longer than it may."""
+    async with _written(job) as scene:
+        for step in range(3):
+            await scene.move(job, step, 3)
+            await scene.wait(scene.chance.choice([0.3, 2.0]) * CREEP * scene.pace)
+        return scene.done(job)
+
+
+async def numb(job: Job) -> str:
+    """Rests for longer than it may, and ignores that it is told so."""
+    async with _written(job) as scene:
+        await scene.move(job, 0, 1)
+        await _endure(scene, scene.chance.choice([1, 3]) * CREEP * scene.pace)
+        return scene.done(job)
+
+
+async def _endure(scene: Scene, seconds: float) -> None:
+    """Wait, whatever anybody says."""
+    working = asyncio.ensure_future(scene.wait(seconds))
+    while not working.done():
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            continue
+
+
+STEPS = 10.0  # of ordinary length in a ttl
+CREEP = 6.0  # steps that some may rest
+CHILDREN = ("quick", "raising")
+LIMITED = ("steady", "creeping", "stalling", "numb", "overtime")
 _BACKOFF = Backoff.fixed("500ms", "1s", "2s")
 _HANDLERS: tuple[Callable[[Job], Awaitable[Json]], ...] = (
-    quick, long, silent, raising, answering, resuming, crashing, poison, deaf, blocking, stuck,
+    long, resuming, crashing, poison, deaf, blocking, stuck, parent,
 )  # fmt: skip
-TASKS = {
-    definition.name: definition
-    for definition in (
+_FORGOTTEN: tuple[Callable[[Job], Awaitable[Json]], ...] = (quick, silent, raising, answering)
+
+
+@cache
+def tasks(ttl: float) -> dict[str, TaskDefinition]:
+    """All of them by name, in a world whose leases last so long."""
+    rest = CREEP / STEPS * ttl
+    made = (
         *(define(handler, max_attempts=4, backoff=_BACKOFF) for handler in _HANDLERS),
+        *(define(handler, max_attempts=4, backoff=_BACKOFF, retention="0s") for handler in _FORGOTTEN),
+        *(define(handler, queue="slow", progress_within=rest, backoff=_BACKOFF) for handler in (creeping, stalling, numb)),
+        define(steady, progress_within=ttl, backoff=_BACKOFF),
+        define(long, name="overtime", progress_within=ttl, timeout=ttl, backoff=_BACKOFF),
         define(crashing, name="crashing_once", on_crash="fail", backoff=_BACKOFF),
         define(long, name="long_held", on_crash="hold", backoff=_BACKOFF),
-        define(long, name="long_patient", max_crashes=20, backoff=_BACKOFF),
+        define(long, name="long_patient", max_crashes=20, backoff=_BACKOFF, queue="slow"),
     )
-}
+    return {definition.name: definition for definition in made}
 
 
-def registry() -> Registry:
-    """All of them."""
+NAMES = tuple(sorted(tasks(30.0)))
+
+
+def registry(ttl: float) -> Registry:
+    """All of them, for a worker."""
     made = Registry()
-    for definition in TASKS.values():
-        made.add(definition)
+    made.add(*tasks(ttl).values())
     return made

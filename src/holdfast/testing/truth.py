@@ -1,14 +1,16 @@
 """What a memory store really did: every change of a row, in order, with the right it was asked for under."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from uuid import UUID
 
 from holdfast._core.job import JobRecord, Json, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.payload import decode_json
+from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import BeatAnswer, Capabilities, EnqueueAnswer, NewLease, ReopenAnswer, Update
+from holdfast._ports.store import BeatAnswer, Capabilities, EnqueueAnswer, Expired, NewLease, Pruned, ReopenAnswer, Update
 from holdfast.stores.memory import MemoryStore, Snapshot
 from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
 
@@ -23,6 +25,7 @@ class Witness(MemoryStore):
 
     _by: By | None = None
     _tokens: Mapping[UUID, Token] = MappingProxyType({})
+    _rows_told: dict[UUID, JobRow]
 
     @property
     def capabilities(self) -> Capabilities:
@@ -39,11 +42,10 @@ class Witness(MemoryStore):
         self._by, self._tokens = By("start"), dict(tokens)
         return await super().start(tokens)
 
-    async def enqueue(
-        self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None
-    ) -> EnqueueAnswer:
+    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         """By a client, or by a handler under its token."""
-        self._by, self._tokens = By("enqueue"), {}
+        parent, token = under or (None, None)
+        self._by, self._tokens = By("enqueue", token, call=call, parent=parent), {}
         return await super().enqueue(call, jobs, under=under)
 
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
@@ -56,8 +58,40 @@ class Witness(MemoryStore):
         self._by, self._tokens = By("reopen"), {}
         return await super().reopen(ids)
 
+    async def reschedule(self, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None) -> dict[UUID, State]:
+        """By an operator."""
+        self._by, self._tokens = By("reschedule"), {}
+        return await super().reschedule(ids, delay=delay, run_at=run_at)
+
+    async def delete(self, ids: Sequence[UUID]) -> dict[UUID, State]:
+        """By an operator."""
+        self._by, self._tokens = By("delete"), {}
+        return await super().delete(ids)
+
+    async def purge(self, queue: str, limit: int) -> int:
+        """By an operator."""
+        self._by, self._tokens = By("purge"), {}
+        return await super().purge(queue, limit)
+
+    async def expire(self, limit: int) -> tuple[Expired, ...]:
+        """By time."""
+        self._by, self._tokens = By("expire"), {}
+        return await super().expire(limit)
+
+    async def prune(self, limit: int) -> Pruned:
+        """By time."""
+        self._by, self._tokens = By("prune"), {}
+        return await super().prune(limit)
+
+    async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
+        """By an operator."""
+        await super().pause(queues, is_paused=is_paused)
+        for queue in queues:
+            self._tell("queue", By("pause"), note=f"{'paused' if is_paused else 'resumed'} {queue}")
+
     def _settle(self, transition: Transition, *arguments: Json) -> bool:
-        self._by, self._tokens = By("exchange", transition.token, transition.judge, outcome_of(transition)), {}
+        outcome = outcome_of(transition)
+        self._by, self._tokens = By("exchange", transition.token, transition.judge, outcome, record=transition.record), {}
         return super()._settle(transition, *arguments)
 
     def _take(self, row: JobRecord, *arguments: Json, **keywords: Json) -> Json:
@@ -65,26 +99,37 @@ class Witness(MemoryStore):
         return super()._take(row, *arguments, **keywords)
 
     def _put(self, row: JobRecord) -> None:
-        before, by = self._all.jobs.get(row.id), self._by
         super()._put(row)
+        by = self._by
         if by is not None and row.id in self._tokens:
             by = By(by.verb, self._tokens[row.id])
-        lease = row.lease or (before.lease if before is not None else None)
-        old = None if before is None else _row_of(before)
-        self._tell("job", by, job=row.id, token=row.token, lease=lease, before=old, after=_row_of(row))
+        old, new = self._rows_told.get(row.id), self._row_of(row)
+        self._rows_told[row.id] = new
+        lease = row.lease or (old.lease if old is not None else None)
+        self._tell("job", by, job=row.id, token=row.token, lease=lease, before=old, after=new)
+
+    def _forget(self, row: JobRecord) -> None:
+        super()._forget(row)
+        self._tell("job", self._by, job=row.id, token=row.token, before=self._rows_told.pop(row.id), after=None)
 
     def _tell(self, what: str, by: By | None, **fields: Json) -> None:
         self.history.add(Event(time=self.now(), process=self.caller, what=what, phase=Phase.TRUTH, by=by, **fields))
 
     def fail_over(self, snapshot: Snapshot) -> None:
         """Forget everything since the snapshot, and say so."""
-        jobs, leases = self._all.jobs, {lease: self._lease_row(lease) for lease in self._all.leases}
+        jobs, paused = self._all.jobs, set(self._all.paused)
+        leases = {lease: self._lease_row(lease) for lease in self._all.leases}
         self.restore(snapshot)
         by, self.caller = By(FAIL_OVER), "store"
-        for job, before in jobs.items():
-            after = self._all.jobs.get(job)
-            if after is not before:
-                self._tell("job", by, job=job, before=_row_of(before), after=None if after is None else _row_of(after))
+        for job in {**jobs, **self._all.jobs}:
+            row = self._all.jobs.get(job)
+            if row is not jobs.get(job):
+                before, after = self._rows_told.pop(job, None), None if row is None else self._row_of(row)
+                if after is not None:
+                    self._rows_told[job] = after
+                self._tell("job", by, job=job, before=before, after=after)
+        for queue in sorted(paused ^ set(self._all.paused)):
+            self._tell("queue", by, note=f"{'resumed' if queue in paused else 'paused'} {queue}")
         for lease, old in leases.items():
             self._tell("lease", by, lease=lease, before=old, after=self._lease_row(lease))
 
@@ -125,6 +170,30 @@ class Witness(MemoryStore):
             is_ended=known.end is not None,
             is_free=known.end is not None and known.end.is_free,
             culprits=tuple(known.end.culprits) if known.end is not None else (),
+            is_draining=known.is_draining,
+            is_alone=known.spec.is_alone,
+            grace=known.spec.grace,
+            slots=known.spec.slots,
+        )
+
+    def _row_of(self, row: JobRecord) -> JobRow:
+        now = self._now()
+        return JobRow(
+            state=row.state,
+            token=row.token,
+            lease=row.lease,
+            attempt=row.attempt,
+            failures=row.failures,
+            crashes=row.crashes,
+            policy=row.policy,
+            is_cancel_requested=row.cancel_requested,
+            witness=row.message or "",
+            result=_text(row.result),
+            reason=row.reason,
+            queue=row.queue,
+            key="" if row.unique_key is None else f"{row.task}/{row.unique_key}",
+            due_in=(row.available_at - now).total_seconds(),
+            expires_in=None if row.expires_at is None else (row.expires_at - now).total_seconds(),
         )
 
     def _tell_leases(self, before: dict[UUID, LeaseRow | None], by: By) -> None:
@@ -141,27 +210,12 @@ def witnessed(
     history: History,
     now: Callable[[], float],
     profile: Capabilities,
+    floor: float = RETENTION_FLOOR,
 ) -> Witness:
     """A store of that kind that writes down what it does; set ``caller`` before each call."""
-    made: Witness = type(f"Witnessed{kind.__name__}", (Witness, kind), {})(clock)
-    made.history, made.now, made.profile = history, now, profile
+    made: Witness = type(f"Witnessed{kind.__name__}", (Witness, kind), {"floor": floor})(clock)
+    made.history, made.now, made.profile, made._rows_told = history, now, profile, {}
     return made
-
-
-def _row_of(row: JobRecord) -> JobRow:
-    return JobRow(
-        state=row.state,
-        token=row.token,
-        lease=row.lease,
-        attempt=row.attempt,
-        failures=row.failures,
-        crashes=row.crashes,
-        max_attempts=row.policy.max_attempts,
-        max_crashes=row.policy.max_crashes,
-        is_cancel_requested=row.cancel_requested,
-        witness=row.message or "",
-        result=_text(row.result),
-    )
 
 
 def _text(result: bytes | None) -> str:

@@ -45,7 +45,7 @@ class Settling(Struct):
     outcome: str | None = None
     signal: str | None = None
     stacks: str | None = None
-    judge: Judge = Judge.OWNER
+    judge: Judge | None = None
     is_kept: bool = False
 
 
@@ -259,7 +259,7 @@ def _settling(settle: Transition, place: int) -> Settling:
         outcome=settle.record,
         signal=_text(settle.signal),
         stacks=_text(settle.stacks),
-        judge=settle.judge,
+        judge=None if settle.judge is Judge.OWNER else settle.judge,
         is_kept=settle.record is not None or PLACE_OF[settle.to] is Place.PENDING,
     )
 

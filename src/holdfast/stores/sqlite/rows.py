@@ -49,8 +49,8 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
                 crashes=crashes,
                 policy=request.tasks[task],
             ),
-            payload=payload,
-            checkpoint=checkpoint,
+            payload=_blob(payload) or b"",
+            checkpoint=_blob(checkpoint),
         )
         for job, number, task, state, attempt, failures, crashes, checkpoint, payload in found
     )
@@ -91,7 +91,7 @@ def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) ->
         queue=queue,
         priority=priority,
         state=_STATES[state],
-        payload=payload,
+        payload=_blob(payload) or b"",
         policy=policy_of(policy),
         attempt=attempt,
         failures=failures,
@@ -103,14 +103,14 @@ def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) ->
         finished_at=_instant(finished),
         reason=None if reason is None else Reason(reason),
         error=failure_of(error),
-        result=result,
+        result=_blob(result),
         lease=_uuid(lease),
         worker=worker,
         stage=stage,
         fraction=fraction,
         message=message,
         last_progress_at=_instant(progress),
-        checkpoint=checkpoint,
+        checkpoint=_blob(checkpoint),
         cancel_requested=bool(is_marked),
         expires_at=_instant(expires),
         unique_key=unique_key,
@@ -134,7 +134,7 @@ def attempt_of(job: bytes, row: Row) -> AttemptRecord:
         ended_at=_instant(ended),
         signal=signal,
         stacks=stacks,
-        late_result=late_result,
+        late_result=_blob(late_result),
     )
 
 
@@ -186,6 +186,11 @@ def _read(text: str | None, kind: type[Value]) -> Value | None:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def _blob(value: Json) -> bytes | None:
+    """JSON as bytes; what somebody else put in its place is made bytes, for its reader to refuse."""
+    return value if value is None or isinstance(value, bytes) else str(value).encode("utf-8", "replace")
 
 
 def _uuid(value: bytes | None) -> UUID | None:

@@ -21,7 +21,7 @@ def version_of(connection: Speaker, name: str = "main") -> int:
     found = connection.execute(f"SELECT 1 FROM {place}.sqlite_schema WHERE name = 'holdfast_schema'").fetchone()  # noqa: S608 - quoted
     if found is None:
         return 0
-    (version,) = connection.execute(f"SELECT version FROM {place}.holdfast_schema").fetchone()  # noqa: S608 - quoted
+    (version,) = connection.execute(f"SELECT version + 0 FROM {place}.holdfast_schema").fetchone()  # noqa: S608 - quoted
     if version > VERSION:
         raise SchemaTooNew(f"the file has schema version {version}, this release knows {VERSION}: upgrade holdfast")
     return int(version)

@@ -46,9 +46,9 @@ BEGIN
     ) AS settle
     JOIN holdfast_jobs AS jobs ON jobs.id = settle.job
     WHERE jobs.claim = settle.claim AND jobs.number = settle.number AND jobs.state IN ('claimed', 'running')
-        AND CASE settle.judge
-            WHEN 'owner' THEN 1
-            WHEN 'lease_ended' THEN NOT EXISTS (SELECT 1 FROM holdfast_leases WHERE id = jobs.lease AND ended_at IS NULL)
+        AND CASE
+            WHEN settle.judge IS NULL THEN 1
+            WHEN settle.judge = 'lease_ended' THEN NOT EXISTS (SELECT 1 FROM holdfast_leases WHERE id = jobs.lease AND ended_at IS NULL)
             ELSE EXISTS (
                 SELECT 1 FROM holdfast_limits AS limits
                 WHERE limits.job = settle.job AND limits.boot = NEW.boot AND limits.clock = NEW.clock
@@ -66,6 +66,7 @@ BEGIN
         failures = settle.failures,
         crashes = settle.crashes,
         proviso = CASE
+            WHEN settle.is_end THEN NULL
             WHEN attempt = 0 THEN expires_at
             WHEN settle.crashes = 0 THEN NULL
             WHEN settle.crashes >= coalesce(iif(json_valid(policy), json_extract(policy, '$.max_crashes'), NULL), 3) - 1 THEN 0
@@ -109,9 +110,9 @@ BEGIN
     ) AS settle
     WHERE holdfast_jobs.id = settle.job
         AND holdfast_jobs.claim = settle.claim AND holdfast_jobs.number = settle.number AND state IN ('claimed', 'running')
-        AND CASE settle.judge
-            WHEN 'owner' THEN 1
-            WHEN 'lease_ended' THEN
+        AND CASE
+            WHEN settle.judge IS NULL THEN 1
+            WHEN settle.judge = 'lease_ended' THEN
                 NOT EXISTS (SELECT 1 FROM holdfast_leases WHERE id = holdfast_jobs.lease AND ended_at IS NULL)
             ELSE EXISTS (
                 SELECT 1 FROM holdfast_limits AS limits
@@ -144,24 +145,32 @@ BEGIN
                 -- A lease on another clock is judged by those who watch it; its owner watches itself.
                 AND (NEW.monotonic <= expires_at OR boot <> NEW.boot OR clock <> NEW.clock OR boot = '')
         ),
-        lines (task, policy, is_limited, queue, priority, before, due) AS (
+        -- The reach of a line is the last job of it that fits, or, below zero, how many are due.
+        lines (task, policy, is_limited, queue, priority, before, reach) AS (
             SELECT
                 first.task, known.value,
                 coalesce(json_extract(known.value, '$.timeout'), json_extract(known.value, '$.progress_within')) IS NOT NULL,
                 first.queue, first.priority, 0,
-                (
-                    SELECT count(*) FROM (
-                        SELECT 1 FROM holdfast_jobs AS job
-                        WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue
-                            AND job.priority = first.priority AND job.available_at <= NEW.wall
-                            AND CASE
-                                WHEN job.proviso IS NULL THEN NEW.others
-                                WHEN job.proviso = 0 THEN NEW.last_tries
-                                ELSE NEW.others AND job.proviso > NEW.wall
-                            END
-                        LIMIT NEW.room
-                    )
-                )
+                coalesce((
+                    SELECT job.rowid FROM holdfast_jobs AS job
+                    WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue
+                        AND job.priority = first.priority AND job.available_at <= NEW.wall
+                        AND CASE
+                            WHEN job.proviso IS NULL THEN NEW.others
+                            WHEN job.proviso = 0 THEN NEW.last_tries
+                            ELSE NEW.others AND job.proviso > NEW.wall
+                        END
+                    ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
+                ), (
+                    SELECT -count(*) FROM holdfast_jobs AS job
+                    WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue
+                        AND job.priority = first.priority AND job.available_at <= NEW.wall
+                        AND CASE
+                            WHEN job.proviso IS NULL THEN NEW.others
+                            WHEN job.proviso = 0 THEN NEW.last_tries
+                            ELSE NEW.others AND job.proviso > NEW.wall
+                        END
+                ))
             FROM owner, json_each(NEW.tasks) AS known
             JOIN holdfast_jobs AS first ON first.rowid = (
                 SELECT job.rowid FROM holdfast_jobs AS job
@@ -171,26 +180,34 @@ BEGIN
             UNION ALL
             SELECT
                 next.task, lines.policy, lines.is_limited, next.queue, next.priority,
-                iif(next.queue = lines.queue, lines.before + lines.due, 0),
-                (
-                    SELECT count(*) FROM (
-                        SELECT 1 FROM holdfast_jobs AS job
-                        WHERE job.state = 'available' AND job.task = next.task AND job.queue = next.queue
-                            AND job.priority = next.priority AND job.available_at <= NEW.wall
-                            AND CASE
-                                WHEN job.proviso IS NULL THEN NEW.others
-                                WHEN job.proviso = 0 THEN NEW.last_tries
-                                ELSE NEW.others AND job.proviso > NEW.wall
-                            END
-                        LIMIT NEW.room
-                    )
-                )
+                iif(next.queue = lines.queue, lines.before - lines.reach, 0),
+                coalesce((
+                    SELECT job.rowid FROM holdfast_jobs AS job
+                    WHERE job.state = 'available' AND job.task = next.task AND job.queue = next.queue
+                        AND job.priority = next.priority AND job.available_at <= NEW.wall
+                        AND CASE
+                            WHEN job.proviso IS NULL THEN NEW.others
+                            WHEN job.proviso = 0 THEN NEW.last_tries
+                            ELSE NEW.others AND job.proviso > NEW.wall
+                        END
+                    ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
+                ), (
+                    SELECT -count(*) FROM holdfast_jobs AS job
+                    WHERE job.state = 'available' AND job.task = next.task AND job.queue = next.queue
+                        AND job.priority = next.priority AND job.available_at <= NEW.wall
+                        AND CASE
+                            WHEN job.proviso IS NULL THEN NEW.others
+                            WHEN job.proviso = 0 THEN NEW.last_tries
+                            ELSE NEW.others AND job.proviso > NEW.wall
+                        END
+                ))
             FROM lines
             -- Two searches, because a comparison of rows, (queue, priority) > (…), would read the whole line it leaves.
             JOIN holdfast_jobs AS next ON next.rowid = coalesce((
                 SELECT job.rowid FROM holdfast_jobs AS job
                 WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
-                    AND job.priority > lines.priority AND lines.before + lines.due < NEW.room
+                    AND job.priority > lines.priority
+                    AND lines.reach <= 0 AND lines.before - lines.reach < NEW.room
                 ORDER BY job.priority LIMIT 1
             ), (
                 SELECT job.rowid FROM holdfast_jobs AS job
@@ -202,30 +219,13 @@ BEGIN
         spans AS MATERIALIZED (
             SELECT
                 task, policy, is_limited, queue, priority,
-                coalesce((
-                    SELECT job.available_at FROM holdfast_jobs AS job
-                    WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
-                        AND job.priority = lines.priority AND job.available_at <= NEW.wall
-                        AND CASE
-                            WHEN job.proviso IS NULL THEN NEW.others
-                            WHEN job.proviso = 0 THEN NEW.last_tries
-                            ELSE NEW.others AND job.proviso > NEW.wall
-                        END
-                    ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
-                ), NEW.wall) AS last_at,
-                coalesce((
-                    SELECT job.id FROM holdfast_jobs AS job
-                    WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
-                        AND job.priority = lines.priority AND job.available_at <= NEW.wall
-                        AND CASE
-                            WHEN job.proviso IS NULL THEN NEW.others
-                            WHEN job.proviso = 0 THEN NEW.last_tries
-                            ELSE NEW.others AND job.proviso > NEW.wall
-                        END
-                    ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
-                ), x'ffffffffffffffffffffffffffffffff') AS last_id
+                coalesce((SELECT job.available_at FROM holdfast_jobs AS job WHERE job.rowid = lines.reach), NEW.wall) AS last_at,
+                coalesce(
+                    (SELECT job.id FROM holdfast_jobs AS job WHERE job.rowid = lines.reach),
+                    x'ffffffffffffffffffffffffffffffff'
+                ) AS last_id
             FROM lines
-            WHERE due > 0 AND (NEW.queues IS NULL OR queue IN (SELECT value FROM json_each(NEW.queues)))
+            WHERE reach <> 0 AND (NEW.queues IS NULL OR queue IN (SELECT value FROM json_each(NEW.queues)))
                 AND queue NOT IN (SELECT paused.queue FROM holdfast_paused AS paused)
         )
         SELECT

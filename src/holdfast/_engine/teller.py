@@ -1,0 +1,42 @@
+"""What a worker says of its jobs that have a limit, so that its supervisor can keep their clocks."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from holdfast._core.job import Hold, Token
+from holdfast._engine import messages
+
+TOLD_EVERY = 0.05
+"""Part of ``progress_within`` between two words that a job moves."""
+
+
+class Teller:
+    """Says when their code begins, moves and stops, and nothing of other jobs."""
+
+    def __init__(self, send: Callable[[messages.Message], None], now: Callable[[], float]) -> None:
+        self._send = send
+        self._now = now
+        self._told: dict[tuple[UUID, Token], float] = {}
+
+    def begun(self, hold: Hold) -> None:
+        """Its first line is about to run."""
+        limits = hold.policy
+        if _is_limited(hold):
+            self._send(messages.Begun(hold.job, hold.token, self._now(), limits.progress_within, limits.timeout))
+
+    def moved(self, hold: Hold) -> None:
+        """Told when it is said, because the store may be silent; often enough, not each time."""
+        within, now, key = hold.policy.progress_within, self._now(), (hold.job, hold.token)
+        if within is not None and now - self._told.get(key, float("-inf")) >= within * TOLD_EVERY:
+            self._told[key] = now
+            self._send(messages.Moved(hold.job, now))
+
+    def stopped(self, hold: Hold) -> None:
+        """Nothing of it runs any more."""
+        if _is_limited(hold):
+            self._told.pop((hold.job, hold.token), None)
+            self._send(messages.Stopped(hold.job, hold.token))
+
+
+def _is_limited(hold: Hold) -> bool:
+    return hold.policy.progress_within is not None or hold.policy.timeout is not None

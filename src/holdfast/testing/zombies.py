@@ -1,0 +1,86 @@
+"""Processes that lost their right, and processes that cannot reach the store: the one ends soon, the other asks seldom."""
+
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast.testing.history import Event, LeaseRow
+from holdfast.testing.verdicts import Ledger, Seers
+
+NEVER = float("inf")
+
+
+class _Process(Struct):
+    """``ended``: when somebody else ended its lease. ``hampered``: until when it, or who could tell it, was kept from acting."""
+
+    ended: tuple[float, UUID] | None = None
+    hampered: float = 0.0
+    is_frozen: bool = False
+    is_dead: bool = False
+
+
+class Zombies:
+    """L5 and L9."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger, self._expect = ledger, ledger.expect
+        self._processes: dict[str, _Process] = {}
+        self._calm_since = NEVER
+
+    def seers(self) -> Seers:
+        """Which events it looks at, where anything of it is promised."""
+        seers: Seers = {}
+        if self._ledger.rules.calls is not None:
+            seers |= {"process.connect": self._see_connect}
+        if self._ledger.rules.zombie_bound is not None:
+            seers |= {"lease": self._see_lease, "process.end": self._see_death, "calm": self._see_calm}
+            seers |= {"process.freeze": self._see_freeze, "process.thaw": self._see_thaw}
+        return seers
+
+    def finish(self) -> None:
+        """Nobody may be left who should have learnt long ago."""
+        for name, process in self._processes.items():
+            if not process.is_dead and not process.is_frozen:
+                self._expect_gone(name, process)
+
+    def _see_lease(self, event: Event) -> None:
+        before, after = event.before, event.after
+        if isinstance(after, LeaseRow) and after.is_ended and event.lease is not None:
+            was_alive = isinstance(before, LeaseRow) and not before.is_ended
+            if was_alive and event.process != after.process:
+                self._of(after.process).ended = event.time, event.lease
+
+    def _see_death(self, event: Event) -> None:
+        process = self._of(event.process)
+        process.is_dead = True
+        self._expect_gone(event.process, process)
+
+    def _expect_gone(self, name: str, process: _Process) -> None:
+        bound = self._ledger.rules.zombie_bound
+        if process.ended is None or bound is None or self._calm_since == NEVER:
+            return
+        took = self._ledger.now - max(process.ended[0], process.hampered, self._calm_since)
+        self._expect(
+            "L5", took <= bound, None, "{} lived {:.2f} s after its lease {} had been ended", name, took, process.ended[1]
+        )
+
+    def _see_freeze(self, event: Event) -> None:
+        self._of(event.process).is_frozen = True
+
+    def _see_thaw(self, event: Event) -> None:
+        process = self._of(event.process)
+        process.is_frozen, process.hampered = False, event.time
+
+    def _see_calm(self, event: Event) -> None:
+        self._calm_since = event.time
+
+    def _see_connect(self, event: Event) -> None:
+        """Its note says how many calls it made in vain, and for how long."""
+        certain, each_second = self._ledger.rules.calls or (NEVER, NEVER)
+        calls, seconds = (float(word) for word in event.note.split())
+        allowed = certain + each_second * seconds
+        said = "{} asked {:.0f} times in the {:.1f} s without a store, more than {:.0f}"
+        self._expect("L9", calls <= allowed, None, said, event.process, calls, seconds, allowed)
+
+    def _of(self, name: str) -> _Process:
+        return self._processes.setdefault(name, _Process())
