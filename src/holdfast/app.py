@@ -32,7 +32,7 @@ from holdfast._ports.host import RunnerHost
 from holdfast._ports.store import Check, LeaseView, Pruned, Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError
-from holdfast.settings import Settings
+from holdfast.settings import Settings, problems_of_url
 from holdfast.sync import blocking
 from holdfast.transports.inprocess import InProcessTransport, Listener
 
@@ -275,21 +275,6 @@ def open_transport(settings: Settings) -> Transport:
     from holdfast.transports.local import LocalTransport
 
     return LocalTransport(_path(settings.url), SystemHost().process())
-
-
-def problems_of_url(url: str) -> list[str]:
-    """What is wrong with a store's URL, naming the remedy."""
-    if not isinstance(url, str):
-        return [f"{url!r} names no store: pass a text such as 'sqlite:///jobs.db'"]
-    scheme, found, rest = url.partition("://")
-    if not found or scheme not in ("sqlite", "memory"):
-        return [f"{url!r} names no store; there are sqlite:///relative.db, sqlite:////absolute.db and memory://"]
-    if scheme == "memory" and rest:
-        return [f"{url!r}: write memory:// and nothing behind it"]
-    path = rest.removeprefix("/")
-    if scheme == "sqlite" and (not rest.startswith("/") or not path or path.startswith(":") or "?" in path):
-        return [f"{url!r}: write sqlite:///relative/path.db or sqlite:////absolute/path.db"]
-    return []
 
 
 def _scheme(url: str) -> str:

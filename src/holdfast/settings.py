@@ -85,6 +85,36 @@ def _problems_of_names(transport: object, schema: object) -> list[str]:
     return found
 
 
+def problems_of_url(url: str) -> list[str]:
+    """What is wrong with a store's URL, naming the remedy."""
+    if not isinstance(url, str):
+        return [f"{url!r} names no store: pass a text such as 'sqlite:///jobs.db'"]
+    scheme, found, rest = url.partition("://")
+    if not found or scheme not in ("sqlite", "memory"):
+        return [f"{public_url(url)!r} names no store; there are sqlite:///relative.db, sqlite:////absolute.db and memory://"]
+    if scheme == "memory" and rest:
+        return [f"{public_url(url)!r}: write memory:// and nothing behind it"]
+    path = rest.removeprefix("/")
+    if scheme == "sqlite" and (not rest.startswith("/") or not path or path.startswith(":") or "?" in path):
+        return [f"{url!r}: write sqlite:///relative/path.db or sqlite:////absolute/path.db"]
+    return []
+
+
+def public_url(url: str) -> str:
+    """The URL without what only its owner may know: a password, and options that may hold another.
+
+    >>> public_url("postgresql://jobs:secret@db/shop?password=secret")
+    'postgresql://jobs@db/shop?…'
+    """
+    scheme, found, rest = url.partition("://")
+    if scheme in ("sqlite", "memory"):
+        return url
+    # From the last @, because a password that was not escaped may hold any of the other signs.
+    who, at, place = rest.rpartition("@")
+    place, asked, _ = place.partition("?")
+    return f"{scheme}{found}{who.partition(':')[0]}{at}{place}{'?…' if asked else ''}"
+
+
 class _Reader:
     """Reads durations and keeps every problem, so that a user mends all of them at once."""
 

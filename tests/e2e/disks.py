@@ -84,5 +84,8 @@ class _Limited:
 
     def _limit(self, most: int) -> None:
         for pid in (os.getpid(), *self._users()):
-            _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, hard))
+            try:
+                _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, hard))
+            except ProcessLookupError:
+                pass  # it has ended

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast import Backoff, SyncJob
 from tests.e2e import failpoints, wrong_clocks
-from tests.e2e.jobs_app import FOLDER, count
+from tests.e2e.jobs_app import count
 from tests.e2e.runner_jobs import app, journal
 
 __all__ = ["app"]

@@ -233,3 +233,36 @@ async def overstay_on_the_loop(job: Job) -> None:
     """Pass the limit while nothing else of this process can run."""
     journal.write(job, "start")
     time.sleep(600)  # noqa: ASYNC251 - the point of it
+
+
+@app.task
+async def book(job: Job, fails: bool) -> None:
+    """A row of our own and the end of the attempt's right to write it, in one commit."""
+    async with job.transaction() as connection:
+        connection.execute("INSERT INTO ledger VALUES (?, ?)", (str(job.id), str(job.token)))
+        if fails and job.attempt == 1:
+            raise ValueError("no")
+
+
+@app.task
+def book_in_thread(job: SyncJob, fails: bool) -> None:
+    """The same in a thread."""
+    with job.transaction() as connection:
+        connection.execute("INSERT INTO ledger VALUES (?, ?)", (str(job.id), str(job.token)))
+        if fails and job.attempt == 1:
+            raise ValueError("no")
+
+
+@app.task(process=True)
+def book_in_process(job: SyncJob, fails: bool) -> None:
+    """The same in a process of its own."""
+    with job.transaction() as connection:
+        connection.execute("INSERT INTO ledger VALUES (?, ?)", (str(job.id), str(job.token)))
+        if fails and job.attempt == 1:
+            raise ValueError("no")
+
+
+@app.task
+async def have_children(job: Job, many: int) -> list[str]:
+    """Children, each of which is there when its enqueue returns."""
+    return [str((await job.enqueue(count, number)).id) for number in range(many)]

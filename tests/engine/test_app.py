@@ -213,3 +213,9 @@ def test_broken_rules_are_told_together_with_bad_values() -> None:
     with pytest.raises(ConfigurationError) as caught:
         App("memory://", ttl="1s", beat="2s", grace="x")
     assert len(caught.value.problems) >= 3
+
+
+def test_a_url_with_a_password_is_refused_without_it() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        App("nosuch://jobs:s3cret@db/shop?password=s3cret")
+    assert "s3cret" not in str(refused.value)

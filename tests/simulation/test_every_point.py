@@ -35,7 +35,7 @@ def _perform(role: str, call: int, fault: Fault) -> Outcome:
         jobs=3,
         clients=1,
         tasks=("resuming", "answering", "quick"),
-        has_operator=False,
+        operations=(),
         chaos=TTL,
         patience=20 * TTL,
         interval=TTL,

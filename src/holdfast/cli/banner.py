@@ -12,6 +12,7 @@ import click
 
 from holdfast._engine.events import Event, EventName, Events
 from holdfast.cli.cleaning import clean
+from holdfast.settings import public_url
 
 if TYPE_CHECKING:
     from holdfast._engine.messages import Hello
@@ -21,21 +22,6 @@ if TYPE_CHECKING:
 MOST_NAMED = 20
 
 logger = logging.getLogger("holdfast")
-
-
-def public_url(url: str) -> str:
-    """The URL without what only its owner may know: a password, and options that may hold another.
-
-    >>> public_url("postgresql://jobs:secret@db/shop?password=secret")
-    'postgresql://jobs@db/shop?…'
-    """
-    scheme, found, rest = url.partition("://")
-    if scheme in ("sqlite", "memory"):
-        return url
-    # From the last @, because a password that was not escaped may hold any of the other signs.
-    who, at, place = rest.rpartition("@")
-    place, asked, _ = place.partition("?")
-    return f"{scheme}{found}{who.partition(':')[0]}{at}{place}{'?…' if asked else ''}"
 
 
 class Banner:

@@ -20,6 +20,7 @@ class Nemesis:
         self._numbers = world.numbers
         self._stepped = 0.0
         self._frozen: list[Process] = []
+        self._cut_off: dict[Process, tuple[float, int]] = {}
         self._until: dict[Process, float] = {}
         self._lost: set[Process] = set()
         self._remembered: list[Snapshot] = []
@@ -37,6 +38,7 @@ class Nemesis:
             "cut_supervisor": lambda: self._cut([self._supervisor()]),
             "cut_together": lambda: self._cut(self._slot().members()),
             "outage": self._outage,
+            "lull": self._lull,
             "step_clock": self._step_clock,
             "fail_over": self._fail_over,
         }
@@ -64,6 +66,7 @@ class Nemesis:
         """Everything is well from now on – or, in a live world, as broken as it is."""
         world = self._world
         world.is_calm = True
+        world.resume_queues()
         if not world.plan.is_live:
             for faults in world.faults.values():
                 faults.stop()
@@ -167,22 +170,39 @@ class Nemesis:
             self._world.write("process.thaw", process.name)
             process.thaw()
 
-    def _cut(self, whom: Iterable[Process | None], *, for_ever: bool = False) -> None:
-        world, duration = self._world, self._duration()
+    def _cut(self, whom: Iterable[Process | None], *, for_ever: bool = False, duration: float | None = None) -> None:
+        world, duration = self._world, self._duration() if duration is None else duration
+        is_refusing = self._numbers.random() < 0.5
         for process in whom:
             faults = None if process is None else world.faults.get(process.name)
-            if process is not None and faults is not None:
-                faults.is_out = True
+            if process is not None and faults is not None and not process.is_dead:
+                if not faults.is_out:
+                    self._cut_off[process] = world.now(), faults.calls
+                faults.is_out, faults.is_refusing = True, is_refusing
                 world.write("process.cut", process.name)
                 if not for_ever:
                     world.loop.call_later(duration, self._connect, process, context=world.loop.outside)
 
     def _connect(self, process: Process) -> None:
-        self._world.faults[process.name].is_out = False
-        self._world.write("process.connect", process.name)
+        faults = self._world.faults[process.name]
+        if faults.is_out:
+            since, calls = self._cut_off[process]
+            self._world.write("process.connect", process.name, f"{faults.calls - calls} {self._world.now() - since:.3f}")
+        faults.is_out = False
 
     def _outage(self) -> None:
-        self._cut([process for machine in self._world.machines for process in machine.processes if not process.is_dead])
+        self._cut(self._living())
+
+    def _lull(self) -> None:
+        """So short that a beat comes through in time before and after it, also one that hangs at its end."""
+        timing = self._world.plan.settings.timing
+        longest = timing.ttl - timing.margin - 2.6 * timing.beat
+        duration = longest * self._numbers.random()
+        if not any(faults.is_out for faults in self._world.faults.values()):
+            self._cut(self._living() if self._numbers.random() < 0.5 else self._slot().members(), duration=duration)
+
+    def _living(self) -> list[Process]:
+        return [process for machine in self._world.machines for process in machine.processes if not process.is_dead]
 
     def _step_clock(self) -> None:
         clock, plan = self._world.store_clock, self._world.plan

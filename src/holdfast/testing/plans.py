@@ -6,10 +6,11 @@ from typing import Literal, assert_never
 
 from msgspec import Struct, structs
 
+from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.timing import LeaseTiming
 from holdfast.settings import Settings
 from holdfast.testing.faults import Fault, Mix
-from holdfast.testing.programs import TASKS
+from holdfast.testing.programs import LIMITED, NAMES
 from holdfast.testing.verdicts import Rules
 
 STRIKES = (
@@ -18,9 +19,11 @@ STRIKES = (
     "cut_worker", "cut_supervisor", "cut_together", "outage", "step_clock",
 )  # fmt: skip
 WORLDWIDE = ("outage", "step_clock")  # no core would stay healthy
-GENTLE = ("quick", "long", "silent", "raising", "answering", "resuming")
+GENTLE = ("quick", "long", "silent", "raising", "answering", "resuming", "parent", "steady")
+MORTAL = (*GENTLE, "poison", "crashing")
 FOCUS = ("", "", "enqueue", "exchange", "report", "beat", "end_lease", "held", "expired")
 CALLS = 6  # that it takes to bury a worker
+WAYS = 8  # there and back, of an exchange and what is asked between two of them
 OPERATION = 2.0  # one round of store calls on a healthy connection
 
 
@@ -33,14 +36,26 @@ class Mode(StrEnum):
     BRINK = "brink"  # supervisors come back at the very moment at which their leases are judged
     FORGETFUL = "forgetful"  # the store fails over again and again, and its stand-in has not heard of the newest writes
     BEYOND = "beyond"  # clocks leave their assumptions: only what holds even then is promised
+    LULLS = "lulls"  # nothing is wrong but silences that a lease outlives: nothing may be lost
+    DRAINS = "drains"  # nothing is wrong but that workers are asked to end: nobody may pay
+    CROWD = "crowd"  # nothing is wrong but jobs that nobody can run in front of others: these start promptly
 
 
-WEIGHTS = {Mode.SAFETY: 43, Mode.LIVENESS: 18, Mode.OUTAGES: 10, Mode.BRINK: 13, Mode.FORGETFUL: 7, Mode.BEYOND: 9}
+WEIGHTS = {
+    Mode.SAFETY: 38, Mode.LIVENESS: 15, Mode.OUTAGES: 8, Mode.BRINK: 11, Mode.FORGETFUL: 6, Mode.BEYOND: 8,
+    Mode.LULLS: 4, Mode.DRAINS: 3, Mode.CROWD: 7,
+}  # fmt: skip
+UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which anybody might pay
+QUIET = (Mode.OUTAGES, Mode.LULLS, Mode.DRAINS, Mode.CROWD)  # the store's calls meet no fault but an outage
+OPERATIONS = ("cancel", "cancel", "retry", "retry", "reschedule", "delete", "purge", "pause", "resume", "prune")
+HARMLESS = ("reschedule", "purge", "pause", "resume", "prune")
 
 
 class Plan(Struct, frozen=True, kw_only=True):
     """A world to be; times in seconds. ``interval``: between two strikes of the nemesis; ``step``: of the store's clock.
 
+    ``keys``: how many unique keys there are; ``operations``: what an operator does at random; ``has_strangers``: some jobs are of
+    a task that nobody knows; ``hint_loss``: how many hints get lost.
     ``script``: what happens to which call of the first worker, supervisor or client; without it all draw from ``mix``.
     """
 
@@ -53,7 +68,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     jobs: int
     clients: int
     tasks: tuple[str, ...]
-    has_operator: bool
+    operations: tuple[str, ...]
     chaos: float
     patience: float
     interval: float
@@ -61,6 +76,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     mix: Mix
     rate_error: float
     step: float
+    keys: int = 0
+    expires: bool = False
+    has_strangers: bool = False
+    hint_loss: float = 0.3
+    floor: float = RETENTION_FLOOR
     script: tuple[str, int, Fault] | None = None
 
     @property
@@ -76,15 +96,31 @@ class Plan(Struct, frozen=True, kw_only=True):
         if not self.is_live:  # everybody comes back from an outage: amnesty, and the pause of a failing service
             bound += timing.beat + timing.margin + recovery + 1.0
         is_timed = self.mode not in (Mode.BEYOND, Mode.FORGETFUL)
+        latency, is_crowd = self.mix.latency, self.mode is Mode.CROWD
         return Rules(
             step=self.step,
             is_timed=is_timed,
-            bound=bound if is_timed else None,
             is_always_calm=self.is_live,
-            has_crashes=self.mode is not Mode.OUTAGES,
-            local_bound=1.0 + CALLS * self.mix.latency,
-            has_kills=self.has_operator or "stuck" in self.tasks,  # he cancels jobs whose code may be deaf
+            bound=bound if is_timed else None,
+            local_bound=1.0 + CALLS * latency,
+            prompt=self.settings.poll_interval + WAYS * latency + 0.1 if is_crowd else None,
+            zombie_bound=timing.beat * 2 + timing.margin * 2 + OPERATION if is_timed and not self.is_live else None,
+            calls=(60.0, 60.0 / timing.ttl + 4.0),
+            floor=self.floor,
+            has_hints=self.hint_loss < 1.0,
+            has_crashes=self.mode not in (*UNHURT, Mode.DRAINS),
+            has_kills=self._has_kills(),
+            has_long_silence=self.mode is not Mode.LULLS,
+            has_stalls=self.mode not in UNHURT,
+            keeps_results=self.mode in UNHURT,
+            returns_tokens=True,
+            isolates=True,
         )
+
+    def _has_kills(self) -> bool:
+        """Whether a healthy supervisor may have a reason to kill its worker: code that does not stop when told."""
+        is_told = "cancel" in self.operations or any(task in self.tasks for task in LIMITED)
+        return "stuck" in self.tasks or "numb" in self.tasks or (is_told and ("deaf" in self.tasks or "blocking" in self.tasks))
 
 
 def draw(numbers: random.Random) -> Plan:
@@ -92,19 +128,23 @@ def draw(numbers: random.Random) -> Plan:
     mode = numbers.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
     ttl = numbers.choice([6.0, 10.0, 30.0])
     settings = _settings(numbers, ttl)
-    strikes = _allowed(mode)
-    tasks = GENTLE if mode is Mode.OUTAGES else sorted(TASKS)
+    strikes, crowds = _allowed(mode), mode is Mode.CROWD
+    names = MORTAL if crowds else GENTLE if mode in QUIET else NAMES
+    tasks = tuple(numbers.sample(names, numbers.randint(2, 6)))
+    has_hints = not crowds or numbers.random() < 0.6
+    keeps_shortly = mode is Mode.SAFETY and numbers.random() < 0.1
     return Plan(
         mode=mode,
         lease_clock="kernel" if numbers.random() < 0.4 else "server",
         settings=settings,
-        supervisors=numbers.choice([2, 3] if mode in (Mode.LIVENESS, Mode.BRINK) else [1, 2, 2, 3]),
+        supervisors=numbers.choice([2, 3] if mode in (Mode.LIVENESS, Mode.BRINK, Mode.CROWD) else [1, 2, 2, 3]),
         processes=numbers.choice([1, 1, 2]),
-        concurrency=numbers.choice([1, 3, 10]),
+        # Several that block one after the other would exceed anybody's patience together.
+        concurrency=numbers.choice([1, 3] if "blocking" in tasks else [1, 3, 10]),
         jobs=numbers.randint(4, 24),
         clients=numbers.randint(1, 2),
-        tasks=tuple(numbers.sample(tasks, numbers.randint(2, 6))),
-        has_operator=numbers.random() < 0.4,
+        tasks=tasks,
+        operations=_operations(numbers, mode) if has_hints else (),
         chaos=ttl * numbers.uniform(2.5, 5.0),
         patience=20 * ttl,
         interval=ttl * (0.15 if mode is Mode.FORGETFUL else numbers.choice([0.25, 0.5, 1.0])),
@@ -112,7 +152,18 @@ def draw(numbers: random.Random) -> Plan:
         mix=_mix(numbers, ttl, mode),
         rate_error=0.1 if mode is Mode.BEYOND else 0.001,
         step=5 * ttl if mode is Mode.BEYOND else 0.4 * settings.timing.margin,
+        keys=numbers.choice([0, 0, 1, 3]),
+        expires=numbers.random() < 0.3,
+        has_strangers=has_hints and numbers.random() < (0.7 if crowds else 0.1),
+        hint_loss=0.3 if has_hints else 1.0,
+        floor=4 * ttl + 30.0 if keeps_shortly else RETENTION_FLOOR,  # longer than anything is under way
     )
+
+
+def _operations(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
+    if numbers.random() < 0.55:
+        return ()
+    return HARMLESS if mode in (Mode.CROWD, Mode.LULLS) else OPERATIONS
 
 
 def _settings(numbers: random.Random, ttl: float) -> Settings:
@@ -135,6 +186,12 @@ def _allowed(mode: Mode) -> tuple[str, ...]:
             return ("freeze_supervisor", "freeze_together", "cut_supervisor", "cut_together")
         case Mode.FORGETFUL:
             return ("fail_over",)
+        case Mode.LULLS:
+            return ("lull",)
+        case Mode.DRAINS:
+            return ("drain",)
+        case Mode.CROWD:
+            return ()
         case Mode.LIVENESS:
             return tuple(each for each in STRIKES if each not in WORLDWIDE)
         case Mode.SAFETY | Mode.BEYOND:
@@ -146,7 +203,7 @@ def _allowed(mode: Mode) -> tuple[str, ...]:
 def _mix(numbers: random.Random, ttl: float, mode: Mode) -> Mix:
     latency = 0.01 * ttl * numbers.random() ** 3
     times = Mix(latency=latency, timeout=ttl / 5, slowest=ttl / 3, latest=2 * ttl)
-    if mode is Mode.OUTAGES:
+    if mode in QUIET:
         return times
     if mode is Mode.BRINK:  # whoever judges takes its time between looking and acting
         return structs.replace(times, rates={Fault.SLOW: 0.1, Fault.IN_FLIGHT: 0.05}, focus="end_lease")

@@ -32,8 +32,8 @@ class Cradle(Desk):
 
     def job(self, definition: TaskDefinition, options: Options, payload: bytes) -> NewJob:
         """A child to be."""
-        place = {"queue": definition.queue, "priority": definition.priority, "policy": definition.policy}
-        return options.job(self._ids.uuid7(), definition.name, payload, **place)
+        queue, priority, policy = definition.queue, definition.priority, definition.policy
+        return options.job(self._ids.uuid7(), definition.name, payload, queue=queue, priority=priority, policy=policy)
 
     def handle(self, job: NewJob, duplicate: Duplicate | None) -> Handle:
         """One that nobody uses."""

@@ -5,6 +5,7 @@ import random
 
 from msgspec import Struct
 
+from holdfast._core.policy import RETENTION_FLOOR
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.checker import check
 from holdfast.testing.history import History
@@ -13,6 +14,8 @@ from holdfast.testing.nemesis import Nemesis
 from holdfast.testing.plans import Plan, draw
 from holdfast.testing.verdicts import Report
 from holdfast.testing.world import World
+
+PRUNING = 80.0  # seconds in which every supervisor has pruned once
 
 
 class Outcome(Struct):
@@ -73,5 +76,6 @@ async def _run(world: World) -> None:
         await world.pause(world.plan.settings.timing.beat)
     if world.is_done():
         world.write("done", "the world")
-    # What is late, and who was frozen, may still come back.
-    await world.pause(world.plan.settings.timing.ttl / 2)
+    # What is late, and who was frozen, may still come back; and what is short-lived is forgotten.
+    is_kept = world.plan.floor >= RETENTION_FLOOR
+    await world.pause(world.plan.settings.timing.ttl / 2 if is_kept else world.plan.floor + PRUNING)

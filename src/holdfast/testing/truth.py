@@ -1,6 +1,6 @@
 """What a memory store really did: every change of a row, in order, with the right it was asked for under."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from uuid import UUID
@@ -21,6 +21,7 @@ class Witness(MemoryStore):
     history: History
     now: Callable[[], float]
     profile: Capabilities
+    known: Collection[str] = ()
     caller: str = ""
 
     _by: By | None = None
@@ -192,6 +193,7 @@ class Witness(MemoryStore):
             reason=row.reason,
             queue=row.queue,
             key="" if row.unique_key is None else f"{row.task}/{row.unique_key}",
+            is_known=not self.known or row.task in self.known,
             due_in=(row.available_at - now).total_seconds(),
             expires_in=None if row.expires_at is None else (row.expires_at - now).total_seconds(),
         )
@@ -211,9 +213,10 @@ def witnessed(
     now: Callable[[], float],
     profile: Capabilities,
     floor: float = RETENTION_FLOOR,
+    known: Collection[str] = (),
 ) -> Witness:
-    """A store of that kind that writes down what it does; set ``caller`` before each call."""
-    made: Witness = type(f"Witnessed{kind.__name__}", (Witness, kind), {"floor": floor})(clock)
+    """A store of that kind that writes down what it does; set ``caller`` before each call. ``known``: tasks; empty: any."""
+    made: Witness = type(f"Witnessed{kind.__name__}", (Witness, kind), {"floor": floor, "known": known})(clock)
     made.history, made.now, made.profile, made._rows_told = history, now, profile, {}
     return made
 

@@ -5,6 +5,7 @@ import contextvars
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
+from uuid import UUID
 
 from msgspec import structs
 
@@ -16,16 +17,18 @@ from holdfast._engine.worker import Worker, WorkerOptions
 from holdfast._ports.host import Cell, Exit
 from holdfast._ports.store import Capabilities, Store
 from holdfast._ports.transport import Hint
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Faults, Mix, faulty
 from holdfast.testing.history import IN_CARE, Event, History, Phase
 from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
 from holdfast.testing.loop import PROCESS, Process, VirtualLoop
 from holdfast.testing.plans import Plan
-from holdfast.testing.programs import SCENE, TASKS, Scene, registry
+from holdfast.testing.programs import NAMES, SCENE, Scene, registry, tasks
 from holdfast.testing.truth import witnessed
 
+STRANGER = "stranger"  # a task that nobody knows
+QUEUES = ("default", "slow")
 FAILURES = (EventName.STORE_UNAVAILABLE, EventName.SUBSCRIBER_FAILED)
 
 
@@ -61,7 +64,7 @@ class World:
         self.subscribers: list[tuple[Process, contextvars.Context, Callable[[Hint], None]]] = []
         self._started = self.loop.time()
         self._true_clock = SimClock(self.loop)
-        self._registry = registry()
+        self._tasks, self._registry = tasks(plan.settings.timing.ttl), registry(plan.settings.timing.ttl)
         self.machines = [self._machine(f"m{number}") for number in range(1 if plan.lease_clock == "kernel" else plan.supervisors)]
         self.store_clock = SimStoreClock(self.loop, rate=self._rate()) if plan.lease_clock == "server" else None
         self.store = witnessed(
@@ -70,6 +73,8 @@ class World:
             history=self.history,
             now=self.now,
             profile=Capabilities("simulated", plan.lease_clock),
+            floor=plan.floor,
+            known=NAMES,
         )
         self.slots = [Slot(self.machines[number % len(self.machines)], number) for number in range(plan.supervisors)]
         self.slots[0].is_core = plan.is_live
@@ -148,7 +153,7 @@ class World:
             host=host,
             clock=slot.machine.clock,
             chance=SimChance(self.numbers, slot.machine.clock),
-            events=Ears(self),
+            events=Ears(self, process),
             open_store=lambda settings: store,
             open_transport=lambda settings: Bus(self, process),
             options=SupervisorOptions(processes=self.plan.processes),
@@ -172,7 +177,11 @@ class World:
         clock = slot.machine.clock
         if slot.is_core:
             self._core.add(process.name)
-        SCENE.set(Scene(self.loop, process, clock=clock, history=self.history, now=self.now, pace=self._pace))
+        chance = SimChance(self.numbers, clock)
+        scene = Scene(
+            self.loop, process, clock=clock, history=self.history, now=self.now, pace=self._pace, tasks=self._tasks, ids=chance
+        )
+        SCENE.set(scene)
         worker = Worker(
             cell=cell,
             store=self.connect(process, "worker", is_healthy=slot.is_core),
@@ -180,8 +189,8 @@ class World:
             registry=self._registry,
             settings=self.plan.settings,
             clock=clock,
-            chance=SimChance(self.numbers, clock),
-            events=Ears(self),
+            chance=chance,
+            events=Ears(self, process),
             options=WorkerOptions(concurrency=self.plan.concurrency, threads=1),
         )
         await worker.run()
@@ -197,17 +206,17 @@ class World:
         share = max(1, self.plan.jobs // self.plan.clients)
         for _ in range(self.plan.clients):
             self._start_client("client", lambda client, chance: self._enqueue(client, chance, share))
-        if self.plan.has_operator:
+        if self.plan.operations:
             self._start_client("operator", lambda client, chance: self._operate(client))
 
-    def _start_client(self, role: str, main: Callable[[Client, SimChance], Coroutine[Any, Any, None]]) -> None:
+    def _start_client(
+        self, role: str, main: Callable[[Client, SimChance], Coroutine[Any, Any, None]], *, is_healthy: bool = False
+    ) -> None:
         machine = self.numbers.choice(self.machines)
         process = machine.process(role)
         chance = SimChance(self.numbers, machine.clock)
-        bus = Bus(self, process)
-        client = Client(
-            self.connect(process, role), bus, machine.clock, chance, Ears(self), give_up=self.plan.settings.timing.ttl
-        )
+        bus, store = Bus(self, process), self.connect(process, role, is_healthy=is_healthy)
+        client = Client(store, bus, machine.clock, chance, Ears(self, process), give_up=self.plan.settings.timing.ttl)
         self.clients.append(process)
         self.loop.start(process, main(client, chance))
 
@@ -218,50 +227,84 @@ class World:
             jobs -= len(batch)
             try:
                 await client.enqueue(batch)
-            except StoreUnavailable:
+            except (StoreUnavailable, UniqueConflict):
                 pass
             await self.pause(numbers.random() * self.plan.chaos / 10)
 
     def _new_job(self, chance: SimChance) -> NewJob:
-        numbers = self.numbers
-        task = TASKS[numbers.choice(self.plan.tasks)]
+        numbers, plan = self.numbers, self.plan
+        task, ttl = self._tasks[numbers.choice(plan.tasks)], plan.settings.timing.ttl
         return NewJob(
             id=chance.uuid7(),
-            task=task.name,
+            task=STRANGER if plan.has_strangers and numbers.random() < 0.4 else task.name,
             payload=b"{}" if numbers.random() < 0.95 else b'{"job": 1}',
             policy=task.policy,
+            queue=task.queue,
             priority=numbers.choice([0, 0, 0, -1, 5]),
-            delay=numbers.choice([0.0, 0.0, 0.0, numbers.random() * self.plan.settings.timing.ttl]),
+            delay=numbers.choice([0.0, 0.0, 0.0, numbers.random() * ttl]),
+            expires_in=numbers.random() * 1.5 * ttl if plan.expires and numbers.random() < 0.4 else None,
+            unique_key=f"key {numbers.randrange(plan.keys)}" if plan.keys and numbers.random() < 0.6 else None,
         )
 
     async def _operate(self, client: Client) -> None:
         while not self.is_calm:
-            await self.pause(self.numbers.random() * self.plan.chaos / 4)
+            await self.pause(self.numbers.random() * self.plan.chaos / 8)
             ids = list(self.store.snapshot().jobs)
             if ids and not self.is_calm:
                 try:
-                    await self.numbers.choice([client.cancel, client.retry])([self.numbers.choice(ids)])
+                    await self._interfere(client, self.numbers.choice(self.plan.operations), self.numbers.choice(ids))
                 except StoreUnavailable:
                     pass
+
+    async def _interfere(self, client: Client, operation: str, job: UUID) -> None:
+        queue = self.numbers.choice(QUEUES)
+        match operation:
+            case "cancel":
+                await client.cancel([job])
+            case "retry":
+                await client.retry([job])
+            case "reschedule":
+                await client.reschedule([job], delay=self.numbers.random() * self.plan.settings.timing.ttl, run_at=None)
+            case "delete":
+                await client.delete([job])
+            case "purge":
+                await client.purge(queue)
+            case "prune":
+                await client.prune()
+            case _:
+                await client.pause([queue], is_paused=operation == "pause")
+
+    def resume_queues(self) -> None:
+        """Somebody comes and lets go on what an operator has paused."""
+
+        async def resume(client: Client) -> None:
+            while paused := sorted(self.store.snapshot().paused):
+                await client.pause(paused, is_paused=False)
+
+        self._start_client("operator", lambda client, chance: resume(client), is_healthy=True)
 
     # the end
 
     def is_done(self) -> bool:
         """Whether every job has come to an end, and nobody enqueues any more."""
-        rows = self.store.snapshot().jobs.values()
-        is_settled = all(PLACE_OF[row.state] is Place.FINISHED or row.state is State.HELD for row in rows)
+        known = self.store.snapshot()
+        left = [row for row in known.jobs.values() if PLACE_OF[row.state] is not Place.FINISHED and row.task != STRANGER]
+        is_settled = all(row.state is State.HELD or row.queue in known.paused for row in left)
         return is_settled and all(client.is_dead for client in self.clients)
 
 
 class Ears(Events):
     """Logs nothing, and hears when a loop of the engine goes on after an error that is no fault of the store."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, process: Process) -> None:
         super().__init__()
         self._world = world
+        self._process = process
 
     def emit(self, name: EventName, **fields: object) -> None:
-        """Complain about the engine's own errors."""
+        """Complain about the engine's own errors, and say when a worker is ready."""
+        if name is EventName.WORKER_READY:
+            self._world.write("worker.ready", self._process.name)
         operation, error = fields.get("operation"), str(fields.get("error", ""))
         if name in FAILURES and not error.startswith(("StoreUnavailable", "TimeoutError", f"{operation}: ")):
             self._world.loop.complaints.append(f"{name}: {operation}: {error}")
@@ -280,7 +323,7 @@ class Bus:
         for hint in hints:
             for process, context, wake in world.subscribers:
                 number = world.numbers.random()
-                for _ in range(0 if number < 0.3 else 2 if number > 0.95 else 1):
+                for _ in range(0 if number < world.plan.hint_loss else 2 if number > 0.95 else 1):
                     delay = world.numbers.random() ** 4 * world.plan.settings.timing.beat
                     if not process.is_dead:
                         world.loop.call_later(delay, wake, hint, context=context)

@@ -1,0 +1,170 @@
+"""The pages of the documentation, and running what is on them as a reader would: block after block, in one folder.
+
+A `python` block that begins with `# name.py` is a file of that name. Any other is run, in one interpreter per page; lines that
+begin with `#> ` are what it prints. A `console` block holds commands behind `$ `, typed into one shell per page, and below them
+what they answer, in which `…` stands for anything. A block behind `<!-- not run: why -->` is only read.
+"""
+
+import ast
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^(?:<!-- not run: (?P<excuse>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# ([\w/]+\.py)\n")
+DONE = "-- done "
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    excuse: str | None
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file that it is."""
+        found = FILE.match(self.text) if self.language == "python" else None
+        return found[1] if found else None
+
+
+class Command(NamedTuple):
+    """What is typed, and what is answered; ``None``: the page does not say."""
+
+    text: str
+    answer: str | None
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """In the order of the page."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(page, text.count("\n", 0, each.start()) + 1, each["language"], each["text"], each["excuse"])
+        for each in FENCE.finditer(text)
+    ]
+
+
+def commands_of(block: Block) -> list[Command]:
+    """Of a console block. A command goes on in the next line after a backslash."""
+    found: list[Command] = []
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        typed, answer = re.match(r"((?:.*\\\n)*.*\n?)(.*)", part, re.DOTALL).groups()  # type: ignore[union-attr]
+        found.append(Command(typed.strip(), answer if answer.strip() else None))
+    return found
+
+
+def is_like(said: str, shown: str) -> bool:
+    """Whether an answer is the one shown; how wide columns are does not matter."""
+    pattern = r"\s+".join(
+        "".join(".*?" if part == "…" else re.escape(part) for part in re.split("(…)", word)) for word in shown.split()
+    )
+    return re.fullmatch(pattern, " ".join(said.split()), re.DOTALL) is not None
+
+
+def answers_of(block: Block) -> str:
+    """What a python block says that it prints."""
+    return "\n".join(line.strip()[3:] for line in block.text.splitlines() if line.strip().startswith("#> "))
+
+
+class Reader:
+    """Somebody who types what a page says, in an empty folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        spoilt = ("HOLDFAST_URL", "HOLDFAST_APP", "HOLDFAST_SQLITE")
+        environment = {name: value for name, value in os.environ.items() if name not in spoilt} | {"PATH": path}
+        self._shell = self._begin(["bash", "--norc"], environment)
+        self._python: subprocess.Popen[str] | None = None
+        self._environment = environment
+
+    def run(self, block: Block) -> None:
+        """Do what a block says; ``AssertionError`` if it does not work as written."""
+        if block.file is not None:
+            path = self.folder / block.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text)
+        elif block.language == "python":
+            self._execute(block)
+        else:
+            for command in commands_of(block):
+                self._type(command, block.where)
+
+    def close(self) -> None:
+        """End everything that was started."""
+        for process in (self._shell, self._python):
+            if process is None:
+                continue
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+
+    def _begin(self, command: list[str], environment: dict[str, str]) -> "subprocess.Popen[str]":
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+
+    def _type(self, command: Command, where: str) -> None:
+        shell = self._shell
+        assert shell.stdin is not None and shell.stdout is not None
+        shell.stdin.write(f"{{ {command.text}\n}} 2>errors.txt </dev/null\necho '{DONE}'$?\n")
+        shell.stdin.flush()
+        said, code = _until_done(shell.stdout)
+        errors = (self.folder / "errors.txt").read_text() if (self.folder / "errors.txt").exists() else ""
+        assert code == "0", f"{where}: `{command.text}` ends with {code}:\n{said}{errors}"
+        if command.answer is not None:
+            assert is_like(said, command.answer), f"{where}: `{command.text}` says\n{said}and not\n{command.answer}{errors}"
+
+    def _execute(self, block: Block) -> None:
+        if self._python is None:
+            self._python = self._begin([sys.executable, "-u", str(Path(__file__).with_name("interpreter.py"))], self._environment)
+        python = self._python
+        assert python.stdin is not None and python.stdout is not None
+        python.stdin.write(json.dumps({"code": "\n" * block.line + block.text, "name": block.where}) + "\n")
+        python.stdin.flush()
+        said, code = _until_done(python.stdout)
+        assert code == "0", f"{block.where}: {said}"
+        shown = answers_of(block)
+        if shown:
+            assert is_like(said, shown), f"{block.where}: prints\n{said}and not\n{shown}"
+
+
+def _until_done(stream: "IO[str]") -> tuple[str, str]:
+    said = []
+    for line in stream:
+        before, found, code = line.partition(DONE)
+        said.append(before)
+        if found:
+            return "".join(said), code.strip()
+    return "".join(said), "an end of the program that runs it"
+
+
+def read(block: Block) -> None:
+    """Look at a block that is not run: it must be what it says it is."""
+    if block.language == "python":
+        ast.parse(block.text, block.where)
+    elif block.language == "console":
+        for command in commands_of(block):
+            assert shlex.split(command.text), block.where

@@ -1,0 +1,60 @@
+"""Every block of code and every command on a page works as written, and every link leads to a heading that is there."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, Reader, blocks_of, read
+
+RUN = ("python", "console")
+SHOWN = ("text", "json", "ini", "dockerfile", "yaml", "sql")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    reader = Reader(tmp_path)
+    yield reader
+    reader.close()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(each.language in RUN for each in blocks_of(page))], ids=name_of)
+def test_everything_on_the_page_works_as_written(page: Path, reader: Reader) -> None:
+    for block in blocks_of(page):
+        if block.excuse is not None:
+            read(block)
+        elif block.language in RUN:
+            reader.run(block)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_block_is_of_a_kind_that_nobody_checks(page: Path) -> None:
+    assert {block.language for block in blocks_of(page)} <= {*RUN, *SHOWN}
+
+
+def anchors_of(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    words = (re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading)).strip().lower() for heading in headings)
+    return {each.replace(" ", "-") for each in words}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_to_a_heading_finds_it(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    lost = [
+        f"{target}#{anchor}"
+        for target, anchor in re.findall(r"\]\(([^()\s#:]*)#([^()\s]+)\)", text)
+        if anchor not in anchors_of((page.parent / target).resolve() if target else page)
+    ]
+    assert lost == []
+
+
+def test_the_map_leads_to_every_page() -> None:
+    start = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    pages = [page.relative_to(ROOT / "docs") for page in PAGES if page.is_relative_to(ROOT / "docs") and page.name != "README.md"]
+    assert [str(page) for page in pages if f"({page})" not in start] == []

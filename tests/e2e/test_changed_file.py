@@ -1,0 +1,68 @@
+"""The jobs' file is changed under running workers: deleted, replaced, upgraded."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast import App
+from holdfast.errors import SchemaTooNew
+from holdfast.testing import history_sqlite
+from tests.e2e.fleet import START, fleet
+from tests.e2e.waiting import until
+
+FILES = ("jobs.db", "jobs.db-wal", "jobs.db-shm")
+
+
+def delete(folder: Path) -> None:
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+
+
+def replace(folder: Path) -> None:
+    """By what an operator restored elsewhere: the same schema, other jobs."""
+    restored = App(f"sqlite:///{folder}/restored.db")
+    restored.enqueue("count", number=7)
+    restored.close()
+    delete(folder)
+    (folder / "restored.db").rename(folder / "jobs.db")
+
+
+@pytest.mark.parametrize("change", [delete, replace])
+def test_a_file_that_is_deleted_or_replaced_is_noticed_and_said_and_its_successor_is_used(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    with fleet(tmp_path) as ships:
+        crew = ships.crew()
+        job = ships.enqueue("wait", gate="gate")
+        ships.entry(job, "start")
+        change(tmp_path)
+        until(lambda: "jobs.db was deleted or replaced while it was open" in crew.said(), within=START)
+        successor = App(f"sqlite:///{tmp_path}/jobs.db")
+        later = successor.enqueue("count", number=8)
+        assert later.result(timeout=2 * START) == 8
+        until(lambda: set(successor.jobs.counts()) <= {"completed"}, within=START)
+        successor.close()
+        until(lambda: ships.journal.read(job, "cut"), within=START)
+        assert crew.process.poll() is None
+
+
+def test_s16_a_worker_of_before_an_upgrade_ends_its_work_and_who_starts_after_it_is_refused(tmp_path: Path) -> None:
+    with fleet(tmp_path) as ships:
+        crew = ships.crew()
+        job = ships.enqueue("wait", gate="gate")
+        ships.entry(job, "start")
+        later = ships.enqueue("wait", gate="gate")
+        with history_sqlite.opened(tmp_path / "jobs.db") as connection:
+            connection.execute("ALTER TABLE holdfast_jobs ADD COLUMN from_the_future TEXT NOT NULL DEFAULT ''")
+            connection.execute("UPDATE holdfast_schema SET version = version + 1")
+        ships.open("gate")
+        for each in (job, later):
+            assert ships.until_state(each, "completed", within=START).attempt == 1
+        assert "store.unavailable" not in crew.said()
+        newcomer = ships.crew(is_ready=False)
+        assert newcomer.wait(START) == 1
+        assert "this release knows" in newcomer.said()
+        assert "upgrade holdfast" in newcomer.said()
+        client = App(f"sqlite:///{tmp_path}/jobs.db")
+        with pytest.raises(SchemaTooNew, match="upgrade holdfast"):
+            client.enqueue("count", number=1)
+        client.close()
