@@ -8,25 +8,25 @@ import traceback
 DONE = "-- done "
 
 
-def forget_modules_of(folder: str) -> None:
-    """A later block may have written another file of the same name."""
+def forget(written: list[str]) -> None:
+    """Modules whose files were written anew."""
     for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(folder + os.sep):
+        if getattr(module, "__file__", None) in written:
             del sys.modules[name]
 
 
 def main() -> None:
     """One JSON object per line of stdin; afterwards a line with the exit code."""
-    sys.path[0] = folder = os.getcwd()
+    sys.path[0] = os.getcwd()
     sys.dont_write_bytecode = True
     namespace: dict[str, object] = {"__name__": "__main__"}
     for line in sys.stdin:
         block, code = json.loads(line), 0
-        forget_modules_of(folder)
+        forget(block["written"])
         try:
             exec(compile(block["code"], block["name"], "exec"), namespace)
         except BaseException:
-            traceback.print_exc()
+            traceback.print_exc(file=sys.stdout)
             code = 1
         print(f"{DONE}{code}", flush=True)
 

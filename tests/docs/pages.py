@@ -2,7 +2,8 @@
 
 A `python` block that begins with `# name.py` is a file of that name. Any other is run, in one interpreter per page; lines that
 begin with `#> ` are what it prints. A `console` block holds commands behind `$ `, typed into one shell per page, and below them
-what they answer, in which `…` stands for anything. A block behind `<!-- not run: why -->` is only read.
+what they answer, in which `…` stands for anything; an answer that begins with `error:` is that of a command that fails. A block behind `<!-- not run: why -->` is only read. `sleep` is left out: instead,
+what is asked about jobs is asked until it is answered as shown.
 """
 
 import ast
@@ -13,6 +14,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -20,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^(?:<!-- not run: (?P<excuse>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w/]+\.py)\n")
+LOOK = re.compile(r"holdfast (jobs (list|show|counts|explain)|workers list|queues list)\b")
+PATIENCE = 20.0
 DONE = "-- done "
 
 
@@ -64,17 +68,16 @@ def commands_of(block: Block) -> list[Command]:
     """Of a console block. A command goes on in the next line after a backslash."""
     found: list[Command] = []
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-        typed, answer = re.match(r"((?:.*\\\n)*.*\n?)(.*)", part, re.DOTALL).groups()  # type: ignore[union-attr]
+        typed, answer = re.match(r"((?:[^\n]*\\\n)*[^\n]*\n?)(.*)", part, re.DOTALL).groups()  # type: ignore[union-attr]
         found.append(Command(typed.strip(), answer if answer.strip() else None))
     return found
 
 
 def is_like(said: str, shown: str) -> bool:
     """Whether an answer is the one shown; how wide columns are does not matter."""
-    pattern = r"\s+".join(
-        "".join(".*?" if part == "…" else re.escape(part) for part in re.split("(…)", word)) for word in shown.split()
-    )
-    return re.fullmatch(pattern, " ".join(said.split()), re.DOTALL) is not None
+    words = shown.split()
+    pattern = "".join(r"(?:\S+ )*?" if word == "…" else re.escape(word).replace("…", r"\S*(?: \S+)*?") + " " for word in words)
+    return re.fullmatch(pattern, "".join(f"{word} " for word in said.split())) is not None
 
 
 def answers_of(block: Block) -> str:
@@ -93,6 +96,7 @@ class Reader:
         self._shell = self._begin(["bash", "--norc"], environment)
         self._python: subprocess.Popen[str] | None = None
         self._environment = environment
+        self._written: list[str] = []
 
     def run(self, block: Block) -> None:
         """Do what a block says; ``AssertionError`` if it does not work as written."""
@@ -100,11 +104,13 @@ class Reader:
             path = self.folder / block.file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text)
+            self._written.append(str(path))
         elif block.language == "python":
             self._execute(block)
         else:
             for command in commands_of(block):
-                self._type(command, block.where)
+                if not command.text.startswith("sleep "):
+                    self._type(command, block.where)
 
     def close(self) -> None:
         """End everything that was started."""
@@ -121,28 +127,42 @@ class Reader:
             process.wait()
 
     def _begin(self, command: list[str], environment: dict[str, str]) -> "subprocess.Popen[str]":
-        pipe = subprocess.PIPE
+        pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
         return subprocess.Popen(
-            command, cwd=self.folder, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command, cwd=self.folder, env=environment, stdin=pipe, stdout=pipe, stderr=nowhere, text=True, start_new_session=True
         )
 
     def _type(self, command: Command, where: str) -> None:
+        patience = time.monotonic() + PATIENCE if LOOK.match(command.text) and command.answer else 0.0
+        while True:
+            try:
+                self._type_once(command, where)
+                return
+            except AssertionError:
+                if time.monotonic() > patience:
+                    raise
+
+    def _type_once(self, command: Command, where: str) -> None:
         shell = self._shell
         assert shell.stdin is not None and shell.stdout is not None
-        shell.stdin.write(f"{{ {command.text}\n}} 2>errors.txt </dev/null\necho '{DONE}'$?\n")
+        shell.stdin.write(f"{{ {command.text}\n}} 2>.errors </dev/null\necho '{DONE}'$?\n")
         shell.stdin.flush()
         said, code = _until_done(shell.stdout)
-        errors = (self.folder / "errors.txt").read_text() if (self.folder / "errors.txt").exists() else ""
-        assert code == "0", f"{where}: `{command.text}` ends with {code}:\n{said}{errors}"
+        errors = (self.folder / ".errors").read_text()
+        is_refused = (command.answer or "").startswith("error:")
+        assert (code != "0") is is_refused, f"{where}: `{command.text}` ends with {code}:\n{said}{errors}"
         if command.answer is not None:
-            assert is_like(said, command.answer), f"{where}: `{command.text}` says\n{said}and not\n{command.answer}{errors}"
+            heard = errors if is_refused else said
+            assert is_like(heard, command.answer), f"{where}: `{command.text}` says\n{said}{errors}and not\n{command.answer}"
 
     def _execute(self, block: Block) -> None:
         if self._python is None:
             self._python = self._begin([sys.executable, "-u", str(Path(__file__).with_name("interpreter.py"))], self._environment)
         python = self._python
         assert python.stdin is not None and python.stdout is not None
-        python.stdin.write(json.dumps({"code": "\n" * block.line + block.text, "name": block.where}) + "\n")
+        asked = {"code": "\n" * block.line + block.text, "name": block.where, "written": self._written}
+        self._written = []
+        python.stdin.write(json.dumps(asked) + "\n")
         python.stdin.flush()
         said, code = _until_done(python.stdout)
         assert code == "0", f"{block.where}: {said}"

@@ -86,3 +86,11 @@ async def count_on_the_loop(number: int) -> int:
 def count_in_runner(number: int) -> int:
     """Next to nothing in a process of its own."""
     return number
+
+
+@app.task(max_attempts=1)
+def print_a_lot() -> None:
+    """More than any buffer holds."""
+    for stream in (sys.stdout, sys.stderr):
+        for _ in range(100):
+            print("x" * 1000, file=stream, flush=True)

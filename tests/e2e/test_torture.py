@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -32,7 +33,7 @@ class Tormentor:
     ) -> None:
         self._ships, self._chance, self._processes = ships, chance, processes
         self._ours = identify(os.getpid())
-        self.folder = ships.folder
+        self.app, self.folder = ships.app, ships.folder
         self.database = ships.folder / "jobs.db"
         ships.app.migrate()
         history_sqlite.watch(self.database)
@@ -44,13 +45,16 @@ class Tormentor:
         """Another crew."""
         return self._ships.crew("--processes", str(self._processes), "--concurrency", "8", is_ready=is_ready)
 
-    def enqueue(self, many: int, longest: float = 2.0) -> None:
+    def enqueue(self, many: int, longest: float = 2.0) -> list[UUID]:
         """More to do."""
+        jobs = []
         for _ in range(many):
             task = self._chance.choice(["labour", "labour_in_thread"])
             job = self._ships.enqueue(task, seconds=self._chance.uniform(0.2, longest))
             history_sqlite.tell(self.database, "enqueue", job, None, self._ours)
+            jobs.append(job)
         self.jobs += many
+        return jobs
 
     def pause(self, most: float) -> None:
         """Let them work for a while."""

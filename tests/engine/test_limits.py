@@ -176,6 +176,31 @@ def test_a_supervisor_that_was_frozen_itself_gives_jobs_their_time_back() -> Non
     watching(test)
 
 
+def test_s8_code_is_killed_before_others_may_judge_it_however_long_everybody_was_patient() -> None:
+    def test(watch: Watch) -> None:
+        limited(watch, timeout=WITHIN)
+        watch.answers_pings = False
+        watch.clock.advance(WITHIN + TIMING.ttl)  # the supervisor was frozen when the limit passed
+        watch.passes(GRACE - TIMING.margin + 1)
+        assert watch.child.kills == 1
+        end = watch.ward.epitaph(KILLED)
+        assert (end.culprits, end.is_free) == ({JOB: Charge.TIMED_OUT}, True)
+
+    watching(test)
+
+
+def test_s8_where_a_progress_clock_stood_others_are_to_be_told_once() -> None:
+    clocks = Clocks(progress_within=WITHIN)
+    assert clocks.limits.stood() == []
+    clocks.limits.stand(1.0)
+    assert clocks.limits.stood() == [(JOB, TOKEN)]
+    clocks.limits.vouched([JOB, UUID(int=99)])
+    assert clocks.limits.stood() == []
+    hard = Clocks(timeout=WITHIN)
+    hard.limits.stand(1.0)
+    assert hard.limits.stood() == []
+
+
 # what the worker does
 
 

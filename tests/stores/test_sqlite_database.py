@@ -49,7 +49,7 @@ def test_a_file_that_stays_busy_is_unavailable(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         store = store_on(path, busy_limit=0.01)
-        with pytest.raises(StoreUnavailable, match=r"enqueue: .*jobs\.db: busy for") as failure:
+        with pytest.raises(StoreUnavailable, match=r"enqueue\w*: .*jobs\.db: busy for") as failure:
             using(store, lambda store: store.enqueue(chance.uuid4(), [new_job(chance)]))
         assert isinstance(failure.value.__cause__, sqlite3.OperationalError)
         assert using(store_on(path), lambda store: store.counts()) == {}, "readers never wait"
@@ -80,7 +80,7 @@ def test_a_full_disk_changes_nothing_and_is_unavailable(tmp_path: Path) -> None:
         (job,) = await at.enqueue(at.new())
         await inside(at.store, lambda connection: connection.pragma("max_page_count = 1"))
         call, large = at.chance.uuid4(), [at.new(payload=b"x" * 100_000), at.new()]
-        with pytest.raises(StoreUnavailable, match=r"enqueue: .*full"):
+        with pytest.raises(StoreUnavailable, match=r"enqueue\w*: .*full"):
             await at.store.enqueue(call, large)
         assert await at.store.counts() == {("", State.AVAILABLE): 1}
         await at.store.close()
@@ -99,7 +99,7 @@ def test_a_disk_that_the_log_has_filled_is_freed_of_it(tmp_path: Path) -> None:
         await at.enqueue(*(at.new() for _ in range(200)))
         await inside(at.store, lambda connection: connection.pragma("max_page_count = 1"))
         assert log.stat().st_size > 0
-        with pytest.raises(StoreUnavailable, match=r"enqueue: .*full"):
+        with pytest.raises(StoreUnavailable, match=r"enqueue\w*: .*full"):
             await at.enqueue(at.new(payload=b"x" * 100_000))
         assert log.stat().st_size == 0
 
@@ -170,7 +170,7 @@ def test_an_error_closes_the_connection_and_the_next_verb_opens_another(tmp_path
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
         await inside(at.store, lambda connection: connection.pragma("query_only = 1"))
-        with pytest.raises(StoreUnavailable, match=r"enqueue: .*readonly"):
+        with pytest.raises(StoreUnavailable, match=r"enqueue\w*: .*readonly"):
             await at.enqueue(at.new())
         await at.enqueue(at.new())
         assert await at.store.counts() == {("", State.AVAILABLE): 2}

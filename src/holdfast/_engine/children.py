@@ -58,7 +58,7 @@ class Children:
 
     def interrupt(self, hold: Hold) -> None:
         """The handler is to stop: it must not wait here for a store that may not answer for long."""
-        for writing in self._writing.get((hold.job, hold.token), ()):
+        for writing in self._writing.get((hold.job, hold.token), ()) if self._writing else ():
             writing.cancel()
 
     def _forget(self, hold: Hold, writing: "asyncio.Future[EnqueueAnswer]") -> None:

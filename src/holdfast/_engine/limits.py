@@ -3,7 +3,7 @@
 They belong to the owner's supervisor, because only it can end code that does not stop. Others judge much later.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from msgspec import Struct
@@ -13,7 +13,8 @@ from holdfast._core.lifecycle import Charge
 
 
 class Limited(Struct):
-    """A running job with a limit; instants on the lease's clock. ``told``: what it was stopped for, and when."""
+    """A running job with a limit; instants on the lease's clock. ``told``: what it was stopped for, and when. ``has_stood``:
+    its progress clock did, and others, who go by the row's time, do not know."""
 
     token: Token
     progress_within: float | None
@@ -21,6 +22,7 @@ class Limited(Struct):
     started: float
     moved: float
     told: tuple[Charge, float] | None = None
+    has_stood: bool = False
 
     def overrun(self, now: float) -> Charge | None:
         """Which limit has passed; the hard one first."""
@@ -29,6 +31,11 @@ class Limited(Struct):
         if self.progress_within is not None and now - self.moved > self.progress_within:
             return Charge.STALLED
         return None
+
+    def passed(self) -> float:
+        """When the first of its limits has passed or will."""
+        ends = (since + limit for since, limit in ((self.started, self.timeout), (self.moved, self.progress_within)) if limit)
+        return min(ends, default=float("inf"))
 
 
 class Limits:
@@ -58,6 +65,17 @@ class Limits:
         """Nobody could have moved or said so: the progress clock did not run. The hard limit's did."""
         for limited in self._jobs.values():
             limited.moved = min(limited.moved + seconds, self._now())
+            limited.has_stood = limited.progress_within is not None
+
+    def stood(self) -> list[tuple[UUID, Token]]:
+        """Jobs whose progress clock stood since the last time that others were told so."""
+        return [(job, limited.token) for job, limited in self._jobs.items() if limited.has_stood]
+
+    def vouched(self, jobs: Iterable[UUID]) -> None:
+        """Others have been told."""
+        for job in jobs:
+            if job in self._jobs:
+                self._jobs[job].has_stood = False
 
     def overrun(self) -> list[tuple[UUID, Token, Charge]]:
         """Jobs that have just passed a limit; each is named once."""
@@ -76,4 +94,13 @@ class Limits:
             job: limited.told[0]
             for job, limited in self._jobs.items()
             if limited.told is not None and now - limited.told[1] > patience
+        }
+
+    def hopeless(self, patience: float) -> dict[UUID, Charge]:
+        """Jobs whose code runs though their limit passed longer ago than ``patience`` seconds, whenever they were told so."""
+        now = self._now()
+        return {
+            job: limited.told[0]
+            for job, limited in self._jobs.items()
+            if limited.told is not None and now - limited.passed() > patience
         }

@@ -68,9 +68,10 @@ class Reporter:
 
     def forget(self, hold: Hold) -> None:
         """The handler has ended: what it said last is written before its outcome, or never."""
-        update = self._updates.get(hold.job)
-        if update is not None and update.token == hold.token:
-            self._last_words[hold.job] = self._updates.pop(hold.job)
+        if self._updates:  # most jobs say nothing, and each look costs them the hash of a UUID
+            update = self._updates.get(hold.job)
+            if update is not None and update.token == hold.token:
+                self._last_words[hold.job] = self._updates.pop(hold.job)
         self.interrupt(hold)
 
     async def write_last_words(self) -> None:
@@ -85,7 +86,8 @@ class Reporter:
     def interrupt(self, hold: Hold, *, is_lost: bool = False) -> None:
         """The handler is to stop: it must not wait in a checkpoint for a store that may not answer for long."""
         self.children.interrupt(hold)
-        _answer(self._waiters.pop(hold.job, []), _lost_error(hold.job) if is_lost else asyncio.CancelledError())
+        if waiting := self._waiters.pop(hold.job, None) if self._waiters else None:
+            _answer(waiting, _lost_error(hold.job) if is_lost else asyncio.CancelledError())
 
     async def step(self) -> float:
         """Write what there is; seconds until it is worth looking again."""

@@ -2,9 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -101,12 +100,12 @@ def _in_thread(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return contained(call)
 
 
-@contextmanager
-def ended_in_children() -> Iterator[None]:
+class ended_in_children:  # noqa: N801 - used as a word
     """A child that the code forked ends where the code ends: coming back, it would run what its parent runs."""
-    process = os.getpid()
-    try:
-        yield
-    finally:
-        if os.getpid() != process:
+
+    def __enter__(self) -> None:
+        self._process = os.getpid()
+
+    def __exit__(self, *_: object) -> None:
+        if os.getpid() != self._process:
             os._exit(FORKED)

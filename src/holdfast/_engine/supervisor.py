@@ -18,7 +18,7 @@ from holdfast._engine.strays import Strays
 from holdfast._engine.ward import Ward
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Exit, Host
-from holdfast._ports.store import BeatAnswer, NewLease, Store
+from holdfast._ports.store import BeatAnswer, NewLease, Store, Update
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.settings import Settings
@@ -308,12 +308,21 @@ class Supervisor:
         try:
             # A call that hangs must not be the last thing that this supervisor does for everybody.
             async with asyncio.timeout(max(self._settings.timing.ttl, START_PATIENCE)):
+                await self._vouch()
                 if await self._recovery.step():
                     self._wake_isolation()
         except BaseException:
             self._contact.broke()
             raise
         return self._settings.recovery_interval
+
+    async def _vouch(self) -> None:
+        """Others judge progress by the row's time: where a clock stood here, it must not have run there."""
+        stood = {ward: ward.limits.stood() for ward in self.wards}
+        if any(stood.values()):
+            await self._store.report([Update(job=job, token=token) for jobs in stood.values() for job, token in jobs])
+            for ward, jobs in stood.items():
+                ward.limits.vouched(job for job, _ in jobs)
 
     async def _expire(self) -> float:
         assert self._settings is not None

@@ -167,6 +167,10 @@ class Ward:
         elif self.drain_by is not None and now > self.drain_by + timing.margin:
             self.stacks = self.child.dump_stacks() if self.culprits else None
             self.kill("it did not end when asked")
+        elif hopeless := self.limits.hopeless(timing.ttl + grace - timing.margin):
+            self.culprits |= hopeless  # others may judge them soon, and must find no code of theirs
+            self.stacks = self.child.dump_stacks()
+            self.kill("its code runs far beyond its limit", is_free=True)
         elif self.culprits or self._is_cut_off(timing, contact):
             self.drain(grace)
         elif self._is_unguarded(timing):

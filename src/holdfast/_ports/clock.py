@@ -96,6 +96,7 @@ class SystemChance:
         self._lock = threading.Lock()
         self._millisecond = 0
         self._tail = 0
+        self._jitter = random.Random(self._random.getrandbits(64))  # seeded by the system, but asking it costs a system call
 
     def uuid4(self) -> UUID:
         """128 random bits."""
@@ -113,7 +114,7 @@ class SystemChance:
 
     def jitter(self) -> float:
         """Uniform in [-1, 1]."""
-        return self._random.uniform(-1.0, 1.0)
+        return self._jitter.uniform(-1.0, 1.0)
 
 
 def compose_uuid7(millisecond: int, tail: int) -> UUID:

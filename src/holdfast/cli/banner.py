@@ -8,10 +8,9 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-import click
-
 from holdfast._engine.events import Event, EventName, Events
 from holdfast.cli.cleaning import clean
+from holdfast.cli.saying import say
 from holdfast.settings import public_url
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Banner:
             logger.info("holdfast %s starts", version("holdfast"), extra={"fields": lines})
             return
         block = [f"holdfast {version('holdfast')}", *(f"  {name:<8} {clean(text)}" for name, text in lines.items())]
-        click.echo("\n".join((*block, "  Ctrl-C ends it")), err=True)
+        say("\n".join((*block, "  Ctrl-C ends it")))
 
     def end(self, reason: str, code: int) -> None:
         """One line: for how long, why, and what went wrong meanwhile."""
@@ -71,7 +70,7 @@ class Banner:
         if self._options.log_format == "json":
             logger.info("%s", text, extra={"fields": {"reason": reason, "code": code, "rescued": rescued}})
         else:
-            click.echo(text, err=True)
+            say(text)
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -5,9 +5,8 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import click
-
 from holdfast.cli.cleaning import clean
+from holdfast.cli.saying import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,12 +45,12 @@ class Keeper:
             running, changed = asyncio.create_task(self.supervisor.run()), asyncio.create_task(changes.wait())
             await asyncio.wait({running, changed}, return_when=asyncio.FIRST_COMPLETED)
             if changed.done() and not self._ended.is_set():
-                click.echo(f"{_named(changed.result())} changed: workers start anew", err=True)
+                say(f"{_named(changed.result())} changed: workers start anew")
                 self.supervisor.drain()
             code = await running
             self._explain(code)
             if code == USAGE and not self._ended.is_set():
-                click.echo("waiting for the next change", err=True)
+                say("waiting for the next change")
                 ended = asyncio.create_task(self._ended.wait())
                 await asyncio.wait({changed, ended}, return_when=asyncio.FIRST_COMPLETED)
                 ended.cancel()
@@ -63,9 +62,9 @@ class Keeper:
 
     def _explain(self, code: int) -> None:
         for problem in self.supervisor.problems:
-            click.echo(f"error: {clean(problem)}", err=True)
+            say(f"error: {clean(problem)}")
         if code == UNREACHABLE:
-            click.echo("error: the store could not be reached; see that it is up, then start the worker again", err=True)
+            say("error: the store could not be reached; see that it is up, then start the worker again")
         if code and not self._ended.is_set():
             self.reason = {USAGE: "refused", UNREACHABLE: "store out of reach"}.get(code, "failed")
 

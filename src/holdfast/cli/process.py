@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -152,12 +153,14 @@ def leave(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> NoR
     try:
         code = main(arguments)
     except BaseException:
-        traceback.print_exc()
+        with suppress(OSError):  # nobody may be able to read it
+            traceback.print_exc()
         code = FAILED
     # What user code registered for its end is done. Its threads are not waited for: one that does not stop, or was
     # never meant to, must not keep the process, for whose end the supervisor waits.
     atexit._run_exitfuncs()
-    sys.stdout.flush()
+    with suppress(OSError, AttributeError):  # full, or closed from the start
+        sys.stdout.flush()
     os._exit(code)
 
 

@@ -11,6 +11,7 @@ import click
 from holdfast.cli.cleaning import clean
 from holdfast.cli.logs import LEVELS
 from holdfast.cli.options import DURATION, TARGET
+from holdfast.cli.saying import give_up_unsaid, open_missing, say
 
 if TYPE_CHECKING:
     from holdfast._engine.events import Events
@@ -65,6 +66,7 @@ def worker(
     from holdfast.cli.logs import configure_logs
     from holdfast.cli.process import ProcessOptions
 
+    open_missing()
     options = ProcessOptions.of(concurrency, queues, log_level, log_format)
     configure_logs(log_level, log_format)
     kept = SupervisorOptions(processes=processes, until_empty=until_empty, grace=grace)
@@ -73,6 +75,7 @@ def worker(
     make = _maker((target, options), kept, clock, events)
     reason, code = asyncio.run(_serve(make, banner, events, _changes(clock) if reload else None))
     banner.end(reason, code)
+    give_up_unsaid()
     context.exit(code)
 
 
@@ -81,7 +84,7 @@ def _changes(clock: "Clock") -> "Changes":
 
     # Byte code is told apart by whole seconds, and a change may come sooner than that.
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    return Changes(Path.cwd(), clock, lambda text: click.echo(f"error: {clean(text)}", err=True))
+    return Changes(Path.cwd(), clock, lambda text: say(f"error: {clean(text)}"))
 
 
 def _maker(
@@ -131,7 +134,7 @@ async def _serve(
 def _show_stacks(supervisor: "Supervisor") -> None:
     import faulthandler
 
-    click.echo("stacks of the supervisor:", err=True)
+    say("stacks of the supervisor:")
     faulthandler.dump_traceback(sys.stderr)
     for name, stacks in supervisor.dump_stacks().items():
-        click.echo(f"stacks of worker {name}:\n{stacks}", err=True)
+        say(f"stacks of worker {name}:\n{stacks}")

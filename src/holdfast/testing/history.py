@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, Reason, State, Token
-from holdfast._core.lifecycle import Judge, Transition
+from holdfast._core.lifecycle import Charge, Judge, Transition
 from holdfast._core.policy import Policy
 
 FAIL_OVER = "fail_over"  # the verb of a store that forgets its newest writes
@@ -78,7 +78,7 @@ class LeaseRow(Struct, frozen=True):
     overdue: float
     is_ended: bool = False
     is_free: bool = False
-    culprits: tuple[UUID, ...] = ()
+    culprits: dict[UUID, Charge] = {}
     is_draining: bool = False
     is_alone: bool = False
     grace: float = 20.0

@@ -184,7 +184,7 @@ def _lease_event(time: float, key: UUID, after: str | None, beats: dict[UUID, _B
         overdue=overdue,
         is_ended=entry.why is not None,
         is_free=entry.why is not None and entry.why.is_free,
-        culprits=() if entry.why is None else tuple(entry.why.culprits),
+        culprits={} if entry.why is None else entry.why.culprits,
     )
     beats[key] = _Beat(time, row)
     by = None if entry.why is None else By("end_lease", is_judged=entry.why.end is End.EXPIRED)

@@ -21,6 +21,7 @@ class _Known(Struct):
     is_acknowledged: bool = False
     is_forgotten: bool = False
     is_refused: bool = False
+    call: UUID | None = None
     asked_at: float | None = None
     finished_at: float = 0.0
     freed_at: float | None = None
@@ -66,8 +67,9 @@ class Inserts:
         match event.phase:
             case Phase.INVOKE:
                 known.asked_at = event.time if known.asked_at is None else known.asked_at
-                if by is not None and by.call is not None and not by.outcome:
-                    self._calls[by.call].add(job)
+                known.call = None if by is None else by.call
+                if known.call is not None and by is not None and not by.outcome:
+                    self._calls[known.call].add(job)
             case Phase.OK:
                 known.is_acknowledged = True
                 is_there = known.row is not None or known.is_forgotten or known.is_gone
@@ -84,6 +86,7 @@ class Inserts:
     def _see_duplicate(self, job: UUID, known: _Known, holder: UUID) -> None:
         other = self._jobs[holder]
         is_held = other.had_key and (other.freed_at is None or known.asked_at is None or other.freed_at >= known.asked_at)
+        is_held = is_held or (known.call is not None and other.call == known.call)
         self._expect(
             "S11", is_held or self._ledger.has_forgotten, job, "it was refused for job {}, which has no such key", holder
         )

@@ -5,7 +5,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, Place, Reason, State
-from holdfast.testing.history import Event, JobRow, LeaseRow, Phase
+from holdfast.testing.history import FAIL_OVER, Event, JobRow, LeaseRow, Phase
 from holdfast.testing.verdicts import Ledger, Seers
 
 NEVER = float("inf")
@@ -50,15 +50,13 @@ class Turns:
     def _see_row(self, event: Event) -> None:
         assert event.job is not None
         job, before, after = event.job, event.before, event.after
-        was_waiting = isinstance(before, JobRow) and before.state is State.AVAILABLE
-        is_claim = isinstance(before, JobRow) and isinstance(after, JobRow)
-        is_claim = is_claim and PLACE_OF[before.state] is Place.PENDING and PLACE_OF[after.state] is Place.ACTIVE  # type: ignore[union-attr]
-        if isinstance(before, JobRow) and isinstance(after, JobRow):
-            if is_claim:
+        if isinstance(before, JobRow) and isinstance(after, JobRow) and not (event.by and event.by.verb == FAIL_OVER):
+            if PLACE_OF[before.state] is Place.PENDING and PLACE_OF[after.state] is Place.ACTIVE:
                 self._expect_claimable(job, before, after)
             elif after.reason is Reason.EXPIRED and before.reason is not Reason.EXPIRED:
                 is_late = before.attempt == 0 and after.expires_in is not None and after.expires_in <= ACCURACY
-                self._expect("S6", was_waiting and is_late, job, "it was failed as expired and had not expired")
+                is_late = is_late and before.state is State.AVAILABLE
+                self._expect("S6", is_late, job, "it was failed as expired and had not expired")
         if self._ledger.rules.prompt is not None:
             self._see_turn(job, before, after)
 

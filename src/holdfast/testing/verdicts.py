@@ -53,7 +53,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     ``bound``, ``local_bound``: L1. ``prompt``: L4, and L6 unless ``has_hints``. ``zombie_bound``: L5. ``calls``: L9, how many
     calls one process makes in vain in an outage, for certain and for each second. ``floor``: of retention.
     ``keeps_results``: none that code has returned is lost. ``returns_tokens``: that is what each result is.
-    ``isolates``: last tries run alone. ``has_…=False``: of the things that happen in other worlds none happens in this one, so that nobody may be harmed by them.
+    ``isolates``: last tries run alone. ``has_…=False``: what happens in other worlds does not in this one, so nobody may be
+    harmed by it.
     """
 
     step: float = 0.0

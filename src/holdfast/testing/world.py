@@ -289,7 +289,7 @@ class World:
         """Whether every job has come to an end, and nobody enqueues any more."""
         known = self.store.snapshot()
         left = [row for row in known.jobs.values() if PLACE_OF[row.state] is not Place.FINISHED and row.task != STRANGER]
-        is_settled = all(row.state is State.HELD or row.queue in known.paused for row in left)
+        is_settled = all(row.state is State.HELD or (row.state is State.AVAILABLE and row.queue in known.paused) for row in left)
         return is_settled and all(client.is_dead for client in self.clients)
 
 

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from holdfast.testing.history import Event, LeaseRow
 from holdfast.testing.verdicts import Ledger, Seers
@@ -11,8 +11,9 @@ NEVER = float("inf")
 
 
 class _Process(Struct):
-    """``ended``: when somebody else ended its lease. ``hampered``: until when it, or who could tell it, was kept from acting."""
+    """``leases``: its own that live. ``ended``: when somebody else ended the last one. ``hampered``: until when it was frozen."""
 
+    leases: set[UUID] = field(default_factory=set)
     ended: tuple[float, UUID] | None = None
     hampered: float = 0.0
     is_frozen: bool = False
@@ -44,11 +45,17 @@ class Zombies:
                 self._expect_gone(name, process)
 
     def _see_lease(self, event: Event) -> None:
-        before, after = event.before, event.after
-        if isinstance(after, LeaseRow) and after.is_ended and event.lease is not None:
-            was_alive = isinstance(before, LeaseRow) and not before.is_ended
-            if was_alive and event.process != after.process:
-                self._of(after.process).ended = event.time, event.lease
+        after = event.after
+        if not isinstance(after, LeaseRow) or event.lease is None:
+            return
+        process = self._of(after.process)
+        if not after.is_ended:
+            process.leases.add(event.lease)  # several, when it was not heard that the first one had been opened
+            process.ended = None
+        elif event.lease in process.leases:
+            process.leases.remove(event.lease)
+            if not process.leases and event.process != after.process:
+                process.ended = event.time, event.lease
 
     def _see_death(self, event: Event) -> None:
         process = self._of(event.process)

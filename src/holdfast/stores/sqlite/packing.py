@@ -171,6 +171,23 @@ def jobs(news: Sequence[NewJob], under: tuple[UUID, Token] | None = None) -> Val
     }
 
 
+def single(job: NewJob) -> Values:
+    """A new job's columns."""
+    shared = _enqueuing(job, 0)
+    return {
+        "id": job.id.bytes,
+        "task": job.task,
+        "queue": job.queue,
+        "priority": job.priority,
+        "delay": shared.delay,
+        "run_at": shared.run_at,
+        "expires_in": shared.expires_in,
+        "tags": shared.tags,
+        "policy": shared.policy,
+        "payload": job.payload,
+    }
+
+
 def claim(request: ClaimRequest | None) -> Values:
     """What a claim asks for; without one, no room."""
     if request is None:

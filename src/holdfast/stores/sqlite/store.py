@@ -84,11 +84,13 @@ class SqliteStore:
     # moving
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
-        values = {**packing.jobs(jobs, under), "call": call.bytes, "inline": INLINE}
+        is_single = len(jobs) == 1 and under is None and jobs[0].unique_key is None
+        packed = packing.single(jobs[0]) if is_single else packing.jobs(jobs, under)
+        values = {**packed, "call": call.bytes, "inline": INLINE}
 
         def enqueue(database: Database) -> EnqueueAnswer:
-            is_new = database.fire("enqueue", **values)
-            if is_new and values["is_plain"]:
+            is_new = database.fire("enqueue_one" if is_single else "enqueue", **values)
+            if is_new and (is_single or values["is_plain"]):
                 return EnqueueAnswer()
             return answers.enqueued(database.read("receipt", call=call.bytes))
 

@@ -1,0 +1,29 @@
+-- One job without a key or a parent, and the receipt of its call; when the receipt is there already, nothing.
+--
+-- What enqueue.sql does for any number of jobs, without the JSON: half of what a single enqueue costs this process.
+CREATE TEMP VIEW holdfast_enqueue_one (
+    call, id, task, queue, priority, delay, run_at, expires_in, tags, policy, payload, wall, inline
+) AS
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+
+CREATE TEMP TRIGGER holdfast_enqueue_one_once INSTEAD OF INSERT ON holdfast_enqueue_one
+WHEN NOT EXISTS (SELECT 1 FROM holdfast_receipts WHERE call = NEW.call)
+BEGIN
+    INSERT INTO holdfast_receipts (call, received_at) VALUES (NEW.call, NEW.wall);
+
+    INSERT INTO holdfast_jobs (
+        id, task, queue, priority, state, created_at, available_at, expires_at, proviso, tags, policy, payload
+    ) VALUES (
+        NEW.id, NEW.task, NEW.queue, NEW.priority, 'available', NEW.wall, coalesce(NEW.run_at, NEW.wall + NEW.delay),
+        NEW.wall + NEW.expires_in, NEW.wall + NEW.expires_in, NEW.tags, NEW.policy, iif(length(NEW.payload) <= NEW.inline, NEW.payload, NULL)
+    );
+
+    INSERT INTO holdfast_bodies (job, payload) SELECT NEW.id, NEW.payload WHERE length(NEW.payload) > NEW.inline;
+END;
+
+-- call
+INSERT INTO holdfast_enqueue_one (
+    call, id, task, queue, priority, delay, run_at, expires_in, tags, policy, payload, wall, inline
+) VALUES (
+    :call, :id, :task, :queue, :priority, :delay, :run_at, :expires_in, :tags, :policy, :payload, :wall, :inline
+);

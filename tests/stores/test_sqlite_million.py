@@ -1,0 +1,54 @@
+"""A million jobs that nobody here can run stand in front of one that somebody can."""
+
+import time
+from collections.abc import Coroutine
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from holdfast.stores.sqlite import driver
+from holdfast.testing.contracts.scene import Scene, play
+from tests.stores.support import OnFile
+
+MANY = 1_000_000
+SOON = 0.05
+"""Seconds that one look at the file may take, the quickest of some: a busy machine is no slow query."""
+SEED = """
+INSERT INTO holdfast_jobs (id, task, queue, priority, state, created_at, available_at, policy, payload)
+WITH RECURSIVE many (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM many WHERE n < ?)
+SELECT CAST(printf('%016d', n) AS BLOB), 'unknown', 'default', -9, 'available', n, n, '{}', x'7b7d' FROM many
+"""
+
+
+def seed(path: Path) -> None:
+    with closing(driver.connect(path, use_apsw=driver.is_apsw())) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(SEED, (MANY,))
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def test_l4_a_known_job_behind_a_million_of_an_unknown_task_is_found_and_taken_at_once(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        lease = await at.lease()
+        await at.enqueue()
+        seed(tmp_path / "jobs.db")
+        jobs = await at.enqueue(*(at.new() for _ in range(5)))
+        took: dict[str, list[float]] = {"next due": [], "claim": [], "empty claim": [], "enqueue": []}
+
+        async def timed(what: str, act: Coroutine[Any, Any, Any]) -> Any:
+            began = time.monotonic()
+            answer = await act
+            took[what].append(time.monotonic() - began)
+            return answer
+
+        for job in jobs:
+            assert await timed("next due", at.store.next_due(["task"])) == 0.0
+            (claim,) = await timed("claim", at.claim(lease, 1))
+            assert claim.hold.job == job
+        for _ in range(5):
+            assert await timed("empty claim", at.claim(lease, 1)) == ()
+            await timed("enqueue", at.enqueue(at.new(delay=1000.0)))
+        print({what: f"{min(seconds) * 1000:.1f} ms" for what, seconds in took.items()})
+        assert max(min(seconds) for seconds in took.values()) < SOON
+
+    play(OnFile(tmp_path / "jobs.db"), act)
