@@ -31,8 +31,8 @@ help: ## this list
 demo: $(DEMO) ## watch a worker die and its job survive (ARGS="--seconds 20")
 	@.venv/bin/holdfast demo $(ARGS)
 
-test: $(DEV) ## run the tests (ARGS="-k lease -x")
-	@.venv/bin/python -m pytest $(ARGS)
+test: $(DEV) ## run the tests, two at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
+	@.venv/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs
 	@echo "lint (ruff)"; .venv/bin/ruff check -q .

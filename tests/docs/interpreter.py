@@ -28,7 +28,8 @@ def main() -> None:
         except BaseException:
             traceback.print_exc(file=sys.stdout)
             code = 1
-        print(f"{DONE}{code}", flush=True)
+        sys.stdout.write(f"{DONE}{code}\n")
+        sys.stdout.flush()
 
 
 main()

@@ -1,9 +1,10 @@
 """The pages of the documentation, and running what is on them as a reader would: block after block, in one folder.
 
-A `python` block that begins with `# name.py` is a file of that name. Any other is run, in one interpreter per page; lines that
-begin with `#> ` are what it prints. A `console` block holds commands behind `$ `, typed into one shell per page, and below them
-what they answer, in which `…` stands for anything; an answer that begins with `error:` is that of a command that fails. A block behind `<!-- not run: why -->` is only read. `sleep` is left out: instead,
-what is asked about jobs is asked until it is answered as shown.
+A `python` block that begins with `# name.py` is a file of that name. Any other is run, in one interpreter per page; lines
+that begin with `#> ` are what it prints. A `console` block holds commands behind `$ `, typed into one shell per page, and
+below them what they answer, in which `…` stands for anything; an answer that begins with `error:` is that of a command that
+fails. `sleep` is left out: instead, what is asked about jobs is asked until it is answered as shown. A block behind
+`<!-- not run: why -->` is only read.
 """
 
 import ast
@@ -14,13 +15,16 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from holdfast._ports.clock import SystemClock
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^(?:<!-- not run: (?P<excuse>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^(?:<!-- not run: (?P<excuse>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 FILE = re.compile(r"# ([\w/]+\.py)\n")
 LOOK = re.compile(r"holdfast (jobs (list|show|counts|explain)|workers list|queues list)\b")
 PATIENCE = 20.0
@@ -76,7 +80,7 @@ def commands_of(block: Block) -> list[Command]:
 def is_like(said: str, shown: str) -> bool:
     """Whether an answer is the one shown; how wide columns are does not matter."""
     words = shown.split()
-    pattern = "".join(r"(?:\S+ )*?" if word == "…" else re.escape(word).replace("…", r"\S*(?: \S+)*?") + " " for word in words)
+    pattern = "".join(r"(?:\S+ )*?" if word == "…" else re.escape(word).replace("…", ".*?") + " " for word in words)
     return re.fullmatch(pattern, "".join(f"{word} " for word in said.split())) is not None
 
 
@@ -133,21 +137,18 @@ class Reader:
         )
 
     def _type(self, command: Command, where: str) -> None:
-        patience = time.monotonic() + PATIENCE if LOOK.match(command.text) and command.answer else 0.0
+        now = SystemClock().monotonic
+        until = now() + PATIENCE if LOOK.match(command.text) and command.answer else 0.0
         while True:
             try:
                 self._type_once(command, where)
                 return
             except AssertionError:
-                if time.monotonic() > patience:
+                if now() > until:
                     raise
 
     def _type_once(self, command: Command, where: str) -> None:
-        shell = self._shell
-        assert shell.stdin is not None and shell.stdout is not None
-        shell.stdin.write(f"{{ {command.text}\n}} 2>.errors </dev/null\necho '{DONE}'$?\n")
-        shell.stdin.flush()
-        said, code = _until_done(shell.stdout)
+        said, code = _ask(self._shell, f"{{ {command.text}\n}} 2>.errors </dev/null\necho '{DONE}'$?\n")
         errors = (self.folder / ".errors").read_text()
         is_refused = (command.answer or "").startswith("error:")
         assert (code != "0") is is_refused, f"{where}: `{command.text}` ends with {code}:\n{said}{errors}"
@@ -157,21 +158,25 @@ class Reader:
 
     def _execute(self, block: Block) -> None:
         if self._python is None:
-            self._python = self._begin([sys.executable, "-u", str(Path(__file__).with_name("interpreter.py"))], self._environment)
-        python = self._python
-        assert python.stdin is not None and python.stdout is not None
+            program = str(Path(__file__).with_name("interpreter.py"))
+            self._python = self._begin([sys.executable, "-u", program], self._environment)
         asked = {"code": "\n" * block.line + block.text, "name": block.where, "written": self._written}
         self._written = []
-        python.stdin.write(json.dumps(asked) + "\n")
-        python.stdin.flush()
-        said, code = _until_done(python.stdout)
+        said, code = _ask(self._python, json.dumps(asked) + "\n")
         assert code == "0", f"{block.where}: {said}"
-        shown = answers_of(block)
-        if shown:
+        if shown := answers_of(block):
             assert is_like(said, shown), f"{block.where}: prints\n{said}and not\n{shown}"
 
 
-def _until_done(stream: "IO[str]") -> tuple[str, str]:
+def _ask(process: "subprocess.Popen[str]", question: str) -> tuple[str, str]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(question)
+    process.stdin.flush()
+    return _until_done(process.stdout)
+
+
+def _until_done(stream: IO[str]) -> tuple[str, str]:
     said = []
     for line in stream:
         before, found, code = line.partition(DONE)

@@ -72,7 +72,7 @@ def reach(point: str) -> None:
 
 
 def reached(folder: Path) -> set[str]:
-    """The points somebody has died at."""
+    """The points somebody has come to, to die there."""
     return {path.name.removeprefix(MARK) for path in folder.glob(f"{MARK}*")}
 
 

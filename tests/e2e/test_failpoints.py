@@ -24,9 +24,7 @@ STORE_POINTS = (
     "supervisor.expired.after",
 )
 RUNNER_POINTS = tuple(
-    f"runner.{said}.{side}"
-    for said in ("begun", "checkpointed", "enqueued", "ended")
-    for side in ("before", "after")
+    f"runner.{said}.{side}" for said in ("begun", "checkpointed", "enqueued", "ended") for side in ("before", "after")
 )
 CLIENT = """
 import holdfast.app as composition
@@ -49,6 +47,7 @@ def test_s15_a_process_that_dies_before_or_after_any_call_of_its_store_loses_not
             tormentor.enqueue(4, longest=0.6)
             left = until(partial(_fewer, tormentor, left), within=2 * START)[0]
         _replace_the_dead(tormentor)
+        until(tormentor.is_done, within=4 * START)
         tormentor.deeds += failpoints.deeds(ships.folder)
         tormentor.stop(Rules())  # no bound: those who would rescue die as well
 

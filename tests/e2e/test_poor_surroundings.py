@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.fleet import HOLDFAST, ROOT, START, fleet
-from tests.e2e.waiting import until
 
 READ_ONLY = "/proc"
 """A folder in which even root makes no file."""

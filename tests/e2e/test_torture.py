@@ -28,9 +28,7 @@ SUPERVISORS = 0.2
 class Tormentor:
     """Hurts workers, and knows when each of them ran its last instruction."""
 
-    def __init__(
-        self, ships: Fleet, chance: random.Random, crews: int, *, processes: int = 2, is_ready: bool = True
-    ) -> None:
+    def __init__(self, ships: Fleet, chance: random.Random, crews: int, *, processes: int = 2, is_ready: bool = True) -> None:
         self._ships, self._chance, self._processes = ships, chance, processes
         self._ours = identify(os.getpid())
         self.app, self.folder = ships.app, ships.folder
@@ -105,7 +103,7 @@ class Tormentor:
 
     def stop(self, rules: Rules) -> Report:
         """Let every job end, send everybody home, and judge what happened."""
-        until(lambda: self._is_done(), within=120)
+        until(self.is_done, within=120)
         assert self._ships.app.jobs.counts()["completed"] == self.jobs
         for crew in self.crews:
             until(crew.workers, within=START)
@@ -120,7 +118,8 @@ class Tormentor:
         assert min(report.checked[name] for name in ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "L2")) > 0
         return report
 
-    def _is_done(self) -> bool:
+    def is_done(self) -> bool:
+        """Whether every job has ended."""
         counts = self._ships.app.jobs.counts()
         return counts["completed"] + counts["failed"] + counts["cancelled"] == self.jobs
 

@@ -28,4 +28,5 @@ async def eventually(predicate: Callable[[], T], *, within: float) -> T:
 
 
 def _text(predicate: Callable[[], object]) -> str:
+    predicate = getattr(predicate, "func", predicate)  # of a partial
     return f"{predicate.__name__} at {predicate.__code__.co_filename}:{predicate.__code__.co_firstlineno}"

@@ -1,11 +1,11 @@
 """A million jobs that nobody here can run stand in front of one that somebody can."""
 
-import time
 from collections.abc import Coroutine
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from holdfast._ports.clock import SystemClock
 from holdfast.stores.sqlite import driver
 from holdfast.testing.contracts.scene import Scene, play
 from tests.stores.support import OnFile
@@ -34,11 +34,12 @@ def test_l4_a_known_job_behind_a_million_of_an_unknown_task_is_found_and_taken_a
         seed(tmp_path / "jobs.db")
         jobs = await at.enqueue(*(at.new() for _ in range(5)))
         took: dict[str, list[float]] = {"next due": [], "claim": [], "empty claim": [], "enqueue": []}
+        clock = SystemClock()
 
         async def timed(what: str, act: Coroutine[Any, Any, Any]) -> Any:
-            began = time.monotonic()
+            began = clock.monotonic()
             answer = await act
-            took[what].append(time.monotonic() - began)
+            took[what].append(clock.monotonic() - began)
             return answer
 
         for job in jobs:
@@ -48,7 +49,6 @@ def test_l4_a_known_job_behind_a_million_of_an_unknown_task_is_found_and_taken_a
         for _ in range(5):
             assert await timed("empty claim", at.claim(lease, 1)) == ()
             await timed("enqueue", at.enqueue(at.new(delay=1000.0)))
-        print({what: f"{min(seconds) * 1000:.1f} ms" for what, seconds in took.items()})
-        assert max(min(seconds) for seconds in took.values()) < SOON
+        assert max(min(seconds) for seconds in took.values()) < SOON, took
 
     play(OnFile(tmp_path / "jobs.db"), act)

@@ -49,6 +49,34 @@ def test_a_bad_row_is_claimed_held_read_and_settled_with_its_neighbours(tmp_path
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["claim = NULL", "claim = x'00'", "id = x'00'", "created_at = 'x', claim = x'00'", "available_at = 9e18", "reason = 'NEW'"],
+)
+def test_l4_an_active_row_that_nobody_can_read_stands_in_nobodys_way(tmp_path: Path, change: str) -> None:
+    async def act(at: Scene) -> None:
+        ids = await at.enqueue(*(at.new() for _ in range(3)))
+        lease = await at.lease()
+        claims = await at.claim(lease, 3)
+        sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {change} WHERE id = ?", ids[0].bytes)
+        assert [row.id for row in await at.store.list(JobFilter()) if row.id != ids[0]] == [ids[2], ids[1]]
+        await at.store.end_lease(lease, CRASH)
+        holds = [hold for hold in await at.store.held(lease) if hold.job != ids[0]]
+        assert [hold.job for hold in holds] == [claims[1].hold.job, claims[2].hold.job]
+        assert set(await at.settle(*(rescued(hold, CRASH) for hold in holds))) == {Answer.APPLIED}
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_l4_a_waiting_row_without_a_proper_id_is_claimed_in_nobodys_way(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        ids = await at.enqueue(*(at.new() for _ in range(3)))
+        sql(tmp_path / "jobs.db", "UPDATE holdfast_jobs SET id = x'00' WHERE id = ?", ids[0].bytes)
+        assert [claim.hold.job for claim in await at.claim(await at.lease(), 3)] == [ids[1], ids[2]]
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
 def test_a_row_that_does_not_say_who_runs_it_is_rescued_with_its_neighbours(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         hold, other = await at.running(), await at.running()

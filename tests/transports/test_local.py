@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -161,10 +162,11 @@ def test_without_proc_short_paths_are_used_as_they_are_and_long_ones_lead_elsewh
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "OPEN_FILES", tmp_path / "missing")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     deep = tmp_path / ("d" * 100)
     deep.mkdir()
-    assert_it_carries(deep / "jobs.db")
+    with tempfile.TemporaryDirectory() as short:
+        monkeypatch.setattr("tempfile.tempdir", short)
+        assert_it_carries(deep / "jobs.db")
     assert list(deep.iterdir()) == []
 
 

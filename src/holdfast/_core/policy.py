@@ -9,7 +9,7 @@ from typing import Literal, Self, assert_never
 
 from msgspec import Struct
 
-from holdfast._core.durations import Duration, seconds
+from holdfast._core.durations import LONGEST, Duration, seconds
 
 RETENTION_FLOOR = 900.0
 """Seconds for which a finished job is remembered at least: requests that come again in that time get the same answer."""
@@ -59,6 +59,15 @@ class Backoff(Struct, frozen=True):
         """Seconds to wait before retry ``n``; ``jitter`` is a random number in [-1, 1]."""
         return min(self._unbounded(n), self.cap) * (1.0 + self.spread * jitter)
 
+    def problems(self) -> list[str]:
+        """What is wrong with it: a wait that is no number would be refused by the store, with all that it settles beside it."""
+        found = []
+        if not (self.delays and all(0 <= each <= LONGEST for each in (*self.delays, self.cap))):
+            found.append(f"backoff={self!r}: use Backoff.exponential('1s', cap='1h'), .linear(…) or .fixed(…)")
+        if not 0 <= self.spread <= 1:
+            found.append(f"backoff: spread={self.spread!r}: use a part from 0 (no jitter) to 1")
+        return found
+
     def _unbounded(self, n: int) -> float:
         match self.kind:
             case "exponential":
@@ -95,7 +104,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
 
     def problems(self) -> list[str]:
         """What is wrong with it, one sentence each, naming the remedy."""
-        found = []
+        found = self.backoff.problems()
         if self.max_attempts < 1:
             found.append(f"max_attempts={self.max_attempts}: use 1 for a single try, or more")
         if self.max_crashes < 1:

@@ -1,7 +1,7 @@
 """What a handler holds: its job."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent import futures
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
@@ -68,6 +68,8 @@ class Context:
 
     state: Any = None
     """What ``App(lifespan=…)`` yielded in this worker: connections and the like, which its handlers share."""
+    on_begun: Callable[[], None] | None = None
+    """The engine's: called where the code runs in another process, when it starts there."""
 
     def __init__(self, claim: Claim, reporter: Reports) -> None:
         self._claim = claim

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -149,9 +150,13 @@ class Executor:
         running.has_begun = running.stop is None
         if running.has_begun:
             CURRENT.set(hold)  # this task is the job's own
-            self._on_begun(hold)
+            if running.kind is RunnerKind.PROCESS:
+                running.context.on_begun = partial(self._on_begun, hold)  # its clocks do not run while a runner starts
+            else:
+                self._on_begun(hold)
         outcome = await self._outcome(running, task) if running.has_begun else None
         # The code has stopped; only now may the job move.
+        running.context.mark_lost()  # what the handler has left behind says nothing about the next attempt
         self._reporter.forget(hold)
         del self.running[hold.job]
         if not self.running:

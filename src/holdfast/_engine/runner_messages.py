@@ -57,7 +57,8 @@ class Refused(Struct, frozen=True, tag="refused"):
 
 
 class Begun(Struct, frozen=True, tag="begun"):
-    """Runner: from now on code of the user runs for this job. ``ignored``: fields of its payload the handler does not know."""
+    """Runner: from now on code of the user runs for this job. ``ignored``: fields of its payload the handler does not know,
+    said in a second one, because constructors of the user's run while the payload is read."""
 
     ignored: tuple[str, ...] = ()
 

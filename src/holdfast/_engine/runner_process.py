@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
 from typing import Any, Protocol, TypeVar, assert_never
 
 from msgspec import Struct, structs
@@ -216,11 +217,13 @@ class RunnerProcess:
         task = self._registry.get(work.claim.hold.task)
         if task is None:
             raise SystemExit(f"task {work.claim.hold.task} is not here: the worker has other code than its runner")
-        decoded = decode(task, work.claim.payload)
-        if isinstance(decoded, Invalid):
-            return decoded
+        self._in_loop(self._send(messages.Begun()))  # reading the payload runs the user's constructors already
+        decoded, refused = contained(partial(decode, task, work.claim.payload))
+        if refused is not None or isinstance(decoded, Invalid):
+            return decoded if refused is None else self._judge(work, task, None, refused)
         arguments, ignored = decoded
-        self._in_loop(self._send(messages.Begun(ignored)))
+        if ignored:
+            self._in_loop(self._send(messages.Begun(ignored)))
         with ended_in_children():
             value, error = contained(call_of(task, work.job, arguments))
         return self._judge(work, task, value, error)

@@ -164,6 +164,8 @@ class Seat:
             case messages.Refused(problems=problems):
                 self._problems = problems
             case messages.Begun(ignored=ignored):
+                if job is not None and job.on_begun is not None and not self._has_begun:
+                    job.on_begun()
                 self._has_begun = True
                 if ignored and job is not None:
                     self._events.emit(EventName.PAYLOAD_FIELDS_IGNORED, job=job.id, task=job.task, fields=",".join(ignored))

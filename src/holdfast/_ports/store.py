@@ -79,7 +79,8 @@ class ReopenAnswer(Struct, frozen=True):
 class NewLease(Struct, frozen=True):
     """A worker incarnation's right to hold claims: a client-made id, who it is, and its timing.
 
-    ``grace``: seconds its code gets to stop. ``slots``: how many jobs it runs at once. ``is_alone``: it takes last tries only.
+    ``grace``: seconds its code gets to stop. ``slots``: how many jobs it runs at once. ``is_alone``: it takes last tries
+    only, and none while it holds one.
     """
 
     id: UUID

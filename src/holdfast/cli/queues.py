@@ -60,13 +60,14 @@ def resume(names: tuple[str, ...], target: str | None, url: str | None) -> None:
 @store_options
 @JSON
 def purge(name: str, dry_run: bool, yes: bool, target: str | None, url: str | None, as_json: bool) -> None:
-    """Delete all jobs of a queue that wait, those that are due later or held included; running ones are left alone."""
+    """Delete all jobs of a queue that wait, those that are due later included; what runs or is held is left alone."""
+    from holdfast._core.job import State
     from holdfast.cli.loading import opened
     from holdfast.cli.printing import print_json
-    from holdfast.cli.steering import WAITING
 
     with opened(target, url) as app:
-        waiting = sum(queue.counts.get(state, 0) for queue in app.queues.list() if queue.name == name for state in WAITING)
+        counts = next((queue.counts for queue in app.queues.list() if queue.name == name), {})
+        waiting = counts.get(State.SCHEDULED, 0) + counts.get(State.AVAILABLE, 0)
         if not dry_run and waiting:
             confirm(f"delete {waiting:,} waiting jobs of queue {name}?", yes=yes)
         deleted = 0 if dry_run or not waiting else app.queues.purge(name)

@@ -581,6 +581,8 @@ class MemoryStore:
         lease = self._all.leases.get(request.lease)
         if lease is None or lease.end is not None or self._monotonic() > lease.expires:
             return ()
+        if lease.spec.is_alone and self._all.holds.get(request.lease):
+            return ()
         room = request.limit + request.prefetch
         due = [
             (priority, at, job)

@@ -105,7 +105,7 @@ class Checker:
 
     def finish(self) -> Report:
         """What can be said at the end only; the report."""
-        for each in self._others:
+        for each in (self._turns, *self._others):
             each.finish()
         if self._rules.is_complete and not self._is_done:
             self._expect_nothing_stuck()

@@ -110,7 +110,7 @@ class Inserts:
         known.row = row
 
     def _see_insert(self, job: UUID, known: _Known, by: By | None) -> None:
-        self._expect("S10", known.is_forgotten or not known.was_inserted, job, "it was inserted again")
+        self._expect("S10", self._ledger.has_forgotten or not known.was_inserted, job, "it was inserted again")
         known.was_inserted = True
         if by is None:
             return

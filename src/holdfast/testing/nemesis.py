@@ -153,13 +153,13 @@ class Nemesis:
                 world.loop.call_at(until, self._thaw_in_time, process, context=world.loop.outside)
 
     def _duration(self) -> float:
-        """Well below the ttl, on the brink of it, or far beyond."""
+        """Well below the ttl, below it, on the brink of it, or far beyond."""
         settings, number = self._world.plan.settings, self._numbers.random()
         ttl, margin = settings.timing.ttl, settings.timing.margin
         brink = ttl - margin + number * (2 * margin + settings.recovery_interval)
         if self._world.plan.mode is Mode.BRINK:
             return brink
-        return self._numbers.choice([ttl * number / 2, brink, ttl * (1 + 1.5 * number)])
+        return self._numbers.choice([ttl * number / 2, ttl * (1 + number) / 2, brink, ttl * (1 + 1.5 * number)])
 
     def _thaw_in_time(self, process: Process) -> None:
         if self._world.loop.time() >= self._until[process]:

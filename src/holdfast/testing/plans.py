@@ -127,7 +127,7 @@ def draw(numbers: random.Random) -> Plan:
     """A plan out of the seed's first numbers."""
     mode = numbers.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
     ttl = numbers.choice([6.0, 10.0, 30.0])
-    settings = _settings(numbers, ttl)
+    settings = _settings(numbers, ttl, poll=ttl / 20 if mode is Mode.CROWD else ttl / 5)
     strikes, crowds = _allowed(mode), mode is Mode.CROWD
     names = MORTAL if crowds else GENTLE if mode in QUIET else NAMES
     tasks = tuple(numbers.sample(names, numbers.randint(2, 6)))
@@ -166,12 +166,12 @@ def _operations(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
     return HARMLESS if mode in (Mode.CROWD, Mode.LULLS) else OPERATIONS
 
 
-def _settings(numbers: random.Random, ttl: float) -> Settings:
+def _settings(numbers: random.Random, ttl: float, *, poll: float) -> Settings:
     return Settings(
         url="simulated:",
         timing=LeaseTiming.of(ttl),
         recovery_interval=ttl / 5,
-        poll_interval=ttl / 5,
+        poll_interval=poll,
         max_block=4 * ttl,
         grace=ttl / 2,
         reconcile=numbers.choice(["process", "process", "off"]),
@@ -204,7 +204,7 @@ def _mix(numbers: random.Random, ttl: float, mode: Mode) -> Mix:
     latency = 0.01 * ttl * numbers.random() ** 3
     times = Mix(latency=latency, timeout=ttl / 5, slowest=ttl / 3, latest=2 * ttl)
     if mode in QUIET:
-        return times
+        return structs.replace(times, timeout=ttl / 10)
     if mode is Mode.BRINK:  # whoever judges takes its time between looking and acting
         return structs.replace(times, rates={Fault.SLOW: 0.1, Fault.IN_FLIGHT: 0.05}, focus="end_lease")
     shares: dict[Fault, float] = {}

@@ -241,9 +241,9 @@ async def parent(job: Job) -> str:
 async def steady(job: Job) -> str:
     """Moves often enough."""
     async with _written(job) as scene:
-        for step in range(scene.chance.choice([3, 10])):
-            await scene.wait(scene.chance.random() * 2 * scene.pace)
-            await (scene.save(job, step) if step % 2 else scene.move(job, step, 10))
+        for step in range(scene.chance.choice([3, 20])):
+            await scene.wait(scene.chance.random() * scene.pace)
+            await (scene.save(job, step) if step % 3 else scene.move(job, step, 20))
         return scene.done(job)
 
 
@@ -302,7 +302,7 @@ def tasks(ttl: float) -> dict[str, TaskDefinition]:
         *(define(handler, max_attempts=4, backoff=_BACKOFF) for handler in _HANDLERS),
         *(define(handler, max_attempts=4, backoff=_BACKOFF, retention="0s") for handler in _FORGOTTEN),
         *(define(handler, queue="slow", progress_within=rest, backoff=_BACKOFF) for handler in (creeping, stalling, numb)),
-        define(steady, progress_within=ttl, backoff=_BACKOFF),
+        define(steady, progress_within=0.75 * ttl, backoff=_BACKOFF),
         define(long, name="overtime", progress_within=ttl, timeout=ttl, backoff=_BACKOFF),
         define(crashing, name="crashing_once", on_crash="fail", backoff=_BACKOFF),
         define(long, name="long_held", on_crash="hold", backoff=_BACKOFF),

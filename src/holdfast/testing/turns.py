@@ -26,7 +26,7 @@ class Turns:
         self._ledger, self._expect = ledger, ledger.expect
         self.paused: set[str] = set()
         self._resumed: dict[str, float] = {}
-        self._usable: dict[UUID, float] = {}
+        self._usable: dict[UUID, tuple[float, JobRow]] = {}
         self._workers: dict[str, _Worker] = {}
         self._ready: set[str] = set()
         self._leases: dict[UUID, str] = {}
@@ -38,6 +38,11 @@ class Turns:
         if self._ledger.rules.prompt is not None:
             seers |= {"lease": self._see_lease, "worker.ready": self._see_ready, "process.end": self._see_death}
         return seers
+
+    def finish(self) -> None:
+        """Nobody may be left waiting beside a free worker."""
+        for job, (usable_at, row) in self._usable.items():
+            self._expect_prompt(job, row, usable_at)
 
     def _see_queue(self, event: Event) -> None:
         verb, _, queue = event.note.partition(" ")
@@ -71,13 +76,11 @@ class Turns:
 
     def _see_turn(self, job: UUID, before: object, after: object) -> None:
         old, new = (row if isinstance(row, JobRow) else None for row in (before, after))
-        usable_at = self._usable.pop(job, None)
-        is_moved = old is not None and (new is None or new.state is not State.AVAILABLE)
-        if is_moved and old is not None and usable_at is not None:
-            self._expect_prompt(job, old, usable_at)
-        if new is not None and new.state is State.AVAILABLE and not new.is_last_try:
-            is_same = old is not None and usable_at is not None and old.due_in == new.due_in
-            self._usable[job] = usable_at if is_same and usable_at is not None else self._ledger.now + max(0.0, new.due_in)
+        usable = self._usable.pop(job, None)
+        if usable is not None and (new is None or new.state is not State.AVAILABLE):
+            self._expect_prompt(job, usable[1], usable[0])
+        if new is not None and new.state is State.AVAILABLE and new.is_known and not new.is_last_try:
+            self._usable[job] = self._ledger.now + max(0.0, new.due_in), new
         self._count(old, -1)
         self._count(new, +1)
 
@@ -90,7 +93,7 @@ class Turns:
 
     def _expect_prompt(self, job: UUID, row: JobRow, usable_at: float) -> None:
         rules = self._ledger.rules
-        if row.queue in self.paused or rules.prompt is None or not row.is_known:
+        if row.queue in self.paused or rules.prompt is None:
             return
         waited = self._ledger.now - max(usable_at, self._free_since, self._resumed.get(row.queue, 0.0))
         name, why = ("L4", "others were in front of it") if rules.has_hints else ("L6", "no hint came")

@@ -83,11 +83,13 @@ def version(*, use_apsw: bool) -> tuple[int, ...]:
     return tuple(map(int, apsw.sqlite_lib_version().split("."))) if use_apsw else sqlite3.sqlite_version_info
 
 
-def connect(path: Path, *, use_apsw: bool) -> Connection:
-    """Open the file without any waiting or transactions of the driver's own."""
+def connect(path: Path, *, use_apsw: bool, is_judged: bool = False) -> Connection:
+    """Open the file without any waiting or transactions of the driver's own. ``is_judged``: its authorizer is to hear of
+    every statement, so none is kept compiled."""
+    kept = 0 if is_judged else 100
     if use_apsw:
-        return _Apsw(path)
-    return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        return _Apsw(path, kept)
+    return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=kept)
 
 
 def kind_of(connection: object) -> Literal["sqlite3", "apsw"] | None:
@@ -136,9 +138,9 @@ def owned(connection: Connection) -> Any:
 
 
 class _Apsw:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kept: int) -> None:
         with _translated():
-            self.library_connection = apsw.Connection(str(path))
+            self.library_connection = apsw.Connection(str(path), statementcachesize=kept)
 
     @property
     def in_transaction(self) -> bool:

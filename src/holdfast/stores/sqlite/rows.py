@@ -1,6 +1,7 @@
 """Rows to values. One bad row never fails its neighbours: what cannot be read is left out."""
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from uuid import UUID
@@ -29,31 +30,43 @@ from holdfast._ports.store import ClaimRequest, Overdue
 Row = tuple[Json, ...]
 Value = TypeVar("Value")
 
+logger = logging.getLogger("holdfast")
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {state.value: state for state in State}
 _UNKNOWN = ProcessIdentity("", 0)
 
 
+def readable(read: Callable[[Row], Value], found: Iterable[Row]) -> tuple[Value, ...]:
+    """All but the rows that somebody has changed so much by hand that they say nothing any more."""
+    values = []
+    for row in found:
+        try:
+            values.append(read(row))
+        except (TypeError, ValueError, KeyError, OverflowError, AssertionError):  # UUID asserts
+            logger.warning("a row of the jobs' file cannot be read and is left alone: %.200r", row[:3])
+    return tuple(values)
+
+
 def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
     """All rows of ``exchange_claims.sql``."""
-    return tuple(
-        Claim(
-            hold=Hold(
-                job=UUID(bytes=job),
-                token=Token(request.claim, number),
-                lease=request.lease,
-                task=task,
-                state=_STATES[state],
-                attempt=attempt,
-                failures=failures,
-                crashes=crashes,
-                policy=request.tasks[task],
-            ),
-            payload=_blob(payload) or b"",
-            checkpoint=_blob(checkpoint),
-        )
-        for job, number, task, state, attempt, failures, crashes, checkpoint, payload in found
+    return readable(lambda row: _claim_of(row, request), found)
+
+
+def _claim_of(row: Row, request: ClaimRequest) -> Claim:
+    job, number, task, state, attempt, failures, crashes, checkpoint, payload = row
+    hold = Hold(
+        job=UUID(bytes=job),
+        token=Token(request.claim, number),
+        lease=request.lease,
+        task=task,
+        state=_STATES[state],
+        attempt=attempt,
+        failures=failures,
+        crashes=crashes,
+        policy=request.tasks[task],
     )
+    return Claim(hold=hold, payload=_blob(payload) or b"", checkpoint=_blob(checkpoint))
 
 
 def hold_of(row: Row) -> Hold:

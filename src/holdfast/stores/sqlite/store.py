@@ -184,14 +184,14 @@ class SqliteStore:
 
     async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
         found = await self._read("held", {"lease": lease.bytes, "limit": -1 if limit is None else limit})
-        return tuple(map(rows.hold_of, found))
+        return rows.readable(rows.hold_of, found)
 
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:
         found = [view for view in await self._leases() if (view.holds if view.end is not None else view.overdue > 0)]
         return tuple(sorted(found, key=lambda view: (view.end is None, -view.overdue, view.id))[:limit])
 
     async def overdue(self, limit: int) -> tuple[Overdue, ...]:
-        return tuple(map(rows.overdue_of, await self._read("overdue", {"limit": limit})))
+        return rows.readable(rows.overdue_of, await self._read("overdue", {"limit": limit}))
 
     # reading
 
@@ -201,7 +201,7 @@ class SqliteStore:
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
         before = None if which.before is None else which.before.bytes
         found = await self._read("list", {**structs.asdict(which), "before": before})
-        return tuple(rows.record_of(row[0], row[1:]) for row in found)
+        return rows.readable(lambda row: rows.record_of(row[0], row[1:]), found)
 
     async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
         return {(name, State(state)): count for name, state, count in await self._read("counts", {"by": by})}

@@ -45,13 +45,13 @@ class Transaction:
         self._ours = threading.local()
         self._timer = threading.Timer(idle, self._expire)
         self._timer.daemon = True
-        self._is_abandoned = self._is_over = self._has_tried_to_end = False
+        self._is_abandoned = self._is_over = self._has_tried_to_end = self._is_undone = False
 
     def open(self) -> Any:
         """The user's connection, once it has the lock; ``JobLost`` without waiting for that if the token is no longer good."""
         if identity_of(self._path) is None:
             raise StoreUnavailable(f"transaction: there is no file {self._path}")
-        connection = self._connection = driver.connect(self._path, use_apsw=self._use_apsw)
+        connection = self._connection = driver.connect(self._path, use_apsw=self._use_apsw, is_judged=True)
         self._ours.is_speaking = True
         try:
             connection.execute("PRAGMA synchronous = FULL")
@@ -77,6 +77,8 @@ class Transaction:
             if self._is_over or connection is None:
                 raise self._too_long()
             try:
+                if not connection.in_transaction:
+                    raise self._undone()
                 self._require_token(connection)
                 connection.execute("COMMIT")
             except sqlite3.ProgrammingError as error:
@@ -95,6 +97,8 @@ class Transaction:
             return None
         if self._is_over:
             return self._too_long()
+        if self._is_undone:
+            return self._undone()
         if self._has_tried_to_end:
             return HoldfastError(
                 "job.transaction() commits when its block ends, together with the check that the job is still yours, and rolls "
@@ -150,7 +154,9 @@ class Transaction:
         if action == sqlite3.SQLITE_TRANSACTION:
             self._has_tried_to_end = True
             return sqlite3.SQLITE_DENY
-        return sqlite3.SQLITE_DENY if self._is_over else sqlite3.SQLITE_OK
+        if self._connection is not None and not self._connection.in_transaction:
+            self._is_undone = True  # else what the user's code says next would commit at once
+        return sqlite3.SQLITE_DENY if self._is_over or self._is_undone else sqlite3.SQLITE_OK
 
     def _has_to_stop(self) -> bool:
         return self._is_over
@@ -159,6 +165,12 @@ class Transaction:
         return HoldfastError(
             f"job.transaction() was open for longer than {self._idle:g} s and was rolled back, because nobody else can write "
             "to the file meanwhile: do what takes time before the block"
+        )
+
+    def _undone(self) -> HoldfastError:
+        return HoldfastError(
+            "job.transaction() was rolled back by SQLite itself, as it does for OR ROLLBACK and for a full disk; nothing of it is "
+            "kept: let such an error end the block"
         )
 
 

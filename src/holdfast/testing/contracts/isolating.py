@@ -132,3 +132,16 @@ class LastTryContract(Part):
         at.advance(1000.0)
         views = {view.id: (view.is_alone, view.slots, view.grace) for view in await at.store.expired(10)}
         assert views == {alone.id: (True, 1, 3.5), plain.id: (False, 10, 20.0)}
+
+    @story
+    async def test_s9_a_lease_for_last_tries_holds_one_at_a_time_however_often_it_asks(self, at: Scene) -> None:
+        last = [(await with_last_try(at)).job for _ in range(2)]
+        alone = structs.replace(at.new_lease(), is_alone=True, slots=1)
+        await at.store.open_lease(alone)
+        request = at.request(alone.id, tasks=["last"], last_tries=ONLY)
+        for _ in range(2):
+            await at.store.exchange([], request)
+        (hold,) = await at.store.held(alone.id)
+        assert hold.job == last[0]
+        await at.settle(done(hold))
+        assert [claim.hold.job for claim in await at.claim(alone.id, tasks=["last"], last_tries=ONLY)] == last[1:]

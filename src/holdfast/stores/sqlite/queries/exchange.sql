@@ -144,6 +144,10 @@ BEGIN
             WHERE id = NEW.lease AND ended_at IS NULL
                 -- A lease on another clock is judged by those who watch it; its owner watches itself.
                 AND (NEW.monotonic <= expires_at OR boot <> NEW.boot OR clock <> NEW.clock OR boot = '')
+                -- A second copy of its only claim must not put another job beside the first.
+                AND NOT (is_alone AND EXISTS (
+                    SELECT 1 FROM holdfast_jobs AS held WHERE held.lease = NEW.lease AND held.state IN ('claimed', 'running')
+                ))
         ),
         -- The reach of a line is the last job of it that fits, or, below zero, how many are due.
         lines (task, policy, is_limited, queue, priority, before, reach) AS (

@@ -1,0 +1,248 @@
+"""The reference names everything that is there, and nothing that is not: what is new fails here until it is described."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from msgspec import Struct, structs
+
+import holdfast
+from holdfast import (
+    App,
+    AttemptOutcome,
+    AttemptView,
+    Backoff,
+    Cause,
+    Code,
+    Event,
+    Explanation,
+    Failure,
+    Handle,
+    Job,
+    JobView,
+    LeaseView,
+    Pruned,
+    QueueView,
+    Reason,
+    Rescued,
+    State,
+    SyncJob,
+    Task,
+    TaskGroup,
+    Token,
+    errors,
+)
+from holdfast._core import payload, policy
+from holdfast._engine import client, context, options, pool, recovery, supervisor
+from holdfast._engine.events import _LEVELS, EventName
+from holdfast._engine.registry import define
+from holdfast._ports.store import Check
+from holdfast.cli.commands import root
+from tests.docs.pages import ROOT
+
+REFERENCE = ROOT / "docs/reference"
+SOURCES = sorted((ROOT / "src/holdfast").rglob("*.py"))
+EVENTS = (ROOT / "src/holdfast/_engine/events.py").read_text()
+
+
+def page(name: str) -> str:
+    return (REFERENCE / name).read_text(encoding="utf-8")
+
+
+def section(name: str, heading: str) -> str:
+    """What stands below a heading, until the next one of any level."""
+    found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", page(name), re.MULTILINE | re.DOTALL)
+    assert found is not None, f"docs/reference/{name} has no heading {heading!r}"
+    return found[1]
+
+
+def cells(text: str) -> list[list[str]]:
+    """Rows of its tables, without their heads."""
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.splitlines() if line.startswith("| `")]
+    assert rows
+    return rows
+
+
+def names(text: str) -> list[str]:
+    """The names in the first column of its tables."""
+    return [name for row in cells(text) for name in re.findall(r"`([^`]+)`", row[0])]
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def own(thing: object) -> set[str]:
+    return {name for name in vars(thing) if not name.startswith("_")}
+
+
+def test_every_public_name_is_described() -> None:
+    said = "".join(each.read_text() for each in REFERENCE.glob("*.md"))
+    assert [name for name in holdfast.__all__ if not re.search(rf"`[^`]*\b{name}\b[^`]*`|^#+ {name}$", said, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "heading", "function"),
+    [
+        ("app.md", "Settings", App.__init__),
+        ("tasks.md", "Task options", define),
+        ("tasks.md", "Enqueue options", Task.options),
+    ],
+)
+def test_every_option_is_described_with_its_default(name: str, heading: str, function: Any) -> None:
+    parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "function")]
+    told = {row[0].strip("`"): row[1].strip("`") for row in cells(section(name, heading))}
+    shown = {each.name: ast.literal_eval(told.get(each.name, "'not described'")) for each in parameters}
+    assert shown == {each.name: each.default.value if isinstance(each.default, StrEnum) else each.default for each in parameters}
+    assert told.keys() == shown.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "heading", "things"),
+    [
+        ("app.md", "Methods of an App", [App("memory://"), App]),
+        ("app.md", "app.jobs", [type(App("memory://").jobs)]),
+        ("app.md", "app.queues", [type(App("memory://").queues)]),
+        ("app.md", "app.workers", [type(App("memory://").workers)]),
+        ("app.md", "app.recovery", [type(App("memory://").recovery)]),
+        ("tasks.md", "Methods of a task", [Task]),
+        ("tasks.md", "The handle", [Handle]),
+        ("tasks.md", "The job in a handler", [Job]),
+        ("tasks.md", "The job in a handler", [SyncJob]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_every_method_is_described(name: str, heading: str, things: list[Any]) -> None:
+    there: set[str] = set()
+    for thing in things:
+        there |= public(thing) if isinstance(thing, type) else own(thing)
+    assert sorted(names(section(name, heading))) == sorted(there)
+
+
+def test_a_group_is_described() -> None:
+    said = section("app.md", "TaskGroup")
+    assert [name for name in public(TaskGroup) | own(TaskGroup()) if f"`{name}`" not in said] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(("app.md", kind) for kind in (Check, Pruned, QueueView, LeaseView, Rescued, Event)),
+        *(("jobs.md", kind) for kind in (JobView, AttemptView, Failure, Token)),
+    ],
+)
+def test_every_field_is_described(name: str, kind: type[Struct]) -> None:
+    described = names(section(name, kind.__name__).partition("`AttemptOutcome`")[0])
+    assert sorted(described) == sorted(field.name for field in structs.fields(kind))
+
+
+def test_explanations_are_described() -> None:
+    said = section("jobs.md", "Explanations")
+    assert names(said) == [*(each.name for kind in (Explanation, Cause) for each in structs.fields(kind)), *Code]
+
+
+@pytest.mark.parametrize(("heading", "kind"), [("States", State), ("Reasons", Reason)])
+def test_every_word_of_a_closed_list_is_described(heading: str, kind: type[StrEnum]) -> None:
+    assert names(section("jobs.md", heading)) == list(kind)
+
+
+def test_every_outcome_of_an_attempt_is_described() -> None:
+    assert names(section("jobs.md", "AttemptView").partition("`AttemptOutcome`")[2]) == list(AttemptOutcome)
+
+
+def test_every_error_is_described() -> None:
+    there = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, BaseException)}
+    assert sorted(names(page("errors.md"))) == sorted(there)
+
+
+def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        for name, each in command.commands.items():
+            yield from leaves(each, (*path, name))
+    else:
+        yield " ".join(path), command
+
+
+COMMANDS = dict(leaves(root, ("holdfast",)))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_of_a_command_is_described(command: str) -> None:
+    said = section("cli.md", command)
+    told = set(re.findall(r"`(--[\w-]+)", said))
+    if "(#selectors)" in said:
+        told |= set(re.findall(r"`(--[\w-]+)", section("cli.md", "Selectors")))
+    assert told == {option for each in COMMANDS[command].params if isinstance(each, click.Option) for option in each.opts}
+    arguments = [each.metavar for each in COMMANDS[command].params if isinstance(each, click.Argument) and each.metavar]
+    assert [argument for argument in arguments if argument not in said] == []
+
+
+def test_no_command_is_described_that_is_not_there() -> None:
+    assert sorted(re.findall(r"^### (holdfast .+)$", page("cli.md"), re.MULTILINE)) == sorted(COMMANDS)
+
+
+def declared() -> dict[str, list[str]]:
+    """The fields that the comments of the list of events name."""
+    return {text: fields.split() for text, fields in re.findall(r' = "([\w.]+)"  # ([^:\n]+)', EVENTS)}
+
+
+def test_every_event_is_described_with_its_fields_and_its_level() -> None:
+    rows = cells(page("events.md"))
+    assert {row[0].strip("`"): re.findall(r"`(\w+)`", row[1]) for row in rows} == declared()
+    levels = {row[0].strip("`"): row[3] for row in rows}
+    assert levels == {
+        each.value: {30: "warning", 40: "error", 20: "info"}.get(_LEVELS.get(each, 10), "debug") for each in EventName
+    }
+
+
+def emitted(path: Path) -> Iterator[tuple[str, set[str]]]:
+    """Events that a file emits, with the fields it names."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "emit":
+            for each in ast.walk(node.args[0]):
+                if isinstance(each, ast.Attribute) and each.attr in EventName.__members__:
+                    yield EventName[each.attr].value, {word.arg for word in node.keywords if word.arg}
+
+
+def test_no_event_has_a_field_that_is_not_described() -> None:
+    found = [(event, field) for path in SOURCES for event, fields in emitted(path) for field in fields]
+    assert len({event for event, _ in found}) > 25
+    assert [(event, field) for event, field in found if field not in declared()[event]] == []
+
+
+def variables() -> Iterable[str]:
+    said = "".join(path.read_text() for path in SOURCES)
+    return set(re.findall(r"\bHOLDFAST_(?:URL|APP|SQLITE)\b", said)) | set(re.findall(r'environ(?:\.get\(|\[)"(\w+)"', said))
+
+
+def test_every_variable_of_the_environment_is_described() -> None:
+    ours = {name for name in variables() if name.startswith("HOLDFAST_")}
+    assert sorted(names(section("app.md", "Environment"))) == sorted(ours)
+
+
+def test_every_cap_is_as_described() -> None:
+    said = section("jobs.md", "Limits and caps")
+    told = {row.split("|")[1].strip(): row.split("|")[2].strip() for row in said.splitlines() if row.startswith("| ")}
+    kilobytes = {"payload": payload.PAYLOAD_LIMIT, "result": payload.RESULT_LIMIT, "checkpoint": payload.CHECKPOINT_LIMIT}
+    kilobytes |= {
+        "text of an error, traceback": payload.ERROR_TEXT_LIMIT,
+        "message and stage of `job.progress`": context.MESSAGE_LIMIT,
+    }
+    assert {name: told[name] for name in kilobytes} == {name: f"{limit // 1024} KiB" for name, limit in kilobytes.items()}
+    assert f"{policy.RETENTION_FLOOR / 60:.0f} minutes" in told["memory of a finished job"]
+    assert told["`unique_key`, a tag"].startswith(f"{options.TEXT_LIMIT} characters")
+    assert told["jobs moved by one write of a rescue"] == str(recovery.JOBS_PER_MOVE)
+    assert told["jobs moved by one write of an operator"] == f"{client.BATCH:,}"
+    assert told["jobs of one `process=True` process"] == f"{pool.MOST_JOBS:,}, or {pool.MOST_GROWTH >> 20} MiB of growth"
+    assert told["an unreachable store, for a command or at a worker's start"] == f"{supervisor.START_PATIENCE:.0f} s"
+
+
+def test_the_default_backoff_is_as_described() -> None:
+    assert define(lambda: None, name="any").policy.backoff == Backoff.exponential("1s", cap="1h")
+    assert '`Backoff.exponential("1s", cap="1h")`' in section("tasks.md", "Task options")

@@ -1,0 +1,126 @@
+"""What an enemy tried against the engine, and what has to hold nevertheless."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from holdfast._core.job import State
+from holdfast._core.outcome import Raised
+from holdfast._core.policy import Backoff
+from holdfast._engine import runner_messages as messages
+from holdfast._engine.context import Job
+from holdfast._engine.executor import Stop
+from holdfast._engine.registry import define
+from holdfast.errors import ConfigurationError, JobLost
+from tests.engine.runners_support import RunnerBench, processed
+from tests.engine.support import Bench, Held, run, stubborn, turns, until
+from tests.engine.test_runners_inside import Scene
+
+
+def test_what_a_handler_left_behind_takes_no_job_from_the_next_attempt() -> None:
+    attempts = list[Job]()
+
+    async def handler(job: Job) -> None:
+        attempts.append(job)
+        if job.attempt == 1:
+            raise ValueError("again, please")
+        saving = asyncio.ensure_future(job.checkpoint(2))
+        await turns(1)
+        with pytest.raises(JobLost):
+            await attempts[0].alive()  # a heartbeat of the first attempt that nobody ended
+        await saving
+
+    async def test() -> None:
+        bench = Bench(handler)
+        (job,) = await bench.open(("handler", b"{}"))
+        await bench.exchange.step()
+        await bench.until_ended()
+        await bench.settle()
+        bench.clock.advance(2.0)
+        bench.beat()
+        await bench.exchange.step()
+        await until(lambda: bench.reporter._waiters)
+        await bench.reporter.step()
+        await bench.until_ended(2)
+        await bench.settle()
+        assert (await bench.row(job)).state is State.COMPLETED
+
+    run(test())
+
+
+@pytest.mark.parametrize("spread", [float("inf"), float("nan"), -0.1, 1.1])
+def test_a_backoff_that_no_store_could_write_is_refused_where_it_is_defined(spread: float) -> None:
+    """Else the first failure of one job would keep its worker from settling any other, for ever."""
+    with pytest.raises(ConfigurationError, match="spread"):
+        define(stubborn, backoff=Backoff.exponential("1s", spread=spread))
+    with pytest.raises(ConfigurationError, match="backoff="):
+        define(stubborn, backoff=Backoff("exponential", ()))
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_a_payload_whose_constructor_ends_the_process_costs_its_own_job_an_attempt(error: BaseException) -> None:
+    class Strange(Struct):
+        n: int
+
+        def __post_init__(self) -> None:
+            raise error
+
+    def handler(strange: Strange) -> None: ...
+
+    handler.__annotations__ = {"strange": Strange, "return": None}
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            await scene.begin(b'{"strange": {"n": 1}}')
+            outcome = await scene.outcome()
+            assert isinstance(outcome, Raised)
+            assert outcome.failure.type == type(error).__name__
+
+    run(test())
+
+
+def test_a_payload_whose_constructor_kills_its_process_is_charged_for_it() -> None:
+    """Else it would be released free of charge and kill the next one, for ever."""
+    held = Held()
+
+    class Deadly(Struct):
+        n: int
+
+        def __post_init__(self) -> None:
+            held.wait_here()
+
+    def handler(deadly: Deadly) -> None: ...
+
+    handler.__annotations__ = {"deadly": Deadly, "return": None}
+
+    async def test() -> None:
+        async with Scene(handler) as scene:
+            try:
+                await scene.begin(b'{"deadly": {"n": 1}}')  # said before anything of the payload is looked at
+                await until(held.come.is_set)
+            finally:
+                held.set()
+            await scene.next(messages.Ended)
+
+    run(test())
+
+
+def test_the_clocks_of_a_job_do_not_run_while_its_runner_process_starts() -> None:
+    async def test() -> None:
+        bench = RunnerBench(processed(timeout="5s"))
+        (job,) = await bench.open(("handler", b"{}"))
+        await bench.exchange.step()
+        child = await bench.child()
+        assert bench.begun == []
+        child.say(messages.Ready())
+        await child.next(messages.Run)
+        assert bench.begun == []
+        child.say(messages.Begun(), messages.Begun(("new",)))
+        await until(lambda: bench.begun)
+        child.say(messages.Ended(None, 1))
+        await bench.until_ended()
+        assert bench.begun == [job]
+
+    run(test())
