@@ -12,13 +12,17 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import click
+
 from holdfast._ports.clock import SystemClock
+from holdfast.cli.commands import root
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -190,6 +194,16 @@ def read(block: Block) -> None:
     """Look at a block that is not run: it must be what it says it is."""
     if block.language == "python":
         ast.parse(block.text, block.where)
-    elif block.language == "console":
-        for command in commands_of(block):
-            assert shlex.split(command.text), block.where
+    for command in commands_of(block) if block.language == "console" else ():
+        words = shlex.split(command.text)
+        if words[0] == "holdfast":
+            _parse(words[1:])
+        else:
+            assert words[0] == "." or shutil.which(words[0]), f"{block.where}: there is no {words[0]}"
+
+
+def _parse(words: list[str]) -> None:
+    command: click.Command = root
+    while isinstance(command, click.Group):
+        command, words = command.commands[words[0]], words[1:]
+    command.make_context(command.name, words)

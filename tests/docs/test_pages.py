@@ -1,5 +1,6 @@
 """Every block of code and every command on a page works as written, and every link leads to a heading that is there."""
 
+import codeop
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     reader.close()
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("page", [page for page in PAGES if any(each.language in RUN for each in blocks_of(page))], ids=name_of)
 def test_everything_on_the_page_works_as_written(page: Path, reader: Reader) -> None:
     for block in blocks_of(page):
@@ -35,6 +37,18 @@ def test_everything_on_the_page_works_as_written(page: Path, reader: Reader) -> 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_block_is_of_a_kind_that_nobody_checks(page: Path) -> None:
     assert {block.language for block in blocks_of(page)} <= {*RUN, *SHOWN}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_is_not_a_file_can_be_typed_at_the_prompt(page: Path) -> None:
+    for block in blocks_of(page):
+        if block.language == "python" and block.file is None and block.excuse is None:
+            typed: list[str] = []
+            for line in [*block.text.splitlines(), ""]:
+                typed.append(line)
+                if codeop.compile_command("\n".join(typed), block.where) is not None:
+                    typed = []
+            assert typed == [], f"{block.where}: {typed}"
 
 
 def anchors_of(page: Path) -> set[str]:

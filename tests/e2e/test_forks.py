@@ -48,6 +48,15 @@ def fork_in_a_thread(number: int) -> int:
     return number
 
 
+@app.task(process=True)
+def fork_in_a_runner(number: int) -> int:
+    note("fork", number)
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+    return number
+
+
 @app.task
 async def neighbour(number: int) -> int:
     note("neighbour", number)
@@ -57,7 +66,7 @@ async def neighbour(number: int) -> int:
 """
 
 
-@pytest.mark.parametrize("task", ["fork_and_return", "fork_and_wait", "fork_in_a_thread"])
+@pytest.mark.parametrize("task", ["fork_and_return", "fork_and_wait", "fork_in_a_thread", "fork_in_a_runner"])
 def test_a_forked_child_that_comes_back_runs_no_job_of_its_parent(tmp_path: Path, task: str) -> None:
     (tmp_path / "tasks.py").write_text(APP)
     for number in range(4):

@@ -79,6 +79,19 @@ def test_l8_a_foreign_writer_that_is_frozen_for_longer_than_the_ttl_charges_nobo
         assert "job.rescued" not in ships.logs()
 
 
+def test_l8_code_that_an_outage_outlasts_and_nobody_can_stop_ends_with_its_worker_and_charges_nobody(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
+        ships.crew()
+        job = ships.enqueue("wait_in_thread", gate="gate")
+        worker = ships.entry(job, "start")["pid"]
+        with foreign_writer(tmp_path):
+            until(lambda: not is_alive(worker), within=TTL + START)
+        ships.entry(job, "start", number=2)
+        ships.open("gate")
+        view = ships.until_state(job, "completed", within=START)
+        assert (view.attempt, view.crashes, view.failures) == (2, 0, 0)
+
+
 def test_s10_an_enqueue_that_meets_a_foreign_writer_waits_for_it_and_is_applied_once(tmp_path: Path) -> None:
     with fleet(tmp_path) as ships, ThreadPoolExecutor(1) as client:
         ships.app.migrate()

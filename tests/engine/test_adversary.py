@@ -1,7 +1,6 @@
 """What an enemy tried against the engine, and what has to hold nevertheless."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from msgspec import Struct
@@ -9,14 +8,15 @@ from msgspec import Struct
 from holdfast._core.job import State
 from holdfast._core.outcome import Raised
 from holdfast._core.policy import Backoff
+from holdfast._engine import messages as messages_of_workers
 from holdfast._engine import runner_messages as messages
 from holdfast._engine.context import Job
-from holdfast._engine.executor import Stop
 from holdfast._engine.registry import define
 from holdfast.errors import ConfigurationError, JobLost
 from tests.engine.runners_support import RunnerBench, processed
-from tests.engine.support import Bench, Held, run, stubborn, turns, until
+from tests.engine.support import TIMING, Bench, Held, beside, forever, run, run_virtual, stubborn, turns, until
 from tests.engine.test_runners_inside import Scene
+from tests.engine.test_worker import Office, passing
 
 
 def test_what_a_handler_left_behind_takes_no_job_from_the_next_attempt() -> None:
@@ -48,6 +48,28 @@ def test_what_a_handler_left_behind_takes_no_job_from_the_next_attempt() -> None
         assert (await bench.row(job)).state is State.COMPLETED
 
     run(test())
+
+
+def test_the_last_of_many_words_that_a_job_moves_counts_when_it_is_judged() -> None:
+    """Words are told at most every 5 % of the limit; of an hour that is three minutes."""
+    said = list[float]()
+
+    async def test() -> None:
+        async def handler(job: Job) -> None:
+            await job.alive()
+            await passing(170)
+            await job.alive()
+            said.append(asyncio.get_running_loop().time())
+            await forever()
+
+        office = Office(define(handler, progress_within="1h"))
+        await office.enqueue("handler")
+        await office.open()
+        beside(office.keep_beating())
+        await passing(170 + 2 * TIMING.beat)
+        assert max(message.at for message in office.heard(messages_of_workers.Moved)) == said[0]
+
+    run_virtual(test())
 
 
 @pytest.mark.parametrize("spread", [float("inf"), float("nan"), -0.1, 1.1])
@@ -122,5 +144,24 @@ def test_the_clocks_of_a_job_do_not_run_while_its_runner_process_starts() -> Non
         child.say(messages.Ended(None, 1))
         await bench.until_ended()
         assert bench.begun == [job]
+
+    run(test())
+
+
+def test_s8_a_runner_that_gets_ready_past_the_deadline_starts_nothing() -> None:
+    """Other code may have blocked the loop, so that nobody has said yet that all must stop."""
+
+    async def test() -> None:
+        bench = RunnerBench(processed())
+        (job,) = await bench.open(("handler", b"{}"))
+        await bench.exchange.step()
+        child = await bench.child()
+        bench.clock.advance(TIMING.ttl)
+        child.say(messages.Ready())
+        await bench.until_ended()
+        assert child.heard == []
+        await bench.settle()
+        row = await bench.row(job)
+        assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
 
     run(test())

@@ -1,5 +1,6 @@
 """What an enemy of the file tried, and what has to hold nevertheless."""
 
+import asyncio
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import pytest
 from holdfast.errors import HoldfastError
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
+from holdfast.stores.sqlite.transactions import Turns
+from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, Part, Scene, play
-from holdfast.testing.clock import FakeChance
+from tests.engine.support import turns as turns_of_the_loop
 
 
 class OnFile(Part):
@@ -34,16 +36,67 @@ def test_nothing_lands_without_the_check_after_sqlite_itself_rolled_back(file: O
         connection.execute("CREATE TABLE notes (place INTEGER PRIMARY KEY)")
         connection.execute("INSERT INTO notes VALUES (1)")
 
-    async def act(at: Scene) -> None:
+    async def use(at: Scene) -> None:
         hold = await at.running()
+        async with at.store.transaction(hold.job, hold.token, idle=60.0) as mine:
+            mine.execute("INSERT INTO notes VALUES (2)")
+            with suppress(Exception):
+                mine.execute("INSERT OR ROLLBACK INTO notes VALUES (1)")
+            if goes_on:
+                mine.execute("INSERT INTO notes VALUES (2)")  # known already: a compiled copy of it would be used
+
+    async def act(at: Scene) -> None:
         with pytest.raises(HoldfastError, match="rolled back by SQLite itself"):
-            async with at.store.transaction(hold.job, hold.token, idle=60.0) as mine:
-                mine.execute("INSERT INTO notes VALUES (2)")
-                with suppress(Exception):
-                    mine.execute("INSERT OR ROLLBACK INTO notes VALUES (1)")
-                if goes_on:
-                    mine.execute("INSERT INTO notes VALUES (2)")  # known already: a compiled copy of it would be used
+            await use(at)
         with closing(driver.connect(file.path, use_apsw=file.use_apsw)) as connection:
             assert connection.execute("SELECT place FROM notes").fetchall() == [(1,)]
 
     play(file, act)
+
+
+def test_of_many_transactions_of_a_process_one_at_a_time_tries_for_the_lock(file: OnFile) -> None:
+    """Else they keep each other, and everybody's beats, from the file for seconds."""
+    trying = list[int]()
+
+    async def act(at: Scene) -> None:
+        holds = [await at.running() for _ in range(8)]
+        store = at.store
+        assert isinstance(store, SqliteStore)
+        turns = store._begin.keywords["turns"]
+
+        async def one(place: int) -> None:
+            async with store.transaction(holds[place].job, holds[place].token, idle=60.0):
+                assert turns._lock.locked()
+                trying.append(place)
+                await turns_of_the_loop()
+                assert trying[-1] == place
+
+        await asyncio.gather(*map(one, range(8)))
+        assert sorted(trying) == list(range(8))
+        assert not turns._lock.locked()
+
+    play(file, act)
+
+
+def test_a_turn_ends_with_the_time_a_transaction_may_be_open(file: OnFile) -> None:
+    async def both(at: Scene) -> None:
+        one, two = await at.running(), await at.running()
+        async with at.store.transaction(one.job, one.token, idle=0.01), at.store.transaction(two.job, two.token, idle=60.0):
+            pass
+
+    async def act(at: Scene) -> None:
+        with pytest.raises(HoldfastError, match="open for longer"):
+            await both(at)
+        assert isinstance(at.store, SqliteStore)
+        assert not at.store._begin.keywords["turns"]._lock.locked()
+
+    play(file, act)
+
+
+def test_a_forked_child_waits_for_nobodys_turn() -> None:
+    turns = Turns()
+    end = turns.take(FakeChance(), 60.0, lambda: False)
+    turns.hold()
+    turns.start_afresh()
+    turns.take(FakeChance(), 0.0, lambda: True)()
+    end()

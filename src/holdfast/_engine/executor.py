@@ -44,6 +44,7 @@ class Running(Struct, eq=False):
     claim: Claim
     context: Context
     kind: RunnerKind
+    may_start: Callable[[], bool]
     task: asyncio.Task[None] | None = None
     has_begun: bool = False
     stop: Stop | None = None
@@ -108,7 +109,7 @@ class Executor:
         if task is None or runner is None:
             self._on_ended(Ended(claim, lifecycle.release(claim.hold, code_ran=False)))
             return
-        running = Running(claim, runner.context(claim, self._reporter), task.kind)
+        running = Running(claim, runner.context(claim, self._reporter), task.kind, self._may_start)
         running.context.state = self.state
         if not self.running:
             self._set_code_running(True)

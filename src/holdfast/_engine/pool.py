@@ -90,7 +90,7 @@ class Pool:
         context = running.context
         assert isinstance(context, ProcessJob)
         seat = await self._take(context)
-        if seat is None or running.stop is not None:
+        if seat is None or running.stop is not None or not running.may_start():
             running.has_begun = False
             if seat is not None:
                 self._put_back(seat)

@@ -17,6 +17,7 @@ class Teller:
         self._send = send
         self._now = now
         self._told: dict[tuple[UUID, Token], float] = {}
+        self._untold: dict[tuple[UUID, Token], float] = {}
 
     def begun(self, hold: Hold) -> None:
         """Its first line is about to run."""
@@ -27,14 +28,26 @@ class Teller:
     def moved(self, hold: Hold) -> None:
         """Told when it is said, because the store may be silent; often enough, not each time."""
         within, now, key = hold.policy.progress_within, self._now(), (hold.job, hold.token)
-        if within is not None and now - self._told.get(key, float("-inf")) >= within * TOLD_EVERY:
-            self._told[key] = now
-            self._send(messages.Moved(hold.job, now))
+        if within is None:
+            return
+        if now - self._told.get(key, float("-inf")) < within * TOLD_EVERY:
+            self._untold[key] = now
+            return
+        self._told[key] = now
+        self._untold.pop(key, None)
+        self._send(messages.Moved(hold.job, now))
+
+    def tell_latest(self) -> None:
+        """Once a beat: a last word that was not told at once counts too, or its job would be judged too early."""
+        for (job, _), at in self._untold.items():
+            self._send(messages.Moved(job, at))
+        self._untold.clear()
 
     def stopped(self, hold: Hold) -> None:
         """Nothing of it runs any more."""
         if _is_limited(hold):
             self._told.pop((hold.job, hold.token), None)
+            self._untold.pop((hold.job, hold.token), None)
             self._send(messages.Stopped(hold.job, hold.token))
 
 

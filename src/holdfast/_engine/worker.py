@@ -252,6 +252,7 @@ class Worker:
 
     async def _watch(self) -> float:
         """Stop code that has no right to run any more; name code that does not stop."""
+        self._teller.tell_latest()
         if not self.heart.may_act():
             if self.executor.running and any(running.stop is None for running in self.executor.running.values()):
                 self._events.emit(EventName.LEASE_LATE, running=len(self.executor.running))

@@ -18,7 +18,7 @@ class Nemesis:
     def __init__(self, world: World) -> None:
         self._world = world
         self._numbers = world.numbers
-        self._stepped = 0.0
+        self._stepped = self._lull_over = 0.0
         self._frozen: list[Process] = []
         self._cut_off: dict[Process, tuple[float, int]] = {}
         self._until: dict[Process, float] = {}
@@ -198,7 +198,8 @@ class Nemesis:
         timing = self._world.plan.settings.timing
         longest = timing.ttl - timing.margin - 2.6 * timing.beat
         duration = longest * self._numbers.random()
-        if not any(faults.is_out for faults in self._world.faults.values()):
+        if self._world.now() > self._lull_over + 2 * timing.beat:
+            self._lull_over = self._world.now() + duration
             self._cut(self._living() if self._numbers.random() < 0.5 else self._slot().members(), duration=duration)
 
     def _living(self) -> list[Process]:

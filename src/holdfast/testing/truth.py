@@ -1,8 +1,7 @@
 """What a memory store really did: every change of a row, in order, with the right it was asked for under."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from types import MappingProxyType
 from uuid import UUID
 
 from holdfast._core.job import JobRecord, Json, NewJob, State, Token
@@ -25,7 +24,7 @@ class Witness(MemoryStore):
     caller: str = ""
 
     _by: By | None = None
-    _tokens: Mapping[UUID, Token] = MappingProxyType({})
+    _tokens: Collection[tuple[UUID, Token]] = ()
     _rows_told: dict[UUID, JobRow]
 
     @property
@@ -35,53 +34,53 @@ class Witness(MemoryStore):
 
     async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
         """Under the tokens of the updates."""
-        self._by, self._tokens = By("report"), {update.job: update.token for update in updates}
+        self._by, self._tokens = By("report"), [(update.job, update.token) for update in updates]
         return await super().report(updates)
 
     async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         """Under the tokens given."""
-        self._by, self._tokens = By("start"), dict(tokens)
+        self._by, self._tokens = By("start"), tokens
         return await super().start(tokens)
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         """By a client, or by a handler under its token."""
         parent, token = under or (None, None)
-        self._by, self._tokens = By("enqueue", token, call=call, parent=parent), {}
+        self._by, self._tokens = By("enqueue", token, call=call, parent=parent), ()
         return await super().enqueue(call, jobs, under=under)
 
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         """By an operator."""
-        self._by, self._tokens = By("request_cancel"), {}
+        self._by, self._tokens = By("request_cancel"), ()
         return await super().request_cancel(ids)
 
     async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
         """By an operator."""
-        self._by, self._tokens = By("reopen"), {}
+        self._by, self._tokens = By("reopen"), ()
         return await super().reopen(ids)
 
     async def reschedule(self, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None) -> dict[UUID, State]:
         """By an operator."""
-        self._by, self._tokens = By("reschedule"), {}
+        self._by, self._tokens = By("reschedule"), ()
         return await super().reschedule(ids, delay=delay, run_at=run_at)
 
     async def delete(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         """By an operator."""
-        self._by, self._tokens = By("delete"), {}
+        self._by, self._tokens = By("delete"), ()
         return await super().delete(ids)
 
     async def purge(self, queue: str, limit: int) -> int:
         """By an operator."""
-        self._by, self._tokens = By("purge"), {}
+        self._by, self._tokens = By("purge"), ()
         return await super().purge(queue, limit)
 
     async def expire(self, limit: int) -> tuple[Expired, ...]:
         """By time."""
-        self._by, self._tokens = By("expire"), {}
+        self._by, self._tokens = By("expire"), ()
         return await super().expire(limit)
 
     async def prune(self, limit: int) -> Pruned:
         """By time."""
-        self._by, self._tokens = By("prune"), {}
+        self._by, self._tokens = By("prune"), ()
         return await super().prune(limit)
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
@@ -92,18 +91,19 @@ class Witness(MemoryStore):
 
     def _settle(self, transition: Transition, *arguments: Json) -> bool:
         outcome = outcome_of(transition)
-        self._by, self._tokens = By("exchange", transition.token, transition.judge, outcome, record=transition.record), {}
+        self._by, self._tokens = By("exchange", transition.token, transition.judge, outcome, record=transition.record), ()
         return super()._settle(transition, *arguments)
 
     def _take(self, row: JobRecord, *arguments: Json, **keywords: Json) -> Json:
-        self._by, self._tokens = By("claim"), {}
+        self._by, self._tokens = By("claim"), ()
         return super()._take(row, *arguments, **keywords)
 
     def _put(self, row: JobRecord) -> None:
         super()._put(row)
         by = self._by
-        if by is not None and row.id in self._tokens:
-            by = By(by.verb, self._tokens[row.id])
+        under = [token for job, token in self._tokens if job == row.id]
+        if by is not None and under:
+            by = By(by.verb, row.token if row.token in under else under[0])
         old, new = self._rows_told.get(row.id), self._row_of(row)
         self._rows_told[row.id] = new
         lease = row.lease or (old.lease if old is not None else None)

@@ -26,7 +26,7 @@ class Turns:
         self._ledger, self._expect = ledger, ledger.expect
         self.paused: set[str] = set()
         self._resumed: dict[str, float] = {}
-        self._usable: dict[UUID, tuple[float, JobRow]] = {}
+        self._usable: dict[UUID, tuple[float, float, JobRow]] = {}
         self._workers: dict[str, _Worker] = {}
         self._ready: set[str] = set()
         self._leases: dict[UUID, str] = {}
@@ -41,8 +41,8 @@ class Turns:
 
     def finish(self) -> None:
         """Nobody may be left waiting beside a free worker."""
-        for job, (usable_at, row) in self._usable.items():
-            self._expect_prompt(job, row, usable_at)
+        for job, usable in self._usable.items():
+            self._expect_prompt(job, *usable)
 
     def _see_queue(self, event: Event) -> None:
         verb, _, queue = event.note.partition(" ")
@@ -78,9 +78,10 @@ class Turns:
         old, new = (row if isinstance(row, JobRow) else None for row in (before, after))
         usable = self._usable.pop(job, None)
         if usable is not None and (new is None or new.state is not State.AVAILABLE):
-            self._expect_prompt(job, usable[1], usable[0])
+            self._expect_prompt(job, *usable)
         if new is not None and new.state is State.AVAILABLE and new.is_known and not new.is_last_try:
-            self._usable[job] = self._ledger.now + max(0.0, new.due_in), new
+            expires_in = NEVER if new.expires_in is None or new.attempt else new.expires_in
+            self._usable[job] = self._ledger.now + max(0.0, new.due_in), self._ledger.now + expires_in, new
         self._count(old, -1)
         self._count(new, +1)
 
@@ -91,11 +92,11 @@ class Turns:
                 worker.holds += number
                 self._judge_free()
 
-    def _expect_prompt(self, job: UUID, row: JobRow, usable_at: float) -> None:
+    def _expect_prompt(self, job: UUID, usable_at: float, expires_at: float, row: JobRow) -> None:
         rules = self._ledger.rules
         if row.queue in self.paused or rules.prompt is None:
             return
-        waited = self._ledger.now - max(usable_at, self._free_since, self._resumed.get(row.queue, 0.0))
+        waited = min(self._ledger.now, expires_at) - max(usable_at, self._free_since, self._resumed.get(row.queue, 0.0))
         name, why = ("L4", "others were in front of it") if rules.has_hints else ("L6", "no hint came")
         self._expect(name, waited <= rules.prompt, job, "it waited {:.2f} s for a free worker, perhaps because {}", waited, why)
 

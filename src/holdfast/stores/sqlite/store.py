@@ -43,7 +43,7 @@ from holdfast.stores.sqlite import answers, checks, driver, packing, rows, trans
 from holdfast.stores.sqlite.database import BUSY_LIMIT, Database
 from holdfast.stores.sqlite.leases import Watch
 from holdfast.stores.sqlite.thread import OwnThread
-from holdfast.stores.sqlite.transactions import Transaction
+from holdfast.stores.sqlite.transactions import Transaction, Turns
 
 INLINE = 512  # payloads up to this long stay in the job's row
 
@@ -75,7 +75,8 @@ class SqliteStore:
         self._thread = OwnThread(lambda: Database(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
         self._watch = Watch(process)
         self._path, self._clock, self._use_apsw = file, clock, is_apsw
-        self._begin = partial(Transaction, file, chance=chance, busy_limit=busy_limit, use_apsw=is_apsw)
+        turns = Turns()
+        self._begin = partial(Transaction, file, chance=chance, turns=turns, busy_limit=busy_limit, use_apsw=is_apsw)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -1,0 +1,232 @@
+"""Histories made by hand, in few words: what test histories of the checker are told with."""
+
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.job import AttemptOutcome, Reason, State, Token
+from holdfast._core.lifecycle import Charge, Judge
+from holdfast._core.policy import Policy
+from holdfast.testing.checker import check
+from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase
+from holdfast.testing.verdicts import Report, Rules
+
+JOB, LEASE, OTHER_LEASE, CHILD, CALL = (UUID(int=number) for number in range(1, 6))
+FIRST, SECOND = Token(UUID(int=11), 1), Token(UUID(int=12), 2)
+WORKER, OTHER = "m-1-1", "m-2-2"
+NOBODY = Token(None, 0)
+
+
+class Tale:
+    """Events in order, with few words; each line moves the time on by 0.1 s unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.time = 0.0
+        self.row: JobRow | None = None
+        self.leases: dict[UUID, LeaseRow] = {}
+
+    def later(self, seconds: float) -> "Tale":
+        """Time passes."""
+        self.time += seconds
+        return self
+
+    def say(self, what: str, phase: Phase, process: str = WORKER, **more: object) -> "Tale":
+        """One event."""
+        self.time += 0.1
+        self.events.append(Event(time=self.time, process=process, what=what, phase=phase, **more))  # type: ignore[arg-type]
+        return self
+
+    def lease(self, lease: UUID = LEASE, process: str = WORKER, **more: object) -> "Tale":
+        """It is opened or beaten."""
+        row = LeaseRow(process, "w", 30.0, 5.0, -30.0, slots=10)
+        return self._lease(lease, structs.replace(row, **more), By("beat"), process)
+
+    def end_lease(
+        self,
+        lease: UUID = LEASE,
+        *,
+        by: str = WORKER,
+        overdue: float = 1.0,
+        is_judged: bool = False,
+        is_free: bool = False,
+        culprits: dict[UUID, Charge] | None = None,
+    ) -> "Tale":
+        """It ends."""
+        ended = structs.replace(self.leases[lease], overdue=overdue, is_ended=True, is_free=is_free, culprits=culprits or {})
+        return self._lease(lease, ended, By("end_lease", is_judged=is_judged), by)
+
+    def _lease(self, lease: UUID, row: LeaseRow, by: By, process: str) -> "Tale":
+        before, self.leases[lease] = self.leases.get(lease), row
+        return self.say("lease", Phase.TRUTH, process, lease=lease, before=before, after=row, by=by)
+
+    def job(self, by: By | None = None, process: str = WORKER, **changes: object) -> "Tale":
+        """Its row changes."""
+        before = self.row
+        self.row = JobRow(State.AVAILABLE, NOBODY) if before is None else structs.replace(before, **changes)
+        return self.say("job", Phase.TRUTH, process, job=JOB, before=before, after=self.row, by=by)
+
+    def claim(self, token: Token = FIRST, lease: UUID = LEASE, process: str = WORKER) -> "Tale":
+        """It is taken, the worker is told, and its code starts."""
+        assert self.row is not None
+        self.job(By("claim"), process, state=State.RUNNING, token=token, lease=lease, attempt=self.row.attempt + 1)
+        self.say("claim", Phase.OK, process, job=JOB, token=token)
+        return self.life("handler.start", token, process)
+
+    def life(self, what: str, token: Token, process: str = WORKER) -> "Tale":
+        """What a handler does."""
+        return self.say(what, Phase.LIFE, process, job=JOB, token=token)
+
+    def settle(
+        self,
+        under: Token = FIRST,
+        judge: Judge = Judge.OWNER,
+        process: str = WORKER,
+        record: AttemptOutcome | None = None,
+        **changes: object,
+    ) -> "Tale":
+        """It moves."""
+        new = {"state": State.COMPLETED, **changes}
+        return self.job(By("exchange", under, judge, str(new["state"]), record=record), process, **new)
+
+    def other(self, job: UUID, by: By, **row: object) -> "Tale":
+        """Another job is enqueued."""
+        return self.say(
+            "job", Phase.TRUTH, job=job, before=None, after=JobRow(**{"state": State.AVAILABLE, "token": NOBODY, **row}), by=by
+        )
+
+    def gone(self, verb: str) -> "Tale":
+        """Its row is removed."""
+        before, self.row = self.row, None
+        return self.say("job", Phase.TRUTH, job=JOB, before=before, after=None, by=By(verb))
+
+    def beside(self, lease: UUID) -> "Tale":
+        """Another last try is taken for that lease as well."""
+        waiting = JobRow(State.AVAILABLE, NOBODY, policy=Policy(max_crashes=2), crashes=1, attempt=1)
+        taken = structs.replace(waiting, state=State.RUNNING, token=Token(UUID(int=13), 3), lease=lease, attempt=2)
+        self.say("job", Phase.TRUTH, job=CHILD, before=None, after=waiting, by=By("enqueue"))
+        return self.say("job", Phase.TRUTH, job=CHILD, before=waiting, after=taken, by=By("claim"))
+
+    def calm(self) -> "Tale":
+        """All faults have stopped."""
+        return self.say("calm", Phase.LIFE)
+
+    def queue(self, note: str) -> "Tale":
+        """It is paused, or goes on."""
+        return self.say("queue", Phase.TRUTH, by=By("pause"), note=note)
+
+    def answer(self, phase: Phase, outcome: str, token: Token = FIRST, note: str = "") -> "Tale":
+        """What the one who settled was told."""
+        by = By("exchange", token, Judge.OWNER, outcome)
+        return self.say("settle", phase, job=JOB, token=token, by=by, note=note)
+
+    def rescue(self, under: Token = FIRST, process: str = OTHER, *, crashes: int = 1, **changes: object) -> "Tale":
+        """Somebody else takes it from an ended lease."""
+        given = {"state": State.AVAILABLE, "token": Token(None, under.number), "lease": None, "crashes": crashes, **changes}
+        return self.settle(under, Judge.LEASE_ENDED, process, AttemptOutcome.CRASHED, **given)
+
+    def check(self, rules: Rules | None = None) -> Report:
+        """The verdict."""
+        return check(History(self.events), rules)
+
+
+def begun() -> Tale:
+    """Enqueued, acknowledged, claimed, running."""
+    return Tale().job(By("enqueue")).say("enqueue", Phase.OK, job=JOB).lease().claim()
+
+
+def stopped() -> Tale:
+    return begun().life("handler.end", FIRST)
+
+
+def dead() -> Tale:
+    """Its worker has died and its lease was ended by the supervisor."""
+    return begun().say("process.end", Phase.LIFE, WORKER).end_lease(by=OTHER)
+
+
+def new(**row: object) -> Tale:
+    """Enqueued with these in its row; a worker waits for it."""
+    tale = Tale().lease()
+    tale.row = JobRow(**{"state": State.AVAILABLE, "token": NOBODY, **row})  # type: ignore[arg-type]
+    return tale.say("job", Phase.TRUTH, job=JOB, before=None, after=tale.row, by=By("enqueue"))
+
+
+def child(tale: Tale, token: Token = FIRST) -> Tale:
+    """The job's code enqueues another one."""
+    by = By("enqueue", token, call=CALL, parent=JOB)
+    return tale.say("enqueue", Phase.INVOKE, job=CHILD, by=by).other(CHILD, by).say("enqueue", Phase.OK, job=CHILD, by=by)
+
+
+def batch(*written: UUID) -> Tale:
+    """Two jobs are sent in one call."""
+    by, tale = By("enqueue", call=CALL), Tale()
+    for job in (JOB, CHILD):
+        tale.say("enqueue", Phase.INVOKE, job=job, by=by)
+    for job in written:
+        tale.other(job, by)
+    return tale
+
+
+def keyed(before: float = 0.0) -> Tale:
+    """Somebody with the key asks, and is refused for the sake of the job, which was finished before or is not."""
+    tale = new(key="task/key").claim().life("handler.end", FIRST)
+    tale = tale.settle().later(before) if before else tale
+    by = By("enqueue", call=CALL)
+    tale.say("enqueue", Phase.INVOKE, job=CHILD, by=structs.replace(by, outcome="keyed"))
+    return tale.say("enqueue", Phase.FAIL, job=CHILD, by=structs.replace(by, holder=JOB))
+
+
+RESTING = Policy(progress_within=10.0)
+LIMITED = Policy(timeout=10.0)
+FRAGILE = Policy(max_crashes=2)
+
+
+def rested(seconds: float, *, moved: bool = True, **more: object) -> Tale:
+    """Its code has not said anything for so long."""
+    tale = new(policy=RESTING, **more).claim()
+    tale = tale.later(8).life("handler.move", FIRST) if moved else tale
+    return tale.later(seconds)
+
+
+def stalled(tale: Tale, judge: Judge = Judge.OWNER) -> Tale:
+    """It is charged for that."""
+    given = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None, "failures": 1}
+    tale = tale.life("handler.end", FIRST) if judge is Judge.OWNER else tale
+    return tale.settle(FIRST, judge, WORKER, AttemptOutcome.STALLED, **given)
+
+
+def last_try(**lease: object) -> Tale:
+    """Its worker died; another one takes it."""
+    tale = new(policy=FRAGILE).claim().say("process.end", Phase.LIFE, WORKER).end_lease(by=OTHER).rescue()
+    return tale.lease(OTHER_LEASE, OTHER, **lease).claim(SECOND, OTHER_LEASE, OTHER)
+
+
+def overran(tale: Tale) -> Tale:
+    """It is charged for running too long."""
+    given = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None, "failures": 1}
+    return tale.life("handler.end", FIRST).settle(FIRST, Judge.OWNER, WORKER, AttemptOutcome.TIMED_OUT, **given)
+
+
+def charged_to_death(tale: Tale) -> Tale:
+    """Its worker dies, and it ends."""
+    assert tale.row is not None
+    lease = tale.row.lease or LEASE
+    process = tale.leases[lease].process
+    tale.say("process.end", Phase.LIFE, process).end_lease(lease, by="m-3-3")
+    return tale.rescue(tale.row.token, state=State.FAILED, reason=Reason.WORKER_CRASHED, crashes=2)
+
+
+def ready(slots: int = 1) -> Tale:
+    """A worker waits."""
+    return Tale().lease(slots=slots).say("worker.ready", Phase.LIFE)
+
+
+def frozen() -> Tale:
+    """Its worker sleeps while its lease ends, and wakes long afterwards."""
+    tale = begun().calm().say("process.freeze", Phase.LIFE).later(40).end_lease(by=OTHER)
+    return tale.later(40).say("process.thaw", Phase.LIFE)
+
+
+def released(tale: Tale, **changes: object) -> Tale:
+    given = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None, **changes}
+    return tale.settle(FIRST, Judge.OWNER, WORKER, AttemptOutcome.RELEASED, **given)
