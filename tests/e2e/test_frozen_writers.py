@@ -16,7 +16,7 @@ from tests.e2e.cells import is_alive
 from tests.e2e.fleet import START, Fleet, fleet, stop, thaw
 from tests.e2e.waiting import until
 
-OUTAGE = float(os.environ.get("E2E_OUTAGE", "4.5"))
+OUTAGE = float(os.environ.get("E2E_OUTAGE", "3.5"))
 """Seconds for which nobody can write, more than the ttl; 20 once for the acceptance."""
 TTL = 3.0
 FOREIGN = """

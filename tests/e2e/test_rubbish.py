@@ -1,8 +1,10 @@
 """Payloads that are none, written past all checks: each fails alone, where it is run and for the reason it has."""
 
 import math
+from itertools import product
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -47,30 +49,29 @@ def nested(depth: int) -> Any:
     return value
 
 
-def spoil(ships: Fleet, jobs: dict[str, Any]) -> None:
+def spoil(ships: Fleet, jobs: dict[tuple[str, str], UUID]) -> None:
     with history_sqlite.opened(ships.folder / "jobs.db") as connection:
-        for name, job in jobs.items():
+        for (_, name), job in jobs.items():
             connection.execute("UPDATE holdfast_jobs SET payload = ? WHERE id = ?", (RUBBISH[name], job.bytes))
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_l4_rubbish_in_the_store_fails_alone_and_its_neighbours_complete(tmp_path: Path, task: str) -> None:
+def test_l4_rubbish_in_the_store_fails_alone_and_its_neighbours_complete(tmp_path: Path) -> None:
     with fleet(tmp_path) as ships:
         ships.target = "tests.e2e.fault_jobs:app"
         jobs, neighbours = {}, []
-        for number, name in enumerate(RUBBISH):
-            jobs[name] = ships.enqueue(task, number=0)
+        for number, (task, name) in enumerate(product(TASKS, RUBBISH)):
+            jobs[task, name] = ships.enqueue(task, number=0)
             neighbours.append(ships.enqueue(task, number=number))
         spoil(ships, jobs)
         crew = ships.crew()
         (worker,) = crew.workers()
-        for name, job in jobs.items():
+        for kind, job in jobs.items():
             until(lambda job=job: ships.view(job).state in ("failed", "completed"), within=START)  # type: ignore[misc]
             view = ships.view(job)
-            assert (name, view.state, view.reason, view.failures) == (name, "failed", "PAYLOAD_INVALID", 1)
+            assert (kind, view.state, view.reason, view.failures) == (kind, "failed", "PAYLOAD_INVALID", 1)
             assert view.error is not None
             assert len(str(view.error)) < 1000
-        assert [ships.until_state(job, "completed", within=START).result for job in neighbours] == list(range(len(RUBBISH)))
+        assert [ships.until_state(job, "completed", within=START).result for job in neighbours] == list(range(len(jobs)))
         assert crew.workers() == [worker]
         assert "Traceback" not in crew.said()
 

@@ -10,7 +10,7 @@ from tests.e2e.fleet import START, fleet
 from tests.e2e.waiting import until
 
 
-@pytest.mark.parametrize(("task", "payload"), [("wait_in_runner", {"gate": "gate"}), ("spin", {}), ("breed", {})])
+@pytest.mark.parametrize(("task", "payload"), [("wait_in_runner", {"gate": "gate"}), ("breed", {})])
 def test_l7_a_second_signal_ends_runners_at_once_with_all_they_started(
     tmp_path: Path, task: str, payload: dict[str, str]
 ) -> None:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from msgspec import Struct
 
+from holdfast._core import lifecycle
 from holdfast._core.job import State
 from holdfast._core.outcome import Raised
 from holdfast._core.policy import Backoff
@@ -163,5 +164,30 @@ def test_s8_a_runner_that_gets_ready_past_the_deadline_starts_nothing() -> None:
         await bench.settle()
         row = await bench.row(job)
         assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
+
+    run(test())
+
+
+def test_a_job_whose_last_attempt_still_runs_here_is_not_claimed_and_given_back_in_a_spin() -> None:
+    async def handler() -> None:
+        await stubborn()
+
+    async def test() -> None:
+        bench = Bench(handler)
+        (job,) = await bench.open(("handler", b"{}"))
+        await bench.exchange.step()
+        await turns()
+        hold = bench.executor.running[job].claim.hold
+        await bench.memory.exchange([lifecycle.release(hold, code_ran=True)])  # as somebody else's judgement would
+        for _ in range(20):
+            await bench.exchange.step()
+        row = await bench.row(job)
+        assert row.state is State.SCHEDULED
+        assert row.token.number == hold.token.number + 1
+        bench.clock.advance(1.0)
+        bench.beat()
+        for _ in range(20):
+            await bench.exchange.step()
+        assert (await bench.row(job)).token.number == hold.token.number + 2
 
     run(test())

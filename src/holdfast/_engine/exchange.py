@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
+from msgspec import structs
+
 from holdfast._core import lifecycle
 from holdfast._core.job import AttemptOutcome, Claim, Hold, State, Token
 from holdfast._core.lifecycle import Transition
@@ -172,8 +174,10 @@ class Exchange:
                 self._executor.start(claim)
             else:
                 # More than asked, too late, or an attempt that was taken from us has not stopped yet.
-                hold = claim.hold
-                self._ended[hold.job, hold.token] = Ended(claim, lifecycle.release(hold, code_ran=False))
+                hold, back = claim.hold, lifecycle.release(claim.hold, code_ran=False)
+                if code_of_it_runs:  # at once would be to us again, for as long as it runs
+                    back = structs.replace(back, delay=self._poll_interval)
+                self._ended[hold.job, hold.token] = Ended(claim, back)
 
     async def _pause(self, request: ClaimRequest | None, *, claimed: int) -> float:
         if self._ended or self._late:

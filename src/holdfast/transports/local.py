@@ -47,11 +47,11 @@ class LocalTransport:
 
     async def publish(self, hints: Sequence[Hint]) -> None:
         """Send each hint to every listener, without waiting for anybody."""
-        data = [msgspec.json.encode(Hint(hint.queue, hint.ids[:MOST_IDS])) for hint in hints]
         try:
             folder = os.open(self._folder, os.O_RDONLY)
         except OSError:
             return  # nobody listens
+        data = [msgspec.json.encode(Hint(hint.queue, hint.ids[:MOST_IDS])) for hint in hints]
         try:
             with _new_socket() as sender:
                 for name in os.listdir(folder):
