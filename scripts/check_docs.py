@@ -1,7 +1,7 @@
 """Keep the documents true to the tree; `make check` runs this.
 
 Every path in the tables of CONTRIBUTING.md exists (seen from the root or from src/holdfast), every test that docs/promises.md
-names exists, and every relative link in the Markdown files of the root and of docs/ leads somewhere.
+and docs/pitfalls.md name exists, and every relative link in the Markdown files of the root and of docs/ leads somewhere.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ def check_map(root: Path) -> Iterator[str]:
 
 
 def check_promises(root: Path) -> Iterator[str]:
-    """Yield the tests that docs/promises.md names and nobody has written."""
-    page = root / "docs" / "promises.md"
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines() if page.exists() else [], 1):
-        for place, name in TEST.findall(line):
-            folder = root / ("src/holdfast/testing" if place.startswith("contracts/") else "tests")
-            file = folder / f"{place}.py"
-            if not file.exists() or f"def test_{name}(" not in file.read_text(encoding="utf-8"):
-                yield f"docs/promises.md:{number}: {place}: {name} does not exist: name the test that shows this promise"
+    """Yield the tests that docs/promises.md and docs/pitfalls.md name and nobody has written."""
+    for page in ("docs/promises.md", "docs/pitfalls.md"):
+        text = (root / page).read_text(encoding="utf-8") if (root / page).exists() else ""
+        for number, line in enumerate(text.splitlines(), 1):
+            for place, name in TEST.findall(line):
+                folder = root / ("src/holdfast/testing" if place.startswith("contracts/") else "tests")
+                file = folder / f"{place}.py"
+                if not file.exists() or f"def test_{name}(" not in file.read_text(encoding="utf-8"):
+                    yield f"{page}:{number}: {place}: {name} does not exist: name the test that shows this promise"
 
 
 def check_links(root: Path) -> Iterator[str]:

@@ -24,7 +24,7 @@ from holdfast._engine.options import Options
 from holdfast._engine.recovery import Contact, Recovery, Rescued
 from holdfast._engine.registry import Registry, define, problems_of_names
 from holdfast._engine.rooms import Rooms, options_of, require_work
-from holdfast._engine.runner_options import RunnerOptions, has_process_tasks, importable
+from holdfast._engine.runner_options import RunnerOptions, has_process_tasks, homes, importable
 from holdfast._engine.task import Desk, Task
 from holdfast._engine.worker import WorkerOptions
 from holdfast._ports.clock import SystemChance, SystemClock
@@ -219,8 +219,8 @@ class App(Tasks):
             return None
         from holdfast._ports.system_runner import SystemRunnerHost
 
-        target = importable(self, self.registry)
-        return SystemRunnerHost([RunnerOptions(target=target, path=tuple(sys.path)).encode()])
+        target, modules = importable(self, self.registry), homes(self.registry)
+        return SystemRunnerHost([RunnerOptions(target=target, modules=modules, path=tuple(sys.path)).encode()])
 
     def _open_transport(self, settings: Settings) -> Transport:
         return InProcessTransport(self._listeners) if _scheme(settings.url) == "memory" else open_transport(settings)

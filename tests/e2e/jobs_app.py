@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast import App, Backoff, Job, SyncJob
+from holdfast._engine.events import Event
 from holdfast._ports.system_host import identify
 from holdfast.testing import history_sqlite
 from tests.e2e import failpoints
@@ -34,6 +35,13 @@ WITHIN = 0.5 * float(os.environ["E2E_TTL"].removesuffix("s"))
 
 if failpoints.POINTS and hasattr(worker := sys.modules["__main__"], "open_store"):
     worker.open_store = failpoints.arm(worker.open_store, "worker")
+
+
+@app.on("job.rescued")
+def tell_rescue(event: Event) -> None:
+    """Say in a file which job was rescued, and by what worker this was heard."""
+    with (FOLDER / "rescues").open("a") as file:
+        file.write(f"{event.fields['job']} {event.fields['reason']} {os.getpid()}\n")
 
 
 @app.task(max_crashes=20)

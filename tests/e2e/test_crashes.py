@@ -164,3 +164,18 @@ def test_a_job_that_kills_its_workers_ends_with_its_crash_budget(tmp_path: Path)
         assert {each.signal for each in view.attempts} == {"SIGABRT"}
         innocent = ships.enqueue("count", number=7)
         assert ships.until_state(innocent, "completed", within=START).result == 7
+
+
+def test_the_users_callbacks_hear_of_a_rescue_in_a_worker_and_once(tmp_path: Path) -> None:
+    with fleet(tmp_path, ttl="30s", recovery="5s") as ships:
+        crew = ships.crew("--processes", "2")
+        job = ships.enqueue("wait", gate="gate")
+        first = ships.entry(job, "start")
+        os.kill(first["pid"], signal.SIGKILL)
+        ships.entry(job, "start", number=2)
+        rescues = until(lambda: (tmp_path / "rescues").exists() and (tmp_path / "rescues").read_text(), within=START)
+        ((rescued, reason, heard_by),) = (line.split() for line in rescues.splitlines())
+        assert (rescued, reason) == (str(job), "SIGKILL")
+        assert int(heard_by) in crew.workers()
+        ships.open("gate")
+        ships.until_state(job, "completed", within=START)

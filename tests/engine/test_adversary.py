@@ -1,21 +1,26 @@
 """What an enemy tried against the engine, and what has to hold nevertheless."""
 
 import asyncio
+import sys
 
 import pytest
 from msgspec import Struct
 
+from holdfast import App
 from holdfast._core import lifecycle
 from holdfast._core.job import State
-from holdfast._core.outcome import Raised
+from holdfast._core.outcome import Done, Raised
+from holdfast._core.payload import RESULT_LIMIT
 from holdfast._core.policy import Backoff
 from holdfast._engine import messages as messages_of_workers
 from holdfast._engine import runner_messages as messages
 from holdfast._engine.context import Job
 from holdfast._engine.registry import define
+from holdfast._engine.runner_options import homes
+from holdfast._ports.system_channel import MOST_UNSENT
 from holdfast.errors import ConfigurationError, JobLost
 from tests.engine.runners_support import RunnerBench, processed
-from tests.engine.support import TIMING, Bench, Held, beside, forever, run, run_virtual, stubborn, turns, until
+from tests.engine.support import TIMING, Bench, Held, beside, claim, forever, run, run_virtual, stubborn, turns, until
 from tests.engine.test_runners_inside import Scene
 from tests.engine.test_worker import Office, passing
 
@@ -191,3 +196,36 @@ def test_a_job_whose_last_attempt_still_runs_here_is_not_claimed_and_given_back_
         assert (await bench.row(job)).token.number == hold.token.number + 2
 
     run(test())
+
+
+def test_l4_a_runner_of_an_embedded_worker_knows_the_handlers_of_all_modules() -> None:
+    """It was told the first module alone: jobs of the second were given back, unstarted, for ever."""
+    app = App("memory://")
+    for name in ("one", "two"):
+
+        def handler() -> None: ...
+
+        handler.__name__, handler.__module__ = name, f"shop.{name}"
+        app.task(process=True)(handler)
+    assert homes(app.registry) == ("shop.one", "shop.two")
+
+
+def test_a_handler_in_a_script_is_refused_though_its_app_is_in_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler() -> None: ...
+
+    handler.__module__ = "__main__"
+    app = App("memory://")
+    app.task(process=True)(handler)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    with pytest.raises(ConfigurationError, match="in a script"):
+        homes(app.registry)
+
+
+def test_l8_results_too_large_for_the_pipe_do_not_close_it_in_the_midst_of_an_outage() -> None:
+    hold = claim(define(stubborn)).hold
+    large = lifecycle.finish(hold, Done(b" " * RESULT_LIMIT), jitter=0.0)
+    told = messages_of_workers.Undelivered.of([large] * 300)
+    assert len(messages_of_workers.encode(told)) < MOST_UNSENT / 2
+    assert len(told.transitions) == 64
+    small = lifecycle.cancelled(hold)
+    assert messages_of_workers.Undelivered.of([small] * 300).transitions == (small,) * 300

@@ -44,6 +44,7 @@ ALL = (
     messages.Moved(JOB, 4.5),
     messages.Stopped(JOB, TOKEN),
     messages.Overrun(JOB, TOKEN, Charge.STALLED),
+    messages.Told("job.rescued", {"job": str(JOB), "crashes": 1, "delay": None}),
     messages.Dump(),
     messages.Drain(20.0),
 )

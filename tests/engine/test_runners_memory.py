@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast._ports.cgroup import MemoryKills
+from holdfast._ports.cgroup import BELIEVED, MemoryKills
 from holdfast._ports.host import Exit
+from holdfast.testing.clock import FakeClock
 
 V1 = "9:name=systemd:/\n4:cpu,memory:/app/worker\n0::/\n"
 V2 = "0::/app/worker\n"
@@ -20,23 +21,39 @@ V2 = "0::/app/worker\n"
         (V2, "memory.events"),
     ],
 )
-def test_a_memory_kill_is_seen_once(tmp_path: Path, groups: str, file: str) -> None:
+def test_a_memory_kill_is_believed_for_a_moment_after_the_count_grew(tmp_path: Path, groups: str, file: str) -> None:
     (tmp_path / "cgroup").write_text(groups)
     count = tmp_path / file
     count.parent.mkdir(parents=True, exist_ok=True)
     count.write_text("low 0\nunder_oom 0\noom_kill 3\noom 9\n")
-    kills = MemoryKills(tmp_path / "cgroup", tmp_path)
-    assert not kills.has_grown()
+    clock = FakeClock()
+    kills = MemoryKills(tmp_path / "cgroup", tmp_path, now=clock.monotonic)
+    assert not kills.was_just_now()
     count.write_text("low 0\nunder_oom 0\noom_kill 4\noom 9\n")
-    assert kills.has_grown()
-    assert not kills.has_grown()
+    assert kills.was_just_now()
+    assert kills.was_just_now(), "two may have been killed"
+    clock.advance(BELIEVED)
+    assert not kills.was_just_now()
+
+
+def test_the_memory_kill_of_somebody_else_is_not_taken_for_a_later_death(tmp_path: Path) -> None:
+    (tmp_path / "cgroup").write_text(V1)
+    count = tmp_path / "memory/app/worker/memory.oom_control"
+    count.parent.mkdir(parents=True)
+    count.write_text("oom_kill 3\n")
+    clock = FakeClock()
+    kills = MemoryKills(tmp_path / "cgroup", tmp_path, now=clock.monotonic)
+    count.write_text("oom_kill 4\n")
+    kills.look()
+    clock.advance(BELIEVED)
+    assert not kills.was_just_now()
 
 
 @pytest.mark.parametrize("groups", [None, "", "rubbish", V1, V2])
 def test_without_control_groups_no_memory_kill_is_ever_seen(tmp_path: Path, groups: str | None) -> None:
     if groups is not None:
         (tmp_path / "cgroup").write_text(groups)
-    assert not MemoryKills(tmp_path / "cgroup", tmp_path).has_grown()
+    assert not MemoryKills(tmp_path / "cgroup", tmp_path).was_just_now()
 
 
 def test_an_exit_says_that_memory_ran_out() -> None:

@@ -122,7 +122,7 @@ def test_it_says_what_it_is_before_anything_else_and_touches_the_store_only_with
     async def test() -> None:
         office = Office(quick, stubborn, options=structs.replace(OPTIONS, queues=("a",)))
         hello = await office.far.hear(messages.Hello)
-        assert hello == messages.Hello(SETTINGS, ("quick", "stubborn"), ("a",), ("no /proc",), OPTIONS.concurrency)
+        assert hello == messages.Hello(SETTINGS, ("quick", "stubborn"), ("a",), ("no /proc",), OPTIONS.concurrency, True)
         await passing(100)
         assert office.store.calls == []
 

@@ -57,7 +57,7 @@ class EmbeddedWorker:
             events=events,
             open_store=self._rooms.open_store,
             open_transport=self._rooms.open_transport,
-            options=SupervisorOptions(isolates=False),
+            options=SupervisorOptions(isolates=False, tells=False),
             arguments=(),
         )
 

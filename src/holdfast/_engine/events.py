@@ -115,6 +115,11 @@ class Events:
         if self._subscribers:
             self.pass_on(Event(name, fields))
 
+    @property
+    def has_subscribers(self) -> bool:
+        """Whether anybody wants to hear of anything."""
+        return bool(self._subscribers)
+
     def pass_on(self, event: Event) -> None:
         """Tell subscribers of an event that was emitted, and logged, elsewhere."""
         for callback in (*self._subscribers.get(event.name, ()), *self._subscribers.get("*", ())):

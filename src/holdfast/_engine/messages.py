@@ -1,5 +1,7 @@
 """What a supervisor and its worker say to each other over their pipe."""
 
+from collections.abc import Sequence
+from itertools import accumulate
 from uuid import UUID
 
 import msgspec
@@ -8,6 +10,9 @@ from msgspec import Struct
 from holdfast._core.job import Token
 from holdfast._core.lifecycle import Charge, Transition
 from holdfast.settings import Settings
+
+MOST_RESULTS = 16 * 2**20
+"""Bytes of results in one message."""
 
 
 class Hello(Struct, frozen=True, tag="hello"):
@@ -18,6 +23,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     queues: tuple[str, ...]
     limits: tuple[str, ...] = ()
     slots: int = 0
+    listens: bool = False
 
 
 class Refused(Struct, frozen=True, tag="refused"):
@@ -74,6 +80,12 @@ class Undelivered(Struct, frozen=True, tag="undelivered"):
 
     transitions: tuple[Transition, ...]
 
+    @classmethod
+    def of(cls, transitions: Sequence[Transition]) -> "Undelivered":
+        """As many as fit: more than the pipe takes would close it, and end the worker in the midst of an outage."""
+        sizes = accumulate(len(each.result or b"") for each in transitions)
+        return cls(tuple(each for each, size in zip(transitions, sizes, strict=True) if size <= MOST_RESULTS))
+
 
 class Begun(Struct, frozen=True, tag="begun"):
     """Worker: the code of a job that has a limit started ``at`` this time of the lease's clock."""
@@ -113,6 +125,13 @@ class Deaf(Struct, frozen=True, tag="deaf"):
     jobs: tuple[UUID, ...]
 
 
+class Told(Struct, frozen=True, tag="told"):
+    """Supervisor: an event of mine, for your subscribers; what is no number is told as text."""
+
+    name: str
+    fields: dict[str, str | bool | int | float | None]
+
+
 class Dump(Struct, frozen=True, tag="dump"):
     """Supervisor: say where the coroutines of your jobs wait; a dump of threads does not show it."""
 
@@ -123,7 +142,7 @@ class Drain(Struct, frozen=True, tag="drain"):
     grace: float
 
 
-FromSupervisor = Leased | Beaten | Gone | Cancelled | Overrun | Ping | Dump | Drain
+FromSupervisor = Leased | Beaten | Gone | Cancelled | Overrun | Ping | Told | Dump | Drain
 FromWorker = Hello | Refused | Ready | Begun | Moved | Stopped | Pong | Undelivered | Deaf
 Message = FromSupervisor | FromWorker
 

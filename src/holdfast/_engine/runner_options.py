@@ -11,9 +11,10 @@ from holdfast.errors import ConfigurationError
 
 
 class RunnerOptions(Struct, frozen=True, kw_only=True):
-    """``target``: the ``module:app`` to import. ``path``: where modules are found, if not as for a worker."""
+    """``target``: the ``module:app`` to import, ``modules``: what else. ``path``: where modules are found, if not as for a worker."""
 
     target: str
+    modules: tuple[str, ...] = ()
     path: tuple[str, ...] | None = None
     log_level: str = "info"
     log_format: str = "text"
@@ -49,6 +50,15 @@ def importable(app: object, registry: Registry) -> str:
             f"process=True on {tasks}: a runner process must import the App; keep it and its tasks at the top of a module, no script"
         ]
     )
+
+
+def homes(registry: Registry) -> tuple[str, ...]:
+    """Modules of the handlers that run in processes: that of the App need not import them all, and jobs of the others would
+    wait for ever. ``ConfigurationError`` if one is a script."""
+    names = {module: _name_of(module) for module in _process_tasks(registry)}
+    if None in names.values():
+        raise ConfigurationError(["process=True in a script: a runner process must import the handler; keep it in a module"])
+    return tuple(name for name in names.values() if name is not None)
 
 
 def _name_of(module: str) -> str | None:

@@ -9,16 +9,18 @@ from msgspec import Struct
 
 from holdfast._core.identity import worker_name
 from holdfast._engine import messages
+from holdfast._engine.courier import Courier
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.isolation import Isolation
 from holdfast._engine.loop import Service
+from holdfast._engine.pace import Pace
 from holdfast._engine.pruner import Pruner
 from holdfast._engine.recovery import EXPIRED_PER_STEP, Contact, Recovery
 from holdfast._engine.strays import Strays
 from holdfast._engine.ward import Ward
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Exit, Host
-from holdfast._ports.store import BeatAnswer, NewLease, Store, Update
+from holdfast._ports.store import NewLease, Store, Update
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.settings import Settings
@@ -32,10 +34,14 @@ OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 75
 
 
 class SupervisorOptions(Struct, frozen=True, kw_only=True):
-    """How many workers, and when to end. ``grace=None``: what the app says. ``isolates``: last tries get a worker each."""
+    """How many workers, and when to end. ``grace=None``: what the app says.
+
+    ``isolates``: last tries get a worker each. ``tells``: what happens here is told to the subscribers in a worker.
+    """
 
     processes: int = 1
     isolates: bool = True
+    tells: bool = True
     until_empty: bool = False
     grace: float | None = None
 
@@ -59,6 +65,7 @@ class Supervisor:
         self._open_store, self._open_transport = open_store, open_transport
         self._options, self._arguments = options, tuple(arguments)
         self.wards: list[Ward] = []
+        self._courier = Courier(events, lambda: self.wards) if options.tells else None
         self.problems: tuple[str, ...] = ()
         self._burials: dict[asyncio.Task[None], Ward] = {}
         self._settings: Settings | None = None
@@ -67,7 +74,7 @@ class Supervisor:
         self._isolation: Isolation | None = None
         self._drained = asyncio.Event()
         self._beating_now = asyncio.Lock()
-        self._beaten: tuple[frozenset[UUID], float, float] | None = None
+        self._pace = Pace()
         self._idle_rounds = 0
         self._drains = 0
         self._exit_code = OK
@@ -170,6 +177,8 @@ class Supervisor:
             ward.heard(message)
             if isinstance(message, messages.Hello):
                 await self._hand_lease(ward, message)
+            elif isinstance(message, messages.Ready) and self._courier is not None:
+                self._courier.deliver()
 
     async def _hand_lease(self, ward: Ward, hello: messages.Hello) -> None:
         """Open the store with the first worker's settings, then this worker's lease; a store out of reach at the start ends us."""
@@ -277,10 +286,13 @@ class Supervisor:
                 answer = await self._store.beat(tuple(wards), draining=self._drains > 0)
         except BaseException:
             self._contact.broke()
-            self._beaten = None
+            self._pace.forget()
             raise
         self._contact.answered(sent)
-        self._judge_clock(answer, frozenset(wards), sent)
+        step = self._pace.step(answer, timing, leases=frozenset(wards), sent=sent, now=self._now_of_lease())
+        if step is not None:
+            self._events.emit(EventName.STORE_CLOCK_STEPPED, store=step[0], own=step[1])
+            self._contact.broke()
         for lease, ward in wards.items():
             if lease in answer.alive:
                 ward.renewed(sent)
@@ -289,19 +301,6 @@ class Supervisor:
             if jobs := answer.cancelled.get(lease):
                 ward.send(messages.Cancelled(jobs))
         return max(0.001, sent + timing.beat - self._now_of_lease())
-
-    def _judge_clock(self, answer: BeatAnswer, leases: frozenset[UUID], sent: float) -> None:
-        """The store's clock and ours must agree on how much time has passed, else nobody may be judged for a while."""
-        assert self._settings is not None
-        now = self._now_of_lease()
-        previous, self._beaten = self._beaten, (leases, sent, now)
-        if previous is None or previous[0] != leases or answer.alive != leases or answer.elapsed is None:
-            return
-        # Each beat reached the store at some moment between its sending and its answer.
-        own = min(max(answer.elapsed, sent - previous[2]), now - previous[1])
-        if self._settings.timing.is_step(store=answer.elapsed, own=own):
-            self._events.emit(EventName.STORE_CLOCK_STEPPED, store=answer.elapsed, own=own)
-            self._contact.broke()
 
     async def _recover(self) -> float:
         assert self._settings is not None

@@ -45,6 +45,11 @@ class Ward:
         self._is_guarded = False
         self._unguarded_since: float | None = None
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether it has somebody who wants to hear of events, and will be here to."""
+        return self.is_ready and not self.is_gone and self.drain_by is None and self.hello is not None and self.hello.listens
+
     def leased(self, lease: NewLease, sent: float) -> None:
         """Its lease is open since a call that was sent then."""
         self.lease, self.name = lease, lease.worker
@@ -133,6 +138,7 @@ class Ward:
                 | messages.Gone()
                 | messages.Cancelled()
                 | messages.Overrun()
+                | messages.Told()
                 | messages.Dump()
                 | messages.Ping()
                 | messages.Drain()

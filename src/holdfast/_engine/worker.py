@@ -12,6 +12,7 @@ from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._engine import messages
 from holdfast._engine.children import Children
+from holdfast._engine.courier import event_of
 from holdfast._engine.current import WORKER
 from holdfast._engine.events import EventName, Events, logger
 from holdfast._engine.exchange import Exchange, Key
@@ -89,6 +90,7 @@ class Worker:
                 self._options.queues or (),
                 self._limits,
                 self._options.concurrency,
+                self._events.has_subscribers,
             ),
         )
         first = await self._first_message()
@@ -246,7 +248,7 @@ class Worker:
         undelivered = self.exchange.undelivered
         waiting = frozenset((each.job, each.token) for each in undelivered)
         if waiting & self._waiting:
-            self._send(messages.Undelivered(undelivered))
+            self._send(messages.Undelivered.of(undelivered))
         self._waiting = waiting
         return self._settings.timing.beat
 
@@ -315,6 +317,8 @@ class Worker:
                 self._events.emit(EventName.LEASE_LOST, running=len(self.executor.running))
                 self.executor.stop_all(Stop.LOST)
                 self._ending.set()
+            case messages.Told():
+                self._events.pass_on(event_of(message))
             case messages.Dump():
                 self._say_where_jobs_wait()
             case messages.Drain(grace=grace):

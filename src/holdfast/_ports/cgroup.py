@@ -1,7 +1,12 @@
 """Whether the kernel killed something here because memory ran out: only the control group can tell that from any other SIGKILL."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+from holdfast._ports.clock import SystemClock
+
+BELIEVED = 10.0
+"""Seconds after a memory kill in which a death is taken for it: the count does not say who was killed."""
 OWN_GROUPS = Path("/proc/self/cgroup")
 MOUNTED = Path("/sys/fs/cgroup")
 
@@ -9,14 +14,21 @@ MOUNTED = Path("/sys/fs/cgroup")
 class MemoryKills:
     """Counts the memory kills in this process' control group, of version 1 or 2; none are ever seen where it has none."""
 
-    def __init__(self, groups: Path = OWN_GROUPS, mounted: Path = MOUNTED) -> None:
-        self._groups, self._mounted = groups, mounted
-        self._seen = self._count()
+    def __init__(self, groups: Path = OWN_GROUPS, mounted: Path = MOUNTED, *, now: Callable[[], float] | None = None) -> None:
+        self._groups, self._mounted, self._now = groups, mounted, now or SystemClock().monotonic
+        self._seen, self._grown = self._count(), float("-inf")
 
-    def has_grown(self) -> bool:
-        """Whether there was one since the last question."""
-        before, self._seen = self._seen, self._count()
-        return self._seen > before
+    def look(self) -> None:
+        """Notice when the count grows; the more often, the better it is known to which death that belongs."""
+        count = self._count()
+        if count > self._seen:
+            self._grown = self._now()
+        self._seen = count
+
+    def was_just_now(self) -> bool:
+        """Whether there was one a moment ago."""
+        self.look()
+        return self._now() - self._grown < BELIEVED
 
     def _count(self) -> int:
         for file in self._files():

@@ -132,6 +132,7 @@ class SystemChild:
 
     def is_stopped(self) -> bool:
         """State T, or t under a debugger."""
+        self._memory_kills.look()  # asked at every watch, so a kill of somebody else is not taken for this one's
         stat = guard.read_stat(self._process.pid)
         return stat is not None and stat.state in "Tt"
 
@@ -350,7 +351,7 @@ def exit_of(code: int, memory_kills: MemoryKills, *, is_ours: bool) -> Exit:
     """What a return code says. ``is_ours``: we killed it, so nobody else needs to have done it."""
     if code >= 0:
         return Exit(code)
-    is_out_of_memory = -code == signal.SIGKILL and not is_ours and memory_kills.has_grown()
+    is_out_of_memory = -code == signal.SIGKILL and not is_ours and memory_kills.was_just_now()
     return Exit(signal=_name_of(-code), is_out_of_memory=is_out_of_memory)
 
 

@@ -37,6 +37,7 @@ class SystemRunnerHost:
 
     async def spawn(self) -> "SystemRunner":
         """Start one. Call it from the thread that lives as long as the worker does, its event loop's."""
+        self._memory_kills.look()
         return SystemRunner(self._clock, self._command, self._arguments, self._memory_kills)
 
 

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from holdfast._engine.imports import import_module
 from holdfast._engine.runner_options import RunnerOptions
 from holdfast._engine.runner_process import RunnerProcess
 from holdfast._ports.system_runner import RunnerCell
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str]) -> int:
         if options.path is not None:
             sys.path[:] = options.path
         app = load_app(options.target)
+        for module in options.modules:
+            import_module(module, "to import, though a handler with process=True is in it")
         app.load()
         runner.run(app.registry, app.lifespan(), open_store=lambda: open_store(app.settings), idle=app.settings.timing.margin)
     except ConfigurationError as error:

@@ -1,0 +1,28 @@
+"""Whether the store's clock and ours agree on how much time passes: if not, every lease may look expired."""
+
+from uuid import UUID
+
+from holdfast._core.timing import LeaseTiming
+from holdfast._ports.store import BeatAnswer
+
+
+class Pace:
+    """Compares the two clocks between two beats of the same leases."""
+
+    def __init__(self) -> None:
+        self._last: tuple[frozenset[UUID], float, float] | None = None
+
+    def forget(self) -> None:
+        """A beat whose answer was lost: nobody knows when it reached the store."""
+        self._last = None
+
+    def step(
+        self, answer: BeatAnswer, timing: LeaseTiming, *, leases: frozenset[UUID], sent: float, now: float
+    ) -> tuple[float, float] | None:
+        """How much time passed there and here, in seconds, if they differ by more than the margin."""
+        last, self._last = self._last, (leases, sent, now)
+        if last is None or last[0] != leases or answer.alive != leases or answer.elapsed is None:
+            return None
+        # Each beat reached the store at some moment between its sending and its answer.
+        own = min(max(answer.elapsed, sent - last[2]), now - last[1])
+        return (answer.elapsed, own) if timing.is_step(store=answer.elapsed, own=own) else None
