@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import State
+from holdfast._core.job import State, Token
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._engine import messages
 from holdfast._engine.pruner import BATCH, INTERVAL, PAUSE, Pruner
@@ -91,6 +91,27 @@ def test_no_more_lonely_workers_than_processes_live_at_once_and_each_is_followed
         await passing(60)
         assert fleet.host.children.empty()
         assert (await fleet.memory.counts())["", State.FAILED] == 3
+
+    run_virtual(test())
+
+
+def test_a_lonely_worker_that_ran_nothing_is_not_followed_at_once_and_one_that_did_is() -> None:
+    async def test() -> None:
+        fleet = Fleet()
+        (job, *_) = await crash(fleet, 2)
+        await fleet.ready()
+        await passing(10)
+        idle, _ = await alone(fleet)
+        idle.end(Exit(code=0))
+        await passing(1)
+        assert fleet.host.children.empty()
+        await passing(10)
+        busy, leased = await alone(fleet)
+        busy.far.say(messages.Begun(job, Token(leased.lease, 1), 0.0))
+        await passing(0.1)
+        busy.end(Exit(code=0))
+        await passing(1)
+        assert not fleet.host.children.empty()
 
     run_virtual(test())
 

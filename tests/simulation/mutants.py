@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant("lease ended without judging it again", "S5", 230, 400, stores.EndWithoutJudging),
     Mutant("claims moved before their lease ends", "S5", 0, 20, stores.MoveBeforeEnd),
     Mutant("rescue by id only", "S5", 19, 200, stores.RescueById),
-    Mutant("crash not counted", "S9", 0, 20, stores.CrashNotCounted),
+    Mutant("crash not counted", "S9", 4, 20, stores.CrashNotCounted),
     Mutant("siblings charged for a culprit", "S9", 3, 100, patch=engines.siblings_pay),
     Mutant("nobody looks for expired leases", "L2", 1, 20, patch=engines.no_recovery),
     Mutant("claim not atomic", "S1", 0, 20, stores.ClaimFromStaleRead),

@@ -16,7 +16,7 @@ FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
 
 
 def _perform(role: str, call: int, fault: Fault) -> Outcome:
-    """Two supervisors with a worker each, three jobs, one fault."""
+XX
     settings = Settings(
         url="simulated:",
         timing=LeaseTiming.of(TTL),
@@ -34,7 +34,7 @@ def _perform(role: str, call: int, fault: Fault) -> Outcome:
         concurrency=2,
         jobs=3,
         clients=1,
-        tasks=("resuming", "answering", "quick"),
+        tasks=("resuming", "answering", "quick", "parent"),
         operations=(),
         chaos=TTL,
         patience=20 * TTL,
@@ -43,6 +43,7 @@ def _perform(role: str, call: int, fault: Fault) -> Outcome:
         mix=Mix(latency=0.02, timeout=TTL / 5, slowest=2 * TTL, latest=2 * TTL),
         rate_error=0.001,
         step=0.0,
+        keys=1,
         script=(role, call, fault),
     )
     return perform(plan, random.Random(call))

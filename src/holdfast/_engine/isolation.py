@@ -14,7 +14,7 @@ SHORTEST_PAUSE = 0.05
 class Isolation:
     """Lets a worker live for each due last try, at most ``room`` at once.
 
-    ``live``: a lonely worker's whole life; whether it became ready. ``service``: repeats ``step()`` and can be woken.
+    ``live``: a lonely worker's whole life; whether it ran something. ``service``: repeats ``step()`` and can be woken.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Isolation:
         return await self._store.next_due(tuple(self._tasks()), self._queues(), LastTries.ONLY)
 
     async def _live_once(self) -> None:
-        # One that cannot even start is not followed at once.
+        # One that cannot start, or found its job taken, is not followed at once.
         if not await self._live() and not self.is_closed:
             await self._clock.sleep(self._interval)
 

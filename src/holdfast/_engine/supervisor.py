@@ -138,7 +138,7 @@ class Supervisor:
                     pass
 
     async def _live(self, *, is_alone: bool = False) -> bool:
-        """One worker's life; whether it became ready."""
+        """One worker's life; whether it became ready and, for a lonely one, ran something."""
         try:
             child = await self._host.spawn(self._arguments)
         except Exception as error:
@@ -155,7 +155,7 @@ class Supervisor:
         self._has_worked = self._has_worked or ward.is_ready
         if ward.refused and not self._has_worked:
             self._give_up(USAGE, ward.refused)
-        return ward.is_ready
+        return ward.is_ready and (ward.has_begun or not is_alone)
 
     def _give_up(self, code: int, problems: Sequence[str] = ()) -> None:
         self._exit_code, self.problems = code, tuple(problems)

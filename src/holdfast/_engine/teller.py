@@ -11,18 +11,19 @@ TOLD_EVERY = 0.05
 
 
 class Teller:
-    """Says when their code begins, moves and stops, and nothing of other jobs."""
+    """Says when their code begins, moves and stops, and nothing of other jobs, unless told to (``tells_all``)."""
 
     def __init__(self, send: Callable[[messages.Message], None], now: Callable[[], float]) -> None:
         self._send = send
         self._now = now
+        self.tells_all = False
         self._told: dict[tuple[UUID, Token], float] = {}
         self._untold: dict[tuple[UUID, Token], float] = {}
 
     def begun(self, hold: Hold) -> None:
         """Its first line is about to run."""
         limits = hold.policy
-        if _is_limited(hold):
+        if self.tells_all or _is_limited(hold):
             self._send(messages.Begun(hold.job, hold.token, self._now(), limits.progress_within, limits.timeout))
 
     def moved(self, hold: Hold) -> None:
@@ -45,7 +46,7 @@ class Teller:
 
     def stopped(self, hold: Hold) -> None:
         """Nothing of it runs any more."""
-        if _is_limited(hold):
+        if self.tells_all or _is_limited(hold):
             self._told.pop((hold.job, hold.token), None)
             self._untold.pop((hold.job, hold.token), None)
             self._send(messages.Stopped(hold.job, hold.token))

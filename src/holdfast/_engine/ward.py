@@ -30,7 +30,7 @@ class Ward:
         self.stacks: str | None = None
         self.deadline = float("-inf")
         self.is_ready = False
-        self.is_gone = False
+        self.is_gone = self.has_begun = False
         self.is_idle: bool | None = None
         self.drain_by: float | None = None
         self.kill_reason: str | None = None
@@ -126,6 +126,7 @@ class Ward:
             case messages.Deaf(jobs=jobs):
                 self.culprits = dict.fromkeys(jobs, Charge.DEAF) | self.culprits
             case messages.Begun(job=job, token=token, at=at):
+                self.has_begun = True
                 self.limits.begin(job, Limited(token, message.progress_within, message.timeout, at, at))
             case messages.Moved(job=job, at=at):
                 self.limits.move(job, at)

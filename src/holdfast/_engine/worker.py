@@ -132,7 +132,7 @@ class Worker:
                 task.cancel()
 
     def _assemble(self, leased: messages.Leased) -> None:
-        self._is_alone = leased.is_alone
+        self._is_alone = self._teller.tells_all = leased.is_alone
         reporter = self._make_reporter()
         self.executor = Executor(
             self._registry,

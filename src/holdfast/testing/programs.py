@@ -248,9 +248,11 @@ async def steady(job: Job) -> str:
 
 
 async def creeping(job: Job) -> str:
-    """Moves as slowly as it may."""
+    """Moves as slowly as it may, and sometimes twice at once."""
     async with _written(job) as scene:
         for step in range(3):
+            await scene.wait(0.045 * CREEP * scene.pace)
+            await scene.move(job, step, 3)
             await scene.wait(scene.chance.uniform(0.6, 0.98) * CREEP * scene.pace)
             await (scene.save(job, step) if scene.chance.random() < 0.5 else scene.move(job, step, 3))
         return scene.done(job)
