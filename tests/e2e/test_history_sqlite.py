@@ -87,7 +87,7 @@ def test_a_wrong_write_after_the_end_is_seen(database: Path, wrong: str, name: s
     [
         ("UPDATE holdfast_jobs SET claim = zeroblob(16)", "S1"),
         ("UPDATE holdfast_jobs SET message = 'somebody else'", "S3"),
-        ("UPDATE holdfast_jobs SET state = 'completed', result = '\"somebody else\"'", "S3"),
+        ("UPDATE holdfast_jobs SET state = 'completed', result = '\"somebody else\"'", "S13"),
         ("UPDATE holdfast_jobs SET number = number - 1", "S2"),
         ("UPDATE holdfast_jobs SET state = 'available', claim = NULL, lease = NULL, crashes = 3", "S9"),
         ('UPDATE holdfast_leases SET ended_at = 1, why = \'{"end": "expired"}\'', "S5"),
