@@ -15,7 +15,7 @@ from tests.engine.support import Bench, until
 
 Message = TypeVar("Message")
 
-GRACE, MARGIN = 4.0, 1.0
+GRACE, MARGIN, PAUSE = 4.0, 1.0, 2.0
 DONE = messages.Ended(messages.Verdict.of(Done(b'"done"')))
 STACKS = 'File "shop.py", line 7 in spin'
 
@@ -90,7 +90,8 @@ class RunnerBench(Bench):
     def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, size: int = 2) -> None:
         super().__init__(*tasks)
         self.host = FakeRunnerHost()
-        self.pool = Pool(self.host, size=size, grace=GRACE, margin=MARGIN, events=self.log.events, chance=self.chance)
+        given = {"grace": GRACE, "margin": MARGIN, "pause": PAUSE}
+        self.pool = Pool(self.host, size=size, **given, events=self.log.events, chance=self.chance)
         self.executor._processes = self.pool
 
     async def child(self, number: int = 0) -> FakeChild:

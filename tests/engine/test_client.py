@@ -433,7 +433,7 @@ def test_purging_and_pruning_go_on_until_nothing_is_left() -> None:
         desk.clock.advance(8 * 86400.0)
         pruned = await desk.client.prune()
         assert (pruned.jobs, pruned.receipts, await desk.stored()) == (1, 2, 0)
-        assert desk.said("store.pruned") == [{"jobs": 1, "stubs": 0, "receipts": 2, "leases": 0}]
+        assert desk.said("store.pruned") == [{"jobs": 1, "stubs": 0, "receipts": 2, "leases": 0, "attempts": 0}]
         assert await desk.client.prune() == Pruned()
 
     run(scenario)

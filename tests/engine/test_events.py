@@ -52,6 +52,12 @@ def test_a_subscriber_that_fails_at_the_report_of_its_failure_is_not_asked_for_e
     events.emit(EventName.JOB_FAILED, **JOB)
 
 
+def test_s17_no_field_of_an_event_steers_a_log_of_the_users_own(logged: pytest.LogCaptureFixture) -> None:
+    Events().emit(EventName.JOB_FAILED, **JOB, error="E\nERROR a line of its own\x1b[31m")
+    (record,) = logged.records
+    assert record.getMessage() == r"job.failed job=j1 task=resize error=E\nERROR a line of its own\x1b[31m"
+
+
 def test_a_log_handler_that_raises_breaks_nothing_and_is_reported() -> None:
     class Broken(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -343,7 +343,7 @@ def test_pruning_by_hand_leaves_what_is_young(app: App) -> None:
     handle = app.task(retention=0)(shrink).enqueue("a")
     end(app, handle)
     assert app.prune() == Pruned(stubs=1)
-    assert told == [{"jobs": 0, "stubs": 1, "receipts": 0, "leases": 0}]
+    assert told == [{"jobs": 0, "stubs": 1, "receipts": 0, "leases": 0, "attempts": 0}]
     assert handle.get().state is State.COMPLETED
     with pytest.raises(JobNotFound, match="retention"):
         handle.result()

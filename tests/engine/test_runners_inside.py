@@ -99,6 +99,24 @@ class Scene:
         return None if ended.verdict is None else ended.verdict.outcome()
 
 
+def test_a_task_that_is_not_here_is_said_and_the_next_job_runs() -> None:
+    async def handler() -> str:
+        raise AssertionError
+
+    def known() -> None: ...
+
+    async def test() -> None:
+        async with Scene(known) as scene:
+            await scene.next(messages.Ready)
+            scene.tell(messages.Run(claim(define(handler))))
+            await scene.next(messages.Unknown)
+            scene.tell(messages.Run(scene.claim(name="known")))
+            await scene.next(messages.Begun)
+            assert await scene.outcome() == Done(b"null")
+
+    run(test())
+
+
 class Transactional:
     """A store of which only one verb matters."""
 

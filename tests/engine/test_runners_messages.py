@@ -34,6 +34,7 @@ MESSAGES: list[messages.Message] = [
     messages.Ready(),
     messages.Refused(("no module",)),
     messages.Begun(("new",)),
+    messages.Unknown(),
     messages.Progressed("walk", 0.5, "half"),
     messages.Checkpointed(4, b"1"),
     messages.Enqueued(5, NewJob(id=JOB, task="t", payload=b"{}", policy=Policy(), tags=("a",))),

@@ -16,7 +16,7 @@ from holdfast._engine.executor import Stop
 from holdfast._engine.pool import MOST_GROWTH
 from holdfast._engine.registry import RunnerKind
 from holdfast._ports.host import Exit
-from tests.engine.runners_support import DONE, GRACE, MARGIN, STACKS, FakeChild, RunnerBench, processed
+from tests.engine.runners_support import DONE, GRACE, MARGIN, PAUSE, STACKS, FakeChild, RunnerBench, processed
 from tests.engine.support import JOB, claim, run_virtual, turns, until
 
 OTHER_JOB = UUID(int=78)
@@ -162,6 +162,36 @@ def test_a_runner_that_cannot_be_started_gives_its_job_back_and_the_next_try_wai
         await bench.complete(0)
         await bench.until_ended(5)
         assert moved_in(bench, 4).to is State.COMPLETED
+
+    run_virtual(test())
+
+
+def test_l4_a_runner_that_does_not_know_a_task_keeps_no_other_job_waiting() -> None:
+    async def test() -> None:
+        task = processed()
+        bench = RunnerBench(task, size=1)
+
+        async def start_unknown(runner: int) -> None:
+            bench.executor.start(claim(task))
+            child = await bench.child(runner)
+            child.say(messages.Ready())
+            await child.next(messages.Run)
+            child.say(messages.Unknown())
+            await bench.until_ended(runner + 1)
+
+        await start_unknown(0)
+        moved = moved_in(bench)
+        assert (moved.to, moved.record, moved.delay, moved.crashes) == (State.AVAILABLE, None, PAUSE, 0)
+        assert bench.pool.free(0) == 1
+        assert (bench.log.of("task.unknown"), bench.log.of("runner.unavailable")) == ([{"task": "handler"}], [])
+        await bench.host.children[0].next(messages.Finish)  # another one may have newer code
+        await start_unknown(1)
+        bench.executor.start(claim(task, job=OTHER_JOB))
+        await bench.host.children[1].next(messages.Run)  # it had not: no third one is started for that
+        bench.host.children[1].say(messages.Begun(), DONE)
+        await bench.until_ended(3)
+        assert moved_in(bench, 2).to is State.COMPLETED
+        assert len(bench.log.of("task.unknown")) == 1
 
     run_virtual(test())
 

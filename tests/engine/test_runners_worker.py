@@ -1,21 +1,22 @@
 """A worker with runner processes: what it claims for them, and what its supervisor hears of them."""
 
 import asyncio
+from collections.abc import Callable
 
 from holdfast._core.job import State
 from holdfast._engine import messages
 from holdfast._engine import runner_messages as told
 from holdfast._engine.worker import WorkerOptions
 from tests.engine.runners_support import DONE, FakeRunnerHost, processed
-from tests.engine.support import SETTINGS, beside, run_virtual, until
+from tests.engine.support import SETTINGS, beside, forever, run_virtual, until
 from tests.engine.test_worker import Office, passing
 
 
 class RunnerOffice(Office):
     """A worker with runners, and a supervisor that beats."""
 
-    def __init__(self, *, size: int = 2) -> None:
-        super().__init__(processed(), options=WorkerOptions(concurrency=10, runners=size))
+    def __init__(self, *others: Callable[..., object], size: int = 2) -> None:
+        super().__init__(processed(), *others, options=WorkerOptions(concurrency=10, runners=size))
         self.host = FakeRunnerHost()
         self.worker.pool = self.worker._open_pool(self.host)
 
@@ -95,6 +96,35 @@ def test_runners_that_cannot_start_do_not_make_jobs_go_round_at_full_speed() -> 
         while await office.state(job) is not State.COMPLETED:
             await passing(0.5)
         assert (await office.row(job)).crashes == 0
+
+    run_virtual(test())
+
+
+def test_a_worker_whose_runners_cannot_start_is_not_idle_while_their_jobs_wait() -> None:
+    async def test() -> None:
+        office = RunnerOffice(forever)
+        office.host.error = OSError("no more processes")
+        await office.open()
+        await office.enqueue("handler")
+        while not office.log.of("runner.unavailable"):
+            await passing(0.1)
+
+        async def says_it_is_idle() -> bool:
+            office.far.heard()
+            office.far.say(messages.Ping())
+            return (await office.far.hear(messages.Pong)).is_idle
+
+        for _ in range(60):
+            await passing(0.5)
+            assert not await says_it_is_idle()
+        office.host.error = None
+        await until(lambda: office.host.children)
+        child = office.host.children[0]
+        child.say(told.Ready())
+        await child.next(told.Run)
+        child.say(told.Begun(), DONE)
+        await passing(3.0)
+        assert await says_it_is_idle()
 
     run_virtual(test())
 

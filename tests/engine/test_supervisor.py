@@ -1,5 +1,6 @@
 """The parent of workers: spawns, beats, buries, drains; a store that fails is never a reason to end or to lose anything."""
 
+import asyncio
 from collections.abc import Callable
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.supervisor import Supervisor, SupervisorOptions
+from holdfast._engine.ward import START_PATIENCE
 from holdfast._ports.host import Exit
 from holdfast._ports.store import ClaimRequest
 from holdfast.errors import ConfigurationError, SchemaTooNew, StoreUnavailable
@@ -262,8 +264,8 @@ def test_one_beat_renews_all_workers_and_comes_once_a_beat() -> None:
         for child, _ in wards:
             beside(answer_pings(child))
         fleet.store.calls.clear()
-        await passing(60)
-        assert fleet.store.calls.count("beat") == 60 / TIMING.beat
+        await passing(10.5 * TIMING.beat)
+        assert fleet.store.calls.count("beat") == 10
         assert all(lease.overdue < -TIMING.ttl + TIMING.beat + 0.1 for lease in await fleet.memory.workers())
         assert len({tuple(child.deadlines[-9:]) for child, _ in wards}) == 1
 
@@ -592,6 +594,53 @@ def test_a_worker_that_has_no_lease_yet_is_killed_when_drained_also_one_that_is_
 
     run_virtual(test())
     run_virtual(late())
+
+
+def test_l3_a_worker_that_hangs_before_its_first_word_is_killed_and_followed_by_another_one() -> None:
+    async def test() -> None:
+        fleet = Fleet()
+        hanging = await fleet.spawned()
+        await passing(START_PATIENCE - 1.0)
+        assert hanging.kills == 0
+        await passing(2.0)
+        assert hanging.kills == 1
+        assert fleet.log.of("worker.killed") == [{"worker": "100", "reason": "not started within 120 s"}]
+        child, _ = await fleet.ready()
+        assert child is not hanging
+
+    run_virtual(test())
+
+
+def test_a_worker_that_waits_for_the_store_or_for_its_own_lifespan_is_no_worker_that_hangs() -> None:
+    async def test() -> None:
+        fleet = Fleet()
+        await fleet.ready()
+        fleet.supervisor._options = structs.replace(fleet.supervisor._options, processes=2)
+        waiting = beside(fleet.supervisor._keep())
+        fleet.store.is_out = True
+        child = await fleet.spawned()
+        child.far.say(HELLO)
+        await passing(START_PATIENCE * 2)
+        fleet.store.is_out = False
+        await child.far.hear(messages.Leased)
+        await passing(START_PATIENCE * 2)
+        assert (child.kills, waiting.done()) == (0, False)
+
+    run_virtual(test())
+
+
+def test_a_question_to_the_store_that_hangs_does_not_stop_the_watch() -> None:
+    async def test() -> None:
+        fleet = Fleet(until_empty=True)
+        child, _ = await fleet.ready()
+        beside(obey(child, lambda: True))
+        gate = fleet.store.hold("next_due")
+        await gate.entered.wait()
+        async with asyncio.timeout(TIMING.ttl):
+            assert await fleet.running == 0
+        assert [said["operation"] for said in fleet.log.of("store.unavailable")] == ["watch"]
+
+    run_virtual(test())
 
 
 def test_the_end_waits_for_the_burials() -> None:

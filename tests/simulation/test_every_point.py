@@ -16,7 +16,7 @@ FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
 
 
 def _perform(role: str, call: int, fault: Fault) -> Outcome:
-XX
+    """Two supervisors with a worker each, three jobs with one key among them, one fault."""
     settings = Settings(
         url="simulated:",
         timing=LeaseTiming.of(TTL),

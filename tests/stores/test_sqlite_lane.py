@@ -4,11 +4,13 @@ import asyncio
 import gc
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from weakref import ref
 
 import pytest
 
-from holdfast.stores.sqlite.lane import Lane
+from holdfast.stores.sqlite.lane import Closed, Lane
+from tests.stores.support import store_on
 
 
 @pytest.fixture
@@ -94,6 +96,45 @@ def test_close_lets_waiting_calls_run_and_ends_the_thread() -> None:
     asyncio.run(act())
     assert ran == list(range(5))
     assert "ending" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_closed_lane_takes_no_call_that_nobody_would_answer() -> None:
+    lane = Lane("closed")
+
+    async def act() -> None:
+        assert await lane.run(lambda: "last", is_last=True) == "last"
+        with pytest.raises(Closed):
+            await lane.run(lambda: "later")
+
+    asyncio.run(act())
+    lane.close()
+    assert "closed" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_call_that_comes_while_another_thread_closes_the_store_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_on(tmp_path / "jobs.db")
+    ready, closes = store._thread._ready, [1]
+
+    def closed_just_now() -> object:
+        found = ready()
+        if closes:
+            closes.clear()
+            closing = threading.Thread(target=lambda: asyncio.run(store.close()))
+            closing.start()
+            closing.join()
+        return found
+
+    async def act() -> None:
+        await store.migrate()
+        monkeypatch.setattr(store._thread, "_ready", closed_just_now)
+        async with asyncio.timeout(10):
+            assert await store.counts() == {}
+        await store.close()
+
+    asyncio.run(act())
+    assert "holdfast-sqlite" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_nothing_of_a_call_stays_alive_while_the_thread_waits(lane: Lane) -> None:

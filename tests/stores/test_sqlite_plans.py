@@ -1,16 +1,19 @@
 """What a query costs, counted in steps of SQLite's machine: no clock, so no luck."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from holdfast._core.job import NewJob
+from holdfast._core.job import Hold, NewJob
+from holdfast._core.lifecycle import Transition
+from holdfast._core.outcome import Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import ClaimRequest, Store
 from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.database import QUERIES, Database
-from holdfast.testing.contracts.scene import Scene, done, play, raised
+from holdfast.testing.contracts.scene import Scene, answered, done, play, raised
 from tests.stores.support import OnFile, inside
 
 GRAIN = 20
@@ -250,6 +253,27 @@ def test_pruning_looks_at_what_it_takes_and_not_at_history(tmp_path: Path) -> No
         assert (await at.store.prune(100)).jobs == 10
         await finish(CROWD, 1e6)
         await finish(CROWD, 0.0)
+        at.advance(RETENTION_FLOOR)
+        assert await steps(at.store, "prune", at.store.prune(10)) <= alone * 1.5 + 10
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_forgetting_snoozes_looks_at_what_it_takes_and_not_at_history(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        async def attempt(count: int, end: Callable[[Hold], Transition]) -> None:
+            await at.enqueue(*(at.new() for _ in range(count)))
+            claims = await at.claim(await at.lease(), count)
+            assert len(claims) == count
+            await at.settle(*(end(claim.hold) for claim in claims))
+            await at.store.request_cancel([job.id for job in await at.store.list(at.everything)])
+
+        await attempt(20, lambda hold: answered(hold, Snooze(1.0)))
+        at.advance(RETENTION_FLOOR)
+        alone = await steps(at.store, "prune", at.store.prune(10))
+        assert (await at.store.prune(100)).attempts == 10
+        await attempt(CROWD, raised)
+        await attempt(CROWD, lambda hold: answered(hold, Snooze(1.0)))
         at.advance(RETENTION_FLOOR)
         assert await steps(at.store, "prune", at.store.prune(10)) <= alone * 1.5 + 10
 

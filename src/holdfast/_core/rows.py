@@ -16,10 +16,12 @@ OUTCOME_OF = {
 
 class Ended(Struct, frozen=True):
     """What is remembered of one attempt, by its token; ``to``: where its transition asked to go, before any cancellation
-    mark; no ``record``: its code never ran, and it is remembered only to answer the same release sent again."""
+    mark; no ``record``: its code never ran, and it is remembered only to answer the same release sent again.
+    ``forgettable_from``: of an attempt that tells nothing of how its job fares; the floor counts from then."""
 
     to: State
     record: AttemptRecord | None
+    forgettable_from: datetime | None = None
 
 
 def new_row(job: NewJob, now: datetime) -> JobRecord:
@@ -122,7 +124,7 @@ def reopened(row: JobRecord, now: datetime) -> JobRecord:
 def remembered(row: JobRecord, transition: Transition, now: datetime) -> Ended | None:
     """What to keep of the attempt that this transition ends; ``None`` when the finished row says it all."""
     if transition.record is None:
-        return None if PLACE_OF[transition.to] is Place.FINISHED else Ended(transition.to, None)
+        return None if PLACE_OF[transition.to] is Place.FINISHED else Ended(transition.to, None, now)
     record = AttemptRecord(
         job=row.id,
         token=row.token,
@@ -135,7 +137,8 @@ def remembered(row: JobRecord, transition: Transition, now: datetime) -> Ended |
         signal=transition.signal,
         stacks=transition.stacks,
     )
-    return Ended(transition.to, record)
+    is_brief = transition.to is State.AVAILABLE and transition.record in (AttemptOutcome.SNOOZED, AttemptOutcome.RELEASED)
+    return Ended(transition.to, record, now if is_brief else None)
 
 
 def record_of_finished(row: JobRecord) -> Ended:

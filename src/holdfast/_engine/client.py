@@ -163,9 +163,9 @@ class Client:
                 stubs=done.stubs + some.stubs,
                 receipts=done.receipts + some.receipts,
                 leases=done.leases + some.leases,
+                attempts=done.attempts + some.attempts,
             )
-        fields = {"jobs": done.jobs, "stubs": done.stubs, "receipts": done.receipts, "leases": done.leases}
-        self._events.emit(EventName.STORE_PRUNED, **fields)
+        self._events.emit(EventName.STORE_PRUNED, **structs.asdict(done))
         return done
 
     async def notify(self, queue: str) -> None:

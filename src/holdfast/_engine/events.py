@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from holdfast._core.cleaning import clean
+
 logger = logging.getLogger("holdfast")
 
 
@@ -51,8 +53,8 @@ class EventName(StrEnum):
     STORE_RECOVERED = "store.recovered"  # operation failures
     STORE_CLOCK_STEPPED = "store.clock_stepped"  # store own
     STORE_WARNED = "store.warned"  # warning: said once, at start
-    STORE_PRUNED = "store.pruned"  # jobs stubs receipts leases
-    TASK_UNKNOWN = "task.unknown"  # task: its jobs wait, and no live worker knows it
+    STORE_PRUNED = "store.pruned"  # jobs stubs receipts leases attempts
+    TASK_UNKNOWN = "task.unknown"  # task: its jobs wait, and no live worker, or no runner of one, knows it
     PAYLOAD_FIELDS_IGNORED = "payload.fields_ignored"  # job task fields
     SUBSCRIBER_FAILED = "subscriber.failed"  # event error
 
@@ -135,6 +137,7 @@ class Events:
 
 def _log(event: Event) -> None:
     shown = ((key, f"{value:.3f}" if isinstance(value, float) else value) for key, value in event.fields.items())
-    text = " ".join(f"{key}={value}" for key, value in shown if value is not None)
+    # Names of exceptions and of a payload's fields are anybody's words, and logs are often the user's own.
+    text = clean(" ".join(f"{key}={value}" for key, value in shown if value is not None))
     extra = {"event": event.name.value, "fields": event.fields}
     logger.log(_LEVELS.get(event.name, logging.DEBUG), "%s %s", event.name.value, text, extra=extra)

@@ -39,7 +39,8 @@ _CHARGES = {Stop.STALLED: Charge.STALLED, Stop.TIMED_OUT: Charge.TIMED_OUT}
 
 
 class Running(Struct, eq=False):
-    """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that nobody had ended."""
+    """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that nobody had ended.
+    ``pause``: seconds before it is worth trying again what has not begun."""
 
     claim: Claim
     context: Context
@@ -52,6 +53,7 @@ class Running(Struct, eq=False):
     stopped_at: float | None = None
     stacks: str | None = None
     crash: str | None = None
+    pause: float = 0.0
 
     @property
     def key(self) -> tuple[UUID, Token]:
@@ -175,7 +177,7 @@ class Executor:
             case Stop.CANCELLED:
                 moved = lifecycle.cancelled(hold)
             case _ if not running.has_begun:
-                moved = lifecycle.release(hold, code_ran=False)
+                moved = structs.replace(lifecycle.release(hold, code_ran=False), delay=running.pause)
             case Stop.STALLED | Stop.TIMED_OUT as why:
                 moved = lifecycle.overrun(hold, _CHARGES[why], jitter=jitter)
             case Stop.LATE | Stop.DRAINED:

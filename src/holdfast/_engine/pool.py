@@ -8,7 +8,7 @@ from holdfast._core.outcome import Outcome
 from holdfast._engine.context import Context, Reports
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.executor import Running, Stop
-from holdfast._engine.seat import Departed, ProcessJob, Seat
+from holdfast._engine.seat import Departed, ProcessJob, Seat, Unknown
 from holdfast._ports.clock import Chance
 from holdfast._ports.host import RunnerHost
 
@@ -24,17 +24,21 @@ class Pool:
     """At most ``size`` runners. The worker claims no more jobs for them than there are free ones.
 
     ``grace``: seconds in which a handler that is cancelled may clean up before its runner is killed. ``margin``: the lease's.
+    ``pause``: seconds for which a job waits whose task no runner knew.
     """
 
-    def __init__(self, host: RunnerHost, *, size: int, grace: float, margin: float, events: Events, chance: Chance) -> None:
+    def __init__(
+        self, host: RunnerHost, *, size: int, grace: float, margin: float, pause: float, events: Events, chance: Chance
+    ) -> None:
         self._host, self._size = host, size
-        self._grace, self._margin = grace, margin
+        self._grace, self._margin, self._pause = grace, margin, pause
         self._events, self._chance = events, chance
         self._idle: list[Seat] = []
         self._leaving: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._failures = 0
         self._not_before = float("-inf")
+        self._believed_until: dict[str, float] = {}
 
     def free(self, running: int) -> int:
         """How many more jobs could run; none for a while after a runner could not be started."""
@@ -100,6 +104,9 @@ class Pool:
         except Departed as departed:
             self._depart(running, seat, departed)
             return None
+        except Unknown:
+            self._give_back(running, seat)
+            return None
         self._failures = 0
         self._put_back(seat)
         return None if verdict is None else verdict.outcome()
@@ -112,6 +119,18 @@ class Pool:
             running.crash, running.stacks = str(departed), seat.child.last_stacks() or None
             hold = running.claim.hold
             self._events.emit(EventName.RUNNER_CRASHED, job=hold.job, task=hold.task, exit=str(departed))
+
+    def _give_back(self, running: Running, seat: Seat) -> None:
+        """Code has changed on disk since the worker or the runner loaded it. Another runner may know the task; if none
+        does, starting one for each try would be all that this worker does."""
+        running.has_begun, running.pause = False, self._pause
+        task = running.claim.hold.task
+        if _now() < self._believed_until.get(task, 0.0):
+            self._put_back(seat)
+            return
+        self._believed_until[task] = _now() + PAUSES[1]
+        self._events.emit(EventName.TASK_UNKNOWN, task=task)
+        self._let_go(seat)
 
     async def _end(self, running: Running) -> None:
         """The handler did not stop when told: what it does is kept, and its process ends."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from holdfast._engine.events import EventName, Events
 from holdfast._ports.clock import Chance
 from holdfast._ports.store import Pruned, Store
@@ -24,16 +26,10 @@ class Pruner:
             return INTERVAL
         pruned = await self._store.prune(BATCH)
         if pruned.total:
-            self._events.emit(
-                EventName.STORE_PRUNED,
-                jobs=pruned.jobs,
-                stubs=pruned.stubs,
-                receipts=pruned.receipts,
-                leases=pruned.leases,
-            )
+            self._events.emit(EventName.STORE_PRUNED, **structs.asdict(pruned))
         return PAUSE if is_full(pruned, BATCH) else INTERVAL * (1.0 + 0.25 * self._chance.jitter())
 
 
 def is_full(pruned: Pruned, limit: int) -> bool:
     """Whether there may be more to prune."""
-    return max(pruned.jobs, pruned.stubs, pruned.receipts, pruned.leases) >= limit
+    return max(pruned.jobs, pruned.stubs, pruned.receipts, pruned.leases, pruned.attempts) >= limit

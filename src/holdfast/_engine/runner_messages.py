@@ -63,6 +63,10 @@ class Begun(Struct, frozen=True, tag="begun"):
     ignored: tuple[str, ...] = ()
 
 
+class Unknown(Struct, frozen=True, tag="unknown"):
+    """Runner: the code that I loaded does not have the task of this job."""
+
+
 class Progressed(Struct, frozen=True, tag="progressed"):
     """Runner: how far the job is."""
 
@@ -158,7 +162,7 @@ class Ended(Struct, frozen=True, tag="ended"):
 
 
 FromWorker = Run | Told | Lost | Answered | Finish
-FromRunner = Ready | Refused | Begun | Progressed | Checkpointed | Enqueued | Ended
+FromRunner = Ready | Refused | Begun | Unknown | Progressed | Checkpointed | Enqueued | Ended
 Message = FromWorker | FromRunner
 
 _encoder = msgspec.msgpack.Encoder()

@@ -164,8 +164,8 @@ class RunnerProcess:
         self._line = Line(self._inside.channel, open_store, idle)
         self._in_loop(self._open())
         while (work := self._inbox.get()) is not None:
-            ended = self._execute(work)
-            self._in_loop(self._end(work, ended))
+            task = self._registry.get(work.claim.hold.task)
+            self._in_loop(self._end(work, messages.Unknown() if task is None else self._execute(work, task)))
         self._in_loop(self._close())
 
     def refuse(self, error: ConfigurationError) -> None:
@@ -213,10 +213,12 @@ class RunnerProcess:
             case _:
                 pass
 
-    def _execute(self, work: Work) -> Outcome | None:
-        task = self._registry.get(work.claim.hold.task)
-        if task is None:
-            raise SystemExit(f"task {work.claim.hold.task} is not here: the worker has other code than its runner")
+    def _execute(self, work: Work, task: TaskDefinition) -> messages.Ended:
+        outcome = self._outcome(work, task)
+        verdict = None if outcome is None else messages.Verdict.of(outcome)
+        return messages.Ended(verdict, self._inside.memory())
+
+    def _outcome(self, work: Work, task: TaskDefinition) -> Outcome | None:
         self._in_loop(self._send(messages.Begun()))  # reading the payload runs the user's constructors already
         decoded, refused = contained(partial(decode, task, work.claim.payload))
         if refused is not None or isinstance(decoded, Invalid):
@@ -234,11 +236,10 @@ class RunnerProcess:
             error = asyncio.CancelledError()  # as in a thread: it looked, and returned nothing
         return judge_value(value) if error is None else judge_error(error, task, is_stopped=work.is_stopped, was_told=was_told)
 
-    async def _end(self, work: Work, outcome: Outcome | None) -> None:
+    async def _end(self, work: Work, message: messages.Ended | messages.Unknown) -> None:
         self._work = None
         work.job.mark_lost()  # threads that the handler has left behind say nothing about the next job
-        verdict = None if outcome is None else messages.Verdict.of(outcome)
-        self._line.send(messages.Ended(verdict, self._inside.memory()))
+        self._line.send(message)
 
     async def _refuse(self, message: messages.Refused) -> None:
         self._inside.channel.send(messages.encode(message))

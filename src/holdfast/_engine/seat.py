@@ -26,6 +26,10 @@ class Departed(Exception):
         self.has_begun = has_begun
 
 
+class Unknown(Exception):
+    """The runner has other code than its worker: it does not have the task."""
+
+
 class ProcessJob(Context):
     """The worker's half of a job: what the handler says goes on to the store, what the engine says goes to the handler."""
 
@@ -82,7 +86,7 @@ class Seat:
         self._calls: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
-        self._ended: asyncio.Future[messages.Ended] = loop.create_future()
+        self._ended: asyncio.Future[messages.Ended | messages.Unknown] = loop.create_future()
         self._death: asyncio.Task[Exit] = loop.create_task(child.wait())
         self._listening = loop.create_task(self._listen())
 
@@ -105,7 +109,7 @@ class Seat:
         await self._await(self._ready)
 
     async def run(self, claim: Claim, job: ProcessJob) -> messages.Verdict | None:
-        """Run a job's handler to its end. ``Departed`` if the process ends first."""
+        """Run a job's handler to its end. ``Departed`` if the process ends first, ``Unknown`` if it has no such handler."""
         self.jobs += 1
         self._has_begun = False
         self._ended = asyncio.get_running_loop().create_future()
@@ -117,6 +121,8 @@ class Seat:
             self._job = job.seat = None
             for call in tuple(self._calls):
                 call.cancel()
+        if isinstance(ended, messages.Unknown):
+            raise Unknown
         if self._first_memory is None:
             self._first_memory = ended.memory
         self.growth = ended.memory - self._first_memory
@@ -178,7 +184,7 @@ class Seat:
             case messages.Enqueued(call=call, child=child):
                 if job is not None:
                     self._answer(call, job.add(child))
-            case messages.Ended():
+            case messages.Ended() | messages.Unknown():
                 _settle(self._ended, message)
             case messages.Run() | messages.Told() | messages.Lost() | messages.Answered() | messages.Finish():
                 pass

@@ -163,7 +163,7 @@ class Supervisor:
 
     async def _accompany(self, ward: Ward) -> Exit:
         listening = asyncio.create_task(self._listen(ward))
-        exit = await ward.child.wait()
+        exit = await ward.until_dead()
         # What it said before it died is still in the pipe.
         await asyncio.wait({listening}, timeout=1.0)
         listening.cancel()
@@ -335,7 +335,8 @@ class Supervisor:
         for ward in tuple(self.wards):
             ward.watch(timing, self._contact, max_block=self._settings.max_block, grace=grace)
         if self._options.until_empty and not self._drains:
-            await self._end_if_empty()
+            async with asyncio.timeout(timing.beat):  # it asks the store, and a call that hangs must not stop the watch
+                await self._end_if_empty()
             return min(timing.beat / 4, 0.1)
         return min(timing.beat, timing.margin) / 4
 

@@ -1,5 +1,6 @@
 """One worker process in its supervisor's care, from spawn to burial."""
 
+import asyncio
 from collections.abc import Callable
 from typing import assert_never
 from uuid import UUID
@@ -12,6 +13,9 @@ from holdfast._engine.limits import Limited, Limits
 from holdfast._engine.recovery import Contact
 from holdfast._ports.host import Child, Exit
 from holdfast._ports.store import NewLease
+
+START_PATIENCE = 120.0
+"""Seconds from a worker's spawn to its first word, while it imports the application."""
 
 
 class Ward:
@@ -115,11 +119,7 @@ class Ward:
             case messages.Ready():
                 self.is_ready = True
             case messages.Pong(answered=answered, is_idle=is_idle):
-                self._ponged = self._now()
-                if self._deaf_since is not None and self.lease and self._ponged - self._deaf_since > self.lease.timing.beat:
-                    self._answered = self._ponged  # its loop was blocked, so it did not ask the store either
-                self._answered = max(self._answered, answered)
-                self._deaf_since = None
+                self._answers(answered)
                 self.is_idle = is_idle
             case messages.Undelivered(transitions=transitions):
                 self.undelivered = transitions
@@ -147,6 +147,23 @@ class Ward:
                 pass
             case _:
                 assert_never(message)
+
+    def _answers(self, store_answered: float) -> None:
+        self._ponged = self._now()
+        if self._deaf_since is not None and self.lease and self._ponged - self._deaf_since > self.lease.timing.beat:
+            self._answered = self._ponged  # its loop was blocked, so it did not ask the store either
+        self._answered = max(self._answered, store_answered)
+        self._deaf_since = None
+
+    async def until_dead(self) -> Exit:
+        """How it ended. One that hangs before its first word is killed: nobody could ask it anything."""
+        try:
+            async with asyncio.timeout(START_PATIENCE):
+                return await self.child.wait()
+        except TimeoutError:
+            if self.hello is None:
+                self.kill(f"not started within {START_PATIENCE:g} s", is_free=True)
+        return await self.child.wait()
 
     def watch(self, timing: LeaseTiming, contact: Contact, *, max_block: float, grace: float) -> None:
         """Judge what cannot judge itself: a stopped, deaf, overdue or cut-off process. Also asks it, once a beat."""

@@ -78,7 +78,7 @@ class Worker:
         self._is_orphan = False
         self._waiting: frozenset[Key] = frozenset()
         self._ending = Wake()
-        self._is_alone = self._is_wide = False
+        self._is_alone = self._is_wide = self._asks_for_all = False
         self._teller = Teller(self._send, self._now)
 
     async def run(self) -> None:
@@ -211,6 +211,7 @@ class Worker:
             size=self._options.runners,
             grace=self._settings.grace,
             margin=self._settings.timing.margin,
+            pause=self._settings.poll_interval,
             events=self._events,
             chance=self._chance,
         )
@@ -234,6 +235,8 @@ class Worker:
         self._is_wide = was_full and not self._is_wide
         if self._is_wide:
             kinds = [kind for kind in kinds if free[kind] == most]
+        ours = [kind for kind in RunnerKind if self._kinds[kind] and (kind is not RunnerKind.PROCESS or self.pool is not None)]
+        self._asks_for_all = set(ours) <= set(kinds)
         tasks = {name: policy for kind in kinds for name, policy in self._kinds[kind].items()}
         return tasks, min((free[kind] for kind in kinds), default=0)
 
@@ -305,7 +308,8 @@ class Worker:
             case messages.Beaten(deadline=deadline):
                 self.heart.renew(deadline)
             case messages.Ping():
-                self._send(messages.Pong(self.heart.answered, self.exchange.is_idle and not self.exchange.undelivered))
+                is_idle = self.exchange.is_idle and self._asks_for_all and not self.exchange.undelivered
+                self._send(messages.Pong(self.heart.answered, is_idle))
             case messages.Cancelled(jobs=jobs):
                 for job in jobs:
                     self.executor.stop(job, Stop.CANCELLED)

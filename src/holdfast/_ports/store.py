@@ -21,6 +21,9 @@ from holdfast._core.lifecycle import Charge, LeaseEnd, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 
+MOST_ATTEMPTS = 100
+"""Of one job, that are read at once."""
+
 
 class Answer(StrEnum):
     """What became of one fenced write.
@@ -203,17 +206,19 @@ class QueueView(Struct, frozen=True, kw_only=True):
 
 
 class Pruned(Struct, frozen=True):
-    """How much one pass of pruning took away. ``stubs``: finished jobs reduced to their outcome."""
+    """How much one pass of pruning took away. ``stubs``: finished jobs reduced to their outcome. ``attempts``: of jobs that
+    are kept, records of those that only snoozed or were released."""
 
     jobs: int = 0
     stubs: int = 0
     receipts: int = 0
     leases: int = 0
+    attempts: int = 0
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.jobs + self.stubs + self.receipts + self.leases
+        return self.jobs + self.stubs + self.receipts + self.leases + self.attempts
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):
@@ -354,7 +359,7 @@ class Store(Protocol):
     # reading: each sees one snapshot of all places
 
     async def get(self, job: UUID) -> JobRecord | None:
-        """The job with its attempts, or ``None``."""
+        """The job with its newest attempts, at most ``MOST_ATTEMPTS``, or ``None``."""
         ...
 
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
@@ -391,7 +396,8 @@ class Store(Protocol):
 
     async def prune(self, limit: int) -> Pruned:
         """Forget finished jobs whose retention, but at least the floor, has passed, and all that is remembered of them;
-        receipts older than the floor; and leases that ended before the floor and hold nothing. At most ``limit`` of each."""
+        receipts older than the floor; leases that ended before the floor and hold nothing; and attempts that snoozed or
+        were released before the floor, because a job may do so for ever. At most ``limit`` of each."""
         ...
 
     async def migrate(self) -> tuple[int, int]:

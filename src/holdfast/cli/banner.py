@@ -8,8 +8,8 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from holdfast._core.cleaning import clean
 from holdfast._engine.events import Event, EventName, Events
-from holdfast.cli.cleaning import clean
 from holdfast.cli.saying import say
 from holdfast.settings import public_url
 

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 import click
 
+from holdfast._core.cleaning import clean
 from holdfast.cli.check import check
-from holdfast.cli.cleaning import clean
 from holdfast.cli.completion import VARIABLE, completion
 from holdfast.cli.demo import demo
 from holdfast.cli.enqueue import enqueue

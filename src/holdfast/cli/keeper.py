@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.cli.cleaning import clean
+from holdfast._core.cleaning import clean
 from holdfast.cli.saying import say
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 import msgspec
 
-from holdfast.cli.cleaning import IN_JSON, clean
+from holdfast._core.cleaning import IN_JSON, clean
 
 
 def to_json(value: object) -> str:

@@ -13,8 +13,8 @@ from holdfast.cli.options import JSON, store_options
 def prune(target: str | None, url: str | None, as_json: bool) -> None:
     """Forget what was kept long enough.
 
-    That is: finished jobs whose retention has passed, and old receipts and leases, in bounded batches. Every running
-    `holdfast worker` does that by itself, by and by.
+    That is: finished jobs whose retention has passed, and old receipts, leases and snoozes, in bounded batches. Every
+    running `holdfast worker` does that by itself, by and by.
     """
     from holdfast.cli.loading import opened
     from holdfast.cli.printing import print_json
@@ -29,6 +29,6 @@ def prune(target: str | None, url: str | None, as_json: bool) -> None:
     said = (
         f"{pruned.jobs:,} jobs forgotten",
         f"{pruned.stubs:,} reduced to their outcome",
-        f"{pruned.receipts:,} receipts and {pruned.leases:,} leases forgotten",
+        f"{pruned.receipts:,} receipts, {pruned.leases:,} leases and {pruned.attempts:,} snoozes and releases forgotten",
     )
     click.echo("; ".join(said) if pruned.total else "nothing to prune")

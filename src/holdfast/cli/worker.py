@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.cleaning import clean
+from holdfast._core.cleaning import clean
 from holdfast.cli.logs import LEVELS
 from holdfast.cli.options import DURATION, TARGET
 from holdfast.cli.saying import give_up_unsaid, open_missing, say

@@ -39,6 +39,7 @@ from holdfast._core.settling import is_repeated
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import (
+    MOST_ATTEMPTS,
     Answer,
     BeatAnswer,
     Capabilities,
@@ -233,7 +234,7 @@ class MemoryStore:
                 error=note.error if ended.record.error is None else ended.record.error,
                 stacks=ended.record.stacks if note.stacks is None else note.stacks,
             )
-            attempts[note.token] = Ended(ended.to, record)
+            attempts[note.token] = structs.replace(ended, record=record)
 
     @_atomic
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
@@ -360,7 +361,8 @@ class MemoryStore:
             return None
         attempts = self._all.attempts.get(job, {})
         records = (attempts[token].record for token in sorted(attempts, key=lambda token: token.number))
-        return structs.replace(view(row, self._now()), attempts=tuple(each for each in records if each is not None))
+        known = tuple(each for each in records if each is not None)
+        return structs.replace(view(row, self._now()), attempts=known[-MOST_ATTEMPTS:])
 
     @_atomic
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
@@ -424,13 +426,22 @@ class MemoryStore:
         leases = [lease for lease, at in ended.items() if at is not None and now - at >= floor][:limit]
         for row in gone:
             self._forget(row)
+        brief = [
+            (ended.forgettable_from, job, token.number, token)
+            for job, attempts in self._all.attempts.items()
+            for token, ended in attempts.items()
+            if ended.forgettable_from is not None and now - ended.forgettable_from >= floor
+        ]
+        attempts = sorted(brief, key=lambda each: each[:3])[:limit]
+        for _, job, _, token in attempts:
+            del self._all.attempts[job][token]
         for row in worn:
             self._put(stub(row))
         for call in calls:
             del self._all.receipts[call]
         for lease in leases:
             del self._all.leases[lease]
-        return Pruned(len(gone), len(worn), len(calls), len(leases))
+        return Pruned(len(gone), len(worn), len(calls), len(leases), len(attempts))
 
     async def migrate(self) -> tuple[int, int]:
         return _VERSION, _VERSION

@@ -34,6 +34,7 @@ class Charges:
         self._leases: dict[UUID, LeaseRow] = {}
         self._holds: defaultdict[UUID, int] = defaultdict(int)
         self._attempts: dict[tuple[UUID, Token], _Attempt] = {}
+        self._claimed: dict[UUID, float] = {}
         self._reported: dict[UUID, float] = {}
         self._undelivered: dict[tuple[UUID, Token], None] = {}
 
@@ -79,7 +80,7 @@ class Charges:
         if isinstance(before, JobRow) and isinstance(after, JobRow) and event.job is not None:
             was_active, is_active = (PLACE_OF[row.state] is Place.ACTIVE for row in (before, after))
             if is_active and not was_active:
-                self._reported[event.job] = event.time
+                self._claimed[event.job] = self._reported[event.job] = event.time
                 self._expect_place(event.job, before, after)
             elif is_active and event.by is not None and event.by.verb in ("report", "start"):
                 self._reported[event.job] = event.time
@@ -134,7 +135,7 @@ class Charges:
         said = "it was charged after {:.2f} s, its limit is {:.2f} s"
         self._expect("S9", took * RATE + ACCURACY >= limit, job, said, took, limit)
         if event.by.judge in (Judge.STALLED, Judge.TIMED_OUT) and lease is not None and not self._ledger.has_forgotten:
-            known = attempt.started if is_timed else self._reported.get(job, attempt.started)
+            known = (self._claimed if is_timed else self._reported).get(job, attempt.started)
             late, wanted = event.time - known, limit + lease.ttl + lease.grace
             said = "others judged it {:.2f} s after they had heard of it, not {:.2f} s"
             self._expect("S9", late * RATE + rules.step + ACCURACY >= wanted, job, said, late, wanted)

@@ -238,6 +238,18 @@ async def parent(job: Job) -> str:
         return scene.done(job)
 
 
+async def parting(job: Job) -> str:
+    """Often dies before it hears of its child."""
+    async with _written(job) as scene:
+        await scene.wait(scene.chance.random() * scene.pace)
+        birth = asyncio.ensure_future(scene.bear(job, "quick", None))
+        await scene.wait(scene.chance.random() * scene.pace)
+        if scene.chance.random() < 0.5:
+            await scene.crash()
+        await birth
+        return scene.done(job)
+
+
 async def steady(job: Job) -> str:
     """Moves often enough."""
     async with _written(job) as scene:
@@ -291,7 +303,7 @@ CHILDREN = ("quick", "raising")
 LIMITED = ("steady", "creeping", "stalling", "numb", "overtime")
 _BACKOFF = Backoff.fixed("500ms", "1s", "2s")
 _HANDLERS: tuple[Callable[[Job], Awaitable[Json]], ...] = (
-    long, resuming, crashing, poison, deaf, blocking, stuck, parent,
+    long, resuming, crashing, poison, deaf, blocking, stuck, parent, parting,
 )  # fmt: skip
 _FORGOTTEN: tuple[Callable[[Job], Awaitable[Json]], ...] = (quick, silent, raising, answering)
 

@@ -86,7 +86,7 @@ def expired(touched: Iterable[Row]) -> tuple[Expired, ...]:
 def pruned(touched: Iterable[Row]) -> Pruned:
     """Rows of ``touched.sql`` after ``prune.sql``."""
     number = Counter(what for what, *_ in touched)
-    return Pruned(number["job"], number["stub"], number["receipt"], number["lease"])
+    return Pruned(number["job"], number["stub"], number["receipt"], number["lease"], number["attempt"])
 
 
 def queues(found: Iterable[Row]) -> tuple[QueueView, ...]:

@@ -7,7 +7,7 @@ once more for it: on the way of a single enqueue to its disk and back that cost 
 import asyncio
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -15,24 +15,42 @@ Result = TypeVar("Result")
 Call = tuple[Callable[[], Any], asyncio.Future[Any]]
 
 
+class Closed(Exception):
+    """The lane takes no more calls."""
+
+
 class Lane:
     """Starts at once. Its thread does not keep the process alive: whoever wants an answer waits for it."""
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._is_closed = False
+        self._adding = Lock()  # a call of one thread may come while another one closes, and must not wait behind the end
         self._thread = Thread(target=_run, args=(self._calls,), name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, call: Callable[[], Result]) -> Result:
-        """What the call answers or raises. A caller that goes away before its turn takes the call with it."""
+    async def run(self, call: Callable[[], Result], *, is_last: bool = False) -> Result:
+        """What the call answers or raises; ``Closed`` after the last one. A caller that goes away before its turn takes the
+        call with it."""
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._calls.put((call, answer))
+        with self._adding:
+            if self._is_closed:
+                raise Closed
+            self._calls.put((call, answer))
+            if is_last:
+                self._end()
         return await answer
 
     def close(self) -> None:
         """End the thread after the calls that wait already."""
-        self._calls.put(None)
+        with self._adding:
+            if not self._is_closed:
+                self._end()
         self._thread.join()
+
+    def _end(self) -> None:
+        self._is_closed = True
+        self._calls.put(None)
 
 
 def _run(calls: SimpleQueue[Call | None]) -> None:

@@ -20,6 +20,7 @@ from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.store import (
+    MOST_ATTEMPTS,
     Answer,
     BeatAnswer,
     Capabilities,
@@ -197,7 +198,7 @@ class SqliteStore:
     # reading
 
     async def get(self, job: UUID) -> JobRecord | None:
-        return answers.one(await self._read("get", {"job": job.bytes}))
+        return answers.one(await self._read("get", {"job": job.bytes, "most": MOST_ATTEMPTS}))
 
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
         before = None if which.before is None else which.before.bytes

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from holdfast._ports.forks import care_for
 from holdfast.stores.sqlite.database import Database
-from holdfast.stores.sqlite.lane import Lane
+from holdfast.stores.sqlite.lane import Closed, Lane
 
 Result = TypeVar("Result")
 
@@ -36,15 +36,19 @@ class OwnThread:
 
     async def run(self, action: Callable[[Database], Result]) -> Result:
         """What the action answers, run in the thread."""
-        thread, database = self._ready()
-        return await thread.run(lambda: self._use(action, database))
+        while True:
+            thread, database = self._ready()
+            try:
+                return await thread.run(lambda: self._use(action, database))  # noqa: B023 - it is awaited here
+            except Closed:
+                pass  # by another thread, since we asked
 
     async def close(self) -> None:
         """Close the connection and end the thread; the next call starts both again."""
         with self._starting:
             thread, database, self._thread, self._database = self._thread, self._database, None, None
         if thread is not None and database is not None:
-            await thread.run(lambda: self._use(Database.close, database))
+            await thread.run(lambda: self._use(Database.close, database), is_last=True)
             thread.close()
 
     def hold(self) -> None:

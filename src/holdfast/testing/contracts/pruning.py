@@ -5,10 +5,10 @@ from typing import NamedTuple
 from msgspec import structs
 
 from holdfast._core.job import Failure, Hold, JobRecord, Reason, State
-from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._core.outcome import Cancel, Fail
+from holdfast._core.lifecycle import End, LeaseEnd, Transition
+from holdfast._core.outcome import Cancel, Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._ports.store import Answer, EnqueueAnswer, Note, Pruned, ReopenAnswer, Update
+from holdfast._ports.store import MOST_ATTEMPTS, Answer, EnqueueAnswer, Note, Pruned, ReopenAnswer, Update
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, released, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)
@@ -172,6 +172,50 @@ class PruneContract(Part):
         assert await at.settle(rescued(hold, CRASH), done(claim.hold), done(hold)) == (Answer.MISSING,) * 3
         await at.enqueue(structs.replace(at.new(), id=hold.job))
         assert (await at.row(hold.job)).attempts == ()
+
+    @story
+    async def test_of_a_job_that_snoozes_or_is_given_back_for_ever_only_the_floor_is_remembered(self, at: Scene) -> None:
+        hold = await at.running(policy=Policy(retention=LONG))
+        queues = ((await at.row(hold.job)).queue,)
+        again = Snooze(0.0)
+
+        async def turn(move: Transition) -> Hold:
+            await at.settle(move)
+            at.advance(1.0)
+            (claim,) = await at.claim(hold.lease, queues=queues, policy=hold.policy)
+            return claim.hold
+
+        first = answered(hold, again)
+        failed = await turn(first)
+        given_back = await turn(raised(failed))
+        unstarted = await turn(released(given_back, code_ran=True))
+        newest = await turn(released(unstarted))
+        last = answered(newest, again)
+        await at.settle(last)
+        before = await at.row(hold.job)
+        assert (await at.store.prune(ALL)).attempts == 0
+        at.advance(RETENTION_FLOOR - 1.0)
+        # The oldest first: two snoozed, one given back with and one without code of it having run, and one that failed.
+        assert [(await at.store.prune(2)).attempts for _ in range(3)] == [2, 1, 0]
+        assert await at.settle(last, first) == (Answer.APPLIED, Answer.LOST)
+        kept = await at.row(hold.job)
+        assert [each.token for each in kept.attempts] == [failed.token, newest.token]
+        assert structs.replace(kept, attempts=before.attempts) == before
+        at.advance(1.0)
+        assert await at.store.prune(ALL) == Pruned(attempts=1)
+        assert [each.token for each in (await at.row(hold.job)).attempts] == [failed.token]
+
+    @story
+    async def test_the_newest_attempts_are_read_however_many_there_are(self, at: Scene) -> None:
+        hold = await at.running()
+        queues = ((await at.row(hold.job)).queue,)
+        for _ in range(MOST_ATTEMPTS + 2):
+            await at.settle(answered(hold, Snooze(0.0)), released(hold))
+            (claim,) = await at.claim(hold.lease, queues=queues)
+            hold = claim.hold
+        await at.settle(released(hold))
+        attempts = (await at.row(hold.job)).attempts
+        assert [each.attempt for each in attempts] == list(range(3, MOST_ATTEMPTS + 3))
 
     @story
     async def test_a_reopened_job_counts_from_its_new_end(self, at: Scene) -> None:

@@ -85,6 +85,10 @@ CREATE TABLE main.holdfast_attempts (
     PRIMARY KEY (job, number, claim)
 );
 
+-- A job may snooze, or be released, for ever: of that only so much is kept as answers the same settle sent again.
+CREATE INDEX main.holdfast_brief ON holdfast_attempts (ended_at, job, number)
+WHERE sent_to = 'available' AND coalesce(outcome, 'released') IN ('released', 'snoozed');
+
 -- In the order in which they came, so that the old ones are found without an index.
 CREATE TABLE main.holdfast_receipts (
     place INTEGER PRIMARY KEY,

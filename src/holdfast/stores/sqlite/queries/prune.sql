@@ -1,4 +1,4 @@
--- Finished jobs whose retention is over, and all that is remembered of them, old receipts, and leases long ended.
+-- Finished jobs whose retention is over with all that is remembered of them, and old receipts, leases and snoozes.
 --
 -- A temporary trigger, because it writes all tables in one step: see exchange.sql. A job whose retention is shorter than
 -- the floor comes by twice: its row is reduced to a stub first.
@@ -21,6 +21,13 @@ BEGIN
         payload = CAST('null' AS BLOB), result = NULL, error = NULL, checkpoint = NULL, message = NULL, is_stub = 1,
         forget_at = finished_at + NEW.floor
     WHERE id IN (SELECT id FROM holdfast_touched WHERE what = 'stub');
+
+    INSERT INTO holdfast_touched (what, id)
+    SELECT 'attempt', rowid FROM holdfast_attempts
+    WHERE sent_to = 'available' AND coalesce(outcome, 'released') IN ('released', 'snoozed') AND ended_at <= NEW.wall - NEW.floor
+    ORDER BY ended_at, job, number
+    LIMIT NEW.room;
+    DELETE FROM holdfast_attempts WHERE rowid IN (SELECT id FROM holdfast_touched WHERE what = 'attempt');
 
     INSERT INTO holdfast_touched (what, id)
     SELECT 'receipt', call FROM (SELECT call, received_at FROM holdfast_receipts ORDER BY place LIMIT NEW.room)
