@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.cells import end, guard_of, is_alive
 from tests.e2e.fleet import START, fleet, stop
-from tests.e2e.waiting import until
+from tests.e2e.waiting import STALL, until
 
 KILLS = int(os.environ.get("E2E_KILLS", "5"))
 """Workers killed for the figure; 50 once for the acceptance."""
@@ -37,7 +37,7 @@ def test_jobs_of_a_killed_worker_run_again_within_a_second(tmp_path: Path, proce
         print(f"run again after {sorted(took)[len(took) // 2]:.3f} s, at most {max(took):.3f} s, of {KILLS}")
         # The promise; one that meets a stall of a machine which runs other tests beside may take longer.
         assert sorted(took)[len(took) // 2] <= 1.0
-        assert max(took) <= 5.0
+        assert max(took) <= STALL
 
 
 def test_another_supervisor_takes_over_when_a_supervisor_and_its_workers_are_killed(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_supervisor_started_after_a_crash_takes_over_at_once_on_the_same_machi
         heir = ships.crew(is_ready=False)
         again = ships.entry(job, "start", number=2)
         print(f"run again {again['time'] - heir.started:.3f} s after the start")
-        assert again["time"] - heir.started <= 5.0, "without waiting for the ttl"
+        assert again["time"] - heir.started <= STALL, "without waiting for the ttl"
         ships.open("gate")
         assert ships.until_state(job, "completed", within=START).crashes == 1
 
@@ -140,7 +140,7 @@ def test_a_daemon_that_holds_the_pipe_of_its_dead_worker_delays_nothing(tmp_path
         worker = ships.entry(job, "start")["pid"]
         killed = time.monotonic()
         os.kill(worker, signal.SIGKILL)
-        assert ships.entry(job, "start", number=2)["time"] - killed <= 1.0
+        assert ships.entry(job, "start", number=2)["time"] - killed <= STALL
         assert is_alive(daemon)
 
 

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 PAUSE = 0.005
+STALL = 5.0
+"""Seconds by which a machine that runs other tests beside may be late; what is waited for otherwise takes far longer."""
 
 
 def until(predicate: Callable[[], T], *, within: float) -> T:
