@@ -189,6 +189,21 @@ def test_s8_code_is_killed_before_others_may_judge_it_however_long_everybody_was
     watching(test)
 
 
+def test_s8_the_guard_ends_code_past_its_limit_in_time_should_the_supervisor_die() -> None:
+    def test(watch: Watch) -> None:
+        limited(watch, timeout=WITHIN)
+        started = watch.clock.monotonic()
+        watch.passes(WITHIN + GRACE + 1)
+        last = started + WITHIN + TIMING.ttl + LEASE.grace - TIMING.margin
+        watch.ward.renewed(watch.clock.monotonic())
+        assert watch.child.deadlines[-1] == last
+        watch.ward.heard(messages.Stopped(JOB, TOKEN))
+        watch.ward.renewed(watch.clock.monotonic())
+        assert watch.child.deadlines[-1] == TIMING.guard_deadline(watch.clock.monotonic())
+
+    watching(test)
+
+
 def test_s8_where_a_progress_clock_stood_others_are_to_be_told_once() -> None:
     clocks = Clocks(progress_within=WITHIN)
     assert clocks.limits.stood() == []

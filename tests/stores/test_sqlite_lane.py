@@ -114,6 +114,7 @@ def test_a_closed_lane_takes_no_call_that_nobody_would_answer() -> None:
 def test_a_call_that_comes_while_another_thread_closes_the_store_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    others = set(threading.enumerate())
     store = store_on(tmp_path / "jobs.db")
     ready, closes = store._thread._ready, [1]
 
@@ -134,7 +135,7 @@ def test_a_call_that_comes_while_another_thread_closes_the_store_is_answered(
         await store.close()
 
     asyncio.run(act())
-    assert "holdfast-sqlite" not in {thread.name for thread in threading.enumerate()}
+    assert set(threading.enumerate()) <= others
 
 
 def test_nothing_of_a_call_stays_alive_while_the_thread_waits(lane: Lane) -> None:

@@ -104,3 +104,8 @@ class Limits:
             for job, limited in self._jobs.items()
             if limited.told is not None and now - limited.passed() > patience
         }
+
+    def last_moment(self, patience: float) -> float:
+        """Until when code past its limit may run, ``patience`` seconds after it; infinity if there is none."""
+        told = (limited.passed() for limited in self._jobs.values() if limited.told is not None)
+        return min(told, default=float("inf")) + patience

@@ -46,6 +46,7 @@ class Ward:
         self._deaf_since: float | None = None
         self._stopped_since: float | None = None
         self._lapsed: float | None = None
+        self._guard_deadline = float("-inf")
         self._is_guarded = False
         self._unguarded_since: float | None = None
 
@@ -59,7 +60,8 @@ class Ward:
         self.lease, self.name = lease, lease.worker
         self._ponged = self._answered = self._now()
         self.deadline = lease.timing.owner_deadline(sent)
-        self._is_guarded = self.child.set_deadline(lease.timing.guard_deadline(sent))
+        self._guard_deadline = lease.timing.guard_deadline(sent)
+        self._is_guarded = self._tell_guard(lease)
         self.send(messages.Leased(lease.id, lease.worker, self.deadline, self.is_alone))
 
     def renewed(self, sent: float) -> None:
@@ -69,10 +71,15 @@ class Ward:
             if now >= self.deadline:
                 self._lapsed = now
             self.deadline = timing.owner_deadline(sent)
-            is_heard = self.child.set_deadline(timing.guard_deadline(sent))
+            self._guard_deadline = timing.guard_deadline(sent)
+            is_heard = self._tell_guard(self.lease)
             if self._is_guarded and not is_heard and self._unguarded_since is None:
                 self._unguarded_since = now
             self.send(messages.Beaten(self.deadline))
+
+    def _tell_guard(self, lease: NewLease) -> bool:
+        """When code of it must be dead, even if we are not there any more to kill what ignores its limit."""
+        return self.child.set_deadline(min(self._guard_deadline, self.limits.last_moment(_patience(lease.timing, lease.grace))))
 
     def lost(self) -> None:
         """Somebody ended its lease: it must stop, and is killed if it does not."""
@@ -191,7 +198,7 @@ class Ward:
         elif self.drain_by is not None and now > self.drain_by + timing.margin:
             self.stacks = self.child.dump_stacks() if self.culprits else None
             self.kill("it did not end when asked")
-        elif hopeless := self.limits.hopeless(timing.ttl + grace - timing.margin):
+        elif hopeless := self.limits.hopeless(_patience(timing, grace)):
             self.culprits |= hopeless  # others may judge them soon, and must find no code of theirs
             self.stacks = self.child.dump_stacks()
             self.kill("its code runs far beyond its limit", is_free=True)
@@ -206,6 +213,11 @@ class Ward:
             self._events.emit(EventName.JOB_OVERRUN, job=job, worker=self.name, reason=charge.value)
             self.send(messages.Overrun(job, token, charge))
         self.culprits |= self.limits.deaf(grace)
+        if (
+            self.lease is not None
+            and self.limits.last_moment(_patience(self.lease.timing, self.lease.grace)) < self._guard_deadline
+        ):
+            self._tell_guard(self.lease)
 
     def _is_cut_off(self, timing: LeaseTiming, contact: Contact) -> bool:
         """Whether the store answers us and not it. Known at its pong only: a blocked loop asks nothing, here or there."""
@@ -224,3 +236,8 @@ class Ward:
         is_late = self._lapsed is not None and self.lease is not None and self._now() - self._lapsed < self.lease.timing.beat
         is_free = self._is_end_free or is_late or self._now() >= self.deadline
         return LeaseEnd(End.CRASHED, str(exit), is_free=is_free, culprits=self.culprits, stacks=self.stacks)
+
+
+def _patience(timing: LeaseTiming, grace: float) -> float:
+    """Seconds after a limit by which its code is dead: others judge it after ttl and grace, and must find none."""
+    return timing.ttl + grace - timing.margin

@@ -20,6 +20,7 @@ class Nemesis:
         self._numbers = world.numbers
         self._stepped = self._lull_over = 0.0
         self._frozen: list[Process] = []
+        self._cut_until: dict[Process, float] = {}
         self._cut_off: dict[Process, tuple[float, int]] = {}
         self._until: dict[Process, float] = {}
         self._lost: set[Process] = set()
@@ -180,11 +181,16 @@ class Nemesis:
                     self._cut_off[process] = world.now(), faults.calls
                 faults.is_out, faults.is_refusing = True, is_refusing
                 world.write("process.cut", process.name)
+                # Of two that overlap the later end counts: a store away for all must come back for all.
+                until = world.loop.time() + duration
+                self._cut_until[process] = max(until, self._cut_until.get(process, until))
                 if not for_ever:
-                    world.loop.call_later(duration, self._connect, process, context=world.loop.outside)
+                    world.loop.call_at(until, self._connect, process, context=world.loop.outside)
 
     def _connect(self, process: Process) -> None:
         faults = self._world.faults[process.name]
+        if self._world.loop.time() < self._cut_until[process]:
+            return
         if faults.is_out:
             since, calls = self._cut_off[process]
             self._world.write("process.connect", process.name, f"{faults.calls - calls} {self._world.now() - since:.3f}")
