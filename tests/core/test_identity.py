@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.identity import ProcessIdentity, is_provably_dead, worker_name
+from holdfast._core.identity import ProcessIdentity, call_id, is_provably_dead, worker_name
 
 THEIRS = ProcessIdentity("web-1", 42, 1000, "boot", "pid:[1]", "time:[1]")
 OURS = ProcessIdentity("web-1", 43, 2000, "boot", "pid:[1]", "time:[1]")
@@ -49,3 +49,9 @@ def test_clocks_are_shared_by_boot_and_time_namespace() -> None:
 def test_a_worker_is_named_by_host_pid_and_incarnation() -> None:
     names = {worker_name("web-1", 42, UUID(int=n << 96)) for n in range(3)}
     assert names == {"web-1-42-00000000", "web-1-42-00000001", "web-1-42-00000002"}
+
+
+def test_ids_of_calls_grow_with_their_jobs_and_differ_by_their_lot() -> None:
+    first, later = UUID("01a1f9a0-4e06-72a9-84b8-784e0b76c9d3"), UUID("01a1f9a0-4e07-72a9-84b8-784e0b76c9d3")
+    high, low = UUID(int=2**128 - 1), UUID(int=0)
+    assert call_id(first, low) < call_id(first, high) < call_id(later, low)

@@ -44,3 +44,15 @@ def worker_name(host: str, pid: int, incarnation: UUID) -> str:
     'web-1-42-00000abc'
     """
     return f"{host}-{pid}-{incarnation.hex[:8]}"
+
+
+def call_id(first: UUID, lot: UUID) -> UUID:
+    """The id of a call of enqueue: the time of its first job's id, then 64 random bits.
+
+    Stores keep a receipt of each call, and append those whose ids grow: beside a million others, wholly random ones cost
+    a fifth of the rate.
+
+    >>> call_id(UUID(int=1 << 64 | 2), UUID(int=3 << 64 | 4)) == UUID(int=1 << 64 | 4)
+    True
+    """
+    return UUID(int=first.int >> 64 << 64 | lot.int & (2**64 - 1))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
+from holdfast._core.identity import call_id
 from holdfast._core.job import Hold, NewJob, Token
 from holdfast._engine.client import announce, hints_of
 from holdfast._engine.events import Events
@@ -37,7 +38,7 @@ class Children:
 
     async def enqueue(self, hold: Hold, child: NewJob) -> EnqueueAnswer:
         """Return once the child is durable. ``JobLost`` if the job is somebody else's: then there is no child."""
-        call = self._chance.uuid4()
+        call = call_id(child.id, self._chance.uuid4())
 
         def write() -> Awaitable[EnqueueAnswer]:
             return self._store.enqueue(call, [child], under=(hold.job, hold.token))

@@ -8,6 +8,7 @@ from typing import Generic, ParamSpec, TypeVar
 from msgspec import Struct
 
 from holdfast._core.durations import Duration
+from holdfast._core.identity import call_id
 from holdfast._core.job import NewJob
 from holdfast._core.payload import encode_payload
 from holdfast._core.policy import Policy
@@ -67,7 +68,8 @@ class Desk:
         if not store.capabilities.caller_transaction:
             name = store.capabilities.name
             raise Unsupported(f"within: the {name} store has no transactions of the caller's; enqueue after your own commit")
-        answer = store.enqueue_within(connection, self._connections.chance.uuid4(), jobs) if jobs else EnqueueAnswer()
+        lot = self._connections.chance.uuid4()
+        answer = store.enqueue_within(connection, call_id(jobs[0].id, lot), jobs) if jobs else EnqueueAnswer()
         require_no_conflict(jobs, answer)
         return self.handles(jobs, answer)
 
