@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._core.timing import LeaseTiming
 from holdfast._engine.context import Job, SyncJob
 from holdfast._engine.registry import Registry, define
 from holdfast.errors import ConfigurationError
@@ -158,3 +159,15 @@ def test_a_name_belongs_to_one_task() -> None:
     assert registry.names() == ("analyze", "shrink")
     assert registry.policies() == {"analyze": Policy(), "shrink": Policy()}
     assert registry.get("nowhere") is None
+
+
+def test_progress_that_is_wanted_sooner_than_a_beat_and_the_margin_is_refused_when_work_starts() -> None:
+    tasks = Registry()
+    tasks.add(define(plain, name="hasty", progress_within="10s"), define(plain, name="calm", progress_within="12s"))
+    (problem,) = tasks.problems(LeaseTiming.of("30s"))
+    assert problem.startswith("task hasty: progress_within >= beat + margin is broken: 10s, 6s + 5s")
+
+
+def test_a_limit_that_could_never_be_reached_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="timeout >= progress_within is broken"):
+        define(plain, timeout="5s", progress_within="10s")

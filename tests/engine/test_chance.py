@@ -1,0 +1,43 @@
+"""Ids and chance of the machine."""
+
+from threading import Thread
+from uuid import UUID
+
+import pytest
+
+from holdfast._ports import clock
+from holdfast._ports.clock import SystemChance
+
+
+def test_ids_sort_by_creation_within_a_process_even_when_the_wall_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, now = SystemChance(), [1_700_000_000_000_000_000]
+    monkeypatch.setattr(clock.time, "time_ns", lambda: now[0])
+    made = [chance.uuid7() for _ in range(1000)]
+    now[0] -= 3_600_000_000_000
+    made += [chance.uuid7() for _ in range(1000)]
+    now[0] += 7_200_000_000_000
+    made.append(chance.uuid7())
+    assert made == sorted(made)
+    assert len(set(made)) == len(made)
+    assert {(each.version, each.variant) for each in made} == {(7, made[0].variant)}
+
+
+def test_threads_never_share_an_id() -> None:
+    chance, made = SystemChance(), list[UUID]()
+    threads = [Thread(target=lambda: made.extend(chance.uuid7() for _ in range(2000))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(made)) == 8000
+
+
+def test_two_processes_of_one_moment_make_different_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock.time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    assert SystemChance().uuid7() != SystemChance().uuid7()
+
+
+def test_jitter_goes_both_ways() -> None:
+    drawn = [SystemChance().jitter() for _ in range(200)]
+    assert -1.0 <= min(drawn) < -0.5
+    assert 0.5 < max(drawn) <= 1.0
