@@ -279,7 +279,7 @@ class Bench:
             self.heart,
             lease=lease.id,
             worker=lease.worker,
-            wanted=lambda _: (self.registry.policies(), self.slots - len(self.executor.running)),
+            wanted=lambda _: (self.registry.policies(), self.slots - len(self.executor.running), False),
             queues=None,
             last_tries=LastTries.LEAVE,
             poll_interval=1.0,

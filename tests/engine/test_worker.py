@@ -689,5 +689,29 @@ def test_a_kind_with_few_slots_does_not_keep_claims_of_the_others_small() -> Non
     run_virtual(test())
 
 
+def test_jobs_of_the_kind_that_was_left_out_do_not_wait_for_the_next_poll() -> None:
+    async def test() -> None:
+        office = Office(forever, define(stubborn_thread, name="rare"), options=structs.replace(OPTIONS, concurrency=100))
+        started = list[UUID]()
+        office.worker.threads.run = hung(started)  # type: ignore[method-assign]
+        await office.open()
+        await passing(2.5 * POLL)  # away from its first looks and from its beats
+        first, _, late = await office.enqueue("rare", "forever", "rare")
+        await passing(POLL)
+        assert started == [first, late]
+
+    run_virtual(test())
+
+
+def hung(started: list[UUID]) -> Any:
+    """A runner of threads whose code never ends."""
+
+    async def run(task: Any, context: Any, arguments: Any) -> None:
+        started.append(context.id)
+        await passing(1e6)
+
+    return run
+
+
 def stubborn_thread() -> None:
     """Never run here."""

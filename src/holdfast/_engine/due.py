@@ -33,9 +33,9 @@ class DueWorker(Worker):
         self._most = most
         self.count = 0
 
-    def _wanted(self, was_full: bool) -> tuple[dict[str, Policy], int]:
-        tasks, limit = super()._wanted(was_full)
-        return tasks, min(limit, self._most - self.count - len(self.executor.running))
+    def _wanted(self, was_full: bool) -> tuple[dict[str, Policy], int, bool]:
+        tasks, limit, is_narrow = super()._wanted(was_full)
+        return tasks, min(limit, self._most - self.count - len(self.executor.running)), is_narrow
 
     def _deliver(self, ended: Ended) -> None:
         self.count += 1

@@ -34,7 +34,7 @@ class Exchange:
         *,
         lease: UUID,
         worker: str,
-        wanted: Callable[[bool], tuple[dict[str, Policy], int]],
+        wanted: Callable[[bool], tuple[dict[str, Policy], int, bool]],
         queues: tuple[str, ...] | None,
         last_tries: LastTries,
         poll_interval: float,
@@ -61,7 +61,7 @@ class Exchange:
         self._is_in_doubt = False
         self.is_closed = False
         self.is_idle = False
-        self.has_claimed = self._was_full = False
+        self.has_claimed = self._was_full = self._is_narrow = False
         self.next_due: float | None = 0.0
 
     @property
@@ -154,7 +154,7 @@ class Exchange:
 
     def _request(self) -> ClaimRequest | None:
         self.is_idle, self.next_due = False, 0.0
-        tasks, limit = self._wanted(self._was_full)
+        tasks, limit, self._is_narrow = self._wanted(self._was_full)
         if self.is_closed or not tasks or limit <= 0 or not self._heart.may_act():
             return None
         return ClaimRequest(
@@ -184,7 +184,7 @@ class Exchange:
             return 0.0
         if request is None:
             return self._poll_interval
-        if claimed >= request.limit:
+        if claimed >= request.limit or self._is_narrow:  # who was left out may be due
             return 0.0
         due = self.next_due = await self._store.next_due(tuple(request.tasks), self._queues, self._last_tries)
         self.is_idle = due is None and not self._executor.running

@@ -219,8 +219,8 @@ class Worker:
     def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:
         return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
 
-    def _wanted(self, was_full: bool) -> tuple[dict[str, Policy], int]:
-        """Tasks with a free slot and how many to claim, never more than the scarcest kind has room for.
+    def _wanted(self, was_full: bool) -> tuple[dict[str, Policy], int, bool]:
+        """Tasks with a free slot, how many to claim, never more than the scarcest kind has room for, and whether that is left out.
 
         After a claim that was full because of that, the next one leaves the scarcest out, so that it slows nobody down.
         """
@@ -233,12 +233,12 @@ class Worker:
         kinds = [kind for kind in RunnerKind if free[kind] > 0 and self._kinds[kind]]
         most = max((free[kind] for kind in kinds), default=0)
         self._is_wide = was_full and not self._is_wide
-        if self._is_wide:
-            kinds = [kind for kind in kinds if free[kind] == most]
+        asked = [kind for kind in kinds if free[kind] == most] if self._is_wide else kinds
+        is_narrow, kinds = len(asked) < len(kinds), asked
         ours = [kind for kind in RunnerKind if self._kinds[kind] and (kind is not RunnerKind.PROCESS or self.pool is not None)]
         self._asks_for_all = set(ours) <= set(kinds)
         tasks = {name: policy for kind in kinds for name, policy in self._kinds[kind].items()}
-        return tasks, min((free[kind] for kind in kinds), default=0)
+        return tasks, min((free[kind] for kind in kinds), default=0), is_narrow
 
     def _free_runners(self) -> int:
         return 0 if self.pool is None else self.pool.free(self.executor.count(RunnerKind.PROCESS))
