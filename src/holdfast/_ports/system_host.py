@@ -61,7 +61,7 @@ class SystemHost:
             return 0
         killed: set[int] = set()
         until = self._clock.monotonic() + guard.PATIENCE
-        while (left := _marked_members(process.pid)) and self._clock.monotonic() < until:
+        while (left := _marked_members(process.pid, killed)) and self._clock.monotonic() < until:
             for pid in left:
                 guard.kill_member(pid, process.pid)
             killed.update(left)
@@ -263,8 +263,9 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def _marked_members(session: int) -> list[int]:
-    return [pid for pid, stat in guard.members(session).items() if stat.is_alive and _is_marked(pid)]
+def _marked_members(session: int, known: set[int]) -> list[int]:
+    """Those alive; a dying one whose environment is gone already is still known."""
+    return [pid for pid, stat in guard.members(session).items() if stat.is_alive and (pid in known or _is_marked(pid))]
 
 
 def _is_marked(pid: int) -> bool:
