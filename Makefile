@@ -21,6 +21,7 @@ VENV := .venv/made-$(KEY)
 DEMO := .venv/demo-$(KEY)
 DEV := .venv/dev-$(KEY)
 BENCH := .venv/bench-$(KEY)
+SERVERS := .venv/servers-$(KEY)
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
 
 .PHONY: help demo test check simulate bench clean
@@ -31,7 +32,7 @@ help: ## this list
 demo: $(DEMO) ## watch a worker die and its job survive (ARGS="--seconds 20")
 	@.venv/bin/holdfast demo $(ARGS)
 
-test: $(DEV) ## run the tests, two at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
+test: $(DEV) $(SERVERS) ## run the tests, two at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
 	@.venv/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs
@@ -72,3 +73,8 @@ $(DEV): $(VENV)
 	@echo "installing what the tests and checks need"
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(DEMO) $(BENCH)
+
+# PostgreSQL and NATS are wheels; PgBouncer is not, and the tests that need it run where it is.
+$(SERVERS): $(VENV)
+	@scripts/install_debian.sh pgbouncer
+	@touch $@

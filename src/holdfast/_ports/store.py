@@ -143,6 +143,7 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     """Claim at most ``limit`` jobs, born running, and ``prefetch`` more, born claimed.
 
     ``tasks`` maps each task the worker knows to its policy, which is written on the row. ``queues=None``: all.
+    ``ids``: of these jobs only, which a transport delivered; what else makes a job claimable holds for them too.
     """
 
     lease: UUID
@@ -152,6 +153,7 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     prefetch: int = 0
     queues: tuple[str, ...] | None = None
     last_tries: LastTries = LastTries.LEAVE
+    ids: tuple[UUID, ...] | None = None
 
 
 class ExchangeAnswer(Struct, frozen=True):
