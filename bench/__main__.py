@@ -14,8 +14,8 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import report
-from bench.figures import Sizes
-from bench.rounds import PEERS, QUEUES, Book, Limits, play
+from bench.races import RACES, Race
+from bench.rounds import Book, Limits, Play
 from holdfast.stores.sqlite.location import file_system_of
 
 RESULTS = Path(__file__).parent / "results"
@@ -24,25 +24,30 @@ RESULTS = Path(__file__).parent / "results"
 def main(arguments: Sequence[str]) -> int:
     """Measure; 0 also when a target is missed: a benchmark tells, it does not judge."""
     options = _parser().parse_args(arguments)
-    console, book = Console(width=160 if not sys.stdout.isatty() else None), Book()
-    with tempfile.TemporaryDirectory(dir=options.folder, prefix="holdfast-bench-") as folder:
-        about = {**_machine(Path(folder)), "beside": f"{options.scale:,}"}
-        about |= {peer.name: peer.settings() for peer in (*PEERS, *QUEUES)}
+    console = Console(width=160 if not sys.stdout.isatty() else None)
+    for name in options.stores or RACES:
+        with tempfile.TemporaryDirectory(dir=options.folder, prefix="holdfast-bench-") as folder:
+            _run(RACES[name], Path(folder), options, console)
+    return 0
+
+
+def _run(race: Race, folder: Path, options: argparse.Namespace, console: Console) -> None:
+    book, told = Book(), Console(stderr=True)
+    with race.ground(folder) as ground:
+        about = {**_machine(folder), race.title: ground.about(), "beside": f"{options.scale:,}"}
+        about |= {peer.name: peer.settings() for peer in (*race.peers, *race.queues)}
         for name, text in about.items():
             console.print(f"{name:16} {text}", soft_wrap=True, highlight=False)
-        sizes = _sizes(options.size)
-        told = Console(stderr=True)
-        limits = Limits(options.rounds, options.seconds)
-        played = play(book, limits, sizes, options.scale, Path(folder), lambda text: told.print(text, style="dim"))
-        about["rounds"] = str(asyncio.run(played))
-    report.show(book, console, options.scale)
-    for path in report.write(book, options.results, about):
+        play = Play(race, ground, race.sizes.part(options.size), book, lambda text: told.print(text, style="dim"))
+        about["rounds"] = str(asyncio.run(play.run(Limits(options.rounds, options.seconds), options.scale)))
+    report.show(race, book, console, options.scale)
+    for path in report.write(race, book, options.results, about):
         console.print(f"written: {os.path.relpath(path)}")
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m bench", description="Holdfast beside its peers on this machine.")
+    parser.add_argument("stores", nargs="*", choices=[[], *RACES], help=f"any of {', '.join(RACES)} [all]")
     parser.add_argument("--rounds", type=int, default=10, help="every peer once in each [10]")
     parser.add_argument("--seconds", type=float, default=180.0, help="no round begins later than this [180]")
     parser.add_argument("--scale", type=int, default=100_000, help="jobs beside which ours are run, 0: none [100000]")
@@ -50,16 +55,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--folder", help="where the files lie: choose the disk [the system's temporary folder]")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where table and chart go [bench/results]")
     return parser
-
-
-def _sizes(factor: float) -> Sizes:
-    usual = Sizes()
-    return Sizes(
-        one_by_one=max(1, round(usual.one_by_one * factor)),
-        together=max(usual.callers, round(usual.together * factor)),
-        bulk=max(1, round(usual.bulk * factor)),
-        pings=max(2, round(usual.pings * factor)),
-    )
 
 
 def _machine(folder: Path) -> dict[str, str]:

@@ -31,6 +31,15 @@ class Sizes(Struct, frozen=True, kw_only=True):
     bulk: int = 10_000
     pings: int = 50
 
+    def part(self, share: float) -> Sizes:
+        """For one that would take too long over all of it, or for a quick look."""
+        return Sizes(
+            one_by_one=max(1, round(self.one_by_one * share)),
+            together=max(self.callers, round(self.together * share)),
+            bulk=max(1, round(self.bulk * share)),
+            pings=max(2, round(self.pings * share)),
+        )
+
 
 Figures = dict[str, float]
 
@@ -67,7 +76,7 @@ async def drain(peer: Queue) -> Figures:
 
 async def latencies(peer: Queue, sizes: Sizes) -> Figures:
     """From the call of enqueue to the first line of the handler in an idle worker; milliseconds."""
-    reports = peer.database.with_suffix(".reports")
+    reports = peer.place.file(".reports")
     await peer.ping()
     async with running(peer, reports):
         await until(lambda: len(_lines(reports)) == 1)
@@ -86,7 +95,7 @@ def _lines(reports: Path) -> list[str]:
 @asynccontextmanager
 async def running(peer: Queue, reports: Path | None = None) -> AsyncIterator[None]:
     """One worker process of the peer; what it prints is shown if something goes wrong."""
-    command, said = peer.worker(reports), peer.database.with_suffix(".log")
+    command, said = peer.worker(reports), peer.place.file(".log")
     with said.open("wb") as log:
         worker = _start(command, log)
     try:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 
 from msgspec import Struct
 
 from bench import figures
 from bench.figures import Figures, Sizes
-from bench.peers import Peer, Queue
-from bench.peers.holdfast import Holdfast
-from bench.peers.huey import Huey
-from bench.peers.raw import Raw, RawInThread
+from bench.peers import Peer, Place, Queue
+from bench.races import Ground, Race
 from holdfast._core.job import State
 
-PEERS: tuple[type[Peer], ...] = (Raw, RawInThread)
-QUEUES: tuple[type[Queue], ...] = (Huey, Holdfast)
 CROWDS = {State.AVAILABLE: "waiting", State.COMPLETED: "finished"}
 
 Told = Callable[[str], None]
@@ -57,62 +51,65 @@ class Book:
         return statistics.median(ratios) if ratios else None
 
 
-async def play(book: Book, limits: Limits, sizes: Sizes, scale: int, folder: Path, told: Told) -> int:
-    """Whole rounds while there is time, at least one; how many. What is compared runs side by side, and in turn first."""
-    crowded = [await _crowded(state, scale, folder, told) for state in CROWDS] if scale else []
-    began = time.monotonic()
-    for number in range(1, limits.rounds + 1):
-        if number > 1 and time.monotonic() - began > limits.seconds:
-            return number - 1
-        acts: list[Callable[[], Awaitable[str]]] = [partial(_on_fresh_file, book, kind, sizes, folder) for kind in PEERS]
-        acts += [partial(_of_queue, book, queue, sizes, folder) for queue in QUEUES]
-        acts += [partial(_beside, book, database, sizes) for database in crowded]
-        # Holdfast stays between the peers and the crowds; whoever was first is last in the next round.
-        for act in acts if number % 2 else reversed(acts):
-            told(f"round {number} of {limits.rounds}: {await act()}")
-    return limits.rounds
+class Play:
+    """One race on its ground."""
 
+    def __init__(self, race: Race, ground: Ground, sizes: Sizes, book: Book, told: Told) -> None:
+        self._race = race
+        self._ground = ground
+        self._sizes = sizes
+        self._book = book
+        self._told = told
 
-async def _on_fresh_file(book: Book, kind: type[Peer], sizes: Sizes, folder: Path) -> str:
-    peer = await kind.on(folder / f"{kind.name}.db")
-    book.add(peer.name, await figures.enqueues(peer, sizes))
-    await _discard(peer)
-    return peer.name
+    async def run(self, limits: Limits, scale: int) -> int:
+        """Whole rounds while there is time, at least one; how many. What is compared runs side by side, and in turn first."""
+        crowded = [await self._crowded(state, scale) for state in CROWDS] if scale else []
+        acts: list[Callable[[], Awaitable[str]]] = [partial(self._enqueue, kind) for kind in self._race.peers]
+        acts += [partial(self._live, queue) for queue in self._race.queues]
+        acts += [partial(self._beside, place) for place in crowded]
+        began = time.monotonic()
+        for number in range(1, limits.rounds + 1):
+            if number > 1 and time.monotonic() - began > limits.seconds:
+                return number - 1
+            # Holdfast stays between the peers and the crowds; whoever was first is last in the next round.
+            for act in acts if number % 2 else reversed(acts):
+                self._told(f"{self._race.title}, round {number} of {limits.rounds}: {await act()}")
+        return limits.rounds
 
+    async def _enqueue(self, kind: type[Peer]) -> str:
+        place = self._ground.place(kind.name)
+        peer = await kind.on(place)
+        self._book.add(peer.name, await figures.enqueues(peer, self._sizes))
+        await peer.close()
+        self._ground.clear(place)
+        return peer.name
 
-async def _of_queue(book: Book, kind: type[Queue], sizes: Sizes, folder: Path) -> str:
-    peer = await kind.on(folder / f"{kind.name}.db")
-    book.add(peer.name, await _life(peer, sizes))
-    book.add(peer.name, await figures.latencies(peer, sizes))
-    await _discard(peer)
-    return peer.name
+    async def _live(self, kind: type[Queue]) -> str:
+        place = self._ground.place(kind.name)
+        peer = await kind.on(place)
+        self._book.add(peer.name, await self._life(peer))
+        self._book.add(peer.name, await figures.latencies(peer, self._sizes))
+        await peer.close()
+        self._ground.clear(place)
+        return peer.name
 
+    async def _beside(self, place: Place) -> str:
+        peer = await self._race.ours.on(place)
+        name = f"{peer.name} beside {place.name}"
+        self._book.add(name, await self._life(peer))
+        await peer.close()
+        return name
 
-async def _beside(book: Book, database: Path, sizes: Sizes) -> str:
-    peer = await Holdfast.on(database)
-    name = f"{peer.name} beside {database.stem}"
-    book.add(name, await _life(peer, sizes))
-    await peer.close()
-    return name
+    async def _life(self, peer: Queue) -> Figures:
+        """Enqueue in three ways, then run all of it."""
+        sizes = self._sizes.part(peer.share)
+        found = {**await figures.enqueues(peer, sizes), **await figures.crowds(peer, sizes)}
+        return {**found, **await figures.drain(peer)}
 
-
-async def _life(peer: Queue, sizes: Sizes) -> Figures:
-    """Enqueue in three ways, then run all of it."""
-    found = {**await figures.enqueues(peer, sizes), **await figures.crowds(peer, sizes)}
-    return {**found, **await figures.drain(peer)}
-
-
-async def _discard(peer: Peer) -> None:
-    await peer.close()
-    for name in os.listdir(peer.database.parent):
-        if name.startswith(f"{peer.name}."):
-            os.unlink(peer.database.parent / name)
-
-
-async def _crowded(state: State, scale: int, folder: Path, told: Told) -> Path:
-    database = folder / f"{CROWDS[state]}.db"
-    told(f"writing {scale:,} {CROWDS[state]} jobs")
-    peer = await Holdfast.on(database)
-    peer.seed(state, scale)
-    await peer.close()
-    return database
+    async def _crowded(self, state: State, scale: int) -> Place:
+        place = self._ground.place(CROWDS[state])
+        self._told(f"writing {scale:,} {CROWDS[state]} jobs")
+        peer = await self._race.ours.on(place)
+        peer.seed(state, scale)
+        await peer.close()
+        return place

@@ -11,6 +11,18 @@ BULK = 1000
 """Jobs in one call of a bulk enqueue, where there is such a call."""
 
 
+class Place(Struct, frozen=True):
+    """Where a peer's jobs are: files of that name in the folder, or the database at ``url``, which is its own."""
+
+    folder: Path
+    name: str
+    url: str = ""
+
+    def file(self, suffix: str) -> Path:
+        """One of its files."""
+        return self.folder / f"{self.name}{suffix}"
+
+
 class Command(Struct, frozen=True):
     """How a worker process is started; it runs with the repository's root as its folder."""
 
@@ -19,13 +31,13 @@ class Command(Struct, frozen=True):
 
 
 class Peer(Protocol):
-    """One library at its best settings that lose nothing, on one file of its own.
+    """One library at its best settings that lose nothing, on a place of its own.
 
     Payloads are ``{"n": i}``. A job counts as enqueued when its store has it on disk, and as run when its store knows.
     """
 
     name: str
-    database: Path
+    place: Place
 
     @classmethod
     def settings(cls) -> str:
@@ -33,8 +45,8 @@ class Peer(Protocol):
         ...
 
     @classmethod
-    async def on(cls, database: Path) -> Self:
-        """Ready to be timed: the file is open and warm."""
+    async def on(cls, place: Place) -> Self:
+        """Ready to be timed: what it keeps jobs in is open and warm."""
         ...
 
     async def enqueue_one_by_one(self, count: int) -> None:
@@ -42,12 +54,14 @@ class Peer(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the place."""
         ...
 
 
 class Queue(Peer, Protocol):
-    """A peer that runs jobs, too."""
+    """A peer that runs jobs, too. ``share``: of the jobs the others get, for one that would take minutes."""
+
+    share: float
 
     async def enqueue_together(self, count: int, callers: int) -> None:
         """So many callers at once, each one by one."""

@@ -13,7 +13,7 @@ from typing import Self
 
 from huey import SqliteHuey  # type: ignore[import-untyped]
 
-from bench.peers import Command
+from bench.peers import Command, Place
 from bench.peers.huey_tasks import huey_on, jobs_of
 
 WARM_UP = 50
@@ -24,12 +24,13 @@ class Huey:
     """Through its decorated tasks."""
 
     name = "huey"
+    share = 1.0
 
-    def __init__(self, database: Path) -> None:
-        self.database = database
-        self._huey: SqliteHuey = huey_on(str(database))
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._huey: SqliteHuey = huey_on(str(place.file(".db")))
         self._noop, self._ping = jobs_of(self._huey)
-        self._file = sqlite3.connect(database, isolation_level=None, timeout=30)
+        self._file = sqlite3.connect(place.file(".db"), isolation_level=None, timeout=30)
 
     @classmethod
     def settings(cls) -> str:
@@ -39,8 +40,8 @@ class Huey:
         )
 
     @classmethod
-    async def on(cls, database: Path) -> Self:
-        peer = cls(database)
+    async def on(cls, place: Place) -> Self:
+        peer = cls(place)
         await peer.enqueue_one_by_one(WARM_UP)
         return peer
 
@@ -60,7 +61,7 @@ class Huey:
 
     def worker(self, reports: Path | None = None) -> Command:
         arguments = [sys.executable, "-m", "huey.bin.huey_consumer", "bench.peers.huey_tasks.huey", *CONSUMER]
-        return Command(arguments, {"BENCH_FILE": str(self.database), "BENCH_REPORTS": str(reports)})
+        return Command(arguments, {"BENCH_FILE": str(self.place.file(".db")), "BENCH_REPORTS": str(reports)})
 
     def waiting(self) -> int:
         (row,) = self._file.execute("SELECT count(*) FROM task").fetchall()

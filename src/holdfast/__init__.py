@@ -1,10 +1,10 @@
 """Holdfast: background jobs that survive the death of the process that runs them."""
 
 from holdfast._core.explanation import Cause, Code, Explanation
-from holdfast._core.job import AttemptOutcome, Failure, Reason, State, Token
+from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, State, Token
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
-from holdfast._core.view import AttemptView, JobView
+from holdfast._core.view import AttemptView, JobView, RescuedJob
 from holdfast._engine.context import Job, SyncJob
 from holdfast._engine.events import Event
 from holdfast._engine.groups import TaskGroup
@@ -62,7 +62,9 @@ __all__ = [
     "Pruned",
     "QueueView",
     "Reason",
+    "RescueReason",
     "Rescued",
+    "RescuedJob",
     "Retry",
     "SchemaMissing",
     "SchemaTooNew",

@@ -29,9 +29,9 @@ from holdfast._engine.task import Desk, Task
 from holdfast._engine.worker import WorkerOptions
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.host import RunnerHost
-from holdfast._ports.store import Check, LeaseView, Pruned, Store
+from holdfast._ports.store import Check, HasRoles, LeaseView, Pruned, Store
 from holdfast._ports.transport import Transport
-from holdfast.errors import ConfigurationError
+from holdfast.errors import ConfigurationError, MissingExtra, Unsupported
 from holdfast.settings import Settings, problems_of_url
 from holdfast.sync import blocking
 from holdfast.transports.inprocess import InProcessTransport, Listener
@@ -64,12 +64,13 @@ class App(Tasks):
         reconcile: Literal["process", "hostname", "off"] = "process",
         transport: str | None = None,
         schema: str = "holdfast",
+        pooler: Literal["transaction"] | None = None,
         imports: Sequence[str] = (),
         lifespan: "Callable[[App], AbstractAsyncContextManager[Any]] | None" = None,
     ) -> None:
         # size: two lines for each setting, one to take it and one to hand it on
         url = url or os.environ.get("HOLDFAST_URL")
-        problems = [] if url is None or url == "" else problems_of_url(url)
+        problems = [] if url is None or url == "" else problems_of_url(url, pooler)
         problems += [*problems_of_imports(imports), *problems_of_lifespan(lifespan)]
         try:
             self.settings = Settings.of(
@@ -84,6 +85,7 @@ class App(Tasks):
                 reconcile=reconcile,
                 transport=transport,
                 schema=schema,
+                pooler=pooler,
             )
         except ConfigurationError as error:
             problems += error.problems
@@ -178,6 +180,19 @@ class App(Tasks):
         """Bring the store's schema up to date; versions before and after."""
         return await self._connections.store.migrate()
 
+    async def acreate_roles(self) -> tuple[str, ...]:
+        """Roles of the database for those who need less than everything: to enqueue, to work, to read, to own; their names.
+
+        Grant them to users who log in. Repeatable, and to be repeated after ``migrate``.
+
+        >>> app.create_roles()  # doctest: +SKIP
+        ('holdfast_enqueue', 'holdfast_work', 'holdfast_read', 'holdfast_own')
+        """
+        store = self._connections.store
+        if not isinstance(store, HasRoles):
+            raise Unsupported(f"the {store.capabilities.name} store has no users, and so no roles")
+        return await store.create_roles()
+
     async def acheck(self) -> tuple[Check, ...]:
         """What is right and wrong with settings, tasks, store, workers and queues: all findings at once."""
         return await check(self._connections.store, self.settings, self.registry)
@@ -192,6 +207,7 @@ class App(Tasks):
 
     enqueue = blocking(aenqueue)
     migrate = blocking(amigrate)
+    create_roles = blocking(acreate_roles)
     check = blocking(acheck)
     prune = blocking(aprune)
     close = blocking(aclose)
@@ -255,19 +271,31 @@ class App(Tasks):
 
 def open_store(settings: Settings) -> Store:
     """The store a URL names; drivers are loaded only now."""
-    if _scheme(settings.url) == "memory":
+    clock, scheme = SystemClock(), _scheme(settings.url)
+    if scheme == "memory":
         from holdfast.stores.memory import MemoryStore
 
-        return MemoryStore(SystemClock())
+        return MemoryStore(clock)
     from holdfast._ports.system_host import SystemHost
-    from holdfast.stores.sqlite.store import SqliteStore
 
-    return SqliteStore(_path(settings.url), clock=SystemClock(), chance=SystemChance(), process=SystemHost().process())
+    chance, process = SystemChance(), SystemHost().process()
+    if scheme == "sqlite":
+        from holdfast.stores.sqlite.store import SqliteStore
+
+        return SqliteStore(_path(settings.url), clock=clock, chance=chance, process=process)
+    try:
+        from holdfast.stores.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("holdfast"):
+            raise
+        raise MissingExtra(error.name, "postgres") from error
+    schema, pooler = settings.schema, settings.pooler
+    return PostgresStore(settings.url, schema=schema, pooler=pooler, clock=clock, chance=chance, process=process)
 
 
 def open_transport(settings: Settings) -> Transport:
     """How workers that share the URL's store wake each other."""
-    if _scheme(settings.url) == "memory":
+    if _scheme(settings.url) != "sqlite":
         from holdfast.transports.polling import PollingTransport
 
         return PollingTransport()

@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from msgspec import Struct
 
+from holdfast._core import location
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.timing import LeaseTiming, problems_of_intervals
 from holdfast.errors import ConfigurationError
@@ -25,6 +26,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     reconcile: Literal["process", "hostname", "off"] = "process"
     transport: str | None = None
     schema: str = "holdfast"
+    pooler: str | None = None
 
     @classmethod
     def of(
@@ -41,6 +43,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         reconcile: str = "process",
         transport: str | None = None,
         schema: str = "holdfast",
+        pooler: str | None = None,
     ) -> Self:
         """Settings from what the user wrote; ``ConfigurationError`` with every problem found."""
         # size: two lines for each setting, one to take it and one to hand it on
@@ -72,6 +75,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             reconcile=reconcile,  # type: ignore[arg-type]
             transport=transport,
             schema=schema,
+            pooler=pooler,
         )
 
 
@@ -85,34 +89,28 @@ def _problems_of_names(transport: object, schema: object) -> list[str]:
     return found
 
 
-def problems_of_url(url: str) -> list[str]:
+def problems_of_url(url: str, pooler: str | None = None) -> list[str]:
     """What is wrong with a store's URL, naming the remedy."""
     if not isinstance(url, str):
         return [f"{url!r} names no store: pass a text such as 'sqlite:///jobs.db'"]
     scheme, found, rest = url.partition("://")
+    if found and scheme in location.SCHEMES:
+        return location.problems_of_location(url, pooler)
     if not found or scheme not in ("sqlite", "memory"):
-        return [f"{public_url(url)!r} names no store; there are sqlite:///relative.db, sqlite:////absolute.db and memory://"]
-    if scheme == "memory" and rest:
-        return [f"{public_url(url)!r}: write memory:// and nothing behind it"]
+        there_are = "there are sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database and memory://"
+        return [f"{public_url(url)!r} names no store; {there_are}"]
+    problems = [] if pooler is None else [f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one"]
     path = rest.removeprefix("/")
-    if scheme == "sqlite" and (not rest.startswith("/") or not path or path.startswith(":") or "?" in path):
-        return [f"{url!r}: write sqlite:///relative/path.db or sqlite:////absolute/path.db"]
-    return []
+    if scheme == "memory" and rest:
+        problems.append(f"{public_url(url)!r}: write memory:// and nothing behind it")
+    elif scheme == "sqlite" and (not rest.startswith("/") or not path or path.startswith(":") or "?" in path):
+        problems.append(f"{url!r}: write sqlite:///relative/path.db or sqlite:////absolute/path.db")
+    return problems
 
 
 def public_url(url: str) -> str:
-    """The URL without what only its owner may know: a password, and options that may hold another.
-
-    >>> public_url("postgresql://jobs:secret@db/shop?password=secret")
-    'postgresql://jobs@db/shop?…'
-    """
-    scheme, found, rest = url.partition("://")
-    if scheme in ("sqlite", "memory"):
-        return url
-    # From the last @, because a password that was not escaped may hold any of the other signs.
-    who, at, place = rest.rpartition("@")
-    place, asked, _ = place.partition("?")
-    return f"{scheme}{found}{who.partition(':')[0]}{at}{place}{'?…' if asked else ''}"
+    """The URL without what only its owner may know."""
+    return url if url.startswith(("sqlite://", "memory://")) else location.public_url(url)
 
 
 class _Reader:

@@ -83,12 +83,24 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 PORTAL = Portal()
+_TASKS: "set[asyncio.Task[None]]" = set()  # a loop does not keep those that nobody else does
 
 
 def refuse_inside_loop(twin: str) -> None:
     """``InsideEventLoop``, naming the async twin, when this thread runs an event loop."""
     if asyncio._get_running_loop() is not None:
         raise InsideEventLoop(twin)
+
+
+def soon(action: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Have it done: before this returns or, where an event loop runs, which must not be blocked, by that loop later."""
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        PORTAL.run(action())
+        return
+    task = loop.create_task(action())
+    _TASKS.add(task)
+    task.add_done_callback(_TASKS.discard)
 
 
 def blocking(afunction: Callable[Parameters, Coroutine[Any, Any, Result]]) -> Callable[Parameters, Result]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from holdfast._core.job import PLACE_OF, AttemptOutcome, Failure, Hold, Place, Reason, State, Token
+from holdfast._core.job import PLACE_OF, AttemptOutcome, Failure, Hold, Place, Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import (
     MOVES,
     Charge,
@@ -18,6 +18,7 @@ from holdfast._core.lifecycle import (
     Transition,
     can,
     cancelled,
+    crashed,
     finish,
     overrun,
     overrun_seen_by_others,
@@ -279,3 +280,33 @@ def test_budgets_only_grow_by_one_and_never_apart(
     assert rescued.crashes - crashes == (not ends.is_free)
     assert rescued.failures == failures
     assert min(settled.delay, rescued.delay) >= 0.0
+
+
+def culprit(charge: Charge) -> LeaseEnd:
+    return LeaseEnd(End.CRASHED, is_free=True, culprits={UUID(int=1): charge})
+
+
+@pytest.mark.parametrize("heals", [False, True])
+@pytest.mark.parametrize("on_crash", CrashPolicy)
+def test_whatever_cuts_code_short_says_so_and_owes_a_hook_if_there_is_one(on_crash: CrashPolicy, heals: bool) -> None:
+    held = hold(on_crash=on_crash, heals=heals, progress_within=1.0, timeout=1.0)
+    moves = {
+        rescue(held, CRASH, jitter=0.0): RescueReason.CRASHED,
+        rescue(held, LeaseEnd(End.EXPIRED), jitter=0.0): RescueReason.EXPIRED,
+        rescue(held, FREE, jitter=0.0): RescueReason.CLOSED,
+        **{rescue(held, culprit(charge), jitter=0.0): RescueReason(charge.value) for charge in Charge},
+        **{overrun(held, charge, jitter=0.0): RescueReason(charge.value) for charge in OVERRUNS},
+        **{overrun_seen_by_others(held, charge, jitter=0.0): RescueReason(charge.value) for charge in OVERRUNS},
+        crashed(held, "SIGSEGV", jitter=0.0): RescueReason.CRASHED,
+        release(held, code_ran=True): RescueReason.RELEASED,
+        cancelled(held, was_killed=True): RescueReason.DEAF,
+    }
+    assert [(move.rescued, move.owes_hook) for move in moves] == [(why, heals) for why in moves.values()]
+
+
+def test_an_answer_of_the_handler_and_code_that_never_ran_owe_nothing() -> None:
+    held, claimed = hold(heals=True), hold(S.CLAIMED, heals=True)
+    moves = [finish(held, outcome, jitter=0.0) for outcomes in OUTCOMES.values() for outcome in outcomes]
+    moves += [release(held, code_ran=False), cancelled(held)]
+    moves += [rescue(claimed, end, jitter=0.0) for end in (CRASH, FREE, culprit(Charge.DEAF), culprit(Charge.STALLED))]
+    assert {(move.rescued, move.owes_hook) for move in moves} == {(None, False)}

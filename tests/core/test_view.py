@@ -5,9 +5,19 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast._core.job import AttemptOutcome, AttemptRecord, JobRecord, State, Token
+from holdfast._core.job import (
+    AttemptOutcome,
+    AttemptRecord,
+    Claim,
+    Hold,
+    JobRecord,
+    Rescue,
+    RescueReason,
+    State,
+    Token,
+)
 from holdfast._core.policy import Policy
-from holdfast._core.view import JobView
+from holdfast._core.view import JobView, RescuedJob
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 ATTEMPT = AttemptRecord(
@@ -31,7 +41,7 @@ RECORD = JobRecord(
     attempts=(ATTEMPT,),
 )
 NAMES = (
-    "id task queue priority state reason error payload result attempt failures crashes max_attempts max_crashes created_at "
+    "id task queue priority state reason error payload result attempt failures crashes rescued max_attempts max_crashes created_at "
     "available_at expires_at claimed_at started_at finished_at worker stage fraction message last_progress_at checkpoint "
     "attempts tags unique_key workflow"
 )
@@ -63,3 +73,30 @@ def test_stored_bytes_that_are_no_json_are_shown_as_text() -> None:
 def test_expiry_and_key_are_shown() -> None:
     view = JobView.of(msgspec.structs.replace(RECORD, expires_at=NOW, unique_key="k"))
     assert (view.expires_at, view.unique_key) == (NOW, "k")
+
+
+def test_a_job_that_was_rescued_says_why() -> None:
+    assert JobView.of(RECORD).rescued is None
+    rescue = Rescue(reason=RescueReason.STALLED, worker="w", attempt=1, at=NOW)
+    assert JobView.of(msgspec.structs.replace(RECORD, rescue=rescue)).rescued == "stalled"
+
+
+def test_a_hook_is_told_of_the_attempt_that_was_cut_short_and_of_what_becomes_of_the_job() -> None:
+    rescue = Rescue(reason=RescueReason.CRASHED, worker="w", attempt=2, at=NOW)
+    hold = Hold(
+        job=RECORD.id,
+        token=Token(UUID(int=2), 9),
+        lease=UUID(int=3),
+        task="analyze",
+        state=State.RUNNING,
+        attempt=3,
+        failures=0,
+        crashes=1,
+        policy=Policy(),
+    )
+    starting = RescuedJob.of_claim(Claim(hold=hold, payload=RECORD.payload, checkpoint=RECORD.checkpoint), rescue)
+    said = {"id": RECORD.id, "task": "analyze", "payload": {"url": "u"}, "checkpoint": {"next": 3}}
+    said |= {"reason": "crashed", "worker": "w", "attempt": 2, "rescued_at": NOW}
+    assert msgspec.structs.asdict(starting) == {**said, "state": "running"}
+    ended = RescuedJob.of_record(msgspec.structs.replace(RECORD, state=State.FAILED), rescue)
+    assert msgspec.structs.asdict(ended) == {**said, "state": "failed"}

@@ -119,4 +119,6 @@ if __name__ == "__main__":
         parser.add_argument(name, type=int)
     parser.add_argument("--clock", default="monotonic")
     given = parser.parse_args()
-    asyncio.run(main(SystemCell.adopt(given.channel, given.guard, given.stacks, given.clock)))
+    its_cell = SystemCell.adopt(given.channel, given.guard, given.stacks)
+    its_cell.set_lease_clock(runs_through_suspend=given.clock == "boottime")
+    asyncio.run(main(its_cell))

@@ -26,11 +26,11 @@ class Disk(Protocol):
 
 
 @contextmanager
-def small_disk(folder: Path, users: Callable[[], Sequence[int]]) -> Iterator[Disk]:
+def small_disk(folder: Path, users: Callable[[], Sequence[int]], *, size: int = SIZE) -> Iterator[Disk]:
     """A disk below a folder. ``users``: all processes that write to it, this one apart."""
     mounted = folder / "disk"
     mounted.mkdir()
-    if not _is_mounted(mounted):
+    if not _is_mounted(mounted, size):
         limited = _Limited(mounted, users)
         try:
             yield limited
@@ -43,8 +43,8 @@ def small_disk(folder: Path, users: Callable[[], Sequence[int]]) -> Iterator[Dis
         subprocess.run(["umount", "--lazy", str(mounted)], check=True)
 
 
-def _is_mounted(folder: Path) -> bool:
-    words = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "holdfast-test", str(folder)]
+def _is_mounted(folder: Path, size: int) -> bool:
+    words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "holdfast-test", str(folder)]
     try:
         return subprocess.run(words, capture_output=True, check=False).returncode == 0
     except OSError:
@@ -77,7 +77,7 @@ class _Limited:
         self._users = users
 
     def fill(self) -> None:
-        self._limit(max(path.stat().st_size for path in self.folder.iterdir()))
+        self._limit(max(path.stat().st_size for path in self.folder.rglob("*") if path.is_file()))
 
     def free(self) -> None:
         self._limit(resource.RLIM_INFINITY)

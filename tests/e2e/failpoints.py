@@ -10,15 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from holdfast._engine import runner_messages
 from holdfast._ports import guard
 from holdfast._ports.system_channel import SystemChannel
 from holdfast._ports.system_host import identify
 from holdfast.settings import Settings
+from holdfast.testing.deeds import Deed, tell, told
 from holdfast.testing.faults import VERBS
-from holdfast.testing.history_sqlite import Deed
 
 POINTS = tuple(filter(None, os.environ.get("E2E_FAILPOINTS", "").split(",")))
 DEEDS = "deeds"
@@ -78,9 +76,7 @@ def reached(folder: Path) -> set[str]:
 
 def deeds(folder: Path) -> list[Deed]:
     """Who died when."""
-    path = folder / DEEDS
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    return [msgspec.json.decode(line, type=Deed) for line in lines]
+    return told(folder / DEEDS)
 
 
 def _deed(verb: str, arguments: tuple[Any, ...]) -> str:
@@ -113,8 +109,7 @@ def _die() -> None:
 
 
 def _tell(deed: Deed) -> None:
-    with (Path(os.environ["E2E_FOLDER"]) / DEEDS).open("ab") as file:
-        file.write(msgspec.json.encode(deed) + b"\n")
+    tell(Path(os.environ["E2E_FOLDER"]) / DEEDS, deed)
 
 
 def supervise() -> None:

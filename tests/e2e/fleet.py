@@ -1,4 +1,4 @@
-"""Real supervisors and workers on one SQLite file, and every way to hurt them."""
+"""Real supervisors and workers on one store, and every way to hurt them."""
 
 import os
 import signal
@@ -12,30 +12,38 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from msgspec import structs
+
 from holdfast import App, JobView
+from holdfast._core.identity import ProcessIdentity
 from holdfast._ports import guard
+from holdfast._ports.system_host import identify
 from holdfast.testing import history_sqlite
 from tests.e2e.cells import end, is_alive, living
 from tests.e2e.journal import Journal
+from tests.e2e.machines import HERE, Machine
+from tests.e2e.records import record_of
 from tests.e2e.waiting import until
 
 ROOT = Path(__file__).parents[2]
 HOLDFAST = ("-c", "from holdfast.cli import main; main()")
 START = 15.0
 """Seconds in which a process starts on any machine."""
+SETTINGS = {"ttl": "3s", "recovery": "0.5s", "poll": "0.2s", "grace": "5s"}
+"""Of a fleet, unless told otherwise."""
 
 
 class Crew:
     """One supervisor and its workers."""
 
-    def __init__(self, fleet: "Fleet", *options: str, environment: dict[str, str]) -> None:
-        self._fleet = fleet
+    def __init__(self, fleet: "Fleet", *options: str, machine: Machine) -> None:
+        self._fleet, self.machine = fleet, machine
         self.log = fleet.folder / f"log-{len(fleet.crews)}"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, *fleet.main, "worker", fleet.target, *options],
+                machine.command([sys.executable, *fleet.main, "worker", fleet.target, *options]),
                 cwd=ROOT,
-                env={**os.environ, **environment, "E2E_FOLDER": str(fleet.folder)},
+                env={**os.environ, **fleet.environment, **machine.environment(), "E2E_FOLDER": str(fleet.folder)},
                 stdout=subprocess.DEVNULL,
                 stderr=log,
             )
@@ -49,6 +57,11 @@ class Crew:
     def workers(self) -> list[int]:
         """Living workers: its direct children."""
         return [pid for pid in _all_pids() if (stat := guard.read_stat(pid)) and stat.parent == self.pid and stat.is_alive]
+
+    def identify(self, pid: int) -> ProcessIdentity:
+        """One of its processes, as it calls itself."""
+        known = identify(pid)
+        return structs.replace(known, host=self.machine.name or known.host)
 
     def everybody(self) -> list[int]:
         """The supervisor first, then all of its workers' sessions, guards included."""
@@ -73,7 +86,7 @@ class Crew:
         return frozen
 
     def freeze_outside_of_writes(self) -> list[int]:
-        """The same when nobody is inside a write: on SQLite that stops every other writer for as long."""
+        """The same when nobody is inside a write: in a SQLite file that stops every other writer for as long."""
         while True:
             frozen = self.freeze()
             if not self._fleet.is_locked():
@@ -91,21 +104,22 @@ class Crew:
 
 
 class Fleet:
-    """All crews of one test, their database and their journal."""
+    """All crews of one test, their store and their journal. ``url``: a SQLite file of its own, if left out."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
-        self.folder = folder
-        self.environment = {f"E2E_{name.upper()}": value for name, value in settings.items()}
-        self.journal = Journal(folder)
-        self.app = App(f"sqlite:///{folder}/jobs.db")
+    def __init__(self, folder: Path, url: str = "", transport: str = "", **settings: str) -> None:
+        self.folder, self.url = folder, url or f"sqlite:///{folder}/jobs.db"
+        settings |= {"url": self.url, "transport": transport}
+        self.environment = {f"E2E_{name.upper()}": value for name, value in settings.items() if value}
+        self.journal, self.record = Journal(folder), record_of(self.url, folder)
+        self.app = App(self.url, transport=transport or None)
         self.crews: list[Crew] = []
         self.main: tuple[str, ...] = HOLDFAST
         self.target = "tests.e2e.jobs_app:app"
 
-    def crew(self, *options: str, is_ready: bool = True) -> Crew:
+    def crew(self, *options: str, is_ready: bool = True, machine: Machine = HERE) -> Crew:
         """A new supervisor; with its workers ready to claim unless told otherwise."""
         before = {view.worker for view in self.app.workers.list()}
-        crew = Crew(self, *options, environment=self.environment)
+        crew = Crew(self, *options, machine=machine)
         self.crews.append(crew)
         if is_ready:
             wanted = int(options[options.index("--processes") + 1]) if "--processes" in options else 1
@@ -133,7 +147,9 @@ class Fleet:
         return until(lambda: (view := self.view(job)).state == state and view, within=within)
 
     def is_locked(self) -> bool:
-        """Whether somebody is inside a write, and stays there."""
+        """Whether somebody is inside a write of a SQLite file, and stays there. On a server nobody is: it writes itself."""
+        if not self.url.startswith("sqlite:"):
+            return False
         with history_sqlite.opened(self.folder / "jobs.db", patience=0.1) as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -158,9 +174,9 @@ class Fleet:
 
 
 @contextmanager
-def fleet(folder: Path, *, ttl: str = "3s", recovery: str = "0.5s", poll: str = "0.2s", grace: str = "5s") -> Iterator[Fleet]:
+def fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
     """A fleet, ended with its test; its logs are shown when that fails."""
-    made = Fleet(folder, ttl=ttl, recovery=recovery, poll=poll, grace=grace)
+    made = Fleet(folder, **{**SETTINGS, **settings})
     try:
         yield made
     except BaseException:

@@ -1,6 +1,6 @@
 """Jobs for real workers. What their code does, they write into a journal that only grows, so that tests can count it.
 
-Told by the environment: E2E_FOLDER (database, journal and gates), E2E_TTL, E2E_RECOVERY, E2E_POLL, E2E_GRACE.
+Told by the environment: E2E_FOLDER (journal and gates), E2E_URL, E2E_TRANSPORT, E2E_TTL, E2E_RECOVERY, E2E_POLL, E2E_GRACE.
 """
 
 import asyncio
@@ -16,20 +16,23 @@ from pathlib import Path
 from holdfast import App, Backoff, Job, SyncJob
 from holdfast._engine.events import Event
 from holdfast._ports.system_host import identify
-from holdfast.testing import history_sqlite
 from tests.e2e import failpoints
 from tests.e2e.journal import Journal
+from tests.e2e.records import record_of
 
 FOLDER = Path(os.environ["E2E_FOLDER"])
 
+URL = os.environ.get("E2E_URL", f"sqlite:///{FOLDER}/jobs.db")
+
 app = App(
-    f"sqlite:///{FOLDER}/jobs.db",
+    URL,
+    transport=os.environ.get("E2E_TRANSPORT"),
     ttl=os.environ["E2E_TTL"],
     recovery_interval=os.environ["E2E_RECOVERY"],
     poll_interval=os.environ["E2E_POLL"],
     grace=os.environ["E2E_GRACE"],
 )
-journal = Journal(FOLDER)
+journal, record = Journal(FOLDER), record_of(URL, FOLDER)
 OURS = identify(os.getpid())
 WITHIN = 0.5 * float(os.environ["E2E_TTL"].removesuffix("s"))
 
@@ -151,7 +154,7 @@ def start_daemon(job: SyncJob, gate: str) -> str:
 
 @app.task(max_crashes=1000, max_attempts=1000, backoff=Backoff.fixed("0.05s"))
 async def labour(job: Job, seconds: float) -> str:
-    """Some work whose every step is written into the history of the database."""
+    """Some work whose every step is written into the history."""
     with told(job):
         for step in range(5):
             await job.progress(fraction=step / 5, message=str(job.token))
@@ -174,12 +177,11 @@ def labour_in_thread(job: SyncJob, seconds: float) -> str:
 @contextmanager
 def told(job: Job | SyncJob) -> Iterator[None]:
     """Tell the history when this code starts and ends."""
-    database = FOLDER / "jobs.db"
-    history_sqlite.tell(database, "handler.start", job.id, job.token, OURS)
+    record.tell("handler.start", job.id, job.token, OURS)
     try:
         yield
     finally:
-        history_sqlite.tell(database, "handler.end", job.id, job.token, OURS)
+        record.tell("handler.end", job.id, job.token, OURS)
 
 
 @app.task

@@ -13,7 +13,8 @@ import pytest
 from holdfast.testing.checker import Rules
 from tests.e2e import failpoints
 from tests.e2e.fleet import ROOT, START, fleet
-from tests.e2e.test_torture import SEED, Tormentor
+from tests.e2e.machines import HERE
+from tests.e2e.tormentor import SEED, Tormentor
 from tests.e2e.waiting import until
 
 STORE_POINTS = (
@@ -41,7 +42,7 @@ def test_s15_a_process_that_dies_before_or_after_any_call_of_its_store_loses_not
     with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
         ships.environment["E2E_FAILPOINTS"] = ",".join(STORE_POINTS)
         ships.main = MAIN
-        tormentor = Tormentor(ships, random.Random(SEED), crews=2, processes=1, is_ready=False)
+        tormentor = Tormentor(ships, random.Random(SEED), [HERE, HERE], processes=1, is_ready=False)
         left = set(STORE_POINTS)
         while left:
             tormentor.enqueue(4, longest=0.6)
@@ -99,4 +100,4 @@ def _fewer(tormentor: Tormentor, left: set[str]) -> tuple[set[str], ...]:
 
 def _replace_the_dead(tormentor: Tormentor) -> None:
     living = [crew for crew in tormentor.crews if crew.process.poll() is None]
-    tormentor.crews = [*living, *(tormentor.sail(is_ready=False) for _ in range(len(living), len(tormentor.crews)))]
+    tormentor.crews = [*living, *(tormentor.sail() for _ in range(len(living), len(tormentor.crews)))]

@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 
 from holdfast._core.job import PLACE_OF, Place, State
-from holdfast.testing import history_sqlite
 from holdfast.testing.checker import Rules, check
 from holdfast.testing.history import Event, History, Phase
 from tests.e2e.fleet import fleet
-from tests.e2e.test_torture import SEED, Tormentor
+from tests.e2e.machines import HERE
+from tests.e2e.tormentor import SEED, Tormentor
 from tests.e2e.waiting import until
 
 JOBS = int(os.environ.get("E2E_OPERATED_JOBS", "500"))
@@ -53,7 +53,7 @@ class Operator:
 def test_s4_every_job_ends_whatever_operators_do_to_it_while_its_workers_are_killed(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
-        tormentor = Tormentor(ships, chance, crews=2)
+        tormentor = Tormentor(ships, chance, [HERE, HERE])
         operator = Operator(tormentor, chance)
         kept, deletable = [], []
         for cycle in range(ROUNDS):
@@ -69,7 +69,7 @@ def test_s4_every_job_ends_whatever_operators_do_to_it_while_its_workers_are_kil
         history = History()
         for job in operator.retried:
             history.add(Event(time=0.0, process="operator", what="reopen", phase=Phase.INVOKE, job=job))
-        for event in history_sqlite.read(tormentor.database, tormentor.deeds):
+        for event in tormentor.record.read(tormentor.deeds):
             if event.job not in operator.deleted:
                 history.add(event)
         report = check(history, Rules())

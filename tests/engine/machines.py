@@ -155,6 +155,8 @@ class MemoryHost:
 class MemoryTransport:
     """Hints that reach whoever subscribed here."""
 
+    deliveries = None
+
     def __init__(self) -> None:
         self.published: list[Hint] = []
         self.wakes: list[Callable[[Hint], None]] = []

@@ -279,6 +279,7 @@ class Bench:
             self.heart,
             lease=lease.id,
             worker=lease.worker,
+            slots=self.slots,
             wanted=lambda _: (self.registry.policies(), self.slots - len(self.executor.running), False),
             queues=None,
             last_tries=LastTries.LEAVE,

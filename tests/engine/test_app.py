@@ -171,7 +171,7 @@ def test_recovery_with_nothing_to_do_ends_at_once(app: App) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["jobs.db", "postgres://x", "sqlite://jobs.db", "sqlite:///", "sqlite:///:memory:", "sqlite:///a?b=c", "memory://x"]
+    "url", ["jobs.db", "mysql://x", "sqlite://jobs.db", "sqlite:///", "sqlite:///:memory:", "sqlite:///a?b=c", "memory://x"]
 )
 def test_a_url_that_names_no_store_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match=r"sqlite:///|memory://"):

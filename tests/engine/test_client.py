@@ -58,6 +58,8 @@ class Door(MemoryStore):
 class Ears:
     """A transport that remembers."""
 
+    deliveries = None
+
     def __init__(self) -> None:
         self.heard: list[Hint] = []
 

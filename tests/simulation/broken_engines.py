@@ -149,8 +149,7 @@ def dropped_results() -> Any:
         try:
             return await exchange(self, batch, request)
         except StoreUnavailable:
-            for key, _ in batch:
-                self._ended.pop(key, None)
+            del self._ended[: len(batch)]
             raise
 
     return _patched(Exchange, _exchange=once)

@@ -98,6 +98,29 @@ def test_a_claim_that_finds_nothing_costs_the_same_whoever_waits(tmp_path: Path)
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_a_claim_by_ids_costs_the_same_whoever_waits(tmp_path: Path, crowd: str) -> None:
+    async def act(at: Scene) -> None:
+        lease, ids = await at.lease(), await at.enqueue(*(at.new() for _ in range(20)))
+        at.advance(1.0)
+        alone = await cost_of_claim(at, at.request(lease, 10, ids=ids[:10]))
+        await at.enqueue(*(CROWDS[crowd](at, n) for n in range(CROWD)))
+        at.advance(1.0)
+        assert await cost_of_claim(at, at.request(lease, 10, ids=ids[10:])) <= alone * 1.2 + 10
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_a_look_for_what_is_due_reads_no_more_of_a_line_than_it_answers(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(*(at.new() for _ in range(20)))
+        alone = await steps(at.store, "due", at.store.due(["task"], 10))
+        await at.enqueue(*(at.new(task="unknown", priority=-1) for _ in range(CROWD)), *(at.new() for _ in range(CROWD)))
+        assert await steps(at.store, "due", at.store.due(["task"], 10)) <= alone * 1.2 + 10
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
 def test_a_poll_that_finds_nothing_writes_nothing(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()

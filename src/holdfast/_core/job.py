@@ -64,6 +64,22 @@ class Reason(StrEnum):
     BY_HANDLER = "BY_HANDLER"
 
 
+class RescueReason(StrEnum):
+    """Why a job was taken from an owner whose code had not answered, or given back by it: a closed list.
+
+    DEAF, STALLED and TIMED_OUT name what this very job did; for CRASHED, EXPIRED and CLOSED see how its worker's lease ended.
+    RELEASED: its code was cut short by a drain or a self-stop.
+    """
+
+    CRASHED = "crashed"
+    EXPIRED = "expired"
+    CLOSED = "closed"
+    RELEASED = "released"
+    DEAF = "deaf"
+    STALLED = "stalled"
+    TIMED_OUT = "timed_out"
+
+
 class AttemptOutcome(StrEnum):
     """How one start of a handler ended."""
 
@@ -135,14 +151,29 @@ class Hold(Struct, frozen=True, kw_only=True):
     crashes: int
     policy: Policy
     cancel_requested: bool = False
+    queue: str = "default"
+
+
+class Rescue(Struct, frozen=True, kw_only=True):
+    """How a job was taken from its owner while its code ran: why, from which worker and attempt, and when."""
+
+    reason: RescueReason
+    worker: str
+    attempt: int
+    at: datetime
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """What a claim hands to its worker: the hold, and what the handler needs to run."""
+    """What a claim hands to its worker: the hold, and what the handler needs to run.
+
+    ``rescue``: the job's last one. ``heal_at``: the mark of a hook that is owed before the handler runs.
+    """
 
     hold: Hold
     payload: bytes
     checkpoint: bytes | None = None
+    rescue: Rescue | None = None
+    heal_at: datetime | None = None
 
 
 class AttemptRecord(Struct, frozen=True, kw_only=True):
@@ -165,6 +196,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     """A job in full, read in one snapshot, its attempts included.
 
     ``is_stub``: its retention has passed, and only what repeated requests must be answered with is left of it.
+    ``rescue``: the last one. ``heal_at``: its task's ``on_rescue`` is owed, and from when on; it is the mark of that debt.
     """
 
     id: UUID
@@ -197,6 +229,8 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     unique_key: str | None = None
     is_stub: bool = False
+    rescue: Rescue | None = None
+    heal_at: datetime | None = None
     tags: tuple[str, ...] = ()
     attempts: tuple[AttemptRecord, ...] = ()
 

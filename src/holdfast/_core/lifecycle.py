@@ -10,7 +10,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.job import AttemptOutcome, Failure, Hold, Reason, State, Token
+from holdfast._core.job import AttemptOutcome, Failure, Hold, Reason, RescueReason, State, Token
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
 from holdfast._core.policy import CrashPolicy
 
@@ -88,7 +88,8 @@ class Transition(Struct, frozen=True, kw_only=True):
 
     ``to`` is AVAILABLE (with ``delay`` seconds to wait), HELD, or a finished state. ``failures`` and
     ``crashes`` are new totals, not increments, so that sending it twice counts once. ``record`` is the
-    outcome to keep in the attempt record; ``None`` for a first-try success.
+    outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: its code ran and was cut short, and why;
+    ``owes_hook``: for which its task has an ``on_rescue``.
     """
 
     job: UUID
@@ -105,6 +106,8 @@ class Transition(Struct, frozen=True, kw_only=True):
     record: AttemptOutcome | None = None
     signal: str | None = None
     stacks: str | None = None
+    rescued: RescueReason | None = None
+    owes_hook: bool = False
 
     def moved_by(self, *, cancel_requested: bool) -> "Transition":
         """This transition as it applies to a row: one marked for cancellation that does not complete ends cancelled."""
@@ -175,10 +178,13 @@ def finish(hold: Hold, outcome: Outcome, *, jitter: float) -> Transition:
 
 def release(hold: Hold, *, code_ran: bool) -> Transition:
     """Give a job back free of charge; code cut short under ``hold`` or ``fail`` is what its task fears, so it is not re-run."""
-    record = AttemptOutcome.RELEASED if code_ran else None
-    if not code_ran or hold.policy.on_crash is CrashPolicy.RETRY:
-        return _settle(hold, State.AVAILABLE, record=record)
-    return _crashed(hold, crashes=hold.crashes, record=AttemptOutcome.RELEASED, delay=0.0)
+    if not code_ran:
+        return _settle(hold, State.AVAILABLE)
+    if hold.policy.on_crash is CrashPolicy.RETRY:
+        moved = _settle(hold, State.AVAILABLE, record=AttemptOutcome.RELEASED)
+    else:
+        moved = _crashed(hold, crashes=hold.crashes, record=AttemptOutcome.RELEASED, delay=0.0)
+    return _cut_short(hold, moved, RescueReason.RELEASED)
 
 
 def overrun(hold: Hold, charge: Charge, *, jitter: float) -> Transition:
@@ -189,7 +195,7 @@ def overrun(hold: Hold, charge: Charge, *, jitter: float) -> Transition:
     failure = Failure(reason.value, f"{said} {limits.get(charge) or 0:g} s")
     moved = _failed_attempt(hold, failure, after=None, jitter=jitter, reason=reason)
     record = AttemptOutcome.STALLED if charge is Charge.STALLED else AttemptOutcome.TIMED_OUT
-    return structs.replace(moved, record=record)
+    return _cut_short(hold, structs.replace(moved, record=record), RescueReason(charge.value))
 
 
 def overrun_seen_by_others(hold: Hold, charge: Charge, *, jitter: float) -> Transition:
@@ -198,9 +204,10 @@ def overrun_seen_by_others(hold: Hold, charge: Charge, *, jitter: float) -> Tran
     return structs.replace(overrun(hold, charge, jitter=jitter), judge=judge)
 
 
-def cancelled(hold: Hold) -> Transition:
-    """The job was marked for cancellation and its code has stopped."""
-    return _settle(hold, State.CANCELLED, reason=Reason.BY_OPERATOR, record=AttemptOutcome.CANCELLED)
+def cancelled(hold: Hold, *, was_killed: bool = False) -> Transition:
+    """The job was marked for cancellation and its code has stopped, by itself unless it was killed because it did not."""
+    moved = _settle(hold, State.CANCELLED, reason=Reason.BY_OPERATOR, record=AttemptOutcome.CANCELLED)
+    return _cut_short(hold, moved, RescueReason.DEAF) if was_killed else moved
 
 
 def rescue(hold: Hold, why: LeaseEnd, *, jitter: float) -> Transition:
@@ -209,21 +216,29 @@ def rescue(hold: Hold, why: LeaseEnd, *, jitter: float) -> Transition:
     The first rescue is due at once; later ones wait ``backoff(n - 1)``, because a job that keeps killing
     its workers should not do it in a tight loop.
     """
+    charge = why.culprits.get(hold.job)
     if hold.state is State.CLAIMED:
         moved = _settle(hold, State.AVAILABLE)
     elif not why.charges(hold):
         moved = release(hold, code_ran=True)
-    elif (charge := why.culprits.get(hold.job)) in (Charge.STALLED, Charge.TIMED_OUT):
-        moved = overrun(hold, Charge(charge), jitter=jitter)
+    elif charge in (Charge.STALLED, Charge.TIMED_OUT):
+        moved = overrun(hold, charge, jitter=jitter)
     else:
         moved = _charged(hold, jitter=jitter)
+    if hold.state is State.RUNNING:
+        moved = _cut_short(hold, moved, RescueReason((charge or why.end).value))
     stacks = why.stacks if why.charges(hold) else None
     return structs.replace(moved, judge=Judge.LEASE_ENDED, signal=why.signal, stacks=stacks)
 
 
 def crashed(hold: Hold, signal: str, *, jitter: float) -> Transition:
     """The process of its own in which the job ran has died; the worker lives on, still owns the job, and says so."""
-    return structs.replace(_charged(hold, jitter=jitter), signal=signal)
+    moved = _cut_short(hold, _charged(hold, jitter=jitter), RescueReason.CRASHED)
+    return structs.replace(moved, signal=signal)
+
+
+def _cut_short(hold: Hold, moved: Transition, why: RescueReason) -> Transition:
+    return structs.replace(moved, rescued=why, owes_hook=hold.policy.heals)
 
 
 def _charged(hold: Hold, *, jitter: float) -> Transition:

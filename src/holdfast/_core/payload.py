@@ -13,7 +13,7 @@ from inspect import Parameter
 from typing import Any, get_type_hints
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, Struct, structs
 
 from holdfast._core.job import Json
 from holdfast.errors import ConfigurationError, PayloadInvalid, PayloadTooLarge
@@ -42,6 +42,8 @@ class PayloadType(Struct, frozen=True):
     positional: tuple[str, ...]
     fields: frozenset[str]
     known: "msgspec.json.Decoder[Struct]"
+    exact: "msgspec.json.Decoder[Struct]"
+    has_defaults: bool
     extra: "msgspec.json.Decoder[object] | None"
 
     @classmethod
@@ -56,12 +58,15 @@ class PayloadType(Struct, frozen=True):
         named = [each for each in every if each.kind in _NAMED]
         free = [each.name for each in every if each.kind is Parameter.VAR_KEYWORD]
         try:
-            known = _decoder(msgspec.defstruct(name, [_field(each, hints.get(each.name, Any)) for each in named]))
+            fields = [_field(each, hints.get(each.name, Any)) for each in named]
+            known = _decoder(msgspec.defstruct(name, fields))
+            exact = _decoder(msgspec.defstruct(name, fields, forbid_unknown_fields=True))
             extra = _decoder(hints.get(free[0], Any)) if free else None
         except (TypeError, ValueError) as error:
             raise ConfigurationError([f"task {name}: its parameters cannot be read from JSON: {error}"]) from error
         positional = tuple(each.name for each in named if each.kind is Parameter.POSITIONAL_OR_KEYWORD)
-        return cls(name, positional, frozenset(each.name for each in named), known, extra)
+        has_defaults = any(each.default is not Parameter.empty for each in named)
+        return cls(name, positional, frozenset(each.name for each in named), known, exact, has_defaults, extra)
 
     def encode(self, args: Sequence[object], kwargs: Mapping[str, object], *, is_compared: bool = False) -> bytes:
         """The payload of a call with these arguments; ``PayloadInvalid`` names the path and the expected type.
@@ -78,6 +83,15 @@ class PayloadType(Struct, frozen=True):
 
         Fields that are absent stay absent, so that the defaults of the code that runs apply.
         """
+        try:
+            given = structs.asdict(self.exact.decode(payload))
+        except Exception:  # what is wrong with it, or merely new in it, is found out below
+            return self._decode_inexact(payload)
+        if self.has_defaults:
+            given = {name: value for name, value in given.items() if value is not UNSET}
+        return given, ()
+
+    def _decode_inexact(self, payload: bytes) -> tuple[dict[str, object], tuple[str, ...]]:
         try:
             present = _FIELDS.decode(payload)
             value = self.known.decode(payload)

@@ -15,6 +15,12 @@ RETENTION_FLOOR = 900.0
 """Seconds for which a finished job is remembered at least: requests that come again in that time get the same answer."""
 
 
+HOOK_PATIENCE = 7 * 86400.0
+"""Seconds for which a finished job is kept at least while its ``on_rescue`` is owed."""
+HOOK_PAUSE = 3600.0
+"""Seconds between two tries of a hook that fails, at most."""
+
+
 class CrashPolicy(StrEnum):
     """What becomes of a job whose worker died under it."""
 
@@ -84,6 +90,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
     """Budgets and limits of a task: handler failures and worker crashes are counted apart.
 
     ``progress_within``: seconds in which the job must move. ``timeout``: seconds since its start. ``None``: no limit.
+    ``heals``: the task has an ``on_rescue``.
     """
 
     max_attempts: int = 3
@@ -93,6 +100,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
     retention: float = 7 * 86400.0
     progress_within: float | None = None
     timeout: float | None = None
+    heals: bool = False
 
     def is_last_try(self, crashes: int) -> bool:
         """Whether one more crash ends the job, which has crashed before: it runs alone, so that only it can be to blame.

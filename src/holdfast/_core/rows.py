@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct, structs
 
-from holdfast._core.job import PLACE_OF, AttemptOutcome, AttemptRecord, Hold, JobRecord, NewJob, Place, State, Token
+from holdfast._core.job import PLACE_OF, AttemptOutcome, AttemptRecord, Hold, JobRecord, NewJob, Place, Rescue, State, Token
 from holdfast._core.lifecycle import Transition
+from holdfast._core.policy import HOOK_PATIENCE, HOOK_PAUSE
 
 OUTCOME_OF = {
     State.COMPLETED: AttemptOutcome.COMPLETED,
@@ -62,6 +63,17 @@ def is_last_try(row: JobRecord) -> bool:
     return row.policy.is_last_try(row.crashes)
 
 
+def retention_of(row: JobRecord) -> float:
+    """Seconds for which the row is kept once its job has finished, so that a hook that is owed still finds all of it."""
+    return row.policy.retention if row.heal_at is None else max(row.policy.retention, HOOK_PATIENCE)
+
+
+def offered(row: JobRecord, now: datetime, pause: float) -> JobRecord:
+    """The row of a job that ended and whose hook is tried now, and again, if need be, the later the older it is."""
+    age = (now - (row.finished_at or row.available_at)).total_seconds()
+    return structs.replace(row, heal_at=_later(now, min(max(pause, age), HOOK_PAUSE)))
+
+
 def stub(row: JobRecord) -> JobRecord:
     """What is kept of a finished job between the end of its retention and the floor: id, token and outcome."""
     return structs.replace(row, payload=b"null", result=None, error=None, checkpoint=None, message=None, is_stub=True)
@@ -81,6 +93,7 @@ def hold_of(row: JobRecord) -> Hold:
         crashes=row.crashes,
         policy=row.policy,
         cancel_requested=row.cancel_requested,
+        queue=row.queue,
     )
 
 
@@ -105,6 +118,11 @@ def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
     last error until it ends.
     """
     spent = structs.replace(row, failures=moved.failures, crashes=moved.crashes, reason=moved.reason)
+    if moved.rescued is not None:
+        rescue = Rescue(reason=moved.rescued, worker=row.worker or "", attempt=row.attempt, at=now)
+        spent = structs.replace(spent, rescue=rescue, heal_at=now if moved.owes_hook else row.heal_at)
+    elif moved.to is State.COMPLETED:
+        spent = structs.replace(spent, heal_at=None)
     if PLACE_OF[moved.to] is Place.FINISHED:
         ended = structs.replace(spent, state=moved.to, error=moved.error, result=moved.result)
         return structs.replace(ended, lease=None, finished_at=now)

@@ -5,7 +5,18 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.job import AttemptOutcome, AttemptRecord, Failure, JobRecord, Json, Reason, State
+from holdfast._core.job import (
+    AttemptOutcome,
+    AttemptRecord,
+    Claim,
+    Failure,
+    JobRecord,
+    Json,
+    Reason,
+    Rescue,
+    RescueReason,
+    State,
+)
 from holdfast._core.payload import decode_json
 from holdfast.errors import PayloadInvalid
 
@@ -31,7 +42,10 @@ class AttemptView(Struct, frozen=True, kw_only=True):
 
 
 class JobView(Struct, frozen=True, kw_only=True):
-    """A job as read in one snapshot. ``attempt`` counts starts; ``attempts`` is filled by ``get``, not by ``list``."""
+    """A job as read in one snapshot. ``attempt`` counts starts; ``attempts`` is filled by ``get``, not by ``list``.
+
+    ``rescued``: why it was last taken from a worker while its code ran.
+    """
 
     id: UUID
     task: str
@@ -45,6 +59,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     attempt: int
     failures: int
     crashes: int
+    rescued: RescueReason | None
     max_attempts: int
     max_crashes: int
     created_at: datetime
@@ -73,9 +88,57 @@ class JobView(Struct, frozen=True, kw_only=True):
             payload=_readable(record.payload),
             result=_readable(record.result),
             checkpoint=_readable(record.checkpoint),
+            rescued=None if record.rescue is None else record.rescue.reason,
             max_attempts=record.policy.max_attempts,
             max_crashes=record.policy.max_crashes,
             attempts=tuple(AttemptView.of(attempt) for attempt in record.attempts),
+        )
+
+
+class RescuedJob(Struct, frozen=True, kw_only=True):
+    """What ``on_rescue`` is told: which attempt was cut short, why and when, and what becomes of the job.
+
+    ``state`` is ``running`` when the next attempt starts as soon as the hook's transaction has committed. Otherwise no attempt
+    follows by itself: the job is ``held`` or has ended.
+
+    >>> def heal(connection, job: RescuedJob) -> None:
+    ...     status = "analyzing" if job.state == "running" else "broken"
+    ...     connection.execute("UPDATE repos SET status = ? WHERE url = ?", [status, job.payload["url"]])
+    """
+
+    id: UUID
+    task: str
+    payload: Json
+    checkpoint: Json
+    reason: RescueReason
+    worker: str
+    attempt: int
+    rescued_at: datetime
+    state: State
+
+    @classmethod
+    def of_claim(cls, claim: Claim, rescue: Rescue) -> "RescuedJob":
+        """That of a job whose next attempt is about to start."""
+        hold = claim.hold
+        return cls._of(rescue, hold.job, hold.task, hold.state, claim.payload, claim.checkpoint)
+
+    @classmethod
+    def of_record(cls, record: JobRecord, rescue: Rescue) -> "RescuedJob":
+        """That of a job that has ended."""
+        return cls._of(rescue, record.id, record.task, record.state, record.payload, record.checkpoint)
+
+    @classmethod
+    def _of(cls, rescue: Rescue, job: UUID, task: str, state: State, payload: bytes, checkpoint: bytes | None) -> "RescuedJob":
+        return cls(
+            id=job,
+            task=task,
+            payload=_readable(payload),
+            checkpoint=_readable(checkpoint),
+            reason=rescue.reason,
+            worker=rescue.worker,
+            attempt=rescue.attempt,
+            rescued_at=rescue.at,
+            state=state,
         )
 
 

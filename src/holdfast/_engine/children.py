@@ -24,13 +24,14 @@ class Children:
         patience: Patience,
         *,
         publish: Callable[[Sequence[Hint]], Awaitable[None]],
+        are_delivered: bool = False,
         chance: Chance,
         events: Events,
         lost: Callable[[UUID, Token], None],
     ) -> None:
         self._store = store
         self._patience = patience
-        self._publish = publish
+        self._publish, self._are_delivered = publish, are_delivered
         self._chance = chance
         self._events = events
         self._lost = lost
@@ -54,7 +55,7 @@ class Children:
             raise JobLost(f"job {hold.job} was taken from this attempt")
         if not answer.duplicates:
             announce([child], self._events)
-            await self._publish(hints_of([child]))
+            await self._publish(hints_of([child], are_delivered=self._are_delivered))
         return answer
 
     def interrupt(self, hold: Hold) -> None:

@@ -169,6 +169,11 @@ class Client:
         self._events.emit(EventName.STORE_PRUNED, **structs.asdict(done))
         return done
 
+    async def tell(self, written: Sequence[NewJob]) -> None:
+        """Say that these jobs are durable, and wake idle workers."""
+        announce(written, self._events)
+        await self._transport.publish(hints_of(written, are_delivered=self._transport.deliveries is not None))
+
     async def notify(self, queue: str) -> None:
         """Wake idle workers, for jobs that were written without this client."""
         await self._transport.publish([Hint(queue)])
@@ -196,8 +201,7 @@ class Client:
         call = call_id(jobs[0].id, self._chance.uuid4())  # the same for every copy of this write, so that two copies are one
         answer = await self._ask("enqueue", lambda: self._store.enqueue(call, jobs))
         written = [] if answer.is_refused else [job for job in jobs if job.id not in answer.duplicates]
-        announce(written, self._events)
-        await self._transport.publish(hints_of(written))
+        await self.tell(written)
         return answer
 
     async def _each(self, operation: str, jobs: Sequence[UUID], verb: Callable[[Sequence[UUID]], Awaitable[States]]) -> States:
@@ -225,9 +229,15 @@ def announce(jobs: Iterable[NewJob], events: Events) -> None:
         events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)
 
 
-def hints_of(jobs: Iterable[NewJob]) -> "list[Hint]":
-    """What idle workers should hear of them: one hint for each queue."""
-    return [Hint(queue) for queue in dict.fromkeys(job.queue for job in jobs)]
+def hints_of(jobs: Iterable[NewJob], *, are_delivered: bool) -> "list[Hint]":
+    """What idle workers should hear of them: of each queue that has some; where each is handed to one worker, which are due."""
+    if not are_delivered:
+        return [Hint(queue) for queue in dict.fromkeys(job.queue for job in jobs)]
+    due: dict[str, Ids] = {}
+    for job in jobs:
+        if job.run_at is None and job.delay <= 0:  # nobody could claim it yet
+            due.setdefault(job.queue, []).append(job.id)
+    return [Hint(queue, tuple(ids)) for queue, ids in due.items()]
 
 
 def require_no_conflict(jobs: Iterable[NewJob], answer: EnqueueAnswer) -> None:

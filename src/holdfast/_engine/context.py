@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
-from holdfast._core.job import Claim, Hold, Json, NewJob, Token
+from holdfast._core.job import Claim, Hold, Json, NewJob, RescueReason, Token
 from holdfast._core.payload import cut_text, decode_json, encode_checkpoint
 from holdfast._engine.client import require_no_conflict
 from holdfast._engine.handle import Handle
@@ -93,6 +93,11 @@ class Context:
     def crashes(self) -> int:
         """How many workers died under this job so far."""
         return self._claim.hold.crashes
+
+    @property
+    def rescued(self) -> RescueReason | None:
+        """Why this job was last taken from a worker while its code ran; ``None``: it never was."""
+        return None if self._claim.rescue is None else self._claim.rescue.reason
 
     @property
     def token(self) -> Token:

@@ -7,6 +7,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, over
 
 from holdfast._core.durations import Duration
 from holdfast._core.policy import Backoff, CrashPolicy
+from holdfast._core.view import RescuedJob
 from holdfast._engine.context import Job, SyncJob
 from holdfast._engine.registry import Errors, define
 from holdfast._engine.task import Task
@@ -14,6 +15,7 @@ from holdfast.errors import ConfigurationError
 
 Payload = ParamSpec("Payload")
 Result = TypeVar("Result")
+Hook = Callable[[Any, RescuedJob], Any]
 
 
 class Decorator(Protocol):
@@ -61,6 +63,7 @@ class Tasks(ABC):
         on_crash: CrashPolicy | Literal["retry", "fail", "hold"] = "retry",
         retention: Duration = "7d",
         process: bool = False,
+        on_rescue: Hook | None = None,
     ) -> Decorator: ...
     def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Register a handler, bare or with options. ``ConfigurationError`` names everything that cannot work.
@@ -68,6 +71,7 @@ class Tasks(ABC):
         The job parameter is optional and comes first: ``Job`` in ``async def``, ``SyncJob`` in ``def``, which
         runs in a thread or, with ``process=True``, in a process of its own that can be killed: when told to stop in vain, past
         its limit, or by its own crash, which costs no other job anything.
+        ``on_rescue``: a function of a connection and a ``RescuedJob``, which heals your own rows after an attempt that was cut short.
 
         >>> @app.task(max_attempts=5, backoff=Backoff.exponential("1s", cap="1h"))  # doctest: +SKIP
         ... async def analyze(job: Job, repo_url: str, limit: int = 100) -> dict: ...

@@ -42,7 +42,7 @@ class DueWorker(Worker):
         super()._deliver(ended)
 
     def _is_finished(self) -> bool:
-        is_quiet = not self.executor.running and self.exchange.is_delivered
+        is_quiet = not self.executor.running and self.exchange.is_delivered and self.healer.is_idle
         return is_quiet and (self.count >= self._most or self.exchange.next_due != 0.0)
 
 

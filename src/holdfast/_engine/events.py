@@ -21,14 +21,16 @@ class EventName(StrEnum):
     JOB_REOPENED = "job.reopened"  # job state
     JOB_RESCHEDULED = "job.rescheduled"  # job state
     JOB_DELETED = "job.deleted"  # job
-    JOB_CLAIMED = "job.claimed"  # job task attempt worker
+    JOB_CLAIMED = "job.claimed"  # job task attempt worker via rescued recovery
+    JOB_HEALED = "job.healed"  # job task attempt worker reason: on_rescue has committed, for that attempt, which was cut short
+    JOB_HEAL_FAILED = "job.heal_failed"  # job task attempt worker reason error: on_rescue raised; it is still owed
     JOB_COMPLETED = "job.completed"  # job task attempt worker
     JOB_RETRIED = "job.retried"  # job task attempt worker error delay
     JOB_SNOOZED = "job.snoozed"  # job task attempt worker delay
     JOB_FAILED = "job.failed"  # job task attempt worker reason error
     JOB_CANCELLED = "job.cancelled"  # job task attempt worker reason
     JOB_RELEASED = "job.released"  # job task attempt worker
-    JOB_RESCUED = "job.rescued"  # job task attempt worker reason to crashes delay
+    JOB_RESCUED = "job.rescued"  # job task attempt worker reason to crashes delay recovery
     JOB_OVERRUN = "job.overrun"  # job worker reason: it stalled or passed its limit; its code is asked to stop
     JOB_EXPIRED = "job.expired"  # job task: nobody started it in time
     JOB_LOST = "job.lost"  # job task attempt worker reason: a zombie's write was refused
@@ -54,6 +56,7 @@ class EventName(StrEnum):
     STORE_CLOCK_STEPPED = "store.clock_stepped"  # store own
     STORE_WARNED = "store.warned"  # warning: said once, at start
     STORE_PRUNED = "store.pruned"  # jobs stubs receipts leases attempts
+    TRANSPORT_SWEPT = "transport.swept"  # jobs: told again, because they waited and nobody had come for them
     TASK_UNKNOWN = "task.unknown"  # task: its jobs wait, and no live worker, or no runner of one, knows it
     PAYLOAD_FIELDS_IGNORED = "payload.fields_ignored"  # job task fields
     SUBSCRIBER_FAILED = "subscriber.failed"  # event error
@@ -64,6 +67,7 @@ _LEVELS: dict[EventName, int] = {
     EventName.JOB_FAILED: logging.ERROR,
     EventName.JOB_RESCUED: logging.WARNING,
     EventName.JOB_OVERRUN: logging.WARNING,
+    EventName.JOB_HEAL_FAILED: logging.ERROR,
     EventName.JOB_EXPIRED: logging.ERROR,
     EventName.TASK_UNKNOWN: logging.WARNING,
     EventName.JOB_LOST: logging.WARNING,
@@ -116,6 +120,10 @@ class Events:
             self._tell(_log, Event(name, fields))
         if self._subscribers:
             self.pass_on(Event(name, fields))
+
+    def hears(self, name: EventName) -> bool:
+        """Whether anybody listens: who emits for each of many jobs asks once."""
+        return bool(self._subscribers) or logger.isEnabledFor(_LEVELS.get(name, logging.DEBUG))
 
     @property
     def has_subscribers(self) -> bool:

@@ -1,6 +1,6 @@
 """Settle what ended and claim for free slots, in one write; audit what the store thinks we hold."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from msgspec import structs
@@ -12,13 +12,17 @@ from holdfast._core.policy import Policy
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.heart import Heart
+from holdfast._engine.inbox import Inbox
 from holdfast._engine.reporter import Reporter
 from holdfast._ports.clock import Chance
 from holdfast._ports.store import Answer, ClaimRequest, LastTries, Note, Store
+from holdfast._ports.transport import Via
 
 SETTLE_LIMIT = 1000
 SOON = 0.05
 """Part of the poll interval to wait when a job is due and yet none was claimed."""
+HALVED_FROM = 64
+"""Slots from which on a claim asks for half of them at most; for fewer, two claims cost more than their waiting for one."""
 Key = tuple[UUID, Token]
 
 
@@ -35,9 +39,11 @@ class Exchange:
         lease: UUID,
         worker: str,
         wanted: Callable[[bool], tuple[dict[str, Policy], int, bool]],
+        slots: int,
         queues: tuple[str, ...] | None,
         last_tries: LastTries,
         poll_interval: float,
+        inbox: Inbox | None = None,
         events: Events,
         chance: Chance,
     ) -> None:
@@ -48,26 +54,31 @@ class Exchange:
         self._lease = lease
         self._worker = worker
         self._wanted = wanted
+        self._slots = slots
+        self._most = (slots + 1) // 2 if slots >= HALVED_FROM else slots
         self._queues = queues
         self._last_tries = last_tries
         self._poll_interval = poll_interval
+        self._inbox = inbox
+        self._delivered: Mapping[UUID, Via] = {}
+        self._looked = float("-inf")
         self._events = events
         self._chance = chance
-        self._ended: dict[Key, Ended] = {}
+        self._ended: list[Ended] = []
         self._late: list[Note] = []
         self._abandoned: set[Key] = set()
         self._claims_in_flight: set[UUID] = set()
         self._needs_audit = False
         self._is_in_doubt = False
         self.is_closed = False
-        self.is_idle = False
+        self.is_idle = self.is_behind = False
         self.has_claimed = self._was_full = self._is_narrow = False
         self.next_due: float | None = 0.0
 
     @property
     def undelivered(self) -> tuple[Transition, ...]:
         """Outcomes the store has not answered yet."""
-        return tuple(ended.transition for ended in self._ended.values() if ended.transition is not None)
+        return tuple(ended.transition for ended in self._ended if ended.transition is not None)
 
     @property
     def is_delivered(self) -> bool:
@@ -80,27 +91,32 @@ class Exchange:
 
     def add(self, ended: Ended) -> None:
         """A handler's code has stopped; its outcome goes with the next step."""
-        hold = ended.claim.hold
         if ended.transition is not None:
-            self._ended[hold.job, hold.token] = ended
+            self._ended.append(ended)
         else:
             self._lose(ended)
 
     async def step(self) -> float:
-        """One exchange; seconds until the next one is worth it."""
+        """One exchange, and the next at once where one half of the slots is to work while the other is on its way; seconds
+        until another one is worth it."""
         if self._needs_audit:
             await self.audit()
-        batch = tuple(self._ended.items())[:SETTLE_LIMIT]
         # Who hears no answers must not claim: it would take jobs, release them unheard and take them again, for ever.
-        was_in_doubt = self._is_in_doubt
-        request = None if was_in_doubt else self._request()
-        claimed = await self._exchange(batch, request) if batch or request is not None or was_in_doubt else 0
+        was_in_doubt, goes_on = self._is_in_doubt, True
+        while goes_on:
+            batch = self._ended[:SETTLE_LIMIT]
+            request = None if was_in_doubt else self._request()
+            claimed = await self._exchange(batch, request) if batch or request is not None or was_in_doubt else 0
+            goes_on = self._most < self._slots and request is not None and claimed >= self._most and self._is_half_free()
         await self._annotate()
         return 0.0 if was_in_doubt else await self._pause(request, claimed=claimed)
 
-    async def _exchange(self, batch: Sequence[tuple[Key, Ended]], request: ClaimRequest | None) -> int:
+    def _is_half_free(self) -> bool:
+        return len(self._ended) >= self._most or self._slots - len(self._executor.running) >= self._most
+
+    async def _exchange(self, batch: Sequence[Ended], request: ClaimRequest | None) -> int:
         await self._reporter.write_last_words()
-        transitions = tuple(ended.transition for _, ended in batch if ended.transition is not None)
+        transitions = tuple(ended.transition for ended in batch if ended.transition is not None)
         if request is not None:
             self._claims_in_flight.add(request.claim)
         try:
@@ -113,14 +129,24 @@ class Exchange:
             raise
         self._is_in_doubt = False
         self._heart.store_answered()
-        for (key, ended), settled in zip(batch, answer.answers, strict=True):
-            self._settled(key, ended, settled)
+        self._settle(batch, answer.answers)
         if request is not None:
             self._take(answer.claims, request.limit)
             self.has_claimed = True
             self._was_full = len(answer.claims) >= request.limit
             self._claims_in_flight.discard(request.claim)
+        if self._inbox is not None:
+            await self._acknowledge(self._inbox, batch, request, answer.claims)
         return len(answer.claims)
+
+    async def _acknowledge(
+        self, inbox: Inbox, batch: Sequence[Ended], request: ClaimRequest | None, claims: Sequence[Claim]
+    ) -> None:
+        if request is not None and request.ids is not None:
+            await inbox.claimed(request.ids, {claim.hold.job for claim in claims})
+        elif request is not None:
+            self._looked, self.is_behind = self._heart.answered, self._was_full
+        await inbox.gone(ended.claim.hold.job for ended in batch)
 
     async def audit(self) -> None:
         """Compare what the store thinks we hold with what we hold; unknown outcomes end here."""
@@ -141,8 +167,7 @@ class Exchange:
                     self._executor.stop(hold.job, Stop.CANCELLED, token=hold.token)
             elif hold.token.claim not in self._claims_in_flight:
                 code_ran = (hold.job, hold.token) in self._abandoned
-                ended = Ended(Claim(hold=hold, payload=b"null"), lifecycle.release(hold, code_ran=code_ran))
-                self._ended[hold.job, hold.token] = ended
+                self._ended.append(Ended(Claim(hold=hold, payload=b"null"), lifecycle.release(hold, code_ran=code_ran)))
         self._abandoned &= theirs
         for job, token in running_before & self._running():
             if (job, token) not in theirs:
@@ -157,27 +182,38 @@ class Exchange:
         tasks, limit, self._is_narrow = self._wanted(self._was_full)
         if self.is_closed or not tasks or limit <= 0 or not self._heart.may_act():
             return None
+        self._delivered = {} if self._inbox is None else self._next_delivered(self._inbox, min(limit, self._most))
         return ClaimRequest(
             lease=self._lease,
             claim=self._chance.uuid4(),
             tasks=tasks,
-            limit=limit,
+            limit=min(limit, self._most),
             queues=self._queues,
             last_tries=self._last_tries,
+            ids=tuple(self._delivered) or None,
         )
 
+    def _next_delivered(self, inbox: Inbox, most: int) -> Mapping[UUID, Via]:
+        """None while looking by ourselves finds more than we can do, nor when we have not looked for long: hints get lost."""
+        is_time = self._heart.answered - self._looked >= self._poll_interval
+        return {} if self.is_behind or is_time else inbox.next(most)
+
     def _take(self, claims: Sequence[Claim], limit: int) -> None:
+        may_start = self._heart.may_act() and not self.is_closed  # each asks again before its first line
+        is_heard = self._events.hears(EventName.JOB_CLAIMED)
         for place, claim in enumerate(claims):
             code_of_it_runs = claim.hold.job in self._executor.running
-            if place < limit and self._heart.may_act() and not self.is_closed and not code_of_it_runs:
-                self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.hold))
+            if place < limit and may_start and not code_of_it_runs:
+                if is_heard:
+                    via = self._delivered.get(claim.hold.job, Via.POLL)
+                    self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.hold), **_origin_of(claim, via))
                 self._executor.start(claim)
             else:
                 # More than asked, too late, or an attempt that was taken from us has not stopped yet.
                 hold, back = claim.hold, lifecycle.release(claim.hold, code_ran=False)
                 if code_of_it_runs:  # at once would be to us again, for as long as it runs
                     back = structs.replace(back, delay=self._poll_interval)
-                self._ended[hold.job, hold.token] = Ended(claim, back)
+                self._ended.append(Ended(claim, back))
 
     async def _pause(self, request: ClaimRequest | None, *, claimed: int) -> float:
         if self._ended or self._late:
@@ -193,8 +229,15 @@ class Exchange:
         # Due, and yet it was not given to us, because it came just now or because our lease has ended unheard: no spinning.
         return min(max(due, 0.001), self._poll_interval) if due > 0 else self._poll_interval * SOON
 
-    def _settled(self, key: Key, ended: Ended, answer: Answer) -> None:
-        del self._ended[key]
+    def _settle(self, batch: Sequence[Ended], answers: Sequence[Answer]) -> None:
+        is_heard = self._events.hears(EventName.JOB_COMPLETED)
+        for ended, answer in zip(batch, answers, strict=True):
+            is_plain = answer is Answer.APPLIED and ended.transition is not None and ended.transition.to is State.COMPLETED
+            if is_heard or not is_plain:
+                self._settled(ended, answer)
+        del self._ended[: len(batch)]  # what has come meanwhile stands behind
+
+    def _settled(self, ended: Ended, answer: Answer) -> None:
         match answer:
             case Answer.APPLIED:
                 self._announce(ended.claim.hold, ended.transition)
@@ -218,7 +261,7 @@ class Exchange:
             del self._late[: len(notes)]
 
     def _known(self) -> set[Key]:
-        return self._running() | set(self._ended)
+        return self._running() | {(ended.claim.hold.job, ended.claim.hold.token) for ended in self._ended}
 
     def _running(self) -> set[Key]:
         return {running.key for running in self._executor.running.values()}
@@ -232,6 +275,19 @@ class Exchange:
 
     def _fields(self, hold: Hold) -> dict[str, object]:
         return {"job": hold.job, "task": hold.task, "attempt": hold.attempt, "worker": self._worker}
+
+
+def _origin_of(claim: Claim, via: Via) -> dict[str, str]:
+    """What led to the claim, why its job was ever rescued, and who recovers it by this claim from an attempt that was cut
+    short: the store, which had taken it back, or the queue, which delivered it again."""
+    rescue, found = claim.rescue, {"via": via.value}
+    if rescue is not None:
+        found["rescued"] = rescue.reason
+    if rescue is not None and rescue.attempt == claim.hold.attempt - 1:
+        found["recovery"] = "store"
+    elif via is Via.REDELIVERY:
+        found["recovery"] = "redelivery"
+    return found
 
 
 _EVENT_OF: dict[tuple[State, AttemptOutcome | None], EventName] = {

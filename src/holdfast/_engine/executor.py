@@ -1,7 +1,7 @@
 """One claimed job, from its payload to its transition: decode, run, judge the outcome, decide the move."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from functools import partial
 from typing import Any, assert_never
@@ -12,16 +12,19 @@ from msgspec import Struct, structs
 from holdfast._core import lifecycle
 from holdfast._core.job import Claim, Hold, Token
 from holdfast._core.lifecycle import Charge, Transition
-from holdfast._core.outcome import Invalid, Outcome
+from holdfast._core.outcome import Done, Invalid, Outcome
 from holdfast._engine.context import Context
 from holdfast._engine.current import CURRENT
-from holdfast._engine.events import EventName, Events
+from holdfast._engine.events import EventName, Events, logger
+from holdfast._engine.hands import Hands
+from holdfast._engine.healing import Healer
 from holdfast._engine.judging import decode, judge_error, judge_value
 from holdfast._engine.registry import Registry, RunnerKind, TaskDefinition
 from holdfast._engine.reporter import Reporter
 from holdfast._engine.runners import LoopRunner, Processes, Runner, ThreadRunner
 from holdfast._engine.stacks import suspended_at
 from holdfast._ports.clock import Chance
+from holdfast.errors import StoreUnavailable
 
 
 class Stop(StrEnum):
@@ -40,13 +43,16 @@ _CHARGES = {Stop.STALLED: Charge.STALLED, Stop.TIMED_OUT: Charge.TIMED_OUT}
 
 class Running(Struct, eq=False):
     """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that nobody had ended.
-    ``pause``: seconds before it is worth trying again what has not begun."""
+    ``pause``: seconds before it is worth trying again what has not begun. ``task``: to be cancelled; ``work``: what it awaits.
+    ``was_killed``: its runner, because it did not stop. ``is_healing``: its hook is at work, here, whatever its kind."""
 
     claim: Claim
+    definition: TaskDefinition
     context: Context
     kind: RunnerKind
     may_start: Callable[[], bool]
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[Any] | None = None
+    work: Coroutine[Any, Any, None] | None = None
     has_begun: bool = False
     stop: Stop | None = None
     told: frozenset[Stop] = frozenset()
@@ -54,6 +60,8 @@ class Running(Struct, eq=False):
     stacks: str | None = None
     crash: str | None = None
     pause: float = 0.0
+    was_killed: bool = False
+    is_healing: bool = False
 
     @property
     def key(self) -> tuple[UUID, Token]:
@@ -78,6 +86,7 @@ class Executor:
         *,
         threads: ThreadRunner,
         processes: Processes | None = None,
+        healer: Healer | None = None,
         events: Events,
         chance: Chance,
         now: Callable[[], float],
@@ -92,6 +101,7 @@ class Executor:
         self._reporter = reporter
         self._runners: dict[RunnerKind, Runner] = {RunnerKind.LOOP: LoopRunner(), RunnerKind.THREAD: threads}
         self._processes = processes
+        self._healer = healer
         self._events = events
         self._chance = chance
         self._now = now
@@ -99,6 +109,7 @@ class Executor:
         self._on_ended = on_ended
         self._set_code_running = set_code_running
         self._on_begun = on_begun
+        self._hands = Hands(self._execute, now)
 
     def count(self, kind: RunnerKind) -> int:
         """How many handlers of that kind run."""
@@ -107,16 +118,20 @@ class Executor:
     def start(self, claim: Claim) -> None:
         """Run the claim's handler; its slot is taken from this moment on."""
         task = self._registry.get(claim.hold.task)
-        runner = None if task is None else self._runners.get(task.kind, self._processes)
+        runner = None if task is None else self._runners.get(kind := task.kind, self._processes)
         if task is None or runner is None:
             self._on_ended(Ended(claim, lifecycle.release(claim.hold, code_ran=False)))
             return
-        running = Running(claim, runner.context(claim, self._reporter), task.kind, self._may_start)
+        running = Running(claim, task, runner.context(claim, self._reporter), kind, self._may_start)
         running.context.state = self.state
         if not self.running:
             self._set_code_running(True)
         self.running[claim.hold.job] = running
-        running.task = asyncio.get_running_loop().create_task(self._execute(running, task), name=f"job {claim.hold.job}")
+        if kind is RunnerKind.LOOP:
+            self._hands.add(running)
+        else:
+            running.work = self._execute(running)
+            running.task = asyncio.get_running_loop().create_task(running.work, name=f"job {claim.hold.job}")
 
     def stop(self, job: UUID, why: Stop, *, token: Token | None = None) -> None:
         """Cancel a handler, once for each reason, so that it can clean up in peace. A loss outranks every other reason.
@@ -134,19 +149,37 @@ class Executor:
         running.stop = running.stop or why
         if running.stopped_at is None:
             running.stopped_at = self._now()
-        if why in _CHARGES and running.task is not None and running.kind is RunnerKind.LOOP:
-            running.stacks = suspended_at(running.task)
+        if why in _CHARGES and running.work is not None and running.kind is RunnerKind.LOOP:
+            running.stacks = suspended_at(running.work)
         self._reporter.interrupt(running.claim.hold, is_lost=why is Stop.LOST)
         # A task cancelled before its first step would never run a line, and so never end for us.
         if running.task is not None and running.has_begun:
             running.task.cancel()
+
+    def say_where_jobs_wait(self) -> None:
+        """Into the log."""
+        for running in self.running.values():
+            hold = running.claim.hold
+            if running.work is not None:
+                logger.warning("stacks of job %s (%s):\n%s", hold.job, hold.task, suspended_at(running.work))
+
+    def deaf(self, patience: float) -> tuple[UUID, ...]:
+        """Jobs whose code was told to stop longer ago and runs on; only the end of this process can end it."""
+        return tuple(
+            job
+            for job, running in self.running.items()
+            if (running.kind is not RunnerKind.PROCESS or running.is_healing)  # else ended without ending this process
+            and running.stop in (Stop.CANCELLED, Stop.LOST)
+            and running.stopped_at is not None
+            and self._now() - running.stopped_at > patience
+        )
 
     def stop_all(self, why: Stop) -> None:
         """Cancel every handler."""
         for job in tuple(self.running):
             self.stop(job, why)
 
-    async def _execute(self, running: Running, task: TaskDefinition) -> None:
+    async def _execute(self, running: Running) -> None:
         hold = running.claim.hold
         if running.stop is None and not self._may_start():
             running.stop = Stop.LATE  # other code blocked the loop since the claim, and the right to run has passed
@@ -157,7 +190,7 @@ class Executor:
                 running.context.on_begun = partial(self._on_begun, hold)  # its clocks do not run while a runner starts
             else:
                 self._on_begun(hold)
-        outcome = await self._outcome(running, task) if running.has_begun else None
+        outcome = await self._outcome(running) if running.has_begun else None
         # The code has stopped; only now may the job move.
         running.context.mark_lost()  # what the handler has left behind says nothing about the next attempt
         self._reporter.forget(hold)
@@ -167,7 +200,7 @@ class Executor:
         self._on_ended(self._judge(running, outcome))
 
     def _judge(self, running: Running, outcome: Outcome | None) -> Ended:
-        hold, jitter = running.claim.hold, self._chance.jitter()
+        hold, jitter = running.claim.hold, 0.0 if isinstance(outcome, Done) else self._chance.jitter()
         if outcome is not None:
             # Also of a lost job: the store refuses it and keeps the result, or nobody has moved the job yet.
             return Ended(running.claim, lifecycle.finish(hold, outcome, jitter=jitter))
@@ -175,7 +208,7 @@ class Executor:
             case Stop.LOST:
                 return Ended(running.claim, None)
             case Stop.CANCELLED:
-                moved = lifecycle.cancelled(hold)
+                moved = lifecycle.cancelled(hold, was_killed=running.was_killed)
             case _ if not running.has_begun:
                 moved = structs.replace(lifecycle.release(hold, code_ran=False), delay=running.pause)
             case Stop.STALLED | Stop.TIMED_OUT as why:
@@ -190,17 +223,36 @@ class Executor:
                 assert_never(running.stop)
         return Ended(running.claim, moved if running.stacks is None else structs.replace(moved, stacks=running.stacks))
 
-    async def _outcome(self, running: Running, task: TaskDefinition) -> Outcome | None:
+    async def _outcome(self, running: Running) -> Outcome | None:
         """What the handler answered; ``None`` when it was stopped or its job was lost."""
         try:
+            if self._healer is not None and self._healer.owes(running.claim):
+                await self._heal(running, self._healer)
             if running.kind is RunnerKind.PROCESS and self._processes is not None:
                 return await self._processes.run(running)
-            return await self._answer(running, task)
+            return await self._answer(running)
         except BaseException as error:
-            return judge_error(error, task, is_stopped=running.stop is not None, was_told=running.context.was_told)
+            if not running.has_begun:
+                return None
+            return judge_error(error, running.definition, is_stopped=running.stop is not None, was_told=running.context.was_told)
 
-    async def _answer(self, running: Running, task: TaskDefinition) -> Outcome:
-        hold, decoded = running.claim.hold, decode(task, running.claim.payload)
+    async def _heal(self, running: Running, healer: Healer) -> None:
+        running.is_healing = True
+        try:
+            await healer.heal(running.claim)
+            if running.stop is not None:
+                raise asyncio.CancelledError
+        except BaseException as error:
+            # The handler has not begun: neither a store that is away nor a worker that has to end is its fault.
+            if isinstance(error, StoreUnavailable) or running.stop in (Stop.LATE, Stop.DRAINED):
+                running.has_begun, running.pause = False, healer.interval
+            raise
+        finally:
+            running.is_healing = False
+
+    async def _answer(self, running: Running) -> Outcome:
+        hold, task = running.claim.hold, running.definition
+        decoded = decode(task, running.claim.payload)
         if isinstance(decoded, Invalid):
             return decoded
         arguments, ignored = decoded

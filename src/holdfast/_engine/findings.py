@@ -3,15 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 from holdfast._core.job import State
+from holdfast._engine.healing import problems_of_hooks
 from holdfast._engine.registry import Registry
-from holdfast._ports.store import Check, LeaseView, QueueView, Store
+from holdfast._ports.store import Capabilities, Check, LeaseView, QueueView, Store
 from holdfast.errors import HoldfastError
 from holdfast.settings import Settings
 
 
 async def check(store: Store, settings: Settings, registry: Registry) -> tuple[Check, ...]:
     """Of the settings, the tasks, the store and whoever works on it; a store that cannot be asked is one finding."""
-    own = _of_app(settings, registry)
+    own = _of_app(settings, registry, store.capabilities)
     try:
         found = await store.check()
         if any(each.level == "error" for each in found):
@@ -23,10 +24,10 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
     return (*own, *found, _of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
 
 
-def _of_app(settings: Settings, registry: Registry) -> tuple[Check, ...]:
+def _of_app(settings: Settings, registry: Registry, capabilities: Capabilities) -> tuple[Check, ...]:
     warnings = [Check("warning", "settings", text, "raise ttl or lower beat") for text in settings.timing.warnings()]
-    # The problem names its own remedy.
-    return (*warnings, *(Check("error", "tasks", problem) for problem in registry.problems(settings.timing)))
+    problems = [*registry.problems(settings.timing), *problems_of_hooks(registry, capabilities)]
+    return (*warnings, *(Check("error", "tasks", problem) for problem in problems))  # a problem names its own remedy
 
 
 def _of_workers(alive: Sequence[LeaseView], waiting: Sequence[str]) -> Check:

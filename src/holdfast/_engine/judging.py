@@ -13,6 +13,8 @@ from holdfast._engine.registry import TaskDefinition
 from holdfast.errors import JobLost, PayloadInvalid
 
 OUR_FOLDER = str(Path(__file__).parent)
+ANSWERS = (Retry, Snooze, Cancel, Fail)
+NOTHING = Done(encode_result(None))
 
 
 def decode(task: TaskDefinition, payload: bytes) -> tuple[dict[str, object], tuple[str, ...]] | Invalid:
@@ -25,7 +27,9 @@ def decode(task: TaskDefinition, payload: bytes) -> tuple[dict[str, object], tup
 
 def judge_value(value: object) -> Outcome:
     """What a handler returned."""
-    if isinstance(value, Retry | Snooze | Cancel | Fail):
+    if value is None:
+        return NOTHING
+    if isinstance(value, ANSWERS):
         return _plain(value)
     try:
         return Done(encode_result(value))
@@ -41,7 +45,7 @@ def judge_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool,
     leaves = tuple(_leaves(error))
     if any(isinstance(leaf, JobLost) for leaf in leaves):
         return None
-    if len(leaves) == 1 and isinstance(leaves[0], Retry | Snooze | Cancel | Fail):
+    if len(leaves) == 1 and isinstance(leaves[0], ANSWERS):
         try:
             return _plain(leaves[0])
         except Exception as broken:

@@ -1,7 +1,8 @@
 """The only loop: wake, step, back off. Every service of the engine is a ``step()`` that tests can call."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from holdfast._engine.events import EventName, Events
 from holdfast._ports.clock import Chance
@@ -52,7 +53,7 @@ class Service:
             try:
                 wait = await self._step()
             except (Exception, asyncio.CancelledError) as error:
-                if _is_cancelled():
+                if is_cancelled():
                     raise
                 failures += 1
                 wait = self._pause(failures)
@@ -72,7 +73,18 @@ class Service:
         return longest * (0.75 + 0.25 * self._chance.jitter())
 
 
-def _is_cancelled() -> bool:
+def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
+    """Run ``main`` to its end; a SystemExit or KeyboardInterrupt out of a handler's child task does not end the loop."""
+    task = loop.create_task(main)
+    while not task.done():
+        try:
+            loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt):
+            if task.done():
+                raise
+
+
+def is_cancelled() -> bool:
     """Whether somebody wants this task to end, or a cancellation merely strayed out of a store's inside."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

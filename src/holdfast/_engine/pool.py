@@ -115,7 +115,9 @@ class Pool:
         if not departed.has_begun:
             running.has_begun = False
             self._fail(str(departed))
-        elif not seat.is_killed:
+        elif seat.is_killed:
+            running.was_killed = True
+        else:
             running.crash, running.stacks = str(departed), seat.child.last_stacks() or None
             hold = running.claim.hold
             self._events.emit(EventName.RUNNER_CRASHED, job=hold.job, task=hold.task, exit=str(departed))

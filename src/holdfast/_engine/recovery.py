@@ -3,7 +3,7 @@
 Every supervisor runs it; there is no leader. Whatever is seen here is judged again inside the write.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from uuid import UUID
 
 from msgspec import Struct
@@ -138,7 +138,7 @@ class Recovery:
         answer = await self._store.exchange(moves)
         moved = [(o, m) for o, m, a in zip(late, moves, answer.answers, strict=True) if a is Answer.APPLIED]
         rescued = [self._announce(o.hold, m, o.worker, o.charge.value, None) for o, m in moved]
-        await self._publish([Hint(ids=tuple(each.id for each in rescued))] if rescued else [])
+        await self._publish(hints_of_rescued((each.hold, move, each.charge.value) for each, move in moved))
         return rescued
 
     async def reconcile(self, *, by_host_name: bool = False, is_patient: bool = False) -> list[Rescued]:
@@ -179,7 +179,7 @@ class Recovery:
             if not moved:
                 break
             rescued += [self._announce(hold, move, worker, why.end.value, why.signal) for hold, move in moved]
-            await self._publish([Hint(ids=tuple(hold.job for hold, _ in moved))])
+            await self._publish(hints_of_rescued((hold, move, why.end.value) for hold, move in moved))
         return rescued
 
     def _is_left_alone(self, lease: LeaseView) -> bool:
@@ -212,6 +212,7 @@ class Recovery:
             to=move.to.value,
             crashes=move.crashes,
             delay=move.delay or None,
+            recovery="store",
         )
         return rescued
 
@@ -219,3 +220,12 @@ class Recovery:
         # Nobody's fault is no crash: we killed it ourselves, or it had to stop anyway.
         reason = "killed" if why.is_free and why.end is End.CRASHED else why.end.value
         self._events.emit(EventName.LEASE_ENDED, lease=lease, worker=worker, reason=reason, signal=why.signal)
+
+
+def hints_of_rescued(moved: Iterable[tuple[Hold, Transition, str]]) -> list[Hint]:
+    """For whoever may run them now, by queue and reason; of all others, who had them hears in any case."""
+    groups: dict[tuple[str, str], list[UUID]] = {}
+    for hold, move, reason in moved:
+        is_due = move.to is State.AVAILABLE and move.delay <= 0 and not hold.cancel_requested
+        groups.setdefault((hold.queue, reason) if is_due else ("", ""), []).append(hold.job)
+    return [Hint(queue, tuple(jobs), reason) for (queue, reason), jobs in groups.items()]

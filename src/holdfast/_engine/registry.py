@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, get_args
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.payload import PayloadType, hints_of
@@ -43,6 +43,7 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     fail_for: tuple[type[BaseException], ...]
     payload: PayloadType
     process: bool = False
+    on_rescue: Callable[..., Any] | None = None
 
     @property
     def kind(self) -> RunnerKind:
@@ -86,9 +87,9 @@ class Registry:
             if (within := task.policy.progress_within) is not None and within < timing.beat + timing.margin
         ]
 
-    def policies(self) -> dict[str, Policy]:
-        """What a claim writes on the rows it takes."""
-        return {name: task.policy for name, task in self._tasks.items()}
+    def policies(self, kind: RunnerKind | None = None) -> dict[str, Policy]:
+        """What a claim, for handlers of one kind or all, writes on the rows it takes."""
+        return {name: task.policy for name, task in self._tasks.items() if kind in (None, task.kind)}
 
 
 def define(  # size: one line for each option
@@ -107,6 +108,7 @@ def define(  # size: one line for each option
     on_crash: CrashPolicy | str = CrashPolicy.RETRY,
     retention: Duration = "7d",
     process: bool = False,
+    on_rescue: Callable[..., Any] | None = None,
 ) -> TaskDefinition:
     """A task definition from what the user wrote; ``ConfigurationError`` with every problem found."""
     name = getattr(function, "__name__", "") if name is None else name
@@ -114,6 +116,7 @@ def define(  # size: one line for each option
         *problems_of_names(name, queue, priority),
         *_problems_of_function(function),
         *_problems_of_process(function, process),
+        *_problems_of_hook(function, on_rescue),
     ]
     retried, failed = _errors("retry_for", retry_for, problems), _errors("fail_for", fail_for, problems)
     limits = {"retention": retention, "timeout": timeout, "progress_within": progress_within}
@@ -135,11 +138,12 @@ def define(  # size: one line for each option
         takes_job=takes_job,
         queue=queue,
         priority=priority,
-        policy=policy,
+        policy=structs.replace(policy, heals=on_rescue is not None),
         retry_for=retried,
         fail_for=failed,
         payload=payload,
         process=process,
+        on_rescue=on_rescue,
     )
 
 
@@ -169,6 +173,23 @@ def _problems_of_process(function: object, process: object) -> list[str]:
     if process and inspect.iscoroutinefunction(function):
         return ["process=True is for blocking code: write `def` with a `SyncJob`, or leave process=True out"]
     return []
+
+
+def _problems_of_hook(function: object, hook: object) -> list[str]:
+    if hook is None:
+        return []
+    if not callable(hook) or inspect.isclass(hook) or inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
+        return [f"on_rescue={hook!r}: use a function of a connection and a RescuedJob"]
+    found = []
+    try:
+        inspect.signature(hook).bind(None, None)
+    except (TypeError, ValueError):
+        found.append("on_rescue: it is called with a connection and a RescuedJob; write `heal(connection, job)`")
+    is_async = inspect.iscoroutinefunction(function)
+    if inspect.iscoroutinefunction(hook) is not is_async:
+        wanted, given = ("async def", "`async def`") if is_async else ("def", "no `async def`")
+        found.append(f"on_rescue: write `{wanted} heal(connection, job)`, because the handler is {given}")
+    return found
 
 
 def _takes_job(function: Callable[..., Any], problems: list[str], place: str) -> bool:

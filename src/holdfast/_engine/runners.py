@@ -55,8 +55,14 @@ class LoopRunner:
 
     async def run(self, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
         """Await the handler."""
-        with ended_in_children():
-            return await call_of(task, context, arguments)()
+        process = os.getpid()
+        try:
+            if task.takes_job:
+                return await task.function(context, **arguments)
+            return await task.function(**arguments)
+        finally:
+            if os.getpid() != process:
+                os._exit(FORKED)
 
 
 class ThreadRunner:

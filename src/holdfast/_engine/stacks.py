@@ -1,19 +1,19 @@
 """Where a suspended coroutine waits: an event loop's own dump of threads does not show it."""
 
-import asyncio
 import traceback
+from collections.abc import Coroutine
 from types import FrameType
 from typing import Any
 
 
-def suspended_at(task: "asyncio.Task[Any]") -> str:
-    """The stack of a task's coroutine, outermost call first, without values; empty if it has ended.
+def suspended_at(work: Coroutine[Any, Any, object]) -> str:
+    """The stack of a coroutine, outermost call first, without values; empty if it has ended.
 
-    >>> suspended_at(asyncio.current_task())  # doctest: +SKIP
+    >>> suspended_at(asyncio.current_task().get_coro())  # doctest: +SKIP
     'File "shop/tasks.py", line 12, in analyze…'
     """
     frames: list[FrameType] = []
-    waiting: Any = task.get_coro()
+    waiting: Any = work
     while waiting is not None and len(frames) < 100:
         frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None) or getattr(waiting, "ag_frame", None)
         if frame is None:

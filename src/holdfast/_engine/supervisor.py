@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -12,12 +13,11 @@ from holdfast._engine import messages
 from holdfast._engine.courier import Courier
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.isolation import Isolation
+from holdfast._engine.keepers import keepers
 from holdfast._engine.loop import Service
 from holdfast._engine.pace import Pace
-from holdfast._engine.pruner import Pruner
-from holdfast._engine.recovery import EXPIRED_PER_STEP, Contact, Recovery
-from holdfast._engine.strays import Strays
-from holdfast._engine.ward import Ward
+from holdfast._engine.recovery import Contact, Recovery
+from holdfast._engine.ward import Ward, queues_of, tasks_of
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Exit, Host
 from holdfast._ports.store import NewLease, Store, Update
@@ -249,23 +249,29 @@ class Supervisor:
     def _keepers(self, settings: Settings) -> list[Service]:
         """What goes on beside beating, watching and recovering."""
         pause = settings.recovery_interval
+        tasks, queues = partial(tasks_of, self.wards), partial(queues_of, self.wards)
         self._isolation = Isolation(
             self._store,
             self._clock,
-            tasks=self._tasks,
-            queues=lambda: next((ward.hello.queues for ward in self.wards if ward.hello is not None), ()) or None,
+            tasks=tasks,
+            queues=queues,
             room=self._options.processes if self._options.isolates else 0,
             live=lambda: self._live(is_alone=True),
             interval=pause,
             serve=lambda name, step: self._service(name, step, pause=pause),
         )
-        strays = Strays(self._store, known=self._tasks, now=self._now_of_lease, events=self._events)
-        pruner = Pruner(self._store, events=self._events, chance=self._chance)
-        rest = (("expire", self._expire), ("strays", strays.step), ("prune", pruner.step))
-        return [self._isolation.service, *(self._service(name, step, pause=pause) for name, step in rest)]
-
-    def _tasks(self) -> list[str]:
-        return sorted({task for ward in self.wards if ward.hello is not None for task in ward.hello.tasks})
+        steps = keepers(
+            self._store,
+            self._transport,
+            self._recovery,
+            tasks=tasks,
+            queues=queues,
+            interval=pause,
+            now=self._now_of_lease,
+            events=self._events,
+            chance=self._chance,
+        )
+        return [self._isolation.service, *(self._service(name, step, pause=pause) for name, step in steps)]
 
     def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:
         return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
@@ -322,11 +328,6 @@ class Supervisor:
             await self._store.report([Update(job=job, token=token) for jobs in stood.values() for job, token in jobs])
             for ward, jobs in stood.items():
                 ward.limits.vouched(job for job, _ in jobs)
-
-    async def _expire(self) -> float:
-        assert self._settings is not None
-        is_full = await self._recovery.expire() >= EXPIRED_PER_STEP
-        return SHORTEST_PAUSE if is_full else self._settings.recovery_interval
 
     async def _watch(self) -> float:
         assert self._settings is not None

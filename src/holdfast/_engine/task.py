@@ -1,9 +1,10 @@
 """A registered task as its callers hold it: call it, or enqueue it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import update_wrapper
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from msgspec import Struct
 
@@ -18,8 +19,9 @@ from holdfast._engine.handle import Handle
 from holdfast._engine.options import Options
 from holdfast._engine.registry import TaskDefinition
 from holdfast._ports.store import Duplicate, EnqueueAnswer
+from holdfast._ports.wrappers import wrapper_of
 from holdfast.errors import ConfigurationError, PayloadInvalid, Unsupported
-from holdfast.sync import blocking, refuse_inside_loop
+from holdfast.sync import blocking, refuse_inside_loop, soon
 
 Call = ParamSpec("Call")
 Payload = ParamSpec("Payload")
@@ -63,15 +65,37 @@ class Desk:
         return self.handles(jobs, await self._connections.client().enqueue(jobs))
 
     def enqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Handle]:
-        """All inside the caller's own transaction and thread: they exist if and only if it commits, so nobody is told yet."""
+        """All inside the caller's own transaction and thread: they exist if and only if it commits, so nobody is told before."""
+        answer = self._insert_within(connection, jobs)
+        if isinstance(answer, Coroutine):
+            answer.close()
+            kind = type(connection)
+            raise Unsupported(f"within: a {kind.__module__}.{kind.__qualname__} is awaited: use `await … .aenqueue(…)`")
+        return self._handles_within(connection, jobs, answer)
+
+    async def aenqueue_within(self, connection: object, jobs: Sequence[NewJob]) -> list[Handle]:
+        """The same in the caller's loop, which a connection that is not awaited blocks meanwhile."""
+        answer = self._insert_within(connection, jobs)
+        return self._handles_within(connection, jobs, await answer if isinstance(answer, Coroutine) else answer)
+
+    def _insert_within(self, connection: object, jobs: Sequence[NewJob]) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
         store = self._connections.store
         if not store.capabilities.caller_transaction:
             name = store.capabilities.name
             raise Unsupported(f"within: the {name} store has no transactions of the caller's; enqueue after your own commit")
         lot = self._connections.chance.uuid4()
-        answer = store.enqueue_within(connection, call_id(jobs[0].id, lot), jobs) if jobs else EnqueueAnswer()
+        return store.enqueue_within(connection, call_id(jobs[0].id, lot), jobs) if jobs else EnqueueAnswer()
+
+    def _handles_within(self, connection: object, jobs: Sequence[NewJob], answer: EnqueueAnswer) -> list[Handle]:
         require_no_conflict(jobs, answer)
+        written = [job for job in jobs if job.id not in answer.duplicates]
+        if written and (wrapper := wrapper_of(connection)) is not None:
+            wrapper.after_commit(lambda: soon(lambda: self._tell(written)))
         return self.handles(jobs, answer)
+
+    async def _tell(self, written: Sequence[NewJob]) -> None:
+        with suppress(Exception):  # they are committed, and a hint may be lost
+            await self._connections.client().tell(written)
 
     def handles(self, jobs: Sequence[NewJob], answer: EnqueueAnswer) -> list[Handle]:
         """One for each job, or for the one that has its key already."""
@@ -117,7 +141,8 @@ class Order(Generic[Payload]):
     async def aenqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
         """Durable when it returns; ``PayloadInvalid`` when the arguments do not fit the handler.
 
-        With ``within=`` it is written in this thread, in the caller's transaction, and durable when that commits.
+        With ``within=`` it is written in the caller's transaction, and durable when that commits: awaited on a connection
+        whose library is, else in this thread.
         """
         job = self._desk.job(self._definition, self._options, self._encode(args, kwargs))
         (handle,) = await self._write([job])
@@ -151,7 +176,7 @@ class Order(Generic[Payload]):
     async def _write(self, jobs: Sequence[NewJob]) -> list[Handle]:
         if self._options.within is None:
             return await self._desk.enqueue(jobs)
-        return self._desk.enqueue_within(self._options.within, jobs)
+        return await self._desk.aenqueue_within(self._options.within, jobs)
 
     def _jobs(self, payloads: Iterable[Mapping[str, object]]) -> list[NewJob]:
         encoded = [self._encode_item(place, payload) for place, payload in enumerate(payloads)]
@@ -214,7 +239,7 @@ class Task(Order[Payload], Generic[Call, Returned, Payload]):
         ``unique_key``: one unfinished job of the task may have it; another enqueue gets that job's handle, its ``created``
         false, or ``UniqueConflict`` if its payload is another. ``expires_in``: not started by then, it fails instead.
         ``within``: your own connection, in whose open transaction the job is written; it exists if and only if that
-        commits, and ``handle.notify()`` then wakes a worker at once.
+        commits. SQLAlchemy's sessions and Django's connections then wake a worker; else ``handle.notify()`` does.
         """
         options = Options.of(
             queue=queue,

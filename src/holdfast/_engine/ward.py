@@ -1,7 +1,7 @@
 """One worker process in its supervisor's care, from spawn to burial."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import assert_never
 from uuid import UUID
 
@@ -241,3 +241,13 @@ class Ward:
 def _patience(timing: LeaseTiming, grace: float) -> float:
     """Seconds after a limit by which its code is dead: others judge it after ttl and grace, and must find none."""
     return timing.ttl + grace - timing.margin
+
+
+def tasks_of(wards: Sequence[Ward]) -> list[str]:
+    """What they know, by name."""
+    return sorted({task for ward in wards if ward.hello is not None for task in ward.hello.tasks})
+
+
+def queues_of(wards: Sequence[Ward]) -> tuple[str, ...] | None:
+    """What they serve, all the same; ``None``: every one."""
+    return next((ward.hello.queues for ward in wards if ward.hello is not None), ()) or None

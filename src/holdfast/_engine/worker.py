@@ -14,18 +14,20 @@ from holdfast._engine import messages
 from holdfast._engine.children import Children
 from holdfast._engine.courier import event_of
 from holdfast._engine.current import WORKER
-from holdfast._engine.events import EventName, Events, logger
+from holdfast._engine.events import EventName, Events
 from holdfast._engine.exchange import Exchange, Key
 from holdfast._engine.executor import Ended, Executor, Stop
+from holdfast._engine.healing import Healer, problems_of_hooks
 from holdfast._engine.heart import Heart
+from holdfast._engine.inbox import Inbox
 from holdfast._engine.lifespan import Lifespan
 from holdfast._engine.loop import Service, Wake
 from holdfast._engine.patience import Patience
 from holdfast._engine.pool import Pool
-from holdfast._engine.registry import Registry, RunnerKind
+from holdfast._engine.registry import Registry
 from holdfast._engine.reporter import Reporter
 from holdfast._engine.runners import ThreadRunner
-from holdfast._engine.stacks import suspended_at
+from holdfast._engine.slots import Slots
 from holdfast._engine.teller import Teller
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Cell, RunnerHost
@@ -73,13 +75,13 @@ class Worker:
         self.heart = Heart(self._now)
         self.threads = ThreadRunner(options.threads)
         self.pool = None if runner_host is None else self._open_pool(runner_host)
-        self._kinds = {kind: _policies(registry, kind) for kind in RunnerKind}
         self._drain_by: float | None = None
         self._is_orphan = False
         self._waiting: frozenset[Key] = frozenset()
         self._ending = Wake()
-        self._is_alone = self._is_wide = self._asks_for_all = False
+        self._is_alone = False
         self._teller = Teller(self._send, self._now)
+        self._receiving: Service | None = None
 
     async def run(self) -> None:
         """Live until drained, orphaned or out of rights; then nothing of it runs and everything is delivered."""
@@ -100,6 +102,8 @@ class Worker:
         self.heart.renew(first.deadline)
         self._assemble(first)
         try:
+            if problems := problems_of_hooks(self._registry, self._store.capabilities):
+                raise ConfigurationError(problems)
             await self._lifespan.enter()
             await self._serve(first)
         except ConfigurationError as error:
@@ -108,6 +112,7 @@ class Worker:
         finally:
             await self._transport.close()
             self.threads.close()
+            self.healer.close()
             if self.pool is not None:
                 await self.pool.close()
             await self._lifespan.leave()
@@ -121,7 +126,11 @@ class Worker:
 
     async def _serve(self, first: messages.Leased) -> None:
         self.executor.state = self._lifespan.state
-        services = (self._exchanging, self._reporting, self._auditing, self._watching)
+        services = [self._exchanging, self._reporting, self._auditing, self._watching]
+        if self.healer.has_hooks and not self._is_alone:
+            services.append(self._healing)
+        if self._receiving is not None:
+            services.append(self._receiving)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine) for coroutine in (*(each.run() for each in services), self._listen())]
             await self._transport.subscribe(self._hinted)
@@ -134,11 +143,13 @@ class Worker:
     def _assemble(self, leased: messages.Leased) -> None:
         self._is_alone = self._teller.tells_all = leased.is_alone
         reporter = self._make_reporter()
+        self.healer = self._make_healer(leased)
         self.executor = Executor(
             self._registry,
             reporter,
             threads=self.threads,
             processes=self.pool,
+            healer=self.healer,
             events=self._events,
             chance=self._chance,
             now=self._now,
@@ -147,6 +158,8 @@ class Worker:
             set_code_running=self._cell.set_code_running,
             on_begun=self._teller.begun,
         )
+        slots = 1 if leased.is_alone else self._options.concurrency
+        self._slots = Slots(self._registry, self.executor, concurrency=slots, threads=self._options.threads, pool=self.pool)
         self.exchange = Exchange(
             self._store,
             self.executor,
@@ -155,6 +168,8 @@ class Worker:
             lease=leased.lease,
             worker=leased.worker,
             wanted=self._wanted,
+            slots=slots,
+            inbox=self._make_inbox(),
             queues=self._options.queues,
             last_tries=LastTries.ONLY if leased.is_alone else self._options.last_tries,
             poll_interval=self._settings.poll_interval,
@@ -166,12 +181,43 @@ class Worker:
         self._reporting = self._service("report", reporter.step, pause=min(1.0, beat))
         self._auditing = self._service("audit", self._audit, pause=beat)
         self._watching = self._service("watch", self._watch, pause=beat)
+        self._healing = self._service("heal", self.healer.step, pause=beat)
+
+    def _make_inbox(self) -> Inbox | None:
+        """Alone it looks for last tries only, by itself."""
+        deliveries = None if self._is_alone else self._transport.deliveries
+        if deliveries is None:
+            return None
+        inbox = Inbox(
+            deliveries,
+            queues=self._options.queues,
+            room=self._room,
+            wake=lambda: self._exchanging.wake.set(),
+            publish=self._transport.publish,
+            pause=self._settings.poll_interval,
+        )
+        self._receiving = self._service("receive", inbox.step, pause=self._settings.poll_interval)
+        return inbox
+
+    def _make_healer(self, leased: messages.Leased) -> Healer:
+        return Healer(
+            self._store,
+            self._registry,
+            worker=leased.worker,
+            timing=self._settings.timing,
+            interval=self._settings.recovery_interval,
+            threads=self._options.threads + self._options.runners,
+            may_start=lambda: self.heart.may_act() and not self.exchange.is_closed,
+            on_idle=lambda: self._exchanging.wake.set(),
+            events=self._events,
+        )
 
     def _make_reporter(self) -> Reporter:
         children = Children(
             self._store,
             Patience(self._clock, self._chance, self._events),
             publish=self._transport.publish,
+            are_delivered=self._transport.deliveries is not None,
             chance=self._chance,
             events=self._events,
             lost=self._lose,
@@ -188,6 +234,8 @@ class Worker:
 
     async def _exchange(self) -> float:
         wait = await self.exchange.step()
+        if self._receiving is not None:
+            self._receiving.wake.set()
         if self._is_finished() and not self.exchange.is_closed:
             self.exchange.close()
             self._ending.set()
@@ -220,28 +268,12 @@ class Worker:
         return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
 
     def _wanted(self, was_full: bool) -> tuple[dict[str, Policy], int, bool]:
-        """Tasks with a free slot, how many to claim, never more than the scarcest kind has room for, and whether that is left out.
+        return self._slots.wanted(was_full)
 
-        After a claim that was full because of that, the next one leaves the scarcest out, so that it slows nobody down.
-        """
-        free_in_all = (1 if self._is_alone else self._options.concurrency) - len(self.executor.running)
-        free = {
-            RunnerKind.LOOP: free_in_all,
-            RunnerKind.THREAD: min(free_in_all, self._options.threads - self.executor.count(RunnerKind.THREAD)),
-            RunnerKind.PROCESS: min(free_in_all, self._free_runners()),
-        }
-        kinds = [kind for kind in RunnerKind if free[kind] > 0 and self._kinds[kind]]
-        most = max((free[kind] for kind in kinds), default=0)
-        self._is_wide = was_full and not self._is_wide
-        asked = [kind for kind in kinds if free[kind] == most] if self._is_wide else kinds
-        is_narrow, kinds = len(asked) < len(kinds), asked
-        ours = [kind for kind in RunnerKind if self._kinds[kind] and (kind is not RunnerKind.PROCESS or self.pool is not None)]
-        self._asks_for_all = set(ours) <= set(kinds)
-        tasks = {name: policy for kind in kinds for name, policy in self._kinds[kind].items()}
-        return tasks, min((free[kind] for kind in kinds), default=0), is_narrow
-
-    def _free_runners(self) -> int:
-        return 0 if self.pool is None else self.pool.free(self.executor.count(RunnerKind.PROCESS))
+    def _room(self) -> int:
+        """For how many deliveries: none while looking by ourselves finds more than we can do."""
+        is_able = self.heart.may_act() and not self.exchange.is_closed and not self.exchange.is_behind
+        return self._slots.room() if is_able else 0
 
     async def _audit(self) -> float:
         """Once a beat: the store may think more or less of us than we know. Unanswered outcomes also go up the pipe."""
@@ -262,28 +294,19 @@ class Worker:
             if self.executor.running and any(running.stop is None for running in self.executor.running.values()):
                 self._events.emit(EventName.LEASE_LATE, running=len(self.executor.running))
             self.executor.stop_all(Stop.LOST if self.heart.is_gone else Stop.LATE)
-        deaf = self._deaf()
+        deaf = self.executor.deaf(self._settings.grace)
         if deaf:
             self._send(messages.Deaf(deaf))
         beat = self._settings.timing.beat
         return min(beat, self.heart.remaining() + 0.001) if self.heart.may_act() else beat / 4
-
-    def _deaf(self) -> tuple[Any, ...]:
-        patience = self._settings.grace
-        return tuple(
-            job
-            for job, running in self.executor.running.items()
-            if running.kind is not RunnerKind.PROCESS  # ended without ending this process
-            and running.stop in (Stop.CANCELLED, Stop.LOST)
-            and running.stopped_at is not None
-            and self._now() - running.stopped_at > patience
-        )
 
     def _hinted(self, hint: Hint) -> None:
         if hint.queue and self._options.queues is not None and hint.queue not in self._options.queues:
             return
         if any(job in self.executor.running for job in hint.ids):
             self.exchange.request_audit()
+        if not hint.queue:
+            self._healing.wake.set()
         self._exchanging.wake.set()
 
     async def _first_message(self) -> messages.Leased | None:
@@ -308,7 +331,7 @@ class Worker:
             case messages.Beaten(deadline=deadline):
                 self.heart.renew(deadline)
             case messages.Ping():
-                is_idle = self.exchange.is_idle and self._asks_for_all and not self.exchange.undelivered
+                is_idle = self.exchange.is_idle and self._slots.is_for_all and not self.exchange.undelivered
                 self._send(messages.Pong(self.heart.answered, is_idle))
             case messages.Cancelled(jobs=jobs):
                 for job in jobs:
@@ -324,7 +347,7 @@ class Worker:
             case messages.Told():
                 self._events.pass_on(event_of(message))
             case messages.Dump():
-                self._say_where_jobs_wait()
+                self.executor.say_where_jobs_wait()
             case messages.Drain(grace=grace):
                 self.exchange.close()
                 self._drain_by = self._now() + grace
@@ -342,12 +365,6 @@ class Worker:
                 pass
             case _:
                 assert_never(message)
-
-    def _say_where_jobs_wait(self) -> None:
-        for running in self.executor.running.values():
-            hold = running.claim.hold
-            if running.task is not None:
-                logger.warning("stacks of job %s (%s):\n%s", hold.job, hold.task, suspended_at(running.task))
 
     async def _until_ended(self, leased: messages.Leased) -> None:
         """Wait for a reason to end, then for the code to stop and for its outcomes to be delivered."""
@@ -376,19 +393,3 @@ class Worker:
 
     def _send(self, message: messages.Message) -> None:
         self._cell.channel.send(messages.encode(message))
-
-
-def _policies(registry: Registry, kind: RunnerKind) -> dict[str, Policy]:
-    definitions = (registry.get(name) for name in registry.names())
-    return {task.name: task.policy for task in definitions if task is not None and task.kind is kind}
-
-
-def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
-    """Run ``main`` to its end; a SystemExit or KeyboardInterrupt out of a handler's child task does not end the loop."""
-    task = loop.create_task(main)
-    while not task.done():
-        try:
-            loop.run_until_complete(task)
-        except (SystemExit, KeyboardInterrupt):
-            if task.done():
-                raise

@@ -14,7 +14,8 @@ import sys
 import time
 
 SIGKILL = 9
-CLOCKS = {"monotonic": time.CLOCK_MONOTONIC, "boottime": getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)}
+CLOCKS = (time.CLOCK_MONOTONIC, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+"""That deadlines may be on: the kernel's own, and the one that runs through suspend."""
 DEADLINE_BYTES = 8
 RECHECK = 0.1
 """Seconds between two looks at what announces nothing: the flag past the deadline, a worker without a pidfd."""
@@ -116,10 +117,12 @@ def kill_session(session: int, spare: int = 0) -> None:
 
 
 class Guard:
-    """Watches one worker: its deadlines, the flag it sets while user code runs, and its life."""
+    """Watches one worker: its deadlines, the flags it sets, and its life. The first flag says that user code runs, the second,
+    set before there is any deadline, which of ``CLOCKS`` deadlines are on."""
 
-    def __init__(self, pipe: int, flag: int, clock: int, worker: int) -> None:
-        self._pipe, self._flag, self._clock, self._worker = pipe, flag, clock, worker
+    def __init__(self, pipe: int, flags: int, worker: int) -> None:
+        self._pipe, self._flags, self._worker = pipe, flags, worker
+        self._clock = CLOCKS[0]
         self._deadline: float | None = None
         self._is_supervised = True
         self._poll = select.poll()
@@ -135,6 +138,7 @@ class Guard:
         """Return when the session must end."""
         while True:
             # First the clock, then the pipe: whoever was frozen in between knows every deadline given until "now".
+            self._clock = CLOCKS[self._has_flag(1)]
             now = time.clock_gettime(self._clock)
             self._read_deadlines()
             if not self._is_worker_alive() or self._must_end(now):
@@ -162,7 +166,10 @@ class Guard:
     def _must_end(self, now: float) -> bool:
         if self._deadline is None:  # no lease yet, so nothing to lose: whatever hangs there, its supervisor is gone
             return not self._is_supervised
-        return now >= self._deadline and os.pread(self._flag, 1, 0) != b"\0"
+        return now >= self._deadline and self._has_flag(0)
+
+    def _has_flag(self, place: int) -> bool:
+        return os.pread(self._flags, 1, place) != b"\0"
 
     def _wait(self, now: float) -> float | None:
         """Seconds until there is something to judge; ``None``: only news can change anything."""
@@ -175,12 +182,12 @@ class Guard:
         return wait if self._clock == time.CLOCK_MONOTONIC and blind is None else min(wait, blind or NAP)
 
 
-def main(pipe: int, flag: int, clock: str) -> None:
+def main(pipe: int, flags: int) -> None:
     """Arm the guard and answer by exit: 0, it watches from a process of its own, which nobody has to wait for."""
     worker = os.getppid()
     if os.getsid(0) != worker:
         sys.exit("the worker does not lead a session of its own")
-    guard = Guard(pipe, flag, CLOCKS[clock], worker)
+    guard = Guard(pipe, flags, worker)
     if os.fork():
         os._exit(0)
     os.dup2(1, 2)  # whoever armed us reads there until it is closed
@@ -189,4 +196,4 @@ def main(pipe: int, flag: int, clock: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -6,11 +6,11 @@ what *now* is, the store decides. Losing a race is a value, never an exception. 
 verb means *unknown*: it may or may not have happened. Every verb may therefore be sent again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 from uuid import UUID
 
 from msgspec import Struct
@@ -199,6 +199,14 @@ class Expired(Struct, frozen=True):
     task: str
 
 
+class Due(Struct, frozen=True):
+    """A job that a claim would take now. ``number``: of its last claim, so that it names this wait and no other."""
+
+    job: UUID
+    queue: str
+    number: int
+
+
 class QueueView(Struct, frozen=True, kw_only=True):
     """A queue that has jobs or is paused."""
 
@@ -261,17 +269,28 @@ class Store(Protocol):
         """
         ...
 
-    def enqueue_within(self, connection: Any, call: UUID, jobs: Sequence[NewJob]) -> EnqueueAnswer:
-        """The same inside the transaction of the caller's connection, in the caller's thread: the jobs exist if and only
-        if that commits. ``Unsupported`` if the store cannot, or if the connection is none of its own kind."""
+    def enqueue_within(
+        self, connection: Any, call: UUID, jobs: Sequence[NewJob]
+    ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+        """The same inside the transaction of the caller's connection, in his thread, or in his loop where what is said to the
+        connection is awaited: the jobs exist if and only if that commits. Errors of the connection are its library's own.
+        ``Unsupported`` if the store cannot, or if the connection is none of its own kind."""
         ...
 
-    def transaction(self, job: UUID, token: Token, *, idle: float) -> AbstractAsyncContextManager[Any]:
+    def transaction(
+        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+    ) -> AbstractAsyncContextManager[Any]:
         """A connection in a transaction that commits only if the job is still active under its token: ``JobLost`` at entry
-        and at the end otherwise. Open for longer than ``idle`` seconds, it is rolled back with an error that says so."""
+        and at the end otherwise. Open for longer than ``idle`` seconds, it is rolled back with an error that says so.
+
+        With ``heal_at``, the mark of a hook as a claim or ``unhealed`` answered it: the job, wherever it is, must have this
+        token and this mark, and the mark is taken away in the same commit.
+        """
         ...
 
-    def blocking_transaction(self, job: UUID, token: Token, *, idle: float) -> AbstractContextManager[Any]:
+    def blocking_transaction(
+        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+    ) -> AbstractContextManager[Any]:
         """The same for code in a thread or process of its own."""
         ...
 
@@ -281,7 +300,9 @@ class Store(Protocol):
         A transition lands only if its job is active under that token and, for ``Judge.LEASE_ENDED``, only if the
         lease that holds it has ended (or has no row), for ``Judge.STALLED`` and ``Judge.TIMED_OUT`` only if it is ``ttl +
         grace`` of that lease past that limit, judged in the same write. Its attempt record commits with it, and one that
-        ends the job frees its unique key.
+        ends the job frees its unique key. One that cut code short leaves on the row what ``rescued`` and the row itself say of
+        it, and, with ``owes_hook``, the mark of a hook that is owed. Both stay, wherever the job goes: the rescue until a later
+        one, the mark until the hook or completion. While it is there a finished row is kept for ``HOOK_PATIENCE`` at least.
         The claim takes due jobs of known tasks by (priority, available_at, id), never more than asked, each for the
         one live lease of the request: none if that lease has ended or run out; none of paused queues, none that expired
         before a first attempt.
@@ -323,6 +344,12 @@ class Store(Protocol):
 
     async def expire(self, limit: int) -> "tuple[Expired, ...]":
         """At most ``limit`` waiting jobs that nobody started before they expired are failed, oldest expiry first."""
+        ...
+
+    async def unhealed(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+        """At most ``limit`` finished and held jobs of these tasks whose hook is owed and due, without attempts, those first
+        that have waited longest. In the same write each becomes due again only after ``pause`` seconds, or its age if that is
+        more, at most ``HOOK_PAUSE``: the mark that it is answered with."""
         ...
 
     # owning
@@ -382,6 +409,19 @@ class Store(Protocol):
         """Seconds until the next job of these tasks that a claim would take is due (0 if one is), ``None`` if there is none."""
         ...
 
+    async def due(
+        self,
+        tasks: Sequence[str],
+        limit: int,
+        *,
+        queues: Sequence[str] | None = None,
+        last_tries: LastTries = LastTries.LEAVE,
+        age: float = 0.0,
+    ) -> tuple[Due, ...]:
+        """The first ``limit`` jobs of these tasks that a claim would take now, in its order: those that have been due for at
+        least ``age`` seconds."""
+        ...
+
     async def queues(self) -> "tuple[QueueView, ...]":
         """Queues that have jobs or are paused, by name."""
         ...
@@ -412,4 +452,13 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Let go of every connection. Calling a verb later opens it again."""
+        ...
+
+
+@runtime_checkable
+class HasRoles(Protocol):
+    """A store whose database knows users, each of whom may do so much."""
+
+    async def create_roles(self) -> tuple[str, ...]:
+        """Roles for enqueuing, working, reading and owning, with what each needs and no more; their names. Repeatable."""
         ...

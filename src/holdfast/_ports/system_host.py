@@ -185,30 +185,27 @@ class SystemChild:
 class SystemCell:
     """A worker process from inside. ``limits``: what this machine cannot promise, to be said at start."""
 
-    def __init__(self, channel: SystemChannel, flag: mmap.mmap, limits: Sequence[str]) -> None:
-        self._channel, self._flag, self.limits = channel, flag, tuple(limits)
+    def __init__(self, channel: SystemChannel, flags: mmap.mmap, limits: Sequence[str]) -> None:
+        self._channel, self._flags, self.limits = channel, flags, tuple(limits)
 
     @classmethod
-    def adopt(cls, channel_fd: int, guard_fd: int, stacks_fd: int, clock_name: str) -> "SystemCell":
-        """Take over what the supervisor passed and start the guard. Call it first of all, from the main thread.
-
-        ``clock_name``: the lease's clock, ``monotonic`` or ``boottime``.
-        """
+    def adopt(cls, channel_fd: int, guard_fd: int, stacks_fd: int) -> "SystemCell":
+        """Take over what the supervisor passed and start the guard. Call it first of all, from the main thread."""
         for fd in (channel_fd, guard_fd, stacks_fd):
             os.set_inheritable(fd, False)
-        flag_fd = shared_file("holdfast-code-running")
-        os.ftruncate(flag_fd, 1)
+        flags_fd = shared_file("holdfast-flags")
+        os.ftruncate(flags_fd, 2)
         limits = []
-        problem = _start_guard(guard_fd, flag_fd, clock_name)
+        problem = _start_guard(guard_fd, flags_fd)
         if problem:
             limits.append(f"no guard ({problem}): code that blocks this process may run past its lease")
         if not guard.sees_processes():
             limits.append("no /proc: a dead worker's jobs wait for its ttl, and child processes may outlive it")
         faulthandler.register(signal.SIGUSR1, file=stacks_fd, all_threads=True, chain=False)
         os.write(stacks_fd, b"\n")  # from now on the signal is safe to send
-        cell = cls(SystemChannel(socket.socket(fileno=channel_fd)), mmap.mmap(flag_fd, 1), limits)
+        cell = cls(SystemChannel(socket.socket(fileno=channel_fd)), mmap.mmap(flags_fd, 2), limits)
         os.close(guard_fd)
-        os.close(flag_fd)
+        os.close(flags_fd)
         return cell
 
     @property
@@ -222,7 +219,11 @@ class SystemCell:
 
     def set_code_running(self, is_running: bool) -> None:
         """One byte of shared memory: no system call, so the GIL is not given away for it."""
-        self._flag[0] = is_running
+        self._flags[0] = is_running
+
+    def set_lease_clock(self, *, runs_through_suspend: bool) -> None:
+        """Tell the guard which clock deadlines are on, before there is one."""
+        self._flags[1] = runs_through_suspend
 
 
 def identify(pid: int) -> ProcessIdentity:
@@ -289,17 +290,17 @@ def shared_file(name: str) -> int:
         return os.dup(file.fileno())
 
 
-def _start_guard(guard_fd: int, flag_fd: int, clock_name: str) -> str:
+def _start_guard(guard_fd: int, flags_fd: int) -> str:
     """Start the guard and wait until it is armed; what went wrong, if anything."""
     # Signals stay blocked in it for ever: it must outlive whatever stops or ends the others.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         armed = subprocess.run(
-            [sys.executable, "-I", "-S", guard.__file__, str(guard_fd), str(flag_fd), clock_name],
+            [sys.executable, "-I", "-S", guard.__file__, str(guard_fd), str(flags_fd)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            pass_fds=(guard_fd, flag_fd),
+            pass_fds=(guard_fd, flags_fd),
             process_group=0,  # so that it can kill the worker's whole group at one blow
             cwd="/",
             check=False,

@@ -11,20 +11,22 @@ from holdfast.cli.options import DURATION
 @click.command()
 @click.option("--repo", metavar="PATH_OR_URL", help="Whose history to tell; the repository you stand in if left out.")
 @click.option("--url", metavar="STORE", help="Where the jobs live; a temporary SQLite file if left out.")
+@click.option("--transport", metavar="URL", help="How workers wake each other; what fits the store if left out.")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("holdfast-demo"), show_default=True, help="Where results go."
 )
 @click.option("--seconds", type=DURATION, default="12", show_default=True, help="About how long the show takes.")
 @click.option("--no-kill", is_flag=True, help="Let the worker live.")
-def demo(repo: str | None, url: str | None, out: Path, seconds: float, no_kill: bool) -> None:
+def demo(repo: str | None, url: str | None, transport: str | None, out: Path, *, seconds: float, no_kill: bool) -> None:
     """Watch a worker die and its job survive.
 
     Two workers analyze how the code of a git repository evolved. Half-way the one that owns the job is killed with
     SIGKILL; the other one takes over from the last checkpoint. Ends with a timeline and the path of the chart.
+    With the --url of a server each worker has a supervisor of its own, which is killed with it, as if its machine was lost.
     """
     from holdfast.demo.show import Show, ShowFailed, Wishes
 
-    wishes = Wishes(repo=repo, url=url, out=out, seconds=seconds, kill=not no_kill)
+    wishes = Wishes(repo=repo, url=url, transport=transport, out=out, seconds=seconds, kill=not no_kill)
     try:
         if sys.stderr.isatty() and sys.stdout.isatty():
             chart = _on_a_terminal(wishes)

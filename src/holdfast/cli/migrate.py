@@ -7,10 +7,13 @@ from holdfast.cli.options import TARGET
 
 @click.command()
 @TARGET
-def migrate(target: str) -> None:
+@click.option("--roles", "with_roles", is_flag=True, help="Also make SQL roles that may enqueue, work, read, own. [PostgreSQL]")
+def migrate(target: str, with_roles: bool) -> None:
     """Bring the store's schema up to date."""
     from holdfast.cli.loading import opened
 
     with opened(target) as app:
         before, after = app.migrate()
-    click.echo(f"schema {after}, up to date already" if before == after else f"schema {before} became {after}")
+        click.echo(f"schema {after}, up to date already" if before == after else f"schema {before} became {after}")
+        if with_roles:
+            click.echo(f"roles to grant to your users: {', '.join(app.create_roles())}")

@@ -19,10 +19,11 @@ import msgspec
 from msgspec import Struct
 
 from holdfast._engine import messages
+from holdfast._engine.loop import run_until_done
 from holdfast._engine.registry import NAME
 from holdfast._engine.runner_options import RunnerOptions, has_process_tasks
 from holdfast._engine.runners import FORKED
-from holdfast._engine.worker import Worker, WorkerOptions, run_until_done
+from holdfast._engine.worker import Worker, WorkerOptions
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.system_host import SystemCell
 from holdfast._ports.system_runner import SystemRunnerHost
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     """Live as one worker; the exit code."""
     passed = dict(zip(arguments[0:6:2], map(int, arguments[1:6:2]), strict=True))
     target, options = arguments[6], msgspec.json.decode(arguments[7], type=ProcessOptions)
-    cell = SystemCell.adopt(passed["--channel"], passed["--guard"], passed["--stacks"], "monotonic")
+    cell = SystemCell.adopt(passed["--channel"], passed["--guard"], passed["--stacks"])
     # A signal for the whole group or cgroup is the supervisor's to handle: it drains us. (A handler rather than
     # SIG_IGN, because programs that jobs start would inherit that.)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -79,6 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     except ConfigurationError as error:
         cell.channel.send(messages.encode(messages.Refused(tuple(error.problems))))
         return USAGE
+    cell.set_lease_clock(runs_through_suspend=store.capabilities.lease_clock != "kernel")
     loop = WorkerLoop()
     asyncio.set_event_loop(loop)
     worker = Worker(

@@ -4,10 +4,8 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
@@ -17,9 +15,11 @@ from msgspec import Struct
 from holdfast import App, JobView
 from holdfast._ports.clock import SystemClock, blocking_sleep
 from holdfast.demo.bookmark import Bookmark
+from holdfast.demo.crews import Crew, crews
 from holdfast.demo.errors import AnalysisError
 from holdfast.demo.git import git_command, git_environment, locate, repository_name
 from holdfast.demo.sample import generate
+from holdfast.demo.stage import TTL, is_served, open_app
 
 FEWEST_COMMITS = 20
 MOST_COMMITS = 1000
@@ -34,6 +34,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
 
     repo: str | None = None
     url: str | None = None
+    transport: str | None = None
     out: Path = Path("holdfast-demo")
     seconds: float = 12.0
     kill: bool = True
@@ -54,21 +55,36 @@ class Show:
         """Play it; the path of the chart. Raises ``ShowFailed``."""
         if (self._wishes.url or "").startswith("memory:"):
             raise ShowFailed("memory:// lives inside one process, and the demo's workers are others: leave --url out")
+        if shutil.which("git") is None:
+            raise ShowFailed("git is not installed: the demo analyzes a git repository")
         with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
             repository, name, commits = self._repository(Path(folder))
             out = (self._wishes.out / name).absolute()
-            url = self._wishes.url or f"sqlite:///{folder}/jobs.db"
-            app = App(url)
-            try:
-                with _workers(url, Path(folder) / "workers.log"):
-                    job = self._enqueue(app, repository, out, min(commits, MOST_COMMITS))
-                    view = self._watch(app, job, Path(folder) / "workers.log")
-            finally:
-                app.close()
+            view = self._play(Path(folder), repository, out, min(commits, MOST_COMMITS))
         if view.state != "completed":
             raise ShowFailed(f"the analysis ended {view.state} ({view.reason}): {_message(view)}")
         self._tell_timeline(view)
         return out / "evolution.png"
+
+    def _play(self, folder: Path, repository: str, out: Path, commits: int) -> JobView:
+        """From the first worker's start to the job's end."""
+        url, transport = self._wishes.url or f"sqlite:///{folder}/jobs.db", self._wishes.transport
+        app, said = open_app(url, transport), folder / "workers.log"
+        try:
+            app.migrate()
+            count = self._tell_stage(url)
+            with crews(count, url, transport, processes=2 // count, said=said) as ours:
+                job = self._enqueue(app, repository, out, commits)
+                return self._watch(app, job, ours, said)
+        finally:
+            app.close()
+
+    def _tell_stage(self, url: str) -> int:
+        """How many supervisors there are."""
+        if not is_served(url):
+            return 1
+        self._say(f"two supervisors, each as if on a machine of its own: only the ttl of {TTL} tells that one is dead")
+        return 2
 
     def _repository(self, folder: Path) -> tuple[str, str, int]:
         """Whose history is told: the one asked for, the one we stand in, or one made to order."""
@@ -98,7 +114,7 @@ class Show:
         self._say(f"enqueued job {handle.id}")
         return handle.id
 
-    def _watch(self, app: App, job: UUID, log: Path) -> JobView:
+    def _watch(self, app: App, job: UUID, ours: Sequence[Crew], log: Path) -> JobView:
         """Look at the job until it has ended; kill its first owner once it has saved half of its work."""
         killed_at: float | None = None
         looked = -1.0
@@ -115,18 +131,25 @@ class Show:
             if view.state in FINISHED:
                 return view
             if view.attempt == 1 and killed_at is None and self._wishes.kill and (mark := _half_way(view)):
-                killed_at = self._kill(app, view, mark)
+                killed_at = self._kill(app, ours, view, mark)
                 waiting_since = self._now()
             if view.state not in ("running",) and self._now() - waiting_since > PATIENCE:
                 raise ShowFailed(f"no worker took the job within {PATIENCE:g} s; the workers said:\n{_tail(log)}")
             blocking_sleep(GLANCE)
 
-    def _kill(self, app: App, view: JobView, mark: Bookmark) -> float | None:
+    def _kill(self, app: App, ours: Sequence[Crew], view: JobView, mark: Bookmark) -> float | None:
         owner = next((worker for worker in app.workers.list() if worker.worker == view.worker), None)
         if owner is None:
             return None
-        os.kill(owner.process.pid, signal.SIGKILL)
-        self._say(f"killed worker {owner.worker} (SIGKILL) at {mark.fraction * 100:.0f} %")
+        said = f"killed worker {owner.worker} (SIGKILL) at {mark.fraction * 100:.0f} %"
+        if len(ours) == 1:
+            os.kill(owner.process.pid, signal.SIGKILL)
+            self._say(said)
+            return self._now()
+        crew = next(crew for crew in ours if crew.has(owner.process.pid))
+        many = crew.kill()
+        self._say(said)
+        self._say(f"killed its supervisor {crew.pid} with it, {many} processes in all: nobody is left there to tell")
         return self._now()
 
     def _tell_start(self, view: JobView, before: int, killed_at: float | None) -> None:
@@ -180,23 +203,3 @@ def _count_commits(repository: str) -> int:
     counting = git_command("-C", repository, "rev-list", "--count", "HEAD")
     done = subprocess.run(counting, env=git_environment(is_offline=True), capture_output=True, text=True, check=False)
     return int(done.stdout) if done.returncode == 0 else 0
-
-
-@contextmanager
-def _workers(url: str, log: Path) -> Iterator[None]:
-    """Two workers under a supervisor of their own, ended with the show."""
-    if shutil.which("git") is None:
-        raise ShowFailed("git is not installed: the demo analyzes a git repository")
-    command = [sys.executable, "-m", "holdfast.cli", "worker", "holdfast.demo.app:app", "--processes", "2", "--grace", "1s"]
-    environment = {**os.environ, "HOLDFAST_URL": url}
-    with log.open("wb") as said:
-        supervisor = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
-        try:
-            yield
-        finally:
-            supervisor.terminate()
-            try:
-                supervisor.wait(15)
-            except subprocess.TimeoutExpired:
-                supervisor.kill()
-                supervisor.wait()

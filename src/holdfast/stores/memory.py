@@ -28,9 +28,11 @@ from holdfast._core.rows import (
     is_expired,
     is_last_try,
     new_row,
+    offered,
     record_of_finished,
     remembered,
     reopened,
+    retention_of,
     settled,
     stub,
     view,
@@ -45,6 +47,7 @@ from holdfast._ports.store import (
     Capabilities,
     Check,
     ClaimRequest,
+    Due,
     Duplicate,
     EnqueueAnswer,
     ExchangeAnswer,
@@ -182,10 +185,10 @@ class MemoryStore:
     def enqueue_within(self, connection: Any, call: UUID, jobs: Sequence[NewJob]) -> NoReturn:
         raise _unsupported("enqueue inside a transaction of the caller's")
 
-    def transaction(self, job: UUID, token: Token, *, idle: float) -> NoReturn:
+    def transaction(self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None) -> NoReturn:
         raise _unsupported("commit rows together with a job")
 
-    def blocking_transaction(self, job: UUID, token: Token, *, idle: float) -> NoReturn:
+    def blocking_transaction(self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None) -> NoReturn:
         raise _unsupported("commit rows together with a job")
 
     @_atomic
@@ -296,6 +299,20 @@ class MemoryStore:
             self._put(structs.replace(row, state=State.FAILED, reason=Reason.EXPIRED, finished_at=now))
         return tuple(Expired(row.id, row.task) for row in rows)
 
+    @_atomic
+    async def unhealed(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+        now = self._now()
+        owed = [
+            (row.heal_at, row.id, row)
+            for row in self._all.jobs.values()
+            if row.heal_at is not None and row.heal_at <= now and row.task in tasks
+            if PLACE_OF[row.state] is Place.FINISHED or row.state is State.HELD
+        ]
+        rows = [offered(row, now, pause) for _, _, row in nsmallest(limit, owed)]
+        for row in rows:
+            self._put(row)
+        return tuple(rows)
+
     # owning
 
     @_atomic
@@ -393,6 +410,20 @@ class MemoryStore:
         return max(0.0, (min(firsts) - now) / timedelta(seconds=1)) if firsts else None
 
     @_atomic
+    async def due(
+        self,
+        tasks: Sequence[str],
+        limit: int,
+        *,
+        queues: Sequence[str] | None = None,
+        last_tries: LastTries = LastTries.LEAVE,
+        age: float = 0.0,
+    ) -> tuple[Due, ...]:
+        now = self._now()
+        rows = self._first(self._lines(tasks, queues, last_tries, now), limit, now - timedelta(microseconds=_micros(age)))
+        return tuple(Due(row.id, row.queue, row.token.number) for row in rows)
+
+    @_atomic
     async def queues(self) -> tuple[QueueView, ...]:
         found: dict[str, dict[State, int]] = {queue: {} for queue in self._all.paused}
         for (queue, state), number in (await self.counts("queue")).items():
@@ -419,8 +450,8 @@ class MemoryStore:
         now, floor = self._now(), timedelta(seconds=self.floor)
         ages = {row.id: (now - row.finished_at).total_seconds() for row in self._all.jobs.values() if row.finished_at}
         rows = [self._all.jobs[job] for job in sorted(ages, key=lambda job: (-ages[job], job))]
-        gone = [row for row in rows if ages[row.id] >= max(row.policy.retention, self.floor)][:limit]
-        worn = [row for row in rows if row.policy.retention <= ages[row.id] < self.floor and not row.is_stub][:limit]
+        gone = [row for row in rows if ages[row.id] >= max(retention_of(row), self.floor)][:limit]
+        worn = [row for row in rows if retention_of(row) <= ages[row.id] < self.floor and not row.is_stub][:limit]
         calls = [call for call, (at, _) in self._all.receipts.items() if now - at >= floor][:limit]
         ended = {lease: known.ended for lease, known in self._all.leases.items() if not self._all.holds.get(lease)}
         leases = [lease for lease, at in ended.items() if at is not None and now - at >= floor][:limit]
@@ -594,16 +625,22 @@ class MemoryStore:
             return ()
         if lease.spec.is_alone and self._all.holds.get(request.lease):
             return ()
-        room = request.limit + request.prefetch
+        lines = self._lines(request.tasks, request.queues, request.last_tries, now)
+        if request.ids is not None:
+            asked = set(request.ids)
+            lines = {line: filter(lambda waiting: waiting[1] in asked, waiting) for line, waiting in lines.items()}
+        due = self._first(lines, request.limit + request.prefetch, now)
+        return tuple(
+            self._take(row, request, is_running=place < request.limit, worker=lease.spec.worker) for place, row in enumerate(due)
+        )
+
+    def _first(self, lines: dict[Line, Iterator[Waiting]], room: int, until: datetime) -> Rows:
         due = [
             (priority, at, job)
-            for (_, _, priority), line in self._lines(request.tasks, request.queues, request.last_tries, now).items()
-            for at, job in islice(takewhile(lambda waiting: waiting[0] <= now, line), room)
+            for (_, _, priority), line in lines.items()
+            for at, job in islice(takewhile(lambda waiting: waiting[0] <= until, line), room)
         ]
-        return tuple(
-            self._take(self._all.jobs[job], request, is_running=place < request.limit, worker=lease.spec.worker)
-            for place, (_, _, job) in enumerate(nsmallest(room, due))
-        )
+        return [self._all.jobs[job] for _, _, job in nsmallest(room, due)]
 
     def _take(self, row: JobRecord, request: ClaimRequest, *, is_running: bool, worker: str) -> Claim:
         now = self._now()
@@ -622,7 +659,13 @@ class MemoryStore:
         self._put(taken)
         if is_running:
             self._all.started[row.id] = self._all.moved[row.id] = self._monotonic()
-        return Claim(hold=hold_of(taken), payload=taken.payload, checkpoint=taken.checkpoint)
+        return Claim(
+            hold=hold_of(taken),
+            payload=taken.payload,
+            checkpoint=taken.checkpoint,
+            rescue=taken.rescue,
+            heal_at=taken.heal_at,
+        )
 
     def _lease_view(self, lease: UUID) -> LeaseView:
         known, holds = self._all.leases.get(lease), len(self._all.holds.get(lease, ()))

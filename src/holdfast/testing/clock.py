@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from uuid import UUID
 
 from holdfast._ports.clock import compose_uuid7
@@ -24,6 +25,7 @@ class FakeClock:
         self._monotonic = self._boottime = _START_OF_MONOTONIC
         self._wall = _START_OF_WALL
         self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+        self._followers: list[Callable[[float], None]] = []
 
     def monotonic(self) -> float:
         """Seconds; stands still in ``suspend``."""
@@ -52,11 +54,17 @@ class FakeClock:
         """The machine sleeps: the monotonic clock stands still."""
         self._boottime += seconds
         self._wall += seconds
+        for follower in self._followers:
+            follower(seconds)
         due = [sleeper for sleeper in self._sleepers if sleeper[0] <= self._boottime]
         self._sleepers = [sleeper for sleeper in self._sleepers if sleeper[0] > self._boottime]
         for _, waiter in due:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def lead(self, follower: Callable[[float], None]) -> None:
+        """From now on tell of all seconds that pass; a server's clock follows so, and not this machine's wall clock."""
+        self._followers.append(follower)
 
     def step_wall(self, seconds: float) -> None:
         """Somebody sets the wall clock; negative: back."""

@@ -11,6 +11,7 @@
 
 from holdfast.testing.contracts.children import ChildContract
 from holdfast.testing.contracts.claiming import ClaimContract
+from holdfast.testing.contracts.delivering import DeliverContract
 from holdfast.testing.contracts.enqueuing import EnqueueContract
 from holdfast.testing.contracts.expiring import ExpiryContract
 from holdfast.testing.contracts.isolating import LastTryContract
@@ -23,6 +24,7 @@ from holdfast.testing.contracts.queues import QueueContract
 from holdfast.testing.contracts.racing import RaceContract
 from holdfast.testing.contracts.reading import ReadContract
 from holdfast.testing.contracts.reporting import ReportContract
+from holdfast.testing.contracts.rescuing import RescueContract
 from holdfast.testing.contracts.settling import SettleContract
 
 
@@ -31,9 +33,11 @@ class StoreContract(
     KeyContract,
     ChildContract,
     ClaimContract,
+    DeliverContract,
     ExpiryContract,
     LastTryContract,
     SettleContract,
+    RescueContract,
     LimitContract,
     ReportContract,
     OperateContract,
@@ -46,5 +50,5 @@ class StoreContract(
     """Each verb, each refusal, lost answers, races, and the clock at the edge.
 
     Override ``make_store(clock)``, which must give another handle on the same jobs each time one test calls it, and
-    ``advance(clock, seconds)`` for a store that judges leases by a clock of its own.
+    ``advance(clock, seconds)`` and ``step_wall(clock, seconds)`` for a store that judges by a clock of its own.
     """

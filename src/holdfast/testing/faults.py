@@ -138,7 +138,9 @@ class _Faulty:
         """The store's."""
         return self._store.capabilities
 
-    def enqueue_within(self, connection: Any, call: UUID, jobs: Sequence[NewJob]) -> EnqueueAnswer:
+    def enqueue_within(
+        self, connection: Any, call: UUID, jobs: Sequence[NewJob]
+    ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
         """The store's: the connection is the caller's own."""
         return self._store.enqueue_within(connection, call, jobs)
 

@@ -20,6 +20,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.driver import Connection
+from holdfast.testing.deeds import ENQUEUE, Deed
 from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
 
 PATIENCE = 30.0
@@ -77,17 +78,6 @@ def tell(database: str | PathLike[str], what: str, job: UUID, token: Token | Non
         )
 
 
-class Deed(Struct, frozen=True):
-    """What was done to a process from outside: ``process.end``, ``process.freeze`` or ``process.thaw``.
-
-    ``time``: seconds since the epoch when it had run its last instruction, or before it ran its next one.
-    """
-
-    time: float
-    what: str
-    process: ProcessIdentity
-
-
 def read(database: str | PathLike[str], deeds: Iterable[Deed] = ()) -> History:
     """The history so far, the deeds put where they belong."""
     with opened(database) as connection:
@@ -98,7 +88,7 @@ def read(database: str | PathLike[str], deeds: Iterable[Deed] = ()) -> History:
     for time, what, key, before, after in rows:
         while waiting and waiting[-1].time < time:
             deed = waiting.pop()
-            history.add(Event(time=deed.time - began, process=label(deed.process), what=deed.what, phase=Phase.LIFE))
+            history.add(deed.event(began))
         history.add(_event(time - began, what, UUID(bytes=key), before, after, beats))
     return history
 
@@ -161,7 +151,7 @@ def _event(time: float, what: str, key: UUID, before: str | None, after: str | N
             return _lease_event(time, key, after, beats)
         case _:
             said = msgspec.json.decode(after or "", type=_Said)
-            phase = Phase.OK if what == "enqueue" else Phase.LIFE
+            phase = Phase.OK if what == ENQUEUE else Phase.LIFE
             return Event(time=time, process=label(said.process), what=what, phase=phase, job=key, token=said.token)
 
 

@@ -313,6 +313,8 @@ class Ears(Events):
 class Bus:
     """Hints between simulated processes: lost, repeated, late."""
 
+    deliveries = None
+
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
         self._process = process

@@ -11,6 +11,8 @@ Listener = tuple[asyncio.AbstractEventLoop, Callable[[Hint], None]]
 class InProcessTransport:
     """One of those that share ``listeners``, a list that lives as long as the store does."""
 
+    deliveries = None
+
     def __init__(self, listeners: list[Listener]) -> None:
         self._listeners = listeners
         self._ours: list[Listener] = []

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._ports.transport import Hint
@@ -37,6 +38,8 @@ class LocalTransport:
     removes those whose owner is gone. Processes of another user cannot enter the folder and poll.
     """
 
+    deliveries = None
+
     def __init__(self, database: str | os.PathLike[str], process: ProcessIdentity) -> None:
         self._folder = _folder_beside(Path(os.path.realpath(database)))
         self._process = process
@@ -51,7 +54,7 @@ class LocalTransport:
             folder = os.open(self._folder, os.O_RDONLY)
         except OSError:
             return  # nobody listens
-        data = [msgspec.json.encode(Hint(hint.queue, hint.ids[:MOST_IDS])) for hint in hints]
+        data = [msgspec.json.encode(structs.replace(hint, ids=hint.ids[:MOST_IDS])) for hint in hints]
         try:
             with _new_socket() as sender:
                 for name in os.listdir(folder):

@@ -8,6 +8,8 @@ from holdfast._ports.transport import Hint
 class PollingTransport:
     """Carries nothing, for stores that no cheaper way of waking leads to."""
 
+    deliveries = None
+
     async def publish(self, hints: Sequence[Hint]) -> None:
         """Nobody is told."""
 

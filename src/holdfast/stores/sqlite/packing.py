@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Judge, Transition
+from holdfast._core.policy import HOOK_PAUSE
 from holdfast._ports.store import ClaimRequest, LastTries, NewLease, Note, Update
 
 Values = dict[str, bytes | str | int | float | None]
@@ -47,6 +48,8 @@ class Settling(Struct):
     stacks: str | None = None
     judge: Judge | None = None
     is_kept: bool = False
+    rescued: str | None = None
+    owes_hook: bool = False
 
 
 class Enqueuing(Struct, omit_defaults=True):
@@ -200,6 +203,7 @@ def claim(request: ClaimRequest | None) -> Values:
         **_LAST_TRIES[request.last_tries],
         "running": request.limit,
         "room": request.limit + request.prefetch,
+        "ids": None if request.ids is None else b"".join(job.bytes for job in dict.fromkeys(request.ids)),
     }
 
 
@@ -210,7 +214,12 @@ def line(tasks: Sequence[str], queues: Sequence[str] | None, last_tries: LastTri
 
 def due(delay: float, run_at: datetime | None) -> Values:
     """A new time for waiting jobs."""
-    return {"delay": micros(delay), "run_at": _micros_of(run_at)}
+    return {"delay": micros(delay), "run_at": micros_of(run_at)}
+
+
+def offer(tasks: Sequence[str], limit: int, pause: float) -> Values:
+    """How many hooks to try, and when again."""
+    return {"tasks": json_text(tasks), "limit": limit, "pause": micros(pause), "longest": micros(HOOK_PAUSE)}
 
 
 def lease(new: NewLease) -> Values:
@@ -278,6 +287,8 @@ def _settling(settle: Transition, place: int) -> Settling:
         stacks=_text(settle.stacks),
         judge=None if settle.judge is Judge.OWNER else settle.judge,
         is_kept=settle.record is not None or PLACE_OF[settle.to] is Place.PENDING,
+        rescued=settle.rescued,
+        owes_hook=settle.owes_hook,
     )
 
 
@@ -287,7 +298,7 @@ def _enqueuing(job: NewJob, place: int, first: int | None = None) -> Enqueuing:
         queue=job.queue,
         priority=job.priority,
         delay=micros(job.delay),
-        run_at=_micros_of(job.run_at),
+        run_at=micros_of(job.run_at),
         tags=json_text(job.tags) if job.tags else None,
         policy=json_text(job.policy),
         expires_in=None if job.expires_in is None else micros(job.expires_in),
@@ -297,7 +308,7 @@ def _enqueuing(job: NewJob, place: int, first: int | None = None) -> Enqueuing:
     )
 
 
-def _micros_of(instant: datetime | None) -> int | None:
+def micros_of(instant: datetime | None) -> int | None:
     return None if instant is None else (instant - _EPOCH) // timedelta(microseconds=1)
 
 

@@ -18,6 +18,8 @@ from holdfast._core.job import (
     JobRecord,
     Json,
     Reason,
+    Rescue,
+    RescueReason,
     State,
     Token,
 )
@@ -25,7 +27,7 @@ from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.rows import Ended
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import ClaimRequest, Overdue
+from holdfast._ports.store import ClaimRequest, Due, Overdue
 
 Row = tuple[Json, ...]
 Value = TypeVar("Value")
@@ -35,6 +37,13 @@ logger = logging.getLogger("holdfast")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {state.value: state for state in State}
 _UNKNOWN = ProcessIdentity("", 0)
+
+
+class _Rescue(msgspec.Struct):
+    reason: RescueReason
+    worker: str
+    attempt: int
+    at: int
 
 
 def readable(read: Callable[[Row], Value], found: Iterable[Row]) -> tuple[Value, ...]:
@@ -54,7 +63,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
 
 
 def _claim_of(row: Row, request: ClaimRequest) -> Claim:
-    job, number, task, state, attempt, failures, crashes, checkpoint, payload = row
+    job, number, task, state, attempt, failures, crashes, checkpoint, rescue, heal, queue, payload = row
     hold = Hold(
         job=UUID(bytes=job),
         token=Token(request.claim, number),
@@ -65,13 +74,15 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:
         failures=failures,
         crashes=crashes,
         policy=request.tasks[task],
+        queue=queue,
     )
-    return Claim(hold=hold, payload=_blob(payload) or b"", checkpoint=_blob(checkpoint))
+    body = _blob(payload) or b""
+    return Claim(hold=hold, payload=body, checkpoint=_blob(checkpoint), rescue=rescue_of(rescue), heal_at=_instant(heal))
 
 
 def hold_of(row: Row) -> Hold:
     """A row of ``held.sql``."""
-    job, claim, number, lease, task, state, attempt, failures, crashes, policy, is_marked = row
+    job, claim, number, lease, task, state, attempt, failures, crashes, policy, is_marked, queue = row
     return Hold(
         job=UUID(bytes=job),
         token=Token(UUID(bytes=claim), number),
@@ -83,6 +94,7 @@ def hold_of(row: Row) -> Hold:
         crashes=crashes,
         policy=policy_of(policy),
         cancel_requested=bool(is_marked),
+        queue=queue,
     )
 
 
@@ -92,11 +104,17 @@ def overdue_of(row: Row) -> Overdue:
     return Overdue(hold_of(tuple(hold)), worker, Charge(charge))
 
 
+def due_of(row: Row) -> Due:
+    """A row of ``due.sql``."""
+    job, queue, number = row
+    return Due(UUID(bytes=job), queue, number)
+
+
 def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
     """A row of the view of ``record.sql``, and the state it shows."""
     (job, claim, number, task, queue, priority, _, payload, policy, attempt, failures, crashes, *rest) = row
     (created, available, claimed, started, finished, reason, error, result, lease, worker, *rest) = rest
-    stage, fraction, message, progress, checkpoint, is_marked, tags, expires, unique_key, is_stub = rest
+    stage, fraction, message, progress, checkpoint, is_marked, tags, expires, unique_key, is_stub, rescue, heal = rest
     return JobRecord(
         id=UUID(bytes=job),
         token=Token(_uuid(claim), number),
@@ -128,6 +146,8 @@ def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) ->
         expires_at=_instant(expires),
         unique_key=unique_key,
         is_stub=bool(is_stub),
+        rescue=rescue_of(rescue),
+        heal_at=_instant(heal),
         tags=_read(tags, tuple[str, ...]) or (),
         attempts=attempts,
     )
@@ -170,6 +190,12 @@ def policy_of(text: str) -> Policy:
 def failure_of(text: str | None) -> Failure | None:
     """An exception as written on a row."""
     return _read(text, Failure)
+
+
+def rescue_of(text: str | None) -> Rescue | None:
+    """A rescue as written on a row."""
+    said = _read(text, _Rescue)
+    return None if said is None else Rescue(reason=said.reason, worker=said.worker, attempt=said.attempt, at=instant(said.at))
 
 
 def process_of(text: str | None) -> ProcessIdentity:

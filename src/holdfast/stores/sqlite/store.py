@@ -3,7 +3,7 @@
 All work on the file happens in one thread of the store's own, and every write is one statement: see ``database.py``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from functools import partial
@@ -26,6 +26,7 @@ from holdfast._ports.store import (
     Capabilities,
     Check,
     ClaimRequest,
+    Due,
     EnqueueAnswer,
     ExchangeAnswer,
     Expired,
@@ -98,25 +99,32 @@ class SqliteStore:
 
         return await self._thread.run(enqueue)
 
-    def enqueue_within(self, connection: Any, call: UUID, jobs: Sequence[NewJob]) -> EnqueueAnswer:
+    def enqueue_within(
+        self, connection: Any, call: UUID, jobs: Sequence[NewJob]
+    ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
         wall = packing.micros(self._clock.wall())
         values = {**packing.jobs(jobs), "call": call.bytes, "inline": INLINE, "wall": wall}
         return within.enqueue(connection, self._path, values, use_apsw=self._use_apsw)
 
-    def transaction(self, job: UUID, token: Token, *, idle: float) -> AbstractAsyncContextManager[Any]:
-        return transactions.in_thread(self._begin(job=job, token=token, idle=idle))
+    def transaction(
+        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+    ) -> AbstractAsyncContextManager[Any]:
+        return transactions.in_thread(self._begin(job=job, token=token, idle=idle, heal_at=heal_at))
 
-    def blocking_transaction(self, job: UUID, token: Token, *, idle: float) -> AbstractContextManager[Any]:
-        return transactions.blocking(self._begin(job=job, token=token, idle=idle))
+    def blocking_transaction(
+        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+    ) -> AbstractContextManager[Any]:
+        return transactions.blocking(self._begin(job=job, token=token, idle=idle, heal_at=heal_at))
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         later = packing.copies(transitions)
         if later:
             return await self._exchange_in_turn(transitions, later, request)
         values = {**packing.transitions(transitions), **packing.claim(request)}
+        is_by_line = request is None or request.ids is None
 
         def settle_and_claim(database: Database) -> ExchangeAnswer:
-            database.write("exchange", **values)
+            database.write("exchange" if is_by_line else "exchange_ids", **values)
             claims = () if request is None else rows.claims_of(database.read("exchange_claims", **values), request)
             if not transitions or database.read("exchange_tally") == [(len(transitions),)]:
                 return ExchangeAnswer((Answer.APPLIED,) * len(transitions), claims)
@@ -158,6 +166,17 @@ class SqliteStore:
 
     async def expire(self, limit: int) -> tuple[Expired, ...]:
         return answers.expired(await self._touched("expire", {"limit": limit}))
+
+    async def unhealed(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+        values = packing.offer(tasks, limit, pause)
+
+        def offer(database: Database) -> Rows:
+            if not database.read("unhealed_due", **values):
+                return []
+            database.write("unhealed", **values)
+            return database.read("unhealed_jobs")
+
+        return rows.readable(lambda row: rows.record_of(row[0], row[1:]), await self._thread.run(offer))
 
     # owning
 
@@ -216,6 +235,20 @@ class SqliteStore:
     ) -> float | None:
         ((wait,),) = await self._read("next_due", packing.line(tasks, queues, last_tries))
         return None if wait is None else wait / 1e6
+
+    async def due(
+        self,
+        tasks: Sequence[str],
+        limit: int,
+        *,
+        queues: Sequence[str] | None = None,
+        last_tries: LastTries = LastTries.LEAVE,
+        age: float = 0.0,
+    ) -> tuple[Due, ...]:
+        if limit <= 0:
+            return ()
+        values = {**packing.line(tasks, queues, last_tries), "limit": limit, "age": packing.micros(age)}
+        return rows.readable(rows.due_of, await self._read("due", values))
 
     async def queues(self) -> tuple[QueueView, ...]:
         return answers.queues(await self._read("queues", {}))

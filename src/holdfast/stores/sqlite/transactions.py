@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -21,7 +22,7 @@ from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.database import QUERIES, is_busy, pause
 from holdfast.stores.sqlite.location import identity_of
-from holdfast.stores.sqlite.packing import Values
+from holdfast.stores.sqlite.packing import Values, micros_of
 
 _OPERATIONS = 10_000  # of SQLite's machine, between two looks at whether a statement has to stop
 _LOOK_AGAIN = 0.05
@@ -65,7 +66,17 @@ class Transaction:
     """One connection, from its beginning to its one end. ``idle``: seconds for which it may be open."""
 
     def __init__(
-        self, path: Path, job: UUID, token: Token, idle: float, chance: Chance, *, turns: Turns, busy_limit: float, use_apsw: bool
+        self,
+        path: Path,
+        job: UUID,
+        token: Token,
+        *,
+        idle: float,
+        heal_at: datetime | None = None,
+        chance: Chance,
+        turns: Turns,
+        busy_limit: float,
+        use_apsw: bool,
     ) -> None:
         self._turns, self._end_turn = turns, _nothing
         self._path, self._job, self._token, self._idle = path, job, token, idle
@@ -74,7 +85,9 @@ class Transaction:
             "job": job.bytes,
             "claim": None if token.claim is None else token.claim.bytes,
             "number": token.number,
+            "heal_at": micros_of(heal_at),
         }
+        self._check, self._last_words = ("is_active", "is_active") if heal_at is None else ("is_owed", "heal")
         self._connection: driver.Connection | None = None
         self._lock = threading.Lock()
         self._ours = threading.local()
@@ -90,7 +103,7 @@ class Transaction:
         self._ours.is_speaking = True
         try:
             connection.execute("PRAGMA synchronous = FULL")
-            self._require_token(connection)
+            self._require_token(connection, self._check)
             self._begin(connection)
         except sqlite3.Error as error:
             raise StoreUnavailable(f"transaction: {self._path}: {error}") from error
@@ -114,7 +127,7 @@ class Transaction:
             try:
                 if not connection.in_transaction:
                     raise self._undone()
-                self._require_token(connection)
+                self._require_token(connection, self._last_words)
                 connection.execute("COMMIT")
             except sqlite3.ProgrammingError as error:
                 raise HoldfastError(f"job.transaction(): {error} It was rolled back: leave its connection open") from error
@@ -141,8 +154,8 @@ class Transaction:
             )
         return None
 
-    def _require_token(self, connection: driver.Connection) -> None:
-        if connection.execute(QUERIES["is_active"].statement, self._values).fetchone() is None:
+    def _require_token(self, connection: driver.Connection, query: str) -> None:
+        if not connection.execute(QUERIES[query].statement, self._values).fetchall():
             raise JobLost(f"job {self._job} is no longer active under token {self._token}; nothing of this transaction is kept")
 
     def _begin(self, connection: driver.Connection) -> None:

@@ -1,14 +1,17 @@
-"""Enqueue inside the transaction of a caller's own connection, in the caller's thread.
+"""Enqueue inside the transaction of a caller's own connection, in the thread that has it.
 
 The statements of ``enqueue.sql`` run one by one here, not as a trigger: nothing may be left behind on a connection that is
 not ours, and it may have the file attached under a name of its own.
 """
 
 import re
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from holdfast._ports.store import EnqueueAnswer
+from holdfast._ports.wrappers import Opened, is_a, wrapper_of
 from holdfast.errors import HoldfastError, Unsupported
 from holdfast.stores.sqlite import answers, driver, schema
 from holdfast.stores.sqlite.database import QUERIES
@@ -20,8 +23,35 @@ _BODY = QUERIES["enqueue"].programs[-1].partition("\nBEGIN\n")[2].rpartition("EN
 _STATEMENTS = [re.sub(r"\bNEW\.", ":", statement) for statement in schema.statements(_BODY)]
 
 
-def enqueue(connection: Any, path: Path, values: Values, *, use_apsw: bool) -> EnqueueAnswer:
+def enqueue(connection: Any, path: Path, values: Values, *, use_apsw: bool) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
     """What ``enqueue`` of the store does, to be committed with whatever else the caller writes."""
+    insert = partial(_insert, path=path, values=values, use_apsw=use_apsw)
+    if (wrapper := wrapper_of(connection)) is not None:
+        return wrapper.use(partial(_through, insert))
+    if _is_awaited(connection):
+        return _in_its_thread(connection, insert)
+    return insert(connection)
+
+
+def _through(insert: Callable[[Any], EnqueueAnswer], opened: Opened) -> EnqueueAnswer:
+    if opened.dialect != "sqlite":
+        raise Unsupported(f"the jobs are in a file of sqlite, and this is a connection to {opened.dialect}: use one to that file")
+    connection = opened.driver_connection()
+    if _is_awaited(connection):
+        return opened.waited_for(_in_its_thread(connection, insert))
+    return insert(connection)
+
+
+def _is_awaited(connection: Any) -> bool:
+    return is_a(connection, "aiosqlite.core.Connection")
+
+
+async def _in_its_thread(connection: Any, insert: Callable[[Any], EnqueueAnswer]) -> EnqueueAnswer:
+    answer: EnqueueAnswer = await connection._execute(lambda: insert(connection._conn))  # all at once, or statements of others
+    return answer
+
+
+def _insert(connection: Any, *, path: Path, values: Values, use_apsw: bool) -> EnqueueAnswer:
     require_kind(connection, use_apsw=use_apsw)
     with driver.plain_cursor(connection) as cursor:
         place = _place_of(cursor, path)
@@ -45,7 +75,10 @@ def require_kind(connection: Any, *, use_apsw: bool) -> None:
     """``Unsupported`` for a connection of another library, which in one process with the store's would damage the file."""
     kind = driver.kind_of(connection)
     if kind is None:
-        raise Unsupported(f"the sqlite store needs a sqlite3.Connection to enqueue in, not {type(connection).__name__}")
+        raise Unsupported(
+            f"the sqlite store needs a sqlite3.Connection to enqueue in, or one of aiosqlite, SQLAlchemy or Django that has one, "
+            f"not {type(connection).__module__}.{type(connection).__qualname__}"
+        )
     if (kind == "apsw") is not use_apsw:
         own, remedy = ("apsw", "unset HOLDFAST_SQLITE") if use_apsw else ("sqlite3", "set HOLDFAST_SQLITE=apsw")
         raise Unsupported(

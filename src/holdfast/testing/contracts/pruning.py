@@ -298,6 +298,6 @@ class PruneContract(Part):
     async def test_a_wall_clock_that_steps_back_forgets_nothing_early(self, at: Scene) -> None:
         hold = await running(at, 0.0)
         await at.settle(done(hold))
-        at.clock.step_wall(-3600.0)
+        at.step_wall(-3600.0)
         assert await pruned(at) == (0, 0)
         assert not (await at.row(hold.job)).is_stub

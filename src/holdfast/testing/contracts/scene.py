@@ -35,6 +35,8 @@ class Contract(Protocol):
 
     def advance(self, clock: FakeClock, seconds: float) -> None: ...
 
+    def step_wall(self, clock: FakeClock, seconds: float) -> None: ...
+
 
 class Scene:
     """One test's world. Every store it makes is another handle on the same jobs."""
@@ -55,6 +57,10 @@ class Scene:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self._contract.advance(self.clock, seconds)
+
+    def step_wall(self, seconds: float) -> None:
+        """Set the clock by which the store knows when jobs are due, and when they may be forgotten."""
+        self._contract.step_wall(self.clock, seconds)
 
     @property
     def now(self) -> datetime:
@@ -119,6 +125,7 @@ class Scene:
         queues: tuple[str, ...] | None = None,
         policy: Policy | None = None,
         last_tries: LastTries = LastTries.LEAVE,
+        ids: Sequence[UUID] | None = None,
     ) -> ClaimRequest:
         """A claim to be, under a claim id of its own."""
         return ClaimRequest(
@@ -129,6 +136,7 @@ class Scene:
             prefetch=prefetch,
             queues=queues,
             last_tries=last_tries,
+            ids=None if ids is None else tuple(ids),
         )
 
     async def claim(
@@ -141,10 +149,11 @@ class Scene:
         queues: tuple[str, ...] | None = None,
         policy: Policy | None = None,
         last_tries: LastTries = LastTries.LEAVE,
+        ids: Sequence[UUID] | None = None,
     ) -> tuple[Claim, ...]:
         """What the store hands out."""
-        request = self.request(lease, limit, prefetch=prefetch, tasks=tasks, queues=queues, policy=policy, last_tries=last_tries)
-        return (await self.store.exchange((), request)).claims
+        wish = {"prefetch": prefetch, "tasks": tasks, "queues": queues, "policy": policy, "last_tries": last_tries, "ids": ids}
+        return (await self.store.exchange((), self.request(lease, limit, **wish))).claims  # type: ignore[arg-type]
 
     async def running(self, *, policy: Policy | None = None, key: str | None = None) -> Hold:
         """A new job, in a queue of its own, that runs under a new lease."""
@@ -259,3 +268,7 @@ class Part(ABC):
     def advance(self, clock: FakeClock, seconds: float) -> None:
         """Let time pass; override it for a store whose clock is its server's."""
         clock.advance(seconds)
+
+    def step_wall(self, clock: FakeClock, seconds: float) -> None:
+        """Set the clock for due times and retention, negative: back; override it for a store whose clock is its server's."""
+        clock.step_wall(seconds)

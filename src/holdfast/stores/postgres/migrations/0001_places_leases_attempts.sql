@@ -34,17 +34,19 @@ CREATE TABLE holdfast.pending (
     message text,
     progress_at timestamptz,
     error text,
-    rescue text, -- by whom it was taken from whom, until its next attempt has begun
+    rescue text, -- the last one
+    heal_at timestamptz, -- a hook is owed, and from when on; the mark of that debt
     checkpoint bytea,
     payload bytea -- NULL: in bodies
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
 -- A line is (task, queue, priority): a claim walks the lines it knows and never sees the others.
 CREATE INDEX waiting ON holdfast.pending (task, queue, priority, available_at, id, proviso) WHERE state = 'available';
+CREATE INDEX pending_unhealed ON holdfast.pending (task, heal_at, id) WHERE heal_at IS NOT NULL AND state = 'held';
 CREATE INDEX expiring ON holdfast.pending (proviso, id) WHERE proviso > '-infinity' AND state = 'available';
 
 CREATE TABLE holdfast.active (
-    id uuid NOT NULL PRIMARY KEY,
+    id uuid NOT NULL, -- no constraint: neither a claim nor a settle can ever break one
     claim uuid NOT NULL, -- with number: the token
     number bigint NOT NULL,
     lease uuid NOT NULL,
@@ -74,20 +76,31 @@ CREATE TABLE holdfast.active (
     moved_at timestamptz, -- progress of this attempt; progress_at may be of an earlier one
     error text,
     rescue text,
+    heal_at timestamptz,
     checkpoint bytea,
     payload bytea
 ) WITH (
     fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
 );
 
+CREATE INDEX active_id ON holdfast.active (id);
 CREATE INDEX holding ON holdfast.active (lease, number);
 CREATE INDEX marked ON holdfast.active (lease) WHERE is_marked;
 CREATE INDEX limited ON holdfast.active (started_at) WHERE progress_within IS NOT NULL OR timeout IS NOT NULL;
 
--- By the day on which a row may be forgotten, so that forgetting is dropping a partition. Rows that may go sooner than in
--- a day, or later than partitions are made for, live in the default one and are deleted one by one.
+-- The days that have partitions, made ahead: both included.
+CREATE TABLE holdfast.days (
+    first date NOT NULL,
+    last date NOT NULL
+);
+INSERT INTO holdfast.days (first, last) VALUES ('-infinity', '-infinity');
+
+-- By the day (UTC) on which a row may be forgotten, so that forgetting is dropping a partition. Rows that may go sooner than
+-- in a day, or on a day that has no partition, have -infinity and are deleted one by one. There is no default partition:
+-- beside one, no other could be detached without stopping everybody.
 CREATE TABLE holdfast.finished (
     id uuid NOT NULL,
+    day date NOT NULL DEFAULT '-infinity',
     forget_at timestamptz NOT NULL,
     state text NOT NULL, -- completed, failed, cancelled
     claim uuid,
@@ -117,13 +130,16 @@ CREATE TABLE holdfast.finished (
     reason text,
     error text,
     rescue text,
+    heal_at timestamptz,
     checkpoint bytea,
     payload bytea,
     result bytea
-) PARTITION BY RANGE (forget_at);
+) PARTITION BY LIST (day);
 
 CREATE INDEX finished_id ON holdfast.finished (id);
-CREATE TABLE holdfast.finished_other PARTITION OF holdfast.finished DEFAULT;
+CREATE INDEX finished_unhealed ON holdfast.finished (task, heal_at, id) WHERE heal_at IS NOT NULL;
+CREATE INDEX finished_long ON holdfast.finished (id) WHERE payload IS NULL; -- their bodies must go before their partition
+CREATE TABLE holdfast.finished_other PARTITION OF holdfast.finished FOR VALUES IN ('-infinity');
 CREATE INDEX finished_other_forget_at ON holdfast.finished_other (forget_at);
 
 -- Payloads too long to be copied each time their job moves.
@@ -132,12 +148,12 @@ CREATE TABLE holdfast.bodies (
     payload bytea NOT NULL
 );
 
--- Keyed by the token. Without a day to be forgotten on while their job is unfinished; they get their job's when it ends.
+-- Keyed by the token. They get their job's day when it ends.
 CREATE TABLE holdfast.attempts (
     job uuid NOT NULL,
     number bigint NOT NULL,
     claim uuid NOT NULL,
-    forget_at timestamptz,
+    day date NOT NULL DEFAULT '-infinity',
     sent_to text NOT NULL, -- where the transition asked to go, before any mark for cancellation
     outcome text, -- NULL: the code never ran; kept only to answer the same release sent again
     attempt integer NOT NULL,
@@ -148,29 +164,37 @@ CREATE TABLE holdfast.attempts (
     error text,
     stacks text,
     late_result bytea
-) PARTITION BY RANGE (forget_at);
+) PARTITION BY LIST (day);
 
 CREATE INDEX attempts_job ON holdfast.attempts (job, number);
-CREATE TABLE holdfast.attempts_other PARTITION OF holdfast.attempts DEFAULT;
-
 -- A job may snooze, or be released, for ever: of that only so much is kept as answers the same settle sent again.
-CREATE INDEX attempts_brief ON holdfast.attempts_other (ended_at)
+CREATE INDEX attempts_brief ON holdfast.attempts (ended_at)
 WHERE sent_to = 'available' AND (outcome IS NULL OR outcome IN ('released', 'snoozed'));
+CREATE TABLE holdfast.attempts_other PARTITION OF holdfast.attempts FOR VALUES IN ('-infinity');
 
 CREATE TABLE holdfast.receipts (
     call uuid NOT NULL PRIMARY KEY,
     received_at timestamptz NOT NULL,
     answer text -- NULL: all jobs were inserted, and nothing else was asked
 );
-CREATE INDEX received ON holdfast.receipts USING brin (received_at) WITH (autosummarize = true);
+CREATE INDEX received ON holdfast.receipts (received_at);
 
 -- One unfinished job of a task has a key.
 CREATE TABLE holdfast.unique_keys (
     task text NOT NULL,
     key text NOT NULL,
     job uuid NOT NULL,
+    digest bytea NOT NULL, -- of its payload
     PRIMARY KEY (task, key)
 );
+CREATE INDEX unique_keys_job ON holdfast.unique_keys (job);
+
+-- For what one statement finds out too late: that another one, committed meanwhile, was in its way. All of it is sent again.
+CREATE FUNCTION holdfast.again() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'somebody else was in the way; try again' USING ERRCODE = 'serialization_failure';
+END
+$$;
 
 CREATE TABLE holdfast.paused (
     queue text NOT NULL PRIMARY KEY,
@@ -197,3 +221,62 @@ CREATE TABLE holdfast.leases (
     ended_at timestamptz,
     why text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 100);
+
+-- Partitions for the days to come, of finished and of attempts; how many days. Made apart and attached then, which stops nobody.
+-- With the rights of its owner, so that whoever prunes can call it.
+CREATE FUNCTION holdfast.make_days(today date) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    known holdfast.days;
+    start date;
+    parent text;
+BEGIN
+    SELECT * INTO known FROM holdfast.days FOR UPDATE;
+    start := greatest(known.last, today) + 1;
+    FOR ahead IN 0 .. today + 9 - start LOOP
+        FOREACH parent IN ARRAY ARRAY['finished', 'attempts'] LOOP
+            EXECUTE format(
+                'CREATE TABLE holdfast.%I (LIKE holdfast.%I INCLUDING ALL)', parent || to_char(start + ahead, '_YYYYMMDD'), parent
+            );
+            EXECUTE format(
+                'ALTER TABLE holdfast.%I ATTACH PARTITION holdfast.%I FOR VALUES IN (%L)',
+                parent, parent || to_char(start + ahead, '_YYYYMMDD'), start + ahead
+            );
+        END LOOP;
+    END LOOP;
+    IF start > known.last + 1 THEN -- late: there is a gap
+        UPDATE holdfast.days SET first = start;
+    END IF;
+    UPDATE holdfast.days SET last = greatest(last, today + 9);
+    RETURN greatest(today + 10 - start, 0);
+END
+$$;
+REVOKE ALL ON FUNCTION holdfast.make_days FROM PUBLIC;
+
+-- All places as one.
+CREATE VIEW holdfast.jobs AS
+SELECT
+    id, state, NULL::uuid AS claim, number, NULL::uuid AS lease, NULL::text AS worker, task, queue, priority,
+    false AS is_marked, false AS is_stub, attempt, failures, crashes, created_at, available_at,
+    NULL::timestamptz AS claimed_at, NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at, expires_at,
+    unique_key, tags, policy, stage, fraction, message, progress_at, NULL::text AS reason, error, rescue, heal_at,
+    checkpoint,
+    coalesce(payload, (SELECT bodies.payload FROM holdfast.bodies WHERE bodies.job = pending.id)) AS payload,
+    NULL::bytea AS result, 'pending' AS place
+FROM holdfast.pending
+UNION ALL
+SELECT
+    id, state, claim, number, lease, worker, task, queue, priority, is_marked, false, attempt, failures, crashes,
+    created_at, available_at, claimed_at, started_at, NULL::timestamptz, expires_at, unique_key, tags, policy, stage,
+    fraction, message, progress_at, NULL::text, error, rescue, heal_at, checkpoint,
+    coalesce(payload, (SELECT bodies.payload FROM holdfast.bodies WHERE bodies.job = active.id)),
+    NULL::bytea, 'active'
+FROM holdfast.active
+UNION ALL
+SELECT
+    id, state, claim, number, NULL::uuid, worker, task, queue, priority, is_marked, is_stub, attempt, failures, crashes,
+    created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
+    message, progress_at, reason, error, rescue, heal_at, checkpoint,
+    coalesce(payload, (SELECT bodies.payload FROM holdfast.bodies WHERE bodies.job = finished.id)),
+    result, 'finished'
+FROM holdfast.finished;

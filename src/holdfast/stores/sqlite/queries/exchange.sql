@@ -7,9 +7,9 @@
 -- out in packing.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
 
 CREATE TEMP VIEW holdfast_exchange (
-    items, data, kinds, lease, claim, tasks, queues, others, last_tries, running, room, wall, monotonic, boot, clock
+    items, data, kinds, lease, claim, tasks, queues, others, last_tries, running, room, wall, monotonic, boot, clock, ids
 ) AS
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
 -- How many transitions the last exchange of this connection applied.
 CREATE TEMP TABLE holdfast_tally (applied INTEGER NOT NULL);
@@ -78,7 +78,16 @@ BEGIN
         claimed_at = iif(settle.is_end OR is_marked, claimed_at, NULL),
         started_at = iif(settle.is_end OR is_marked, started_at, NULL),
         finished_at = iif(settle.is_end OR is_marked, NEW.wall, NULL),
-        forget_at = iif(settle.is_end OR is_marked, NEW.wall + settle.retention, NULL),
+        -- What still owes a hook is kept for HOOK_PATIENCE at least.
+        forget_at = iif(settle.is_end OR is_marked, NEW.wall + iif(
+            settle.sent_to <> 'completed' AND (settle.owes_hook OR heal_at IS NOT NULL),
+            max(settle.retention, 604800000000), settle.retention
+        ), NULL),
+        rescue = iif(
+            settle.rescued IS NULL, rescue,
+            json_object('reason', settle.rescued, 'worker', coalesce(worker, ''), 'attempt', attempt, 'at', NEW.wall)
+        ),
+        heal_at = CASE WHEN settle.sent_to = 'completed' THEN NULL WHEN settle.owes_hook THEN NEW.wall ELSE heal_at END,
         started_mono = NULL,
         progress_mono = NULL
     FROM (
@@ -92,6 +101,8 @@ BEGIN
                 json_extract(value, '$.crashes') AS crashes,
                 json_extract(value, '$.delay') AS delay,
                 json_extract(value, '$.retention') AS retention,
+                json_extract(value, '$.rescued') AS rescued,
+                json_extract(value, '$.owes_hook') AS owes_hook,
                 json_extract(value, '$.judge') AS judge,
                 json_extract(value, '$.at') AS places
             FROM json_each(NEW.kinds)
@@ -175,7 +186,7 @@ BEGIN
                             ELSE NEW.others AND job.proviso > NEW.wall
                         END
                 ))
-            FROM owner, json_each(NEW.tasks) AS known
+            FROM owner, json_each(iif(NEW.ids IS NULL, NEW.tasks, '{}')) AS known
             JOIN holdfast_jobs AS first ON first.rowid = (
                 SELECT job.rowid FROM holdfast_jobs AS job
                 WHERE job.state = 'available' AND job.task = known.key

@@ -1,7 +1,7 @@
 -- Running jobs far past a limit of their task, longest first; only those whose lease runs by our own clock.
 SELECT
     jobs.id, jobs.claim, jobs.number, jobs.lease, jobs.task, jobs.state, jobs.attempt, jobs.failures, jobs.crashes,
-    jobs.policy, jobs.is_marked, coalesce(jobs.worker, ''), iif(late.of_timeout >= late.of_progress, 'timed_out', 'stalled')
+    jobs.policy, jobs.is_marked, jobs.queue, coalesce(jobs.worker, ''), iif(late.of_timeout >= late.of_progress, 'timed_out', 'stalled')
 FROM (
     SELECT
         job,

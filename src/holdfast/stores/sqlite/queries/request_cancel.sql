@@ -1,11 +1,12 @@
--- Waiting jobs end, active ones are marked, finished ones stay.
+-- Waiting jobs end, active ones are marked, finished ones stay. What still owes a hook is kept for HOOK_PATIENCE at least.
 UPDATE holdfast_jobs SET
     is_marked = state IN ('claimed', 'running'),
     reason = iif(state IN ('claimed', 'running'), reason, 'BY_OPERATOR'),
     finished_at = iif(state IN ('claimed', 'running'), NULL, :wall),
-    forget_at = iif(state IN ('claimed', 'running'), NULL, :wall + CAST(
-        1e6 * coalesce(iif(json_valid(policy), json_extract(policy, '$.retention'), NULL), 604800) AS INTEGER
-    )),
+    forget_at = iif(state IN ('claimed', 'running'), NULL, :wall + CAST(1e6 * max(
+        coalesce(iif(json_valid(policy), json_extract(policy, '$.retention'), NULL), 604800),
+        iif(heal_at IS NULL, 0, 604800)
+    ) AS INTEGER)),
     state = iif(state IN ('claimed', 'running'), state, 'cancelled')
 WHERE id IN (SELECT substr(:items, 72 * value + 1, 16) FROM json_each(:places))
     AND state NOT IN ('completed', 'failed', 'cancelled');

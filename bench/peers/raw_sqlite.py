@@ -7,9 +7,9 @@ import os
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Self
 
+from bench.peers import Place
 from holdfast.stores.sqlite import schema
 
 WARM_UP = 50
@@ -25,9 +25,9 @@ class Raw:
     name = "raw"
     is_threaded = False
 
-    def __init__(self, database: Path) -> None:
-        self.database = database
-        self._connection = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._connection = sqlite3.connect(place.file(".db"), isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA journal_mode = WAL")
         schema.migrate(self._connection)
@@ -39,8 +39,8 @@ class Raw:
         return f"SQLite {sqlite3.sqlite_version}, WAL, synchronous=FULL; one INSERT per commit into Holdfast's table, {where}"
 
     @classmethod
-    async def on(cls, database: Path) -> Self:
-        peer = cls(database)
+    async def on(cls, place: Place) -> Self:
+        peer = cls(place)
         for n in range(WARM_UP):
             peer._insert(n)
         return peer

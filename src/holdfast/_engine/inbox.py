@@ -1,0 +1,68 @@
+"""What was delivered to this worker: jobs to claim, and messages to acknowledge, whatever the claims say."""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from uuid import UUID
+
+from holdfast._ports.transport import Deliveries, Delivery, Hint, Via
+
+
+class Inbox:
+    """Fetches no more than there is room for. A message is acknowledged once the store has answered the claim of its job, also
+    if nothing was claimed, or, where messages last until the finish, when the job is no longer here."""
+
+    def __init__(
+        self,
+        deliveries: Deliveries,
+        *,
+        queues: Sequence[str] | None,
+        room: Callable[[], int],
+        wake: Callable[[], None],
+        publish: Callable[[Sequence[Hint]], Awaitable[None]],
+        pause: float,
+    ) -> None:
+        self._deliveries, self._queues, self._room = deliveries, queues, room
+        self._wake, self._publish, self._pause = wake, publish, pause
+        self._waiting: list[Delivery] = []
+        self._kept: dict[UUID, list[Delivery]] = {}
+
+    async def step(self) -> float:
+        """Fetch what there is room for; seconds until it is worth it again."""
+        room = max(0, self._room() - len(self._waiting))
+        self._waiting += await self._deliveries.fetch(self._queues, room)
+        await self._hand_on()
+        if self._waiting:
+            self._wake()
+        return 0.0 if room else self._pause
+
+    def next(self, most: int) -> dict[UUID, Via]:
+        """The jobs to claim now, those that came first, and what brought each here."""
+        found: dict[UUID, Via] = {}
+        for delivery in self._waiting:
+            if len(found) < most:
+                found.setdefault(delivery.job, delivery.via)
+        return found
+
+    async def claimed(self, asked: Collection[UUID], taken: Collection[UUID]) -> None:
+        """The store has answered a claim of these jobs with those."""
+        answered = [each for each in self._waiting if each.job in asked]
+        self._waiting = [each for each in self._waiting if each.job not in asked]
+        kept = [each for each in answered if self._deliveries.last_until_finish and each.job in taken]
+        for each in kept:
+            self._kept.setdefault(each.job, []).append(each)
+        await self._deliveries.acknowledge([each for each in answered if each not in kept] if kept else answered)
+
+    async def gone(self, jobs: Iterable[UUID]) -> None:
+        """These have ended, or are somebody else's."""
+        if self._kept:
+            done = [each for job in jobs for each in self._kept.pop(job, ())]
+            if done:
+                await self._deliveries.acknowledge(done)
+
+    async def _hand_on(self) -> None:
+        """What came after its slot was taken goes to somebody who has one: by a message of its own, so that its coming again
+        still means that a worker has failed."""
+        surplus = len(self._waiting) - max(0, self._room())
+        if surplus > 0:
+            late, self._waiting = self._waiting[-surplus:], self._waiting[:-surplus]
+            await self._publish([Hint(each.queue, (each.job,), each.rescued) for each in late])
+            await self._deliveries.acknowledge(late)

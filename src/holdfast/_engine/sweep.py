@@ -1,0 +1,39 @@
+"""Jobs that wait although everything that was published has come: nobody was told of them, or whoever was has forgotten."""
+
+from collections.abc import Callable, Sequence
+
+from holdfast._engine.events import EventName, Events
+from holdfast._ports.store import Store
+from holdfast._ports.transport import Deliveries
+
+MOST = 1_000
+"""Jobs in one pass."""
+
+
+class Sweep:
+    """Every supervisor does it. Their messages about the same wait of a job count as one, so that many do no more than one."""
+
+    def __init__(
+        self,
+        store: Store,
+        deliveries: Deliveries,
+        *,
+        tasks: Callable[[], Sequence[str]],
+        queues: Callable[[], Sequence[str] | None],
+        interval: float,
+        events: Events,
+    ) -> None:
+        self._store, self._deliveries = store, deliveries
+        self._tasks, self._queues = tasks, queues
+        self._interval = interval
+        self._events = events
+
+    async def step(self) -> float:
+        """Publish them again; seconds until it is worth looking again."""
+        tasks, queues = self._tasks(), self._queues()
+        if tasks and await self._deliveries.have_all_come(queues):
+            found = await self._store.due(tasks, MOST, queues=queues, age=self._interval)
+            if found:
+                await self._deliveries.tell_again(found)
+                self._events.emit(EventName.TRANSPORT_SWEPT, jobs=len(found))
+        return self._interval

@@ -1,0 +1,117 @@
+"""Connections that are kept up in the background, each by a task of its event loop: for what may be lost and is never waited for."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from holdfast._core.cleaning import clean
+from holdfast._ports.clock import Chance, Clock
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+CLOSING = 2.0
+
+Session = TypeVar("Session")
+Kept = TypeVar("Kept")
+
+logger = logging.getLogger("holdfast")
+
+
+class Upkeep(Generic[Session]):
+    """One connection, made again whenever it is lost, after pauses that grow and differ from one process to the next.
+
+    ``serve`` opens it, hands over what others use, and returns or raises when it is lost, having closed it. ``name``: for logs.
+    """
+
+    def __init__(
+        self, name: str, serve: Callable[[Callable[[Session], None]], Awaitable[None]], *, clock: Clock, chance: Chance
+    ) -> None:
+        self._name, self._serve = name, serve
+        self._clock, self._chance = clock, chance
+        self._session: Session | None = None
+        self._up, self._has_tried = asyncio.Event(), asyncio.Event()
+        self._is_closed = False
+        self._task = asyncio.get_running_loop().create_task(self._keep(), name=f"hints by {name}")
+
+    async def session(self, patience: float) -> Session | None:
+        """What others use; ``None`` while it is down. Only the very first attempt is waited for, up to ``patience`` seconds."""
+        if self._session is None and not self._has_tried.is_set():
+            await _wait(self._has_tried, patience)
+        return self._session
+
+    async def until_up(self, patience: float) -> Session | None:
+        """The same, waited for."""
+        await _wait(self._up, patience)
+        return self._session
+
+    def stop(self) -> None:
+        """Close it soon."""
+        self._is_closed = True
+        self._task.cancel()
+
+    async def close(self) -> None:
+        """Close it, and return when it is closed, or after a short while."""
+        self.stop()
+        await asyncio.wait({self._task}, timeout=CLOSING)
+
+    async def _keep(self) -> None:
+        failures = 0
+        while not self._is_closed:
+            error: BaseException | None = None
+            try:
+                await self._serve(self._opened)
+            except (Exception, asyncio.CancelledError) as raised:
+                if self._task.cancelling():
+                    raise
+                error = raised  # also a cancellation that strayed out of a driver
+            was_up, self._session = self._session is not None, None
+            self._up.clear()
+            self._has_tried.set()
+            failures = 1 if was_up else failures + 1
+            if failures == 1:
+                reason = "the connection was closed" if error is None else clean(f"{type(error).__name__}: {error}")
+                logger.warning("no hints by %s for now; workers look by themselves: %s", self._name, reason)
+            longest = min(LONGEST_PAUSE, SHORTEST_PAUSE * 2.0 ** min(failures - 1, 16))
+            await self._clock.sleep(longest * (0.75 + 0.25 * self._chance.jitter()))
+
+    def _opened(self, session: Session) -> None:
+        if self._has_tried.is_set():
+            logger.info("hints by %s again", self._name)
+        self._session = session
+        self._up.set()
+        self._has_tried.set()
+
+
+class PerLoop(Generic[Kept]):
+    """Something for each event loop that uses it; what belongs to a closed loop is dropped."""
+
+    def __init__(self, make: Callable[[], Kept]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._all: dict[asyncio.AbstractEventLoop, Kept] = {}
+
+    def here(self) -> Kept:
+        """The running loop's."""
+        loop = asyncio.get_running_loop()
+        kept = self._all.get(loop)
+        if kept is None:
+            with self._lock:
+                for closed in [each for each in self._all if each.is_closed()]:
+                    del self._all[closed]
+                kept = self._all[loop] = self._make()
+        return kept
+
+    def take_all(self) -> tuple[Kept | None, list[tuple[asyncio.AbstractEventLoop, Kept]]]:
+        """The running loop's, and those of others; none is kept."""
+        with self._lock:
+            everything, self._all = self._all, {}
+        return everything.pop(asyncio.get_running_loop(), None), [(loop, kept) for loop, kept in everything.items()]
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass

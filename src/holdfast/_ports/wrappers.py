@@ -1,0 +1,212 @@
+"""What wraps a driver's connection: sessions and connections of SQLAlchemy, connections of Django.
+
+They keep books of their own: what has begun, what must begin, who is told after the commit. So statements go through them
+and never past them. They are known by their names, so that nothing is imported that the caller does not use himself.
+"""
+
+import importlib
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+Result = TypeVar("Result")
+Row = tuple[Any, ...]
+
+
+class Opened(Protocol):
+    """A wrapped connection in whose transaction one may speak now, blocking."""
+
+    @property
+    def dialect(self) -> str:
+        """Which SQL: ``postgresql``, ``sqlite`` or another."""
+        ...
+
+    @property
+    def placeholder(self) -> str:
+        """What stands for a value in its statements."""
+        ...
+
+    @property
+    def source(self) -> object:
+        """What is the same for connections to the same database."""
+        ...
+
+    def fetch(self, statement: str, *values: str) -> list[Row]:
+        """All rows of one statement."""
+        ...
+
+    def driver_connection(self) -> Any:
+        """The driver's own, in a transaction if there is to be one."""
+        ...
+
+    def waited_for(self, action: Coroutine[Any, Any, Result]) -> Result:
+        """The answer of what the driver does in the caller's event loop."""
+        ...
+
+
+class Wrapper(Protocol):
+    """A wrapped connection."""
+
+    def use(self, work: Callable[[Opened], Result]) -> Result | Coroutine[Any, Any, Result]:
+        """Do it in the caller's transaction; to be awaited where that is."""
+        ...
+
+    def after_commit(self, tell: Callable[[], None]) -> None:
+        """Have it called once what was done so far has been committed, if the wrapper knows when that is."""
+        ...
+
+
+def wrapper_of(connection: Any) -> Wrapper | None:
+    """What a connection is wrapped by, or ``None`` if it is a driver's own, or none at all."""
+    if is_a(connection, "sqlalchemy.orm.scoping.scoped_session", "sqlalchemy.ext.asyncio.scoping.async_scoped_session"):
+        connection = connection()
+    if is_a(connection, "sqlalchemy.ext.asyncio.session.AsyncSession", "sqlalchemy.ext.asyncio.engine.AsyncConnection"):
+        return _AwaitedSqlAlchemy(connection)
+    if is_a(connection, "sqlalchemy.orm.session.Session", "sqlalchemy.engine.base.Connection"):
+        return _SqlAlchemy(connection)
+    if is_a(connection, "django.db.backends.base.base.BaseDatabaseWrapper", "django.utils.connection.ConnectionProxy"):
+        return _Django(connection)
+    return None
+
+
+def is_a(thing: object, *names: str) -> bool:
+    """Whether one of its classes has one of these full names."""
+    return any(f"{each.__module__}.{each.__qualname__}" in names for each in type(thing).__mro__)
+
+
+class _SqlAlchemy:
+    """A ``Session`` or ``Connection``."""
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+
+    def use(self, work: Callable[[Opened], Result]) -> Result:
+        return work(_OpenedSqlAlchemy(self._owner.connection() if _is_session(self._owner) else self._owner))
+
+    def after_commit(self, tell: Callable[[], None]) -> None:
+        if _is_session(self._owner):  # a Connection tells before it commits, which is too early
+            waiting = self._owner.info.get(_WAITING) or self._owner.info.setdefault(_WAITING, _Waiting(self._owner))
+            waiting.add(self._owner, tell)
+
+
+class _AwaitedSqlAlchemy:
+    """The same of ``sqlalchemy.ext.asyncio``: in its ``run_sync`` whatever waits is awaited."""
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+
+    async def use(self, work: Callable[[Opened], Result]) -> Result:
+        done: Result = await self._owner.run_sync(lambda owner: _SqlAlchemy(owner).use(work))
+        return done
+
+    def after_commit(self, tell: Callable[[], None]) -> None:
+        if _is_session(owner := getattr(self._owner, "sync_session", None)):
+            _SqlAlchemy(owner).after_commit(tell)
+
+
+class _OpenedSqlAlchemy:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    @property
+    def dialect(self) -> str:
+        return str(self._connection.dialect.name)
+
+    @property
+    def placeholder(self) -> str:
+        return "$1" if self._connection.dialect.paramstyle == "numeric_dollar" else "%s"
+
+    @property
+    def source(self) -> object:
+        return self._connection.engine
+
+    def fetch(self, statement: str, *values: str) -> list[Row]:
+        result = self._connection.exec_driver_sql(statement, values or None)
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+    def driver_connection(self) -> Any:
+        if not self._connection.in_transaction():
+            self._connection.begin()  # else its commit() would not reach the driver
+        return self._connection.connection.driver_connection
+
+    def waited_for(self, action: Coroutine[Any, Any, Result]) -> Result:
+        done: Result = importlib.import_module("sqlalchemy.util").await_only(action)
+        return done
+
+
+_WAITING = "holdfast.waiting"
+
+
+class _Waiting:
+    """Who is told after a session's commit, each with the transaction, perhaps a savepoint, in which he spoke."""
+
+    def __init__(self, session: Any) -> None:
+        self._waiting: list[tuple[Any, Callable[[], None]]] = []
+        listen = importlib.import_module("sqlalchemy.event").listen
+        listen(session, "after_commit", self._commit)
+        listen(session, "after_soft_rollback", self._roll_back)
+        listen(session, "after_transaction_end", self._end)
+
+    def add(self, session: Any, tell: Callable[[], None]) -> None:
+        self._waiting.append((session.get_nested_transaction() or session.get_transaction(), tell))
+
+    def _commit(self, session: Any) -> None:
+        if not session.in_nested_transaction():
+            waiting, self._waiting = self._waiting, []
+            for _, tell in waiting:
+                tell()
+
+    def _roll_back(self, _: Any, transaction: Any) -> None:
+        self._waiting = [each for each in self._waiting if not _is_within(each[0], transaction)]
+
+    def _end(self, _: Any, transaction: Any) -> None:
+        if transaction.parent is None:
+            self._waiting.clear()
+
+
+def _is_session(owner: Any) -> bool:
+    return is_a(owner, "sqlalchemy.orm.session.Session")
+
+
+def _is_within(transaction: Any, outer: Any) -> bool:
+    while transaction is not None and transaction is not outer:
+        transaction = transaction.parent
+    return transaction is not None
+
+
+class _Django:
+    """A connection of Django's, which is its own wrapper."""
+
+    placeholder = "%s"
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def use(self, work: Callable[[Opened], Result]) -> Result:
+        self._connection.ensure_connection()
+        return work(self)
+
+    def after_commit(self, tell: Callable[[], None]) -> None:
+        if self._connection.in_atomic_block or self._connection.get_autocommit():
+            self._connection.on_commit(tell, robust=True)
+
+    @property
+    def dialect(self) -> str:
+        return str(self._connection.vendor)
+
+    @property
+    def source(self) -> object:
+        return self._connection.connection
+
+    def fetch(self, statement: str, *values: str) -> list[Row]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, values or None)
+            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+
+    def driver_connection(self) -> Any:
+        with self._connection.cursor():  # opens it, and refuses another thread or event loop
+            self._connection.validate_no_broken_transaction()
+        return self._connection.connection
+
+    def waited_for(self, action: Coroutine[Any, Any, Result]) -> Result:
+        action.close()
+        raise TypeError("connections of Django's are never awaited")

@@ -1,0 +1,22 @@
+"""Where a show is played: its app, on whatever store; a server's workers are told apart as if they were on two machines."""
+
+from holdfast import App
+
+TRANSPORT = "HOLDFAST_DEMO_TRANSPORT"
+TTL = "3s"
+
+
+def is_served(url: str) -> bool:
+    """Whether a server keeps the jobs, so that machines can share them.
+
+    >>> is_served("postgresql://db/jobs"), is_served("sqlite:///jobs.db")
+    (True, False)
+    """
+    return url.partition("://")[0] not in ("sqlite", "memory")
+
+
+def open_app(url: str, transport: str | None = None) -> App:
+    """An app on that store; on a server's as if each supervisor had a machine of its own, where only leases tell who is dead."""
+    if is_served(url):
+        return App(url, transport=transport, ttl=TTL, recovery_interval="0.5s", reconcile="off")
+    return App(url, transport=transport)

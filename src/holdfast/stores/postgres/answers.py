@@ -1,0 +1,132 @@
+"""What the rows that a statement answers say about it."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from holdfast._core.job import AttemptOutcome, AttemptRecord, Claim, Hold, JobRecord, NewJob, Reason, State, Token
+from holdfast._core.lifecycle import Transition
+from holdfast._core.policy import Policy
+from holdfast._core.rows import Ended
+from holdfast._core.settling import is_repeated
+from holdfast._ports.store import Answer, ClaimRequest, Duplicate, EnqueueAnswer
+from holdfast.errors import HoldfastError
+from holdfast.stores.postgres import packing
+from holdfast.stores.postgres.rows import Row, failure_of, readable, rescue_of
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_STATES = {state.value: state for state in State}
+
+
+class Receipt(Struct):
+    """What ``enqueue.sql`` keeps of a call that was not plain: jobs whose keys are held, by whom, the digest of its payload."""
+
+    is_lost: bool
+    holders: list[tuple[UUID, UUID, str]]
+
+
+def enqueued(found: Sequence[Any], jobs: Sequence[NewJob]) -> EnqueueAnswer:
+    """The row of ``enqueue.sql``, or none of ``enqueue_plain.sql``; ``HoldfastError`` for an id that exists."""
+    keyed = [job for job in jobs if job.unique_key is not None]
+    answer, is_known, _ = found[0] if found else (None, False, None)
+    if is_known:
+        raise HoldfastError("enqueue: a job of that id exists already; each job needs an id of its own")
+    receipt = Receipt(False, []) if answer is None else msgspec.json.decode(answer, type=Receipt)
+    if receipt.is_lost:
+        return EnqueueAnswer(is_lost=True)
+    if not keyed:
+        return EnqueueAnswer()
+    held = {job: (holder, digest) for job, holder, digest in receipt.holders}
+    firsts = packing.firsts_of(keyed)
+    duplicates = {}
+    for job in keyed:
+        first = firsts[packing.key_of(job)]
+        if first.id in held:
+            holder, digest = held[first.id]
+            duplicates[job.id] = Duplicate(holder, digest == packing.digest(job))
+        elif first is not job:
+            duplicates[job.id] = Duplicate(first.id, first.payload == job.payload)
+    return EnqueueAnswer(duplicates)
+
+
+def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
+    """Rows of ``exchange.sql`` or ``exchange_ids.sql``."""
+    return readable(lambda row: _claim_of(row, request), found)
+
+
+def _claim_of(row: Row, request: ClaimRequest) -> Claim:
+    _, _, _, job, number, task, queue, state, attempt, failures, crashes, checkpoint, rescue, heal_at, payload = row
+    hold = Hold(
+        job=job,
+        token=Token(request.claim, number),
+        lease=request.lease,
+        task=task,
+        state=_STATES[state],
+        attempt=attempt,
+        failures=failures,
+        crashes=crashes,
+        policy=request.tasks[task],
+        queue=queue,
+    )
+    rescued = None if rescue is None else rescue_of(rescue)
+    return Claim(hold=hold, payload=payload or b"", checkpoint=checkpoint, rescue=rescued, heal_at=heal_at)
+
+
+def settled(transitions: Sequence[Transition], found: Iterable[Row]) -> tuple[Answer, ...]:
+    """An answer for each transition from all rows of ``exchange_answers.sql``: is it so now, whoever did it?"""
+    answers = [Answer.MISSING] * len(transitions)
+    for row in found:
+        place = row["place"] - 1
+        transition = transitions[place]
+        ended, left = _ended_of(transition, row), _left_of(transition, row)
+        if is_repeated(transition, left, ended):
+            answers[place] = Answer.APPLIED
+        elif left is not None or ended is not None:
+            answers[place] = Answer.LOST
+    return tuple(answers)
+
+
+def _ended_of(transition: Transition, row: Row) -> Ended | None:
+    if row["sent_to"] is None:
+        return None
+    if row["outcome"] is None:
+        return Ended(State(row["sent_to"]), None)
+    record = AttemptRecord(
+        job=transition.job,
+        token=transition.token,
+        attempt=0,
+        worker="",
+        outcome=AttemptOutcome(row["outcome"]),
+        error=failure_of(row["attempt_error"]),
+    )
+    return Ended(State(row["sent_to"]), record)
+
+
+def _left_of(transition: Transition, row: Row) -> JobRecord | None:
+    """As much of the job as recognising its settle needs."""
+    if row["state"] is None:
+        return None
+    return JobRecord(
+        id=transition.job,
+        token=Token(row["claim"], row["number"]),
+        task="",
+        queue="",
+        priority=0,
+        state=_STATES[row["state"]],
+        payload=b"",
+        policy=Policy(),
+        attempt=0,
+        failures=0,
+        crashes=0,
+        created_at=_EPOCH,
+        available_at=_EPOCH,
+        reason=None if row["reason"] is None else Reason(row["reason"]),
+        error=failure_of(row["error"]),
+        result=row["result"],
+        cancel_requested=row["is_marked"],
+        is_stub=row["is_stub"],
+    )

@@ -1,0 +1,108 @@
+"""What is right and wrong with a PostgreSQL store."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from asyncpg import Connection
+
+from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._ports.store import Check
+from holdfast.errors import SchemaMissing, SchemaTooNew
+from holdfast.stores.postgres import schema
+from holdfast.stores.postgres.rows import Row
+
+LONG: Final = 300.0
+LATE: Final = 3600.0
+BEHIND: Final = 60.0
+STEP: Final = 60.0
+APART: Final = 5.0
+SPARE: Final = 10
+MOST: Final = 10_001
+DAYS_AHEAD: Final = 8
+
+_BREAKS = "turn it on: without it a crash of the machine damages the database"
+
+
+async def check(link: Connection, name: str, public: str, sql: Callable[[str], str], wall: Callable[[], float]) -> list[Check]:
+    """All findings; a schema that is missing is one of them, and is not made. ``wall``: what our own clock says."""
+    sent = wall()
+    (server,) = await link.fetch(sql("server_facts"), name)
+    found = [*_of_server(server), *_of_load(server), _of_clock(server["now"] / 1e6 - (sent + wall()) / 2)]
+    version = await schema.version_of(link, name)
+    try:
+        schema.require(version, name, public)
+    except SchemaMissing as error:
+        return [*found, Check("error", "schema", str(error), schema.MIGRATE)]
+    except SchemaTooNew as error:
+        return [*found, Check("error", "schema", str(error), "upgrade holdfast")]
+    found.append(Check("ok", "schema", f"version {version} of {schema.VERSION}"))
+    (tables,) = await link.fetch(sql("store_facts"), round(RETENTION_FLOOR * 1e6), round(LATE * 1e6), MOST)
+    return [*found, *_of_tables(tables)]
+
+
+def _of_server(server: Row) -> Iterator[Check]:
+    yield Check("ok", "postgres", f"PostgreSQL {server['version']}")
+    if server["is_standby"]:
+        remedy = "name the primary, or all servers: postgresql://user@one,two/database"
+        yield Check("error", "read-only", "this server is a standby, and nothing can be written", remedy)
+    elif server["is_read_only"]:
+        remedy = "ALTER DATABASE or ROLE … RESET default_transaction_read_only"
+        yield Check("error", "read-only", "transactions are read-only by default, and nothing can be written", remedy)
+    for name, is_on in (("fsync", server["has_fsync"]), ("full_page_writes", server["has_full_pages"])):
+        if not is_on:
+            yield Check("warning", "durability", f"{name} is off", _BREAKS)
+    if server["synchronous_commit"] == "off":
+        message = "synchronous_commit is off by default; holdfast raises it for its own commits"
+        yield Check("warning", "durability", message, "turn it on where rows of your own belong to a job")
+    elif server["has_fsync"] and server["has_full_pages"]:
+        yield Check("ok", "durability", f"synchronous_commit {server['synchronous_commit']}: a commit survives a power failure")
+    if server["is_standby_missing"]:
+        message = "synchronous_standby_names is set, and no such standby is connected: commits wait for one"
+        yield Check("warning", "replication", message, "start the standby, or take it out of synchronous_standby_names")
+    if (server["lag"] or 0.0) > BEHIND:
+        message = f"a standby is {server['lag']:.0f} s behind: a fail-over to it would forget as much"
+        yield Check("warning", "replication", message, "see what keeps it: its disk, the network, a long query on it")
+
+
+def _of_load(server: Row) -> Iterator[Check]:
+    if (server["oldest"] or 0.0) > LONG:
+        message = f"a transaction is open for {server['oldest'] / 60:.0f} min ({server['whose']}): dead rows pile up behind it"
+        yield Check("warning", "transactions", message, "end it, and set idle_in_transaction_session_timeout for its role")
+    if (server["oldest_prepared"] or 0.0) > LONG:
+        message = f"a prepared transaction is {server['oldest_prepared'] / 60:.0f} min old: dead rows pile up behind it"
+        yield Check("warning", "transactions", message, "COMMIT PREPARED or ROLLBACK PREPARED it: see pg_prepared_xacts")
+    if not server["has_autovacuum"]:
+        yield Check("error", "autovacuum", "autovacuum is off: the tables grow for ever", "turn autovacuum and track_counts on")
+    if server["unvacuumed"]:
+        yield Check(
+            "error", "autovacuum", f"autovacuum is off for {server['unvacuumed']}", "ALTER TABLE … RESET (autovacuum_enabled)"
+        )
+    if server["dead"]:
+        remedy = "see what keeps autovacuum from it: a long transaction, a replication slot, too few autovacuum workers"
+        yield Check("warning", "dead rows", f"more dead rows than living ones: {server['dead']}", remedy)
+    if server["connections"] > server["most"] - SPARE:
+        message = f"{server['connections']} of {server['most']} connections are taken"
+        yield Check("warning", "connections", message, "raise max_connections, or put a pooler in between (?pooler=transaction)")
+
+
+def _of_clock(ahead: float) -> Check:
+    if abs(ahead) <= APART:
+        return Check("ok", "clock", "the server's clock agrees with ours")
+    message = f"the server's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} ours"
+    return Check("warning", "clock", message, "keep both in step (NTP); jobs go by the server's")
+
+
+def _of_tables(tables: Row) -> Iterator[Check]:
+    if (tables["ahead"] or 0.0) > STEP:
+        message = f"the tables speak of a time {tables['ahead']:.0f} s from now: the server's clock was set back, or was wrong"
+        yield Check("warning", "clock", message, "keep it in step (NTP); leases, delays and retention go by it")
+    if tables["forgettable"] or tables["has_old_receipts"] or tables["passed_days"]:
+        many = f"{MOST - 1:,} or more" if tables["forgettable"] == MOST else f"{tables['forgettable']}"
+        what = f"{many} finished jobs" if tables["forgettable"] else "receipts of calls, or whole days of finished jobs,"
+        message = f"{what} should have been forgotten for more than {LATE / 3600:.0f} h"
+        yield Check("warning", "pruning", message, "keep a worker running, or run `holdfast prune`")
+    if (tables["days_ahead"] or 0) < DAYS_AHEAD:
+        message = f"there are partitions for the next {max(tables['days_ahead'] or 0, 0)} days only"
+        yield Check("warning", "partitions", message, "keep a worker running, or run `holdfast prune`: it makes them ahead")
+    else:
+        yield Check("ok", "partitions", f"made for the next {tables['days_ahead']} days")

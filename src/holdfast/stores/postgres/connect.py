@@ -1,0 +1,275 @@
+"""What every verb uses: connections set up for it, its file of ``queries``, and an answer or an error that says what is known."""
+
+import asyncio
+import re
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import asyncpg
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.location import Location, problems_of_location
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.forks import care_for
+from holdfast._ports.store import Capabilities
+from holdfast.errors import ConfigurationError, StoreUnavailable
+from holdfast.stores.postgres import failures, sessions
+from holdfast.stores.postgres.pool import Link, Pool
+
+CONNECTIONS = 8
+"""At most, besides the one for beats, in one event loop; a worker that is idle has opened two or three."""
+
+ANSWER_LIMIT = 25.0
+"""Seconds, longer than the server's own limit of a statement: then the server is gone, or the way to it."""
+
+BEAT_LIMIT = 5.0
+REFUSED_LIMIT = 5.0
+SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+_FOLDER = Path(__file__).parent / "queries"
+_OURS = re.compile(r"\bholdfast\.")
+
+Answer = TypeVar("Answer")
+
+
+class Pools:
+    """Of one event loop. Beats have a connection of their own: they must not wait behind anything."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Link]], most: int) -> None:
+        self.shared, self.beats = Pool(connect, most), Pool(connect, 1)
+
+    @property
+    def both(self) -> tuple[Pool, Pool]:
+        """All of them."""
+        return self.shared, self.beats
+
+
+class Connected:
+    """A schema of a database, reached from any number of event loops; nothing is opened until first used.
+
+    ``server_settings``: more of what the server calls so, for each session. ``connections``: at most, besides the beats'.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = "holdfast",
+        clock: Clock,
+        chance: Chance,
+        process: ProcessIdentity,
+        pooler: str | None = None,
+        server_settings: Mapping[str, str] | None = None,
+        connections: int = CONNECTIONS,
+    ) -> None:
+        problems = problems_of_location(url, pooler)
+        if not SCHEMA.fullmatch(schema):
+            problems.append(f"schema={schema!r}: use 1 to 63 of a-z, 0-9 and _, and no digit first")
+        if problems:
+            raise ConfigurationError(problems)
+        self._location, self._schema = Location.of(url, pooler), schema
+        self._clock, self._chance, self._process = clock, chance, process
+        self._server_settings = dict(server_settings or {})
+        self._connections = connections
+        self._beat_limit = BEAT_LIMIT
+        self._begin = sessions.begin(is_pooled=self._location.is_pooled)
+        self._texts: dict[str, str] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, Pools] = {}
+        self._of_parent: list[object] = []
+        self._lock = threading.Lock()
+        care_for(self)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities("postgres", "server", caller_transaction=True)
+
+    async def close(self) -> None:
+        with self._lock:
+            pools = self._pools.pop(asyncio.get_running_loop(), None)
+        for pool in pools.both if pools is not None else ():
+            await pool.close()
+
+    # what verbs use
+
+    def _sql(self, name: str) -> str:
+        """The text of a file of ``queries``, for this schema."""
+        text = self._texts.get(name)
+        if text is None:
+            text = self._texts[name] = self._placed((_FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
+        return text
+
+    def _placed(self, text: str) -> str:
+        return _OURS.sub(f'"{self._schema}".', text)
+
+    async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        """All rows of a query, which is one transaction of its own."""
+        run = partial(self._run, self._here().shared, self._sql(name), arguments, ANSWER_LIMIT)
+        return await self._retrying(run, name)
+
+    async def _beat_fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        """The same on the connection that is reserved for beats."""
+        run = partial(self._run, self._here().beats, self._sql(name), arguments, self._beat_limit)
+        return await self._retrying(run, name)
+
+    async def _search(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        """The same for a query over all there is: planned for the values that are asked."""
+
+        async def search() -> list[asyncpg.Record]:
+            async with self._transaction() as connection:
+                await connection.execute("SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = on")
+                return await connection.fetch(self._sql(name), *arguments)
+
+        return await self._retrying(search, name)
+
+    @asynccontextmanager
+    async def _transaction(self, limit: float = ANSWER_LIMIT) -> AsyncIterator[Link]:
+        """READ COMMITTED, whatever the user's default is; committed at the end. Only inside ``_retrying``."""
+        async with self._in_transaction(self._here().shared, limit) as connection:
+            yield connection
+
+    async def _retrying(self, action: Callable[[], Awaitable[Answer]], name: str = "store") -> Answer:
+        """What the action answers; one that was only in somebody's way is done again."""
+        waited, pause = 0.0, _SHORTEST_PAUSE
+        while True:
+            try:
+                return await action()
+            except failures.Refused as error:
+                if waited >= REFUSED_LIMIT:
+                    raise StoreUnavailable(f"{name}: {self._location.public}: {failures.said_by(error)}") from error
+            except failures.Errors as error:
+                raise failures.of_statement(name, self._location.public, error) from error
+            seconds = pause * (1.0 + self._chance.jitter()) / 2
+            await self._clock.sleep(seconds)
+            waited, pause = waited + seconds, min(pause * 2, _LONGEST_PAUSE)
+
+    @asynccontextmanager
+    async def _alone(self, *, is_checked: bool = True, **settings: str) -> AsyncIterator[Link]:
+        """A connection of its own, with more settings (behind a pooler there are none) and without limits of time.
+
+        Unchecked, it may have no schema, or be to a standby.
+        """
+        connection = await self._connect(is_checked=is_checked, **settings)
+        try:
+            yield connection
+        except failures.Errors as error:
+            raise failures.of_statement("store", self._location.public, error) from error
+        finally:
+            try:
+                await connection.close(timeout=1.0)
+            except failures.Errors:
+                connection.terminate()
+
+    async def _connect(self, *, is_checked: bool = True, **more: str) -> Link:
+        name, is_pooled = f"holdfast {self._process.host}-{self._process.pid}", self._location.is_pooled
+        settings = sessions.settings(name, self._server_settings, more, is_pooled=is_pooled)
+        link: Link | None = None
+        try:
+            async with asyncio.timeout(self._location.connect_timeout):
+                link = await self._dial(settings)
+                _keep_alive(link)
+                await sessions.prepare(link, self._schema, self._location.public, is_pooled=is_pooled, is_checked=is_checked)
+        except BaseException as error:
+            if link is not None:
+                link.terminate()
+            if isinstance(error, failures.Errors):
+                raise failures.of_connecting(self._location.public, error) from error
+            raise
+        return link
+
+    # inside
+
+    async def _dial(self, settings: dict[str, str]) -> Link:
+        return await asyncpg.connect(
+            self._location.url,
+            timeout=self._location.connect_timeout,
+            statement_cache_size=0 if self._location.is_pooled else 500,
+            max_cached_statement_lifetime=0,
+            max_cacheable_statement_size=0,
+            server_settings=settings,
+        )
+
+    async def _run(self, pool: Pool, sql: str, arguments: tuple[Any, ...], limit: float) -> list[asyncpg.Record]:
+        if self._location.is_pooled:
+            async with self._in_transaction(pool, limit) as connection:
+                return await connection.fetch(sql, *arguments)
+        connection = await pool.take()
+        try:
+            async with asyncio.timeout(limit):
+                found = await connection.fetch(sql, *arguments)
+        except BaseException as error:
+            (pool.give if failures.leaves_connection_sound(error) else pool.drop)(connection)
+            raise
+        pool.give(connection)
+        return found
+
+    @asynccontextmanager
+    async def _in_transaction(self, pool: Pool, limit: float) -> AsyncIterator[Link]:
+        connection = await pool.take()
+        try:
+            async with asyncio.timeout(limit):
+                await connection.execute(self._begin)
+                yield connection
+                if await connection.execute("COMMIT") != "COMMIT":
+                    raise asyncpg.InterfaceError("the transaction was rolled back")
+        except BaseException as error:
+            if not failures.leaves_connection_sound(error):
+                pool.drop(connection)
+                raise
+            await self._roll_back(pool, connection)
+            raise
+        pool.give(connection)
+
+    async def _roll_back(self, pool: Pool, connection: Link) -> None:
+        try:
+            async with asyncio.timeout(BEAT_LIMIT):
+                await connection.execute("ROLLBACK")
+        except BaseException:
+            pool.drop(connection)
+            raise
+        pool.give(connection)
+
+    def _here(self) -> Pools:
+        loop = asyncio.get_running_loop()
+        pools = self._pools.get(loop)
+        if pools is None:
+            with self._lock:
+                for gone in [each for each in self._pools if each.is_closed()]:
+                    for pool in self._pools.pop(gone).both:
+                        pool.abandon()
+                pools = self._pools[loop] = Pools(self._connect, self._connections)
+        return pools
+
+    # forks
+
+    def hold(self) -> None:
+        """Before a fork."""
+        self._lock.acquire()
+
+    def release(self) -> None:
+        """After it, in the parent."""
+        self._lock.release()
+
+    def start_afresh(self) -> None:
+        """After it, in the child, which has no event loop of its parent's."""
+        for pools in self._pools.values():
+            for pool in pools.both:
+                pool.disown()
+        self._of_parent.append(self._pools)  # unused, but not closed: that could say good-bye in the parent's name
+        self._lock, self._pools = threading.Lock(), {}
+
+
+def _keep_alive(link: Link) -> None:
+    """A peer that is gone without a word is noticed by our kernel, as ours is by the server's settings."""
+    plug = link._transport.get_extra_info("socket")  # type: ignore[attr-defined] # there is no other way to it
+    if plug is None or plug.family == socket.AF_UNIX:
+        return
+    plug.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 15_000)):
+        if hasattr(socket, option):
+            plug.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

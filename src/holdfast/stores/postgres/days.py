@@ -1,0 +1,57 @@
+"""Partitions by the day on which their rows may be forgotten: made ahead, and dropped when their day has passed.
+
+A row of a day with no partition has nowhere to go but the table of those that are forgotten one by one, so nothing fails when
+this runs late. Neither making nor dropping one stops anybody: see ``make_days`` in the schema, and DETACH CONCURRENTLY here.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import date
+from typing import Final
+
+from asyncpg import Connection
+
+from holdfast.errors import HoldfastError
+from holdfast.stores.postgres.connect import Connected
+from holdfast.stores.postgres.rows import Row
+
+AHEAD: Final = 9
+"""Days for which partitions are made; ``make_days`` knows it too."""
+
+_PATIENCE = "60s"
+
+
+class Days(Connected):
+    """What pruning does with whole days."""
+
+    async def _tidy_days(self, today: date, passed: date, last: date | None, limit: int) -> int:
+        """Make what is missing, drop what is over, as far as it goes; how many jobs that were, roughly."""
+        if last is None or (last - today).days < AHEAD:
+            await self._fetch("make_days", today)
+        found = await self._fetch("passed_days", self._schema, passed)
+        if not found:
+            return 0
+        is_ours = all(row["is_ours"] for row in found)
+        ((jobs, attempts),) = await self._fetch("forget_days", passed, limit, not is_ours)
+        if is_ours and jobs < limit:
+            jobs += await self._drop(found)
+        return int(max(jobs, attempts))
+
+    async def _drop(self, found: Sequence[Row]) -> int:
+        """Whoever is in our way, another pruner or a long transaction, ends it for now."""
+        dropped, newest = 0, max(row["day"] for row in found)
+        # Detaching is no transaction: it has two, and waits between them for whoever still sees the partition.
+        with suppress(HoldfastError):
+            async with self._alone(statement_timeout=_PATIENCE, lock_timeout=_PATIENCE) as connection:
+                await connection.execute(self._placed("UPDATE holdfast.days SET first = greatest(first, $1 + 1)"), newest)
+                for row in found:
+                    await self._drop_one(connection, row)
+                    dropped += row["number"] if row["is_finished"] else 0
+        return dropped
+
+    async def _drop_one(self, connection: Connection, row: Row) -> None:
+        name, parent = row["name"], "finished" if row["is_finished"] else "attempts"
+        if row["is_attached"]:
+            how = "FINALIZE" if row["is_pending"] else "CONCURRENTLY"
+            await connection.execute(self._placed(f"ALTER TABLE holdfast.{parent} DETACH PARTITION holdfast.{name} {how}"))
+        await connection.execute(self._placed(f"DROP TABLE holdfast.{name}"))

@@ -1,0 +1,68 @@
+"""The owning verbs: who may hold jobs, who does, and who has lost the right."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from holdfast._core.job import Hold
+from holdfast._core.lifecycle import LeaseEnd
+from holdfast._ports.store import BeatAnswer, LeaseView, NewLease, Overdue
+from holdfast.stores.postgres import rows
+from holdfast.stores.postgres.connect import BEAT_LIMIT, Connected
+from holdfast.stores.postgres.texts import json_text, text
+
+SHORTEST_BEAT_LIMIT: Final = 0.5
+
+
+class Owning(Connected):
+    """What ``_ports.store`` promises of leases."""
+
+    async def open_lease(self, lease: NewLease) -> bool:
+        # A beat without an answer has to leave time for another one.
+        self._beat_limit = min(self._beat_limit, max(SHORTEST_BEAT_LIMIT, min(lease.timing.beat, BEAT_LIMIT)))
+        found = await self._beat_fetch(
+            "open_lease",
+            lease.id,
+            text(lease.worker),
+            json_text(lease.process),
+            json_text(lease.timing),
+            lease.timing.ttl,
+            lease.grace,
+            json_text(lease.queues),
+            json_text(lease.tasks),
+            lease.slots,
+            lease.is_alone,
+        )
+        return bool(found)
+
+    async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+        found = await self._beat_fetch("beat", list(leases), draining)
+        alive, marked = {row["id"]: row["elapsed"] / 1e6 for row in found}, defaultdict[UUID, list[UUID]](list)
+        for row in found:
+            if row["job"] is not None:
+                marked[row["id"]].append(row["job"])
+        return BeatAnswer(
+            alive=frozenset(alive),
+            gone=frozenset(leases).difference(alive),
+            cancelled={lease: tuple(jobs) for lease, jobs in marked.items()},
+            elapsed=max(alive.values(), default=None),
+        )
+
+    async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
+        while True:
+            found = await self._fetch("end_lease", lease, json_text(why), "{}", seen)
+            if found:
+                return rows.end_of(found[0]["why"])
+            if seen is not None:
+                return None
+            # Somebody else has ended it, and began after us: the next look sees that.
+
+    async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
+        return rows.readable(rows.hold_of, await self._fetch("held", lease, limit))
+
+    async def expired(self, limit: int) -> tuple[LeaseView, ...]:
+        return rows.readable(rows.lease_of, await self._fetch("expired", limit))
+
+    async def overdue(self, limit: int) -> tuple[Overdue, ...]:
+        return rows.readable(rows.overdue_of, await self._fetch("overdue", limit))

@@ -1,0 +1,318 @@
+"""Values to parameters: arrays of columns for what is plain, JSON for what is rare or shared."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
+from holdfast._core.lifecycle import Judge, Transition
+from holdfast._core.policy import Policy
+from holdfast._ports.store import ClaimRequest, LastTries, Note, Update
+from holdfast.stores.postgres.texts import json_text, text
+
+INLINE = 512  # payloads up to this long stay in the job's row
+
+Key = tuple[str, str]
+_OTHERS = {LastTries.LEAVE: True, LastTries.ONLY: False, LastTries.ALSO: True}
+_LAST_TRIES = {LastTries.LEAVE: False, LastTries.ONLY: True, LastTries.ALSO: True}
+_NO_CLAIM = (None, None, 0, 0, [], [], [], [], None, True, False)
+
+
+class Enqueuing(Struct, omit_defaults=True):
+    """What jobs have in common, with the id and payload of each; a payload that is not there is in ``Body``."""
+
+    task: str
+    queue: str
+    priority: int
+    delay: float
+    policy: str
+    ids: list[UUID]
+    payloads: list[str | None]
+    run_at: datetime | None = None
+    tags: str | None = None
+    expires_in: float | None = None
+    key: str | None = None
+
+
+class Body(Struct, omit_defaults=True):
+    """A payload that is too long for its job's row, or no text: as hexadecimal digits then."""
+
+    job: UUID
+    payload: str | None = None
+    hex: str | None = None
+
+
+class Wanted(Struct):
+    """A unique key, and the first job of the call that has it."""
+
+    task: str
+    key: str
+    job: UUID
+    digest: str
+
+
+class Enqueue(Struct, omit_defaults=True):
+    """The parameter of ``enqueue.sql`` and, without anything that concerns keys or a parent, of ``enqueue_plain.sql``."""
+
+    call: UUID
+    kinds: list[Enqueuing]
+    bodies: list[Body]
+    is_durable: bool = False
+    keys: list[Wanted] = []
+    is_refused: bool = False
+    parent: UUID | None = None
+    parent_claim: UUID | None = None
+    parent_number: int | None = None
+
+
+class Settling(Struct, omit_defaults=True):
+    """What is said of a job that is no first-try success."""
+
+    sent_to: str
+    is_end: bool
+    is_kept: bool
+    said_failures: int
+    said_crashes: int
+    delay: float
+    owes_hook: bool
+    judge: str
+    reason: str | None = None
+    said_error: str | None = None
+    outcome: str | None = None
+    signal: str | None = None
+    stacks: str | None = None
+    rescued: str | None = None
+
+
+def enqueue(
+    call: UUID,
+    jobs: Sequence[NewJob],
+    under: tuple[UUID, Token] | None = None,
+    *,
+    is_durable: bool = False,
+    is_known: bool = False,
+) -> tuple[str, str]:
+    """A query of ``queries``, and its parameter. ``is_durable``: it raises ``synchronous_commit`` for its transaction.
+    ``is_known``: the ids may have been enqueued before."""
+    kinds: dict[tuple[object, ...], Enqueuing] = {}
+    bodies: list[Body] = []
+    keyed = [job for job in jobs if job.unique_key is not None]
+    firsts = firsts_of(keyed)
+    for job in jobs:
+        if job.unique_key is not None and firsts[key_of(job)] is not job:
+            continue
+        shared = (job.task, job.queue, job.priority, job.delay, job.run_at, job.tags, job.policy, job.expires_in, job.unique_key)
+        kind = kinds.get(shared)
+        if kind is None:
+            kind = kinds[shared] = _enqueuing(job)
+        payload = _text(job.payload) if len(job.payload) <= INLINE else None
+        if payload is None:
+            bodies.append(_body(job))
+        kind.ids.append(job.id)
+        kind.payloads.append(payload)
+    said = Enqueue(call, list(kinds.values()), bodies, is_durable)
+    if not keyed and under is None and not is_known:
+        return "enqueue_plain", json_text(said)
+    said.keys = [Wanted(*key, job.id, digest(job)) for key, job in sorted(firsts.items())]
+    said.is_refused = any(job.payload != firsts[key_of(job)].payload for job in keyed)
+    if under is not None:
+        said.parent, said.parent_claim, said.parent_number = under[0], under[1].claim, under[1].number
+    return "enqueue", json_text(said)
+
+
+def firsts_of(jobs: Iterable[NewJob]) -> dict[Key, NewJob]:
+    """Of jobs with unique keys the first for each."""
+    firsts: dict[Key, NewJob] = {}
+    for job in jobs:
+        firsts.setdefault(key_of(job), job)
+    return firsts
+
+
+def key_of(job: NewJob) -> Key:
+    """The unique key as it is kept."""
+    return job.task, text(job.unique_key) or ""
+
+
+def digest(job: NewJob) -> str:
+    """What tells the payloads of two jobs apart."""
+    return sha256(job.payload).hexdigest()
+
+
+def copies(settles: Sequence[Transition]) -> list[int]:
+    """Places of those whose number an earlier one carries. In one statement a copy of a token could not be told what the
+    other one did; and a store that lost its newest writes may have given out a number twice."""
+    if len({settle.token.number for settle in settles}) == len(settles):
+        return []
+    seen: set[int] = set()
+    found = []
+    for place, settle in enumerate(settles):
+        if settle.token.number in seen:
+            found.append(place)
+        seen.add(settle.token.number)
+    return found
+
+
+def transitions(settles: Sequence[Transition]) -> tuple[Any, ...]:
+    """Columns, in the order of claim numbers, and what else is said of those that are no first-try success."""
+    ordered = sorted(settles, key=_number_of)
+    return (
+        [settle.job for settle in ordered],
+        [settle.token.claim for settle in ordered],
+        [settle.token.number for settle in ordered],
+        [settle.result for settle in ordered],
+        [settle.retention for settle in ordered],
+        [None if _is_plain(settle) else _said(settle) for settle in ordered],
+    )
+
+
+def _number_of(settle: Transition) -> int:
+    return settle.token.number
+
+
+def is_back_at_once(settle: Transition) -> bool:
+    """Whether the job could be claimed again in the same instant."""
+    return settle.to is State.AVAILABLE and settle.delay <= 0.0
+
+
+def claim(request: ClaimRequest | None) -> tuple[Any, ...]:
+    """What a claim asks for; without one, no room."""
+    if request is None:
+        return _NO_CLAIM
+    return (
+        request.lease,
+        request.claim,
+        request.limit,
+        request.limit + request.prefetch,
+        *_known(request.tasks),
+        request.queues,
+        _OTHERS[request.last_tries],
+        _LAST_TRIES[request.last_tries],
+    )
+
+
+def tokens(entries: Iterable[tuple[UUID, Token]]) -> tuple[list[UUID], list[UUID | None], list[int]]:
+    """Jobs, claims, numbers."""
+    pairs = list(entries)
+    return [job for job, _ in pairs], [token.claim for _, token in pairs], [token.number for _, token in pairs]
+
+
+def updates(said: Sequence[Update]) -> tuple[Any, ...]:
+    """Columns of what handlers said; of several updates of one job the latest wins, field by field."""
+    latest: dict[tuple[UUID, Token], Update] = {}
+    for update in said:
+        old = latest.get((update.job, update.token), update)
+        news = {name: value for name, value in structs.asdict(update).items() if value is not None}
+        latest[update.job, update.token] = structs.replace(old, **news)
+    merged = list(latest.values())
+    return (
+        *tokens(latest),
+        [text(update.stage) for update in merged],
+        [update.fraction for update in merged],
+        [text(update.message) for update in merged],
+        [update.checkpoint for update in merged],
+    )
+
+
+def notes(learnt: Sequence[Note]) -> tuple[Any, ...]:
+    """Columns of notes on attempts; of several notes on one the latest wins, but the first error stays."""
+    latest: dict[tuple[UUID, Token], Note] = {}
+    for note in learnt:
+        old = latest.get((note.job, note.token), note)
+        latest[note.job, note.token] = structs.replace(
+            old,
+            late_result=old.late_result if note.late_result is None else note.late_result,
+            error=old.error or note.error,
+            stacks=old.stacks if note.stacks is None else note.stacks,
+        )
+    merged = list(latest.values())
+    return (
+        *tokens(latest),
+        [note.late_result for note in merged],
+        [failure_text(note.error) for note in merged],
+        [text(note.stacks) for note in merged],
+    )
+
+
+def failure_text(failure: Failure | None) -> str | None:
+    """An exception as JSON."""
+    return None if failure is None else json_text(failure)
+
+
+def _is_plain(settle: Transition) -> bool:
+    return (
+        settle.to is State.COMPLETED
+        and settle.record is None
+        and settle.judge is Judge.OWNER
+        and settle.failures == settle.crashes == 0
+        and settle.error is None
+        and settle.reason is None
+        and settle.rescued is None
+    )
+
+
+def _said(settle: Transition) -> str:
+    return json_text(
+        Settling(
+            sent_to=settle.to,
+            is_end=PLACE_OF[settle.to] is Place.FINISHED,
+            is_kept=settle.record is not None or PLACE_OF[settle.to] is Place.PENDING,
+            said_failures=settle.failures,
+            said_crashes=settle.crashes,
+            delay=settle.delay,
+            owes_hook=settle.owes_hook,
+            judge=settle.judge,
+            reason=settle.reason,
+            said_error=failure_text(settle.error),
+            outcome=settle.record,
+            signal=text(settle.signal),
+            stacks=text(settle.stacks),
+            rescued=settle.rescued,
+        )
+    )
+
+
+def _enqueuing(job: NewJob) -> Enqueuing:
+    return Enqueuing(
+        task=job.task,
+        queue=job.queue,
+        priority=job.priority,
+        delay=job.delay,
+        policy=json_text(job.policy),
+        ids=[],
+        payloads=[],
+        run_at=job.run_at,
+        tags=json_text(job.tags) if job.tags else None,
+        expires_in=job.expires_in,
+        key=text(job.unique_key),
+    )
+
+
+def _known(tasks: Mapping[str, Policy]) -> tuple[list[str], list[str], list[float | None], list[float | None]]:
+    """In the order of their bytes, which is that of their characters."""
+    names = sorted(tasks)
+    policies = [tasks[name] for name in names]
+    return (
+        names,
+        [json_text(policy) for policy in policies],
+        [policy.progress_within for policy in policies],
+        [policy.timeout for policy in policies],
+    )
+
+
+def _body(job: NewJob) -> Body:
+    said = _text(job.payload)
+    return Body(job.id, hex=job.payload.hex()) if said is None else Body(job.id, said)
+
+
+def _text(value: bytes) -> str | None:
+    """PostgreSQL has no zero character in a text."""
+    if b"\0" in value:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,27 @@
+-- No beat, claim or start of it lands again. Answers why it ended, this time or before; nothing if it lives on.
+-- One without a row gets one, so that a late copy of its opening is refused. With $4, the state in which it was seen, only if
+-- nothing was heard of it since and it is still past its expiry.
+-- $1 id, $2 why, $3 what nobody's process and timing look like, $4 seen
+-- Lock order: the lease, so that claims that are under way are waited for and their jobs found; no job is touched.
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
+known AS MATERIALIZED (
+    SELECT ended_at IS NOT NULL AS is_ended, why FROM holdfast.leases WHERE id = $1 FOR UPDATE
+),
+ended AS (
+    INSERT INTO holdfast.leases AS lease (
+        id, worker, process, timing, ttl, grace, queues, tasks, slots, is_alone, opened_at, beaten_at, expires_at,
+        ended_at, why
+    )
+    SELECT $1, '', $3::text, $3::text, 0, 0, '[]', '[]', 0, false, now, now, now, now, $2::text
+    FROM clock LEFT JOIN known ON true
+    ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at, why = excluded.why
+    WHERE lease.ended_at IS NULL
+        AND (
+            $4::text IS NULL
+            OR $4 = lease.beats || ':' || extract(epoch FROM lease.expires_at) AND lease.expires_at < excluded.ended_at
+        )
+    RETURNING why
+)
+SELECT why FROM ended
+UNION ALL
+SELECT why FROM known WHERE is_ended

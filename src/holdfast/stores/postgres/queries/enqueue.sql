@@ -1,0 +1,142 @@
+-- All jobs and the receipt of their call, or, when the receipt is there already, nothing: the answer of the first copy.
+--
+-- One parameter, as in enqueue_plain.sql. :keys are the distinct unique keys of the call, each with the first job that has
+-- it. Who holds a key is computed, never found out by a raised constraint: that would abort the caller's transaction. A key
+-- whose holder this statement's snapshot shows is only read, so that no open transaction of a caller stops the holder from
+-- finishing; one that it does not show is inserted, and ON CONFLICT DO UPDATE answers who has got it meanwhile.
+-- Lock order: the parent, unique keys in their order.
+WITH asked AS MATERIALIZED (
+    SELECT asked.*, clock_timestamp() AS now
+    FROM json_to_record($1::json) AS asked (
+        call uuid, kinds json, bodies json, is_durable boolean, keys json, is_refused boolean,
+        parent uuid, parent_claim uuid, parent_number bigint
+    )
+),
+
+-- Raised, never lowered.
+durable AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'on', true) FROM asked
+    WHERE is_durable AND current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
+),
+
+earlier AS MATERIALIZED (
+    SELECT receipts.answer FROM asked JOIN holdfast.receipts AS receipts ON receipts.call = asked.call
+),
+
+-- Locked: its settle waits until its children are there.
+parent AS MATERIALIZED (
+    SELECT job.id
+    FROM asked JOIN holdfast.active AS job
+        ON job.id = asked.parent AND job.claim = asked.parent_claim AND job.number = asked.parent_number
+    WHERE NOT EXISTS (SELECT FROM earlier)
+    FOR KEY SHARE OF job
+),
+
+wanted AS MATERIALIZED (
+    SELECT wanted.task, wanted.key, wanted.job, decode(wanted.digest, 'hex') AS digest, held.job AS holder, held.digest AS held
+    FROM asked
+    CROSS JOIN json_to_recordset(asked.keys) AS wanted (task text, key text, job uuid, digest text)
+    LEFT JOIN holdfast.unique_keys AS held ON held.task = wanted.task AND held.key = wanted.key
+),
+
+news AS MATERIALIZED (
+    SELECT
+        item.id::uuid AS id, kind.task, kind.queue, kind.priority, kind.delay, kind.run_at, kind.expires_in, kind.tags,
+        kind.policy, kind.key, item.payload
+    FROM asked
+    CROSS JOIN json_to_recordset(asked.kinds) AS kind (
+        task text, queue text, priority bigint, delay double precision, run_at timestamptz, expires_in double precision,
+        tags text, policy text, key text, ids json, payloads json
+    )
+    CROSS JOIN ROWS FROM (json_array_elements_text(kind.ids), json_array_elements_text(kind.payloads)) AS item (id, payload)
+    LEFT JOIN wanted ON wanted.job = item.id::uuid
+    WHERE wanted.holder IS NULL
+),
+
+verdict AS MATERIALIZED (
+    SELECT
+        asked.call, asked.now, EXISTS (SELECT FROM earlier) AS is_copy,
+        asked.parent IS NOT NULL AND NOT EXISTS (SELECT FROM parent) AS is_lost,
+        coalesce(asked.is_refused, false) OR EXISTS (SELECT FROM wanted WHERE wanted.held <> wanted.digest) AS is_refused
+    FROM asked
+    WHERE (SELECT count(*) FROM durable) >= 0
+),
+
+-- A job of that id exists already, perhaps not waiting any more; its id would be in two places.
+known AS MATERIALIZED (
+    SELECT 1 FROM verdict CROSS JOIN news JOIN holdfast.active AS job ON job.id = news.id
+    WHERE NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
+    UNION ALL
+    SELECT 1 FROM verdict CROSS JOIN news JOIN holdfast.finished AS job ON job.id = news.id
+    WHERE NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
+),
+
+won AS (
+    INSERT INTO holdfast.unique_keys AS keys (task, key, job, digest)
+    SELECT wanted.task, wanted.key, wanted.job, wanted.digest
+    FROM verdict CROSS JOIN wanted
+    WHERE wanted.holder IS NULL AND NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused) AND NOT EXISTS (SELECT FROM known)
+    ORDER BY wanted.task, wanted.key
+    ON CONFLICT (task, key) DO UPDATE SET job = keys.job
+    RETURNING keys.task, keys.key, keys.job, keys.digest
+),
+
+holders AS MATERIALIZED (
+    SELECT job, holder, held, held <> digest AS is_other FROM wanted WHERE holder IS NOT NULL
+    UNION ALL
+    SELECT wanted.job, won.job, won.digest, won.digest <> wanted.digest
+    FROM wanted JOIN won ON won.task = wanted.task AND won.key = wanted.key
+    WHERE won.job <> wanted.job
+),
+
+receipt AS (
+    INSERT INTO holdfast.receipts (call, received_at, answer)
+    SELECT verdict.call, verdict.now, CASE
+        WHEN verdict.is_lost THEN '{"is_lost":true,"holders":[]}'
+        WHEN EXISTS (SELECT FROM holders) THEN json_build_object('is_lost', false, 'holders', (
+            SELECT json_agg(json_build_array(holders.job, holders.holder, encode(holders.held, 'hex'))) FROM holders
+        ))::text
+    END
+    FROM verdict
+    WHERE NOT verdict.is_copy AND NOT EXISTS (SELECT FROM known)
+    ON CONFLICT DO NOTHING
+    RETURNING answer
+),
+
+added AS MATERIALIZED (
+    SELECT news.*, verdict.now
+    FROM receipt CROSS JOIN verdict CROSS JOIN news
+    WHERE NOT (verdict.is_lost OR verdict.is_refused OR EXISTS (SELECT FROM holders WHERE is_other))
+        AND NOT EXISTS (SELECT FROM holders WHERE holders.job = news.id)
+),
+
+stored AS (
+    INSERT INTO holdfast.bodies (job, payload)
+    SELECT body.job, coalesce(convert_to(body.payload, 'UTF8'), decode(body.hex, 'hex'))
+    FROM asked CROSS JOIN json_to_recordset(asked.bodies) AS body (job uuid, payload text, hex text)
+    JOIN added ON added.id = body.job
+),
+
+inserted AS (
+    INSERT INTO holdfast.pending (
+        id, task, queue, priority, available_at, proviso, created_at, expires_at, unique_key, tags, policy, payload
+    )
+    SELECT
+        id, task, queue, priority, coalesce(run_at, now + delay * interval '1 second'),
+        now + expires_in * interval '1 second', now, now + expires_in * interval '1 second',
+        key, tags, policy, convert_to(payload, 'UTF8')
+    FROM added
+)
+
+SELECT
+    CASE WHEN verdict.is_copy THEN (SELECT answer FROM earlier) ELSE (SELECT answer FROM receipt) END AS answer,
+    EXISTS (SELECT FROM known) AS is_known,
+    -- A copy of this call that was committed meanwhile, or a key that was lost to another payload after others were won.
+    CASE
+        WHEN NOT verdict.is_copy AND NOT EXISTS (SELECT FROM known) AND (
+            NOT EXISTS (SELECT FROM receipt)
+            OR EXISTS (SELECT FROM won JOIN wanted ON wanted.job = won.job) AND EXISTS (SELECT FROM holders WHERE is_other)
+        )
+        THEN holdfast.again()
+    END AS again
+FROM verdict;

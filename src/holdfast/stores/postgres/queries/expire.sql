@@ -1,0 +1,45 @@
+-- At most $1 waiting jobs that nobody started before they expired have failed, oldest expiry first. They have no attempts.
+WITH clock AS MATERIALIZED (
+    SELECT clock_timestamp() AS now
+),
+
+late AS (
+    DELETE FROM holdfast.pending WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM holdfast.pending
+        WHERE proviso > '-infinity' AND state = 'available' AND proviso <= (SELECT now FROM clock)
+        ORDER BY proviso, id
+        LIMIT $1
+        FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING *
+),
+
+freed AS (
+    DELETE FROM holdfast.unique_keys AS keys
+    USING late
+    WHERE late.unique_key IS NOT NULL AND keys.task = late.task AND keys.key = late.unique_key AND keys.job = late.id
+),
+
+finished AS (
+    INSERT INTO holdfast.finished (
+        id, day, forget_at, state, number, task, queue, priority, is_marked, attempt, failures, crashes, created_at, available_at,
+        finished_at, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, reason, error, rescue,
+        heal_at, checkpoint, payload
+    )
+    SELECT
+        id, CASE
+            WHEN life >= interval '1 day' AND ((clock.now + life) AT TIME ZONE 'UTC')::date BETWEEN days.first AND days.last
+            THEN ((clock.now + life) AT TIME ZONE 'UTC')::date
+            ELSE '-infinity'
+        END, clock.now + life, 'failed', number, task, queue, priority, false, attempt, failures, crashes, created_at, available_at,
+        clock.now, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, 'EXPIRED', error, rescue,
+        heal_at, checkpoint, payload
+    FROM clock CROSS JOIN holdfast.days AS days CROSS JOIN (
+        SELECT late.*, coalesce(
+            substring(policy FROM '"retention":([0-9.eE+-]{1,25})')::double precision, 604800
+        ) * interval '1 second' AS life
+        FROM late
+    ) AS over
+)
+
+SELECT id, task FROM late ORDER BY proviso, id;

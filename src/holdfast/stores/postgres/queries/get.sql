@@ -1,0 +1,18 @@
+-- One job with its newest attempts, in one snapshot: a row for each attempt, or one without.
+-- $1 id, $2 how many attempts
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
+SELECT
+    jobs.*, jobs.state = 'available' AND jobs.available_at > (SELECT now FROM clock) AS is_early,
+    attempts.job AS attempt_job, attempts.claim AS attempt_claim, attempts.number AS attempt_number,
+    attempts.attempt AS attempt_attempt, attempts.worker AS attempt_worker, attempts.outcome AS attempt_outcome,
+    attempts.error AS attempt_error, attempts.started_at AS attempt_started_at, attempts.ended_at AS attempt_ended_at,
+    attempts.signal AS attempt_signal, attempts.stacks AS attempt_stacks, attempts.late_result AS attempt_late_result
+FROM holdfast.jobs
+LEFT JOIN LATERAL (
+    SELECT * FROM holdfast.attempts
+    WHERE attempts.job = $1 AND outcome IS NOT NULL
+    ORDER BY number DESC
+    LIMIT $2
+) AS attempts ON true
+WHERE jobs.id = $1
+ORDER BY attempts.number

@@ -1,0 +1,18 @@
+-- Partitions of days that have passed, oldest first: whether each is still one, or half detached, and whether we may drop it.
+-- $1 schema, $2 the first day that has not passed
+SELECT
+    tables.relname::text AS name,
+    to_date(right(tables.relname, 8), 'YYYYMMDD') AS day,
+    tables.relname LIKE 'finished%' AS is_finished,
+    parts.inhrelid IS NOT NULL AS is_attached,
+    coalesce(parts.inhdetachpending, false) AS is_pending,
+    pg_has_role(tables.relowner, 'USAGE') AS is_ours,
+    greatest(tables.reltuples, 0)::bigint AS number
+FROM pg_class AS tables
+JOIN pg_namespace AS schemas ON schemas.oid = tables.relnamespace
+LEFT JOIN pg_inherits AS parts ON parts.inhrelid = tables.oid
+WHERE schemas.nspname = $1
+    AND tables.relkind = 'r'
+    AND tables.relname ~ '^(finished|attempts)_[0-9]{8}$'
+    AND right(tables.relname, 8) < to_char($2::date, 'YYYYMMDD')
+ORDER BY right(tables.relname, 8), tables.relname DESC

@@ -1,0 +1,86 @@
+-- Finished jobs that are forgotten one by one, with all that is remembered of them, and old receipts, leases and snoozes; how
+-- many of each, what day it is, and up to which day no partition is needed any more.
+-- $1 how many of each, $2 microseconds for which everything is remembered at least
+-- A job whose retention is shorter than that comes by twice: its row is reduced to a stub first. Whatever somebody else has
+-- locked is left for later, so that nobody waits for this and this waits for nobody.
+WITH clock AS MATERIALIZED (
+    SELECT now, now - $2::bigint * interval '1 microsecond' AS floor FROM (SELECT clock_timestamp() AS now) AS read
+),
+gone AS MATERIALIZED (
+    SELECT id, ctid AS place, payload IS NULL AS is_long FROM holdfast.finished_other
+    WHERE forget_at <= (SELECT now FROM clock) AND finished_at <= (SELECT floor FROM clock)
+    ORDER BY forget_at, id
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+),
+worn AS MATERIALIZED (
+    SELECT id, ctid AS place, payload IS NULL AS is_long FROM holdfast.finished_other
+    WHERE forget_at <= (SELECT now FROM clock) AND forget_at > (SELECT floor FROM clock)
+        AND finished_at > (SELECT floor FROM clock)
+        AND NOT is_stub
+    ORDER BY forget_at, id
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+),
+brief AS MATERIALIZED (
+    SELECT job, number, claim FROM holdfast.attempts
+    WHERE sent_to = 'available' AND (outcome IS NULL OR outcome IN ('released', 'snoozed'))
+        AND ended_at <= (SELECT floor FROM clock)
+        AND job <> ALL (ARRAY(SELECT id FROM gone))
+    ORDER BY ended_at, job, number
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+),
+old AS MATERIALIZED (
+    SELECT ctid AS place FROM holdfast.receipts
+    WHERE received_at <= (SELECT floor FROM clock)
+    ORDER BY received_at
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+),
+idle AS MATERIALIZED (
+    SELECT ctid AS place FROM holdfast.leases
+    WHERE ended_at <= (SELECT floor FROM clock)
+        AND NOT EXISTS (SELECT FROM holdfast.active WHERE active.lease = leases.id)
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+),
+jobs AS (
+    DELETE FROM holdfast.finished_other WHERE ctid = ANY (ARRAY(SELECT place FROM gone)) RETURNING true
+),
+stubs AS (
+    UPDATE holdfast.finished_other SET
+        payload = 'null', result = NULL, error = NULL, checkpoint = NULL, message = NULL, is_stub = true,
+        forget_at = finished_at + $2::bigint * interval '1 microsecond'
+    WHERE ctid = ANY (ARRAY(SELECT place FROM worn))
+    RETURNING true
+),
+bodies AS (
+    DELETE FROM holdfast.bodies
+    WHERE job = ANY (ARRAY(SELECT id FROM gone WHERE is_long UNION ALL SELECT id FROM worn WHERE is_long))
+),
+attempts_of_jobs AS (
+    DELETE FROM holdfast.attempts_other WHERE job = ANY (ARRAY(SELECT id FROM gone))
+),
+attempts AS (
+    DELETE FROM holdfast.attempts USING brief
+    WHERE attempts.job = brief.job AND attempts.number = brief.number AND attempts.claim = brief.claim
+    RETURNING true
+),
+receipts AS (
+    DELETE FROM holdfast.receipts WHERE ctid = ANY (ARRAY(SELECT place FROM old)) RETURNING true
+),
+leases AS (
+    DELETE FROM holdfast.leases WHERE ctid = ANY (ARRAY(SELECT place FROM idle)) RETURNING true
+)
+SELECT
+    (SELECT count(*) FROM jobs) AS jobs,
+    (SELECT count(*) FROM stubs) AS stubs,
+    (SELECT count(*) FROM receipts) AS receipts,
+    (SELECT count(*) FROM leases) AS leases,
+    (SELECT count(*) FROM attempts) AS attempts,
+    (now AT TIME ZONE 'UTC')::date AS today,
+    -- A row may have got its stub just before midnight, or be asked for by a settle that is sent again.
+    ((floor - interval '1 hour') AT TIME ZONE 'UTC')::date AS passed,
+    (SELECT last FROM holdfast.days) AS last
+FROM clock

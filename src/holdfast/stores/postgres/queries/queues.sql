@@ -1,0 +1,10 @@
+-- Jobs by queue and state, and paused queues, in one snapshot; no state: the queue is only paused.
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
+counted AS MATERIALIZED (
+    SELECT queue, state, state = 'available' AND available_at > (SELECT now FROM clock) AS is_early, count(*) AS number
+    FROM holdfast.jobs
+    GROUP BY 1, 2, 3
+)
+SELECT queue AS name, paused_at, state, is_early, number
+FROM counted FULL JOIN holdfast.paused USING (queue)
+ORDER BY queue COLLATE "C"

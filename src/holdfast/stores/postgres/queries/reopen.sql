@@ -1,0 +1,95 @@
+-- Finished, held and scheduled jobs are due at once with fresh budgets; attempts and claim numbers go on.
+-- Each known one with its state, NULL: it moved meanwhile, ask again; and, if it stays finished for that, who has its key.
+-- Of several finished jobs with one key the first asked for gets it back, unless an unfinished one has it.
+-- Lock order: jobs by id, unique keys in their order.
+WITH clock AS MATERIALIZED (
+    SELECT clock_timestamp() AS now
+),
+
+asked AS MATERIALIZED (
+    SELECT id, place FROM unnest($1::uuid[]) WITH ORDINALITY AS asked (id, place)
+),
+
+over AS MATERIALIZED (
+    SELECT job.*, asked.place
+    FROM asked JOIN holdfast.finished AS job ON job.id = asked.id
+    WHERE NOT job.is_stub
+    ORDER BY job.id
+    FOR UPDATE OF job
+),
+
+won AS (
+    INSERT INTO holdfast.unique_keys AS keys (task, key, job, digest)
+    SELECT DISTINCT ON (task, unique_key)
+        task, unique_key, id, sha256(coalesce(payload, (SELECT bodies.payload FROM holdfast.bodies AS bodies WHERE job = id), ''))
+    FROM over
+    WHERE unique_key IS NOT NULL
+    ORDER BY task, unique_key, place
+    ON CONFLICT (task, key) DO UPDATE SET job = keys.job
+    RETURNING keys.task, keys.key, keys.job
+),
+
+back AS MATERIALIZED (
+    SELECT over.*
+    FROM over LEFT JOIN won ON won.task = over.task AND won.key = over.unique_key
+    WHERE over.unique_key IS NULL OR won.job = over.id
+),
+
+removed AS (
+    DELETE FROM holdfast.finished USING back WHERE finished.id = back.id
+),
+
+-- The row is about to forget its token; a settle under it that comes again must still be recognised.
+records AS (
+    INSERT INTO holdfast.attempts (job, number, claim, sent_to, outcome, attempt, worker, started_at, ended_at, error)
+    SELECT id, number, claim, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error
+    FROM back
+    WHERE claim IS NOT NULL AND NOT EXISTS (
+        SELECT FROM holdfast.attempts AS known WHERE known.job = back.id AND known.number = back.number AND known.claim = back.claim
+    )
+),
+
+-- Of an unfinished job nothing is forgotten.
+kept AS (
+    UPDATE holdfast.attempts AS attempts SET day = '-infinity'
+    FROM back
+    WHERE back.day <> '-infinity' AND attempts.job = back.id AND attempts.day = back.day
+),
+
+waiting AS (
+    INSERT INTO holdfast.pending (
+        id, task, queue, priority, available_at, number, attempt, created_at, unique_key, tags, policy, stage, fraction, message,
+        progress_at, rescue, heal_at, checkpoint, payload
+    )
+    SELECT
+        id, task, queue, priority, (SELECT now FROM clock), number, attempt, created_at, unique_key, tags, policy, stage, fraction,
+        message, progress_at, rescue, heal_at, checkpoint, payload
+    FROM back
+    ON CONFLICT DO NOTHING
+),
+
+fresh AS (
+    UPDATE holdfast.pending SET
+        state = 'available', available_at = (SELECT now FROM clock), failures = 0, crashes = 0, proviso = NULL, expires_at = NULL,
+        error = NULL
+    WHERE id = ANY($1::uuid[]) AND (state = 'held' OR available_at > (SELECT now FROM clock))
+    RETURNING id
+)
+
+SELECT seen.id, coalesce(
+    seen.state,
+    CASE WHEN back.id IS NOT NULL OR fresh.id IS NOT NULL THEN 'available' END,
+    CASE WHEN won.job <> over.id THEN over.state END
+) AS state, CASE WHEN won.job <> over.id THEN won.job END AS holder
+FROM (
+    SELECT id, CASE WHEN state = 'available' AND available_at <= (SELECT now FROM clock) THEN state END AS state
+    FROM holdfast.pending WHERE id = ANY($1::uuid[])
+    UNION ALL
+    SELECT id, state FROM holdfast.active WHERE id = ANY($1::uuid[])
+    UNION ALL
+    SELECT id, CASE WHEN is_stub THEN state END FROM holdfast.finished WHERE id = ANY($1::uuid[])
+) AS seen
+LEFT JOIN over ON over.id = seen.id
+LEFT JOIN won ON won.task = over.task AND won.key = over.unique_key
+LEFT JOIN back ON back.id = seen.id
+LEFT JOIN fresh ON fresh.id = seen.id;

@@ -1,0 +1,64 @@
+-- Waiting jobs end, active ones are marked, finished ones stay; each known one with its state, NULL: it moved meanwhile, ask again.
+-- What still owes a hook is kept for HOOK_PATIENCE at least.
+WITH clock AS MATERIALIZED (
+    SELECT clock_timestamp() AS now
+),
+
+stopped AS (
+    DELETE FROM holdfast.pending WHERE id = ANY($1::uuid[]) RETURNING *
+),
+
+ended AS MATERIALIZED (
+    SELECT over.*, clock.now, clock.now + over.life AS forget_at, CASE
+            WHEN life >= interval '1 day' AND ((clock.now + life) AT TIME ZONE 'UTC')::date BETWEEN days.first AND days.last
+            THEN ((clock.now + life) AT TIME ZONE 'UTC')::date
+            ELSE '-infinity'
+        END AS day
+    FROM clock CROSS JOIN holdfast.days AS days CROSS JOIN (
+        SELECT stopped.*, greatest(
+            coalesce(substring(policy FROM '"retention":([0-9.eE+-]{1,25})')::double precision, 604800),
+            CASE WHEN heal_at IS NULL THEN 0 ELSE 604800 END
+        ) * interval '1 second' AS life
+        FROM stopped
+    ) AS over
+),
+
+finished AS (
+    INSERT INTO holdfast.finished (
+        id, day, forget_at, state, number, task, queue, priority, is_marked, attempt, failures, crashes, created_at, available_at,
+        finished_at, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, reason, error, rescue,
+        heal_at, checkpoint, payload
+    )
+    SELECT
+        id, day, forget_at, 'cancelled', number, task, queue, priority, false, attempt, failures, crashes, created_at, available_at,
+        now, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, 'BY_OPERATOR', error, rescue,
+        heal_at, checkpoint, payload
+    FROM ended
+),
+
+aged AS (
+    UPDATE holdfast.attempts AS attempts SET day = ended.day
+    FROM ended
+    WHERE ended.attempt > 0 AND ended.day <> '-infinity' AND attempts.job = ended.id AND attempts.day = '-infinity'
+),
+
+freed AS (
+    DELETE FROM holdfast.unique_keys AS keys
+    USING ended
+    WHERE ended.unique_key IS NOT NULL AND keys.task = ended.task AND keys.key = ended.unique_key AND keys.job = ended.id
+),
+
+marked AS (
+    UPDATE holdfast.active SET is_marked = true WHERE id = ANY($1::uuid[]) RETURNING id, state
+)
+
+SELECT seen.id, coalesce(seen.state, marked.state, CASE WHEN stopped.id IS NOT NULL THEN 'cancelled' END) AS state
+FROM (
+    SELECT id, NULL AS state FROM holdfast.pending WHERE id = ANY($1::uuid[])
+    UNION ALL
+    SELECT id, NULL FROM holdfast.active WHERE id = ANY($1::uuid[])
+    UNION ALL
+    SELECT id, state FROM holdfast.finished WHERE id = ANY($1::uuid[])
+) AS seen
+LEFT JOIN stopped ON stopped.id = seen.id
+LEFT JOIN marked ON marked.id = seen.id;

@@ -1,0 +1,16 @@
+-- Waiting jobs are due then; each known one with its state, NULL: it moved meanwhile, ask again.
+WITH moved AS (
+    UPDATE holdfast.pending SET available_at = coalesce($3::timestamptz, (SELECT clock_timestamp()) + $2::double precision * interval '1 second')
+    WHERE id = ANY($1::uuid[]) AND state = 'available'
+    RETURNING id, CASE WHEN available_at > (SELECT clock_timestamp()) THEN 'scheduled' ELSE 'available' END AS state
+)
+
+SELECT seen.id, coalesce(seen.state, moved.state) AS state
+FROM (
+    SELECT id, nullif(state, 'available') AS state FROM holdfast.pending WHERE id = ANY($1::uuid[])
+    UNION ALL
+    SELECT id, state FROM holdfast.active WHERE id = ANY($1::uuid[])
+    UNION ALL
+    SELECT id, state FROM holdfast.finished WHERE id = ANY($1::uuid[])
+) AS seen
+LEFT JOIN moved ON moved.id = seen.id;

@@ -1,0 +1,22 @@
+-- What members of each role may do. To be said again after each change of the schema, and as often as one likes; what the owner
+-- makes later, such as partitions, is granted with it.
+GRANT USAGE ON SCHEMA holdfast TO holdfast_enqueue, holdfast_work, holdfast_read;
+
+-- Enough for enqueue.sql and the check of the schema at each connection. No payload can be read; the column of active that may
+-- be written is what locking a parent's row needs.
+GRANT SELECT ON holdfast.versions TO holdfast_enqueue;
+GRANT SELECT, INSERT ON holdfast.receipts TO holdfast_enqueue;
+GRANT SELECT, INSERT, UPDATE ON holdfast.unique_keys TO holdfast_enqueue;
+GRANT SELECT (id, task, unique_key), INSERT ON holdfast.pending TO holdfast_enqueue;
+GRANT SELECT (id, claim, number, task, unique_key), UPDATE (message) ON holdfast.active TO holdfast_enqueue;
+GRANT INSERT ON holdfast.bodies TO holdfast_enqueue;
+
+GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO holdfast_read, holdfast_work;
+GRANT INSERT, UPDATE, DELETE ON
+    holdfast.pending, holdfast.active, holdfast.finished, holdfast.finished_other, holdfast.bodies, holdfast.attempts,
+    holdfast.attempts_other, holdfast.receipts, holdfast.unique_keys, holdfast.paused, holdfast.leases
+TO holdfast_work;
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA holdfast TO holdfast_work;
+GRANT EXECUTE ON FUNCTION holdfast.make_days TO holdfast_work;
+
+ALTER DEFAULT PRIVILEGES FOR ROLE holdfast_own IN SCHEMA holdfast GRANT SELECT ON TABLES TO holdfast_read, holdfast_work;

@@ -1,0 +1,50 @@
+-- Jobs of the tasks $1 that ended owing a hook, those first that have waited longest, at most $2; each is due again after $3
+-- seconds or its age, at most $4. Those that somebody heals just now are left out.
+WITH clock AS MATERIALIZED (
+    SELECT clock_timestamp() AS now
+),
+
+over AS MATERIALIZED (
+    SELECT id, heal_at FROM holdfast.finished
+    WHERE task = ANY($1::text[]) AND heal_at <= (SELECT now FROM clock)
+    ORDER BY heal_at, id LIMIT $2
+    FOR UPDATE SKIP LOCKED
+),
+
+held AS MATERIALIZED (
+    SELECT id, heal_at FROM holdfast.pending
+    WHERE task = ANY($1::text[]) AND heal_at <= (SELECT now FROM clock) AND state = 'held'
+    ORDER BY heal_at, id LIMIT $2
+    FOR UPDATE SKIP LOCKED
+),
+
+owed AS MATERIALIZED (
+    SELECT id, heal_at FROM over
+    UNION ALL
+    SELECT id, heal_at FROM held
+    ORDER BY heal_at, id LIMIT $2
+),
+
+marked AS (
+    UPDATE holdfast.finished AS job SET heal_at = now + least(greatest($3::double precision * interval '1 second', now - finished_at), $4::double precision * interval '1 second')
+    FROM clock, owed
+    WHERE job.id = owed.id AND job.heal_at = owed.heal_at
+    RETURNING job.id, job.heal_at
+),
+
+marked_held AS (
+    UPDATE holdfast.pending AS job SET heal_at = now + least(greatest($3::double precision * interval '1 second', now - available_at), $4::double precision * interval '1 second')
+    FROM clock, owed
+    WHERE job.id = owed.id AND job.heal_at = owed.heal_at
+    RETURNING job.id, job.heal_at
+)
+
+SELECT jobs.*, false AS is_early, offered.heal_at AS offered_until
+FROM (
+    SELECT id, heal_at FROM marked
+    UNION ALL
+    SELECT id, heal_at FROM marked_held
+) AS offered
+JOIN owed ON owed.id = offered.id
+JOIN holdfast.jobs AS jobs ON jobs.id = offered.id
+ORDER BY owed.heal_at, owed.id;

@@ -1,0 +1,3 @@
+-- Claims take from these queues again.
+-- $1 queues
+DELETE FROM holdfast.paused WHERE queue = ANY ($1::text[])

@@ -1,0 +1,2 @@
+-- Of the schema.
+SELECT max(version) FROM holdfast.versions;

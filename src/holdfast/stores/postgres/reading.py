@@ -1,0 +1,88 @@
+"""The reading verbs: each one statement, so that it sees one snapshot of all places."""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+from uuid import UUID
+
+from holdfast._core.job import PLACE_OF, AttemptRecord, JobRecord, State
+from holdfast._ports.store import MOST_ATTEMPTS, Due, JobFilter, LastTries, LeaseView, QueueView
+from holdfast.stores.postgres import rows
+from holdfast.stores.postgres.connect import Connected
+from holdfast.stores.postgres.rows import Row
+from holdfast.stores.postgres.texts import json_text, text
+
+_ATTEMPT: Final = (
+    *("job", "claim", "number", "attempt", "worker", "outcome", "error", "started_at", "ended_at", "signal", "stacks"),
+    "late_result",
+)
+# Whether last tries are taken, and whether others.
+_TAKEN: Final = {LastTries.LEAVE: (False, True), LastTries.ONLY: (True, False), LastTries.ALSO: (True, True)}
+_IS_EARLY: Final = {State.SCHEDULED: True, State.AVAILABLE: False}
+
+
+class Reading(Connected):
+    """What ``_ports.store`` promises of reads."""
+
+    async def get(self, job: UUID) -> JobRecord | None:
+        found = await self._fetch("get", job, MOST_ATTEMPTS)
+        if not found:
+            return None
+        return rows.record_of(found[0], tuple(_attempt_of(row) for row in found if row["attempt_job"] is not None))
+
+    async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
+        state = State.AVAILABLE if which.state is State.SCHEDULED else which.state
+        found = await self._search(
+            "list",
+            which.before,
+            state,
+            None if which.state is None else _IS_EARLY.get(which.state),
+            None if which.state is None else PLACE_OF[which.state].value,
+            text(which.task),
+            text(which.queue),
+            None if which.tag is None else json_text(which.tag),
+            which.limit,
+        )
+        return rows.readable(rows.record_of, found)
+
+    async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
+        return {(row["name"], rows.state_of(row)): row["number"] for row in await self._search("counts", by)}
+
+    async def workers(self) -> tuple[LeaseView, ...]:
+        return rows.readable(rows.lease_of, await self._fetch("workers"))
+
+    async def next_due(
+        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: LastTries = LastTries.LEAVE
+    ) -> float | None:
+        ((wait,),) = await self._fetch("next_due", _texts(tasks), _texts(queues), *_TAKEN[last_tries])
+        return None if wait is None else max(0.0, wait / 1e6)
+
+    async def due(
+        self,
+        tasks: Sequence[str],
+        limit: int,
+        *,
+        queues: Sequence[str] | None = None,
+        last_tries: LastTries = LastTries.LEAVE,
+        age: float = 0.0,
+    ) -> tuple[Due, ...]:
+        found = await self._fetch("due", _texts(tasks), _texts(queues), *_TAKEN[last_tries], round(age * 1e6), limit)
+        return tuple(Due(job, queue, number) for job, queue, number in found)
+
+    async def queues(self) -> tuple[QueueView, ...]:
+        views: dict[str, QueueView] = {}
+        for row in await self._search("queues"):
+            view = views.setdefault(row["name"], QueueView(name=row["name"], paused_at=row["paused_at"], counts={}))
+            if row["state"] is not None:
+                view.counts[rows.state_of(row)] = row["number"]
+        return tuple(views.values())
+
+    async def waiting_tasks(self) -> tuple[str, ...]:
+        return tuple(name for (name,) in await self._fetch("waiting_tasks"))
+
+
+def _attempt_of(row: Row) -> AttemptRecord:
+    return rows.attempt_of({name: row[f"attempt_{name}"] for name in _ATTEMPT})
+
+
+def _texts(names: Sequence[str] | None) -> Sequence[str | None] | None:
+    return None if names is None else [text(name) for name in names]

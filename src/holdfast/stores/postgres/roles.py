@@ -1,0 +1,60 @@
+"""SQL roles for those who need less than everything: ``…_enqueue``, ``…_work``, ``…_read`` and ``…_own``, after the schema.
+
+They cannot log in: grant them to users who can. The owner is one too, so that whoever may migrate and prune need not be the one
+who migrated first.
+"""
+
+import re
+from typing import Final
+
+from asyncpg import Connection
+
+from holdfast.errors import ConfigurationError
+from holdfast.stores.postgres import schema as schemas
+from holdfast.stores.postgres.connect import Connected
+
+KINDS: Final = ("enqueue", "work", "read", "own")
+LONGEST: Final = 63
+
+_NAME: Final = re.compile(r"\bholdfast_(enqueue|work|read|own)\b")
+_SCHEMA: Final = re.compile(r"\bSCHEMA holdfast\b")
+
+
+class Roles(Connected):
+    """What ``_ports.store.HasRoles`` promises."""
+
+    async def create_roles(self) -> tuple[str, ...]:
+        names = {kind: f"{self._schema}_{kind}" for kind in KINDS}
+        if any(len(name) > LONGEST for name in names.values()):
+            raise ConfigurationError([f"schema={self._schema!r}: too long for names of roles; use at most {LONGEST - 8} letters"])
+        async with self._alone(**schemas.PATIENT) as connection, connection.transaction():
+            await schemas.lock(connection, self._schema)
+            missing = await self._missing(connection, list(names.values()))
+            if missing and not await connection.fetchval(
+                "SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"
+            ):
+                words = "; ".join(f"CREATE ROLE {name}" for name in missing)
+                raise ConfigurationError(
+                    [
+                        f"{self._location.public}: this user may not create roles: run it as one with CREATEROLE, or have one say: {words}"
+                    ]
+                )
+            for name in missing:
+                await connection.execute(f'CREATE ROLE "{name}" NOLOGIN')
+            await self._own(connection, names["own"])
+            await connection.execute(self._for_roles(self._sql("roles")))
+        return tuple(names.values())
+
+    async def _missing(self, connection: Connection, names: list[str]) -> list[str]:
+        known = {name for (name,) in await connection.fetch("SELECT rolname FROM pg_roles WHERE rolname = ANY ($1)", names)}
+        return [name for name in names if name not in known]
+
+    async def _own(self, connection: Connection, owner: str) -> None:
+        if not await connection.fetchval("SELECT pg_has_role($1, 'USAGE')", owner):
+            await connection.execute(f'GRANT "{owner}" TO CURRENT_USER')
+        for (statement,) in await connection.fetch(self._sql("others_belongings"), self._schema, owner):
+            await connection.execute(statement)
+
+    def _for_roles(self, text: str) -> str:
+        text = _SCHEMA.sub(f'SCHEMA "{self._schema}"', text)
+        return _NAME.sub(lambda found: f'"{self._schema}_{found[1]}"', text)

@@ -1,0 +1,197 @@
+"""Rows to values, by the names of their columns. One bad row never fails its neighbours: what cannot be read is left out."""
+
+import logging
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import (
+    AttemptOutcome,
+    AttemptRecord,
+    Failure,
+    Hold,
+    JobRecord,
+    Reason,
+    Rescue,
+    RescueReason,
+    State,
+    Token,
+)
+from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast._ports.store import LeaseView, Overdue
+
+Row = Any
+"""``asyncpg.Record``, or anything else that knows its columns by name."""
+
+Value = TypeVar("Value")
+
+logger = logging.getLogger("holdfast")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_STATES = {state.value: state for state in State}
+_UNKNOWN = ProcessIdentity("", 0)
+_UNREADABLE = (TypeError, ValueError, KeyError, OverflowError)
+
+
+class _Rescue(Struct):
+    """A rescue as it is written: ``at`` in microseconds since the epoch."""
+
+    reason: RescueReason
+    worker: str
+    attempt: int
+    at: int
+
+
+def readable(read: Callable[[Row], Value], found: Iterable[Row]) -> tuple[Value, ...]:
+    """All but the rows that somebody has changed so much by hand that they say nothing any more."""
+    values = []
+    for row in found:
+        try:
+            values.append(read(row))
+        except _UNREADABLE:
+            logger.warning("a row of the jobs' database cannot be read and is left alone: %.200r", tuple(row)[:3])
+    return tuple(values)
+
+
+def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
+    """A row of the view ``jobs``; ``is_early``: it waits for its time."""
+    return JobRecord(
+        id=row["id"],
+        token=Token(row["claim"], row["number"]),
+        task=row["task"],
+        queue=row["queue"],
+        priority=row["priority"],
+        state=state_of(row),
+        payload=row["payload"] or b"",
+        policy=policy_of(row["policy"]),
+        attempt=row["attempt"],
+        failures=row["failures"],
+        crashes=row["crashes"],
+        created_at=row["created_at"],
+        available_at=row["available_at"],
+        claimed_at=row["claimed_at"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        reason=None if row["reason"] is None else Reason(row["reason"]),
+        error=failure_of(row["error"]),
+        result=row["result"],
+        lease=row["lease"],
+        worker=row["worker"],
+        stage=row["stage"],
+        fraction=row["fraction"],
+        message=row["message"],
+        last_progress_at=row["progress_at"],
+        checkpoint=row["checkpoint"],
+        cancel_requested=row["is_marked"],
+        expires_at=row["expires_at"],
+        unique_key=row["unique_key"],
+        is_stub=row["is_stub"],
+        rescue=rescue_of(row["rescue"]),
+        heal_at=row["heal_at"],
+        tags=_read(row["tags"], tuple[str, ...]) or (),
+        attempts=attempts,
+    )
+
+
+def state_of(row: Row) -> State:
+    """A state as it is written, and ``is_early``: by time alone a job is scheduled."""
+    return State.SCHEDULED if row["is_early"] else _STATES[row["state"]]
+
+
+def hold_of(row: Row) -> Hold:
+    """An active job."""
+    return Hold(
+        job=row["id"],
+        token=Token(row["claim"], row["number"]),
+        lease=row["lease"],
+        task=row["task"],
+        state=_STATES[row["state"]],
+        attempt=row["attempt"],
+        failures=row["failures"],
+        crashes=row["crashes"],
+        policy=policy_of(row["policy"]),
+        cancel_requested=row["is_marked"],
+        queue=row["queue"],
+    )
+
+
+def overdue_of(row: Row) -> Overdue:
+    """An active job, and the limit it is past."""
+    return Overdue(hold_of(row), row["worker"], Charge(row["charge"]))
+
+
+def attempt_of(row: Row) -> AttemptRecord:
+    """A row of ``attempts``."""
+    return AttemptRecord(
+        job=row["job"],
+        token=Token(row["claim"], row["number"]),
+        attempt=row["attempt"],
+        worker=row["worker"],
+        outcome=AttemptOutcome(row["outcome"]),
+        error=failure_of(row["error"]),
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        signal=row["signal"],
+        stacks=row["stacks"],
+        late_result=row["late_result"],
+    )
+
+
+def lease_of(row: Row) -> LeaseView:
+    """A row of ``expired.sql`` or ``workers.sql``; one of which only its jobs are left is as good as ended."""
+    return LeaseView(
+        id=row["id"],
+        worker=row["worker"] or "",
+        process=_read(row["process"], ProcessIdentity) or _UNKNOWN,
+        timing=_read(row["timing"], LeaseTiming) or LeaseTiming(0.0, 0.0, 0.0),
+        overdue=row["overdue"] / 1e6,
+        seen=row["seen"] or "",
+        age=row["age"] / 1e6,
+        holds=row["holds"],
+        is_draining=bool(row["is_draining"]),
+        end=end_of(row["why"]) if row["is_ended"] else None,
+        queues=_read(row["queues"], tuple[str, ...]) or (),
+        tasks=_read(row["tasks"], tuple[str, ...]) or (),
+        grace=row["grace"] or 0.0,
+        slots=row["slots"] or 0,
+        is_alone=bool(row["is_alone"]),
+    )
+
+
+def policy_of(text: str | None) -> Policy:
+    """A policy as written on a row; the defaults for one that nobody can read."""
+    return _read(text, Policy) or Policy()
+
+
+def failure_of(text: str | None) -> Failure | None:
+    """An exception as written on a row."""
+    return _read(text, Failure)
+
+
+def rescue_of(text: str | None) -> Rescue | None:
+    """How a job was last taken from its owner, as written on a row."""
+    said = _read(text, _Rescue)
+    if said is None:
+        return None
+    at = _EPOCH + timedelta(microseconds=said.at)
+    return Rescue(reason=said.reason, worker=said.worker, attempt=said.attempt, at=at)
+
+
+def end_of(text: str | None) -> LeaseEnd:
+    """Why a lease ended."""
+    return _read(text, LeaseEnd) or LeaseEnd(End.EXPIRED)
+
+
+def _read(text: str | None, kind: type[Value]) -> Value | None:
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,85 @@
+"""Verbs that share a transaction: jobs in that of a caller, and the check of a token in that of a handler."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
+from functools import cached_property, partial
+from typing import Any
+from uuid import UUID
+
+from holdfast._core.job import NewJob, Token
+from holdfast._ports.store import EnqueueAnswer
+from holdfast.errors import MissingExtra
+from holdfast.stores.postgres import answers, failures, packing, within
+from holdfast.stores.postgres.connect import Connected
+from holdfast.stores.postgres.transactions import Transaction, Turns, awaited
+
+KEPT_ALIVE = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "3",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "15s",
+}
+
+
+class Sharing(Connected):
+    """Enqueue inside a caller's own transaction, and a handler's own rows with the check of its token."""
+
+    def enqueue_within(
+        self, connection: Any, call: UUID, jobs: Sequence[NewJob]
+    ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+        name, parameter = packing.enqueue(call, jobs, is_durable=True)
+        read = partial(answers.enqueued, jobs=jobs)
+        order = within.Order(self._sql("place"), self._sql("version"), self._sql(name), parameter, read)
+        return within.hold(connection, partial(self._acquaintances.talk, order))
+
+    @asynccontextmanager
+    async def transaction(self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None) -> AsyncIterator[Any]:
+        transaction = self._transaction_of(job, token, idle, heal_at)
+        async with self._turns.of_loop():
+            try:
+                async with asyncio.timeout(self._location.connect_timeout):
+                    link = await self._dial({"application_name": self._name, **self._settings})
+            except failures.Errors as error:
+                raise failures.of_connecting(self._location.public, error) from error
+            async with awaited(transaction, link):
+                yield link
+
+    @contextmanager
+    def blocking_transaction(self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None) -> Iterator[Any]:
+        try:
+            from holdfast.stores.postgres import transactions_psycopg
+        except ImportError as error:
+            raise MissingExtra("psycopg", "postgres") from error
+        transaction = self._transaction_of(job, token, idle, heal_at)
+        with self._turns.of_threads:
+            connection = transactions_psycopg.connect(self._location, self._name, self._settings)
+            with transactions_psycopg.blocking(transaction, connection):
+                yield connection
+
+    def start_afresh(self) -> None:
+        """After a fork, in the child, where none of its parent's transactions ends."""
+        super().start_afresh()
+        self.__dict__.pop("_turns", None)
+
+    @cached_property
+    def _acquaintances(self) -> within.Acquaintances:
+        return within.Acquaintances(self._location, self._schema)
+
+    @cached_property
+    def _turns(self) -> Turns:
+        return Turns()
+
+    @property
+    def _name(self) -> str:
+        return f"holdfast transaction {self._process.host}-{self._process.pid}"[:63]
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        """The session is as any of the user's own, but for what tells whether its client is still there."""
+        return {} if self._location.is_pooled else {**KEPT_ALIVE, **self._server_settings}
+
+    def _transaction_of(self, job: UUID, token: Token, idle: float, heal_at: datetime | None) -> Transaction:
+        public, now = self._location.public, self._clock.monotonic
+        return Transaction(job, token, idle=idle, heal_at=heal_at, text=self._sql, public=public, now=now)

@@ -1,0 +1,146 @@
+"""A handler's own rows, committed together with the check of its token, on a connection that nobody else uses.
+
+The check locks its row as the very last statement, so the handler's code keeps neither a report of its own worker nor a rescue
+waiting. A transaction in which nothing is said for too long is ended by the server, whatever has become of the handler.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from holdfast._core.job import Token
+from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
+from holdfast.stores.postgres import failures
+from holdfast.stores.postgres.pool import Link
+
+CONNECTIONS = 8
+"""At most for the transactions of one event loop, and as many for those of threads: they are not to use up the server's."""
+
+GOOD_BYE = 2.0
+
+Question = tuple[str, tuple[Any, ...]]
+
+
+class Transaction:
+    """What is asked at its beginning and at its end, and what its failures mean. ``idle``: seconds without a statement."""
+
+    def __init__(
+        self,
+        job: UUID,
+        token: Token,
+        *,
+        idle: float,
+        heal_at: datetime | None,
+        text: Callable[[str], str],
+        public: str,
+        now: Callable[[], float],
+    ) -> None:
+        self._job, self._token, self._idle, self._public, self._now = job, token, idle, public, now
+        self._mark, self._spoke = f"{job} {token.number}", 0.0
+        name, healed = ("transaction", ()) if heal_at is None else ("healing", (heal_at,))
+        named, limit = (job, token.claim, token.number), str(max(1, round(idle * 1000)))
+        self.begins: Question = (text(f"{name}_begins"), (*named, limit, self._mark, *healed))
+        self.ends: Question = (text(f"{name}_ends"), (*named, *healed))
+
+    def refused(self, error: BaseException) -> HoldfastError:
+        """Why it could not begin."""
+        return failures.of_statement("transaction", self._public, error)
+
+    def begun(self, is_ours: bool, *_: str) -> None:
+        """``JobLost`` if the token is not good any more."""
+        self.spoke()
+        self._require(is_ours)
+
+    def spoke(self) -> None:
+        """A statement has ended: from now on it is idle."""
+        self._spoke = self._now()
+
+    def ended(self, is_ours: bool, mark: str | None) -> None:
+        """May it be committed? Else why not."""
+        if mark != self._mark:
+            raise HoldfastError(
+                "job.transaction() commits when its block ends, together with the check that the job is still yours, and rolls "
+                "back when the block raises: leave out COMMIT and ROLLBACK. What was committed inside was not checked"
+            )
+        self._require(is_ours)
+
+    def cut_off(self, error: BaseException) -> HoldfastError:
+        """Why its connection is gone; then nothing of it is kept."""
+        # asyncpg does not say what the server said last; of a machine that is busy we hear late that a statement has ended.
+        if self._now() - self._spoke >= self._idle / 2 or getattr(error, "sqlstate", None) == "25P03":
+            return HoldfastError(
+                f"job.transaction() was idle for longer than {self._idle:g} s and was rolled back, because it may hold locks: do "
+                "what takes time before the block"
+            )
+        return StoreUnavailable(
+            f"transaction: {self._public}: its connection was closed before its block ended, and nothing of it is kept: "
+            f"{failures.said_by(error)}"
+        )
+
+    def in_doubt(self, error: BaseException) -> StoreUnavailable:
+        """The connection went away with the COMMIT."""
+        return StoreUnavailable(
+            f"transaction: {self._public}: its connection was lost while it was committed, so whether it was is unknown: "
+            f"{failures.said_by(error)}"
+        )
+
+    def _require(self, is_ours: bool) -> None:
+        if not is_ours:
+            raise JobLost(f"job {self._job} is no longer active under token {self._token}; nothing of this transaction is kept")
+
+
+class Turns:
+    """How many transactions of a process have a connection at once; the others wait for one to end."""
+
+    def __init__(self) -> None:
+        self.of_threads = threading.BoundedSemaphore(CONNECTIONS)
+        self._of_loops: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+
+    def of_loop(self) -> asyncio.Semaphore:
+        """Those of the running one."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._of_loops:
+            for closed in [each for each in self._of_loops if each.is_closed()]:
+                self._of_loops.pop(closed, None)
+            self._of_loops[loop] = asyncio.Semaphore(CONNECTIONS)
+        return self._of_loops[loop]
+
+
+@asynccontextmanager
+async def awaited(transaction: Transaction, link: Link) -> AsyncIterator[Link]:
+    """On a connection of asyncpg's, which is closed at the end."""
+    is_ending = False
+    try:
+        block = link.transaction(isolation="read_committed")  # else a report meanwhile would make its end fail
+        try:
+            await block.start()
+            transaction.begun(*await _asked(link, transaction.begins))
+        except failures.Errors as error:
+            raise transaction.refused(error) from error
+        link.add_query_logger(lambda query: None if query.exception else transaction.spoke())
+        yield link
+        transaction.ended(*await _asked(link, transaction.ends))
+        is_ending = True
+        await block.commit()
+    except failures.Errors as error:
+        if link.is_closed():
+            raise (transaction.in_doubt(error) if is_ending else transaction.cut_off(error)) from error
+        raise
+    finally:
+        with suppress(*failures.Errors):
+            async with asyncio.timeout(GOOD_BYE):
+                if link.is_in_transaction():
+                    await link.execute("ROLLBACK")  # before whoever comes next, and not some time after
+        await link.close(timeout=GOOD_BYE)
+
+
+async def _asked(link: Link, question: Question) -> asyncpg.Record:
+    statement, values = question
+    (row,) = await link.fetch(statement, *values)
+    return row

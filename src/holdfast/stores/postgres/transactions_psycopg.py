@@ -1,0 +1,68 @@
+"""A handler's transaction for code without an event loop: see ``transactions.py``. Only here is psycopg needed."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from holdfast._core.location import Location
+from holdfast.stores.postgres import failures
+from holdfast.stores.postgres.transactions import Question, Transaction
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_ALIVE = {"keepalives_idle": "10", "keepalives_interval": "3", "keepalives_count": "3", "tcp_user_timeout": "15000"}
+
+
+def connect(location: Location, name: str, settings: Mapping[str, str]) -> Connection:
+    """A new one, of this name and with these settings of the server's."""
+    parts = urlsplit(location.url)
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    asked = dict(parse_qsl(parts.query))
+    given = {**_ALIVE, **{key: value for key, value in asked.items() if key in known}, "application_name": name}
+    # To asyncpg whatever it does not know is a setting of the server's; libpq wants those apart.
+    apart = {**{key: value for key, value in asked.items() if key not in known}, **settings}
+    if apart:
+        given["options"] = " ".join([asked.get("options", ""), *(f"-c {key}={_escaped(value)}" for key, value in apart.items())])
+    url = parts._replace(query=urlencode(given, quote_via=quote)).geturl()
+    try:
+        connection = psycopg.connect(url, connect_timeout=round(location.connect_timeout), prepare_threshold=None)
+    except psycopg.Error as error:
+        raise failures.of_connecting(location.public, error) from error
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # else a report meanwhile would make its end fail
+    return connection
+
+
+@contextmanager
+def blocking(transaction: Transaction, connection: Connection) -> Iterator[Connection]:
+    """On this connection, which is closed at the end."""
+    is_ending = False
+    try:
+        with connection.transaction():
+            try:
+                transaction.begun(*_asked(connection, transaction.begins))
+            except psycopg.Error as error:
+                raise transaction.refused(error) from error
+            yield connection
+            transaction.ended(*_asked(connection, transaction.ends))
+            is_ending = True
+    except psycopg.Error as error:
+        if connection.closed:
+            raise (transaction.in_doubt(error) if is_ending else transaction.cut_off(error)) from error
+        raise
+    finally:
+        connection.close()
+
+
+def _asked(connection: Connection, question: Question) -> tuple[Any, ...]:
+    with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
+        found = cursor.execute(*question).fetchone()
+        assert found is not None
+        return found
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace(" ", r"\ ")

@@ -1,0 +1,155 @@
+"""Enqueue inside the transaction of a caller's own connection, by his driver, or by what wraps it, in his thread or loop.
+
+Nothing here opens a connection, and nothing of what is sent fails for what is in the tables already: an error would abort the
+caller's transaction. So a schema that is not there is looked for first, once for each connection.
+"""
+
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from weakref import WeakSet
+
+from msgspec import Struct
+
+from holdfast._core.location import Location
+from holdfast._ports.store import EnqueueAnswer
+from holdfast._ports.wrappers import Opened, is_a, wrapper_of
+from holdfast.errors import Unsupported
+from holdfast.stores.postgres import schema
+
+Rows = list[tuple[Any, ...]]
+Talk = Generator[tuple[str, ...], Rows, EnqueueAnswer]
+"""Asks statements with their values, is told the rows of each, and ends with an answer."""
+
+_PSYCOPG, _AWAITED_PSYCOPG = "psycopg.Connection", "psycopg.AsyncConnection"
+_ASYNCPG = ("asyncpg.connection.Connection", "asyncpg.pool.PoolConnectionProxy")
+
+
+class Order(Struct, frozen=True):
+    """What to send to a connection, how to read the answer, and what to ask one that is not known yet."""
+
+    place: str
+    version: str
+    statement: str
+    parameter: str
+    read: Callable[[Sequence[tuple[Any, ...]]], EnqueueAnswer]
+
+
+class Acquaintances:
+    """Connections that were found to lead to the App's database, with a schema that this release can write to."""
+
+    def __init__(self, location: Location, schema: str) -> None:
+        self._location, self._schema = location, schema
+        self._database = None if location.is_pooled else _database_of(location.url)
+        self._known: WeakSet[object] = WeakSet()
+
+    def talk(self, order: Order, source: object) -> Talk:
+        """Make sure of the connection, once, then send."""
+        if source not in self._known:
+            ((database, has_schema),) = yield order.place, self._schema
+            self._require(database)
+            version = (yield (order.version,))[0][0] if has_schema else 0
+            schema.require(version or 0, self._schema, f"the database {database} of this connection")
+            try:
+                self._known.add(source)
+            except TypeError:
+                pass  # it cannot be referred to weakly, so it is asked again
+        return order.read((yield order.statement, order.parameter))
+
+    def _require(self, database: str) -> None:
+        if self._database not in (None, database):
+            raise Unsupported(
+                f"the jobs are in {self._location.public}, and this connection is to the database {database}: rows and jobs "
+                f"commit together only in one database. Connect to {self._database}, or name {database} in the URL of the App; "
+                "if a pooler calls one database by two names, add ?pooler=transaction to that URL"
+            )
+
+
+def hold(connection: Any, talk: Callable[[object], Talk]) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+    """Have the talk over a connection of whatever kind; ``Unsupported`` if it is none of PostgreSQL's."""
+    if (wrapper := wrapper_of(connection)) is not None:
+        return wrapper.use(partial(_hold_through, talk))
+    if is_a(connection, _PSYCOPG):
+        return _hold(talk(connection), partial(_ask_psycopg, connection))
+    if is_a(connection, _AWAITED_PSYCOPG):
+        return _hold_awaited(talk(connection), partial(_ask_awaited_psycopg, connection))
+    if is_a(connection, *_ASYNCPG):
+        return _hold_awaited(talk(getattr(connection, "_con", connection)), partial(_ask_asyncpg, connection))
+    raise Unsupported(
+        "the postgresql store needs a connection of asyncpg, psycopg 3, SQLAlchemy or Django to enqueue in, "
+        f"not {type(connection).__module__}.{type(connection).__qualname__}"
+    )
+
+
+def _hold_through(talk: Callable[[object], Talk], opened: Opened) -> EnqueueAnswer:
+    if opened.dialect != "postgresql":
+        raise Unsupported(
+            f"the jobs are in PostgreSQL, and this is a connection to {opened.dialect}: use one to the App's database"
+        )
+    return _hold(talk(opened.source), partial(_ask_wrapper, opened))
+
+
+def _hold(talk: Talk, ask: Callable[..., Rows]) -> EnqueueAnswer:
+    try:
+        question = next(talk)
+        while True:
+            question = talk.send(ask(*question))
+    except StopIteration as end:
+        return _answer_of(end)
+
+
+async def _hold_awaited(talk: Talk, ask: Callable[..., Coroutine[Any, Any, Rows]]) -> EnqueueAnswer:
+    try:
+        question = next(talk)
+        while True:
+            question = talk.send(await ask(*question))
+    except StopIteration as end:
+        return _answer_of(end)
+
+
+def _answer_of(end: StopIteration) -> EnqueueAnswer:
+    answer: EnqueueAnswer = end.value
+    return answer
+
+
+def _ask_psycopg(connection: Any, statement: str, *values: str) -> Rows:
+    from psycopg import Cursor
+    from psycopg.rows import tuple_row
+
+    with Cursor(connection, row_factory=tuple_row) as cursor:  # not the caller's kind of cursor, nor of rows
+        cursor.execute(_spelt(statement, "%s"), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+async def _ask_awaited_psycopg(connection: Any, statement: str, *values: str) -> Rows:
+    from psycopg import AsyncCursor
+    from psycopg.rows import tuple_row
+
+    async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
+        await cursor.execute(_spelt(statement, "%s"), values or None)
+        return await cursor.fetchall() if cursor.description else []
+
+
+async def _ask_asyncpg(connection: Any, statement: str, *values: str) -> Rows:
+    return [tuple(row) for row in await connection.fetch(_spelt(statement, "$1"), *values)]
+
+
+def _ask_wrapper(opened: Opened, statement: str, *values: str) -> Rows:
+    return opened.fetch(_spelt(statement, opened.placeholder), *values)
+
+
+def _spelt(statement: str, placeholder: str) -> Any:
+    """As the driver wants it; the one value is a text to all of them, so that no codec of the caller's changes it."""
+    if "$1" not in statement:
+        return statement
+    if placeholder == "%s":
+        statement = statement.replace("%", "%%")
+    return statement.replace("$1", f"CAST({placeholder} AS text)")
+
+
+def _database_of(url: str) -> str | None:
+    """If the URL names one; else it depends on the user and the environment."""
+    parts = urlsplit(url)
+    asked = parse_qs(parts.query)
+    return (asked.get("dbname") or asked.get("database") or [unquote(parts.path[1:])])[0] or None

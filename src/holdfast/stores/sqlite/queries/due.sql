@@ -1,0 +1,63 @@
+-- The first jobs of these tasks that a claim would take now and that have been due for a while, in its order.
+-- Lines are walked as in exchange.sql; of each one only the first :limit jobs are read.
+WITH RECURSIVE
+lines (task, queue, priority) AS (
+    SELECT first.task, first.queue, first.priority
+    FROM json_each(:tasks) AS known
+    JOIN holdfast_jobs AS first ON first.rowid = (
+        SELECT job.rowid FROM holdfast_jobs AS job
+        WHERE job.state = 'available' AND job.task = known.value
+        ORDER BY job.queue, job.priority LIMIT 1
+    )
+    UNION ALL
+    SELECT next.task, next.queue, next.priority
+    FROM lines
+    JOIN holdfast_jobs AS next ON next.rowid = coalesce((
+        SELECT job.rowid FROM holdfast_jobs AS job
+        WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
+            AND job.priority > lines.priority
+        ORDER BY job.priority LIMIT 1
+    ), (
+        SELECT job.rowid FROM holdfast_jobs AS job
+        WHERE job.state = 'available' AND job.task = lines.task AND job.queue > lines.queue
+        ORDER BY job.queue, job.priority LIMIT 1
+    ))
+),
+ends AS MATERIALIZED (
+    SELECT task, queue, priority, (
+        SELECT job.rowid FROM holdfast_jobs AS job
+        WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
+            AND job.priority = lines.priority AND job.available_at <= :wall - :age
+            AND CASE
+                WHEN job.proviso IS NULL THEN :others
+                WHEN job.proviso = 0 THEN :last_tries
+                ELSE :others AND job.proviso > :wall
+            END
+        ORDER BY job.available_at, job.id LIMIT 1 OFFSET :limit - 1
+    ) AS place
+    FROM lines
+    WHERE (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
+        AND queue NOT IN (SELECT paused.queue FROM holdfast_paused AS paused)
+),
+-- MATERIALIZED, else the ends are looked up again for each job of the span.
+spans AS MATERIALIZED (
+    SELECT
+        task, queue, priority,
+        coalesce((SELECT job.available_at FROM holdfast_jobs AS job WHERE job.rowid = ends.place), :wall - :age) AS last_at,
+        coalesce(
+            (SELECT job.id FROM holdfast_jobs AS job WHERE job.rowid = ends.place), x'ffffffffffffffffffffffffffffffff'
+        ) AS last_id
+    FROM ends
+)
+SELECT job.id, job.queue, job.number
+FROM spans
+CROSS JOIN holdfast_jobs AS job
+WHERE job.state = 'available' AND job.task = spans.task AND job.queue = spans.queue
+    AND job.priority = spans.priority AND (job.available_at, job.id) <= (spans.last_at, spans.last_id)
+    AND CASE
+        WHEN job.proviso IS NULL THEN :others
+        WHEN job.proviso = 0 THEN :last_tries
+        ELSE :others AND job.proviso > :wall
+    END
+ORDER BY job.priority, job.available_at, job.id
+LIMIT :limit;

@@ -1,0 +1,74 @@
+-- The same as exchange.sql, but what is claimed are jobs that a transport delivered; whatever else makes a job claimable holds.
+--
+-- A trigger of its own beside the first, so that claims by line do not pay for it. :ids are 16 bytes each.
+
+CREATE TEMP TRIGGER holdfast_claim_ids INSTEAD OF INSERT ON holdfast_exchange WHEN NEW.ids IS NOT NULL
+BEGIN
+    UPDATE holdfast_jobs SET
+        state = iif(due.rank <= NEW.running, 'running', 'claimed'),
+        attempt = attempt + (due.rank <= NEW.running),
+        number = due.last_number + due.rank,
+        claim = NEW.claim,
+        lease = NEW.lease,
+        worker = due.worker,
+        policy = due.policy,
+        claimed_at = NEW.wall,
+        started_at = iif(due.rank <= NEW.running, NEW.wall, NULL),
+        started_mono = iif(due.is_limited AND due.rank <= NEW.running, NEW.monotonic, NULL)
+    FROM (
+        WITH RECURSIVE
+        owner AS (
+            SELECT worker, (SELECT number FROM holdfast_sequence) AS last_number
+            FROM holdfast_leases
+            WHERE id = NEW.lease AND ended_at IS NULL
+                AND (NEW.monotonic <= expires_at OR boot <> NEW.boot OR clock <> NEW.clock OR boot = '')
+                AND NOT (is_alone AND EXISTS (
+                    SELECT 1 FROM holdfast_jobs AS held WHERE held.lease = NEW.lease AND held.state IN ('claimed', 'running')
+                ))
+        ),
+        asked (place, id) AS (
+            SELECT 0, substr(NEW.ids, 1, 16)
+            UNION ALL
+            SELECT place + 1, substr(NEW.ids, 16 * place + 17, 16) FROM asked WHERE 16 * place + 16 < length(NEW.ids)
+        ),
+        known AS MATERIALIZED (
+            SELECT
+                key AS task, value AS policy,
+                coalesce(json_extract(value, '$.timeout'), json_extract(value, '$.progress_within')) IS NOT NULL AS is_limited
+            FROM json_each(NEW.tasks)
+        )
+        SELECT
+            job.rowid AS place, known.policy, known.is_limited, owner.worker, owner.last_number,
+            row_number() OVER (ORDER BY job.priority, job.available_at, job.id) AS rank
+        FROM owner
+        CROSS JOIN asked
+        CROSS JOIN holdfast_jobs AS job ON job.id = asked.id
+        JOIN known ON known.task = job.task
+        WHERE job.state = 'available' AND job.available_at <= NEW.wall
+            AND CASE
+                WHEN job.proviso IS NULL THEN NEW.others
+                WHEN job.proviso = 0 THEN NEW.last_tries
+                ELSE NEW.others AND job.proviso > NEW.wall
+            END
+            AND (NEW.queues IS NULL OR job.queue IN (SELECT value FROM json_each(NEW.queues)))
+            AND job.queue NOT IN (SELECT paused.queue FROM holdfast_paused AS paused)
+        ORDER BY job.priority, job.available_at, job.id
+        LIMIT NEW.room
+    ) AS due
+    WHERE holdfast_jobs.rowid = due.place;
+
+    UPDATE holdfast_sequence SET number = (
+        SELECT max(number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
+    )
+    WHERE number < (
+        SELECT max(number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
+    );
+END;
+
+-- call
+INSERT INTO holdfast_exchange (
+    items, data, kinds, lease, claim, tasks, queues, others, last_tries, running, room, wall, monotonic, boot, clock, ids
+) VALUES (
+    :items, :data, :kinds, :lease, :claim, :tasks, :queues, :others, :last_tries, :running, :room, :wall, :monotonic, :boot,
+    :clock, :ids
+);

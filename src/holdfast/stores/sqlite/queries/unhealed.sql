@@ -1,0 +1,23 @@
+-- Jobs that ended owing a hook, those first that have waited longest; each is due again after a pause that grows with its age.
+--
+-- A temporary trigger, so that it can be said afterwards, without any lock, which those were: see exchange.sql.
+CREATE TEMP VIEW holdfast_heal (tasks, room, pause, longest, wall) AS
+SELECT NULL, NULL, NULL, NULL, NULL;
+
+CREATE TEMP TRIGGER holdfast_offer_unhealed INSTEAD OF INSERT ON holdfast_heal
+BEGIN
+    DELETE FROM holdfast_touched;
+    INSERT INTO holdfast_touched (what, id, task)
+    SELECT 'job', job.id, job.task
+    FROM json_each(NEW.tasks) AS known
+    CROSS JOIN holdfast_jobs AS job ON job.task = known.value
+    WHERE job.heal_at IS NOT NULL AND job.heal_at <= NEW.wall AND job.state IN ('held', 'completed', 'failed', 'cancelled')
+    ORDER BY job.heal_at, job.id
+    LIMIT NEW.room;
+    UPDATE holdfast_jobs
+    SET heal_at = NEW.wall + min(max(NEW.pause, NEW.wall - coalesce(finished_at, available_at)), NEW.longest)
+    WHERE id IN (SELECT id FROM holdfast_touched);
+END;
+
+-- call
+INSERT INTO holdfast_heal (tasks, room, pause, longest, wall) VALUES (:tasks, :limit, :pause, :longest, :wall);

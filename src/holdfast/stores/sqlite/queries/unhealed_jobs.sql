@@ -1,0 +1,6 @@
+-- Those that the last write of this connection offered, but for those that somebody has reopened or healed since.
+SELECT record.state, record.*
+FROM holdfast_touched AS touched
+JOIN holdfast_record AS record ON record.id = touched.id
+WHERE record.heal_at IS NOT NULL AND record.state IN ('held', 'completed', 'failed', 'cancelled')
+ORDER BY touched.rowid;

@@ -1,0 +1,341 @@
+"""Rescues: what is remembered of the attempt that was cut short, and the hook that is owed for it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+
+from msgspec import structs
+
+from holdfast._core.job import Hold, JobRecord, Rescue, RescueReason, State, Token
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, cancelled, overrun_seen_by_others
+from holdfast._core.outcome import Fail, Retry, Snooze
+from holdfast._core.policy import HOOK_PATIENCE, HOOK_PAUSE, RETENTION_FLOOR, Backoff, CrashPolicy, Policy
+from holdfast._ports.store import Answer
+from holdfast.errors import JobLost, Unsupported
+from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, answered, done, raised, released, rescued, story
+
+CRASH = LeaseEnd(End.CRASHED, "SIGKILL")
+PAUSE, ALL = 20.0, 100
+DAY = 86400.0
+TASKS = ("task",)
+HEALS = Policy(heals=True, max_crashes=20, max_attempts=20, backoff=Backoff.fixed("0s"))
+ENDS_AT_ONCE = structs.replace(HEALS, on_crash=CrashPolicy.FAIL)
+HOLDS = structs.replace(HEALS, on_crash=CrashPolicy.HOLD)
+
+
+async def crash(at: Scene, hold: Hold, why: LeaseEnd = CRASH) -> JobRecord:
+    """Its worker's lease ends, and somebody takes the job."""
+    await at.store.end_lease(hold.lease, why)
+    assert await at.settle(rescued(hold, why)) == (Answer.APPLIED,)
+    return await at.row(hold.job)
+
+
+async def crashed(at: Scene, policy: Policy = HEALS) -> JobRecord:
+    """A job whose first worker has died."""
+    return await crash(at, await at.running(policy=policy))
+
+
+async def again(at: Scene, row: JobRecord, policy: Policy = HEALS) -> Hold:
+    """Its next attempt."""
+    (claim,) = await at.claim(await at.lease(worker="second"), queues=(row.queue,), policy=policy)
+    return claim.hold
+
+
+async def offered(at: Scene, *, limit: int = ALL, pause: float = PAUSE) -> list[JobRecord]:
+    """Whose hooks are to be tried alone."""
+    return list(await at.store.unhealed(TASKS, limit, pause=pause))
+
+
+@asynccontextmanager
+async def healing(at: Scene, row: JobRecord, mark: datetime | None = None) -> AsyncIterator[None]:
+    """The transaction of its hook."""
+    async with at.store.transaction(row.id, row.token, idle=5.0, heal_at=mark or row.heal_at):
+        yield
+
+
+async def heal(at: Scene, row: JobRecord, mark: datetime | None = None) -> str:
+    """What became of its hook."""
+    try:
+        async with healing(at, row, mark):
+            return "healed"
+    except JobLost:
+        return "lost"
+
+
+def blocking_heal(at: Scene, row: JobRecord) -> str:
+    """The same in a thread."""
+    try:
+        with at.store.blocking_transaction(row.id, row.token, idle=5.0, heal_at=row.heal_at):
+            return "healed"
+    except JobLost:
+        return "lost"
+
+
+def refusal(at: Scene, row: JobRecord) -> Iterator[str]:
+    """What a store without transactions says."""
+    for open_ in (at.store.transaction, at.store.blocking_transaction):
+        try:
+            open_(row.id, row.token, idle=5.0, heal_at=row.heal_at)
+        except Unsupported as error:
+            yield str(error)
+
+
+class RescueContract(Part):
+    """What a task with an ``on_rescue``, and everybody who asks why a job runs again, is promised."""
+
+    @story
+    async def test_a_row_remembers_which_attempt_was_cut_short_and_the_claim_says_it(self, at: Scene) -> None:
+        for why, reason in (
+            (CRASH, "crashed"),
+            (LeaseEnd(End.EXPIRED), "expired"),
+            (LeaseEnd(End.CLOSED, is_free=True), "closed"),
+        ):
+            hold = await at.running(policy=Policy())
+            row = await crash(at, hold, why)
+            assert row.rescue == Rescue(reason=RescueReason(reason), worker="worker", attempt=1, at=row.available_at)
+            (claim,) = await at.claim(await at.lease(), queues=(row.queue,))
+            assert (claim.rescue, claim.heal_at) == (row.rescue, None)
+            await at.settle(done(claim.hold))
+            assert (await at.row(row.id)).rescue == row.rescue
+
+    @story
+    async def test_one_that_never_was_rescued_says_nothing(self, at: Scene) -> None:
+        for settle in (done, raised, lambda hold: answered(hold, Retry()), lambda hold: answered(hold, Snooze(for_="1s"))):
+            hold = await at.running(policy=HEALS)
+            await at.settle(settle(hold))
+            row = await at.row(hold.job)
+            assert (row.rescue, row.heal_at) == (None, None)
+        assert await offered(at) == []
+
+    @story
+    async def test_code_that_never_ran_is_no_rescue_and_takes_none_away(self, at: Scene) -> None:
+        row = await crash(at, await at.prefetched())
+        assert (row.rescue, row.heal_at) == (None, None)
+        row = await crashed(at)
+        (claim,) = await at.claim(await at.lease(), 0, prefetch=1, queues=(row.queue,), policy=HEALS)
+        assert (claim.rescue, claim.heal_at) == (row.rescue, row.heal_at)
+        later = await crash(at, claim.hold)
+        assert (later.rescue, later.heal_at) == (row.rescue, row.heal_at)
+
+    @story
+    async def test_a_hook_is_owed_if_the_claim_said_that_there_is_one(self, at: Scene) -> None:
+        row = await crashed(at)
+        assert row.rescue is not None
+        assert row.heal_at == row.rescue.at
+        (claim,) = await at.claim(await at.lease(), queues=(row.queue,), policy=HEALS)
+        assert claim.heal_at == row.heal_at
+        assert (await crashed(at, Policy())).heal_at is None
+
+    @story
+    async def test_it_stays_owed_whatever_becomes_of_the_job_until_that_completes(self, at: Scene) -> None:
+        row = await crashed(at)
+        settles: tuple[Callable[[Hold], Transition], ...] = (
+            raised,
+            released,
+            lambda hold: answered(hold, Retry()),
+            lambda hold: answered(hold, Snooze(for_="0s")),
+            lambda hold: answered(hold, Fail("no")),
+            cancelled,
+        )
+        for settle in settles:
+            hold = await again(at, row)
+            await at.settle(settle(hold))
+            left = await at.row(row.id)
+            assert (left.rescue, left.heal_at) == (row.rescue, row.heal_at)
+            await at.store.reopen([row.id])
+        await at.settle(done(await again(at, row)))
+        left = await at.row(row.id)
+        assert (left.rescue, left.heal_at) == (row.rescue, None)
+
+    @story
+    async def test_an_operator_who_cancels_or_reopens_it_leaves_it_owed(self, at: Scene) -> None:
+        row = await crashed(at)
+        await at.store.request_cancel([row.id])
+        (ended,) = await offered(at)
+        assert (ended.id, ended.state, ended.rescue) == (row.id, State.CANCELLED, row.rescue)
+        await at.store.reopen([row.id])
+        (claim,) = await at.claim(await at.lease(), queues=(row.queue,), policy=HEALS)
+        assert (claim.rescue, claim.heal_at) == (row.rescue, ended.heal_at)
+        assert await offered(at) == []
+
+    @story
+    async def test_a_later_rescue_is_the_one_that_counts(self, at: Scene) -> None:
+        row = await crashed(at)
+        hold = await again(at, row)
+        at.advance(TTL + 1.0)
+        later = await crash(at, hold, LeaseEnd(End.EXPIRED))
+        assert later.rescue == Rescue(reason=RescueReason.EXPIRED, worker="second", attempt=2, at=later.available_at)
+        assert row.heal_at is not None
+        assert later.heal_at is not None
+        assert later.heal_at > row.heal_at
+
+    @story
+    async def test_others_who_judge_a_limit_leave_the_same(self, at: Scene) -> None:
+        limits = {Charge.STALLED: {"progress_within": 1.0}, Charge.TIMED_OUT: {"timeout": 1.0}}
+        for charge, limit in limits.items():
+            hold = await at.running(policy=structs.replace(HEALS, **limit))
+            assert await at.settle(overrun_seen_by_others(hold, charge, jitter=0.0)) == (Answer.LOST,)
+            assert (await at.row(hold.job)).rescue is None
+            at.advance(TTL + 100.0)
+            assert await at.settle(overrun_seen_by_others(hold, charge, jitter=0.0)) == (Answer.APPLIED,)
+            row = await at.row(hold.job)
+            assert row.rescue is not None
+            assert (row.rescue.reason, row.heal_at) == (charge.value, row.rescue.at)
+
+    @story
+    async def test_a_rescue_sent_again_changes_nothing(self, at: Scene) -> None:
+        hold = await at.running(policy=HEALS)
+        row = await crash(at, hold)
+        at.advance(1.0)
+        assert await at.settle(rescued(hold, CRASH)) == (Answer.APPLIED,)
+        assert await at.row(hold.job) == row
+
+    @story
+    async def test_what_ended_or_is_held_is_offered_and_nothing_else(self, at: Scene) -> None:
+        failed, held = await crashed(at, ENDS_AT_ONCE), await crashed(at, HOLDS)
+        waiting, running = await crashed(at), await again(at, await crashed(at))
+        finished = await at.running(policy=HEALS)
+        await at.settle(raised(finished))
+        assert [(row.id, row.state, row.token, row.payload) for row in await offered(at)] == [
+            (failed.id, State.FAILED, failed.token, b"{}"),
+            (held.id, State.HELD, held.token, b"{}"),
+        ]
+        assert await at.store.unhealed(("other",), ALL, pause=PAUSE) == ()
+        assert [await at.state(job) for job in (waiting.id, running.job)] == [State.AVAILABLE, State.RUNNING]
+
+    @story
+    async def test_never_more_than_asked_and_those_first_that_have_waited_longest(self, at: Scene) -> None:
+        rows = []
+        for _ in range(3):
+            rows.append(await crashed(at, ENDS_AT_ONCE))
+            at.advance(1.0)
+        found = [[row.id for row in await offered(at, limit=2)] for _ in range(3)]
+        assert found == [[rows[0].id, rows[1].id], [rows[2].id], []]
+
+    @story
+    async def test_what_was_offered_comes_again_after_a_pause_that_grows_with_its_age(self, at: Scene) -> None:
+        row = await crashed(at, ENDS_AT_ONCE)
+        marks = [row.heal_at]
+        for pause in (PAUSE, PAUSE, 2 * PAUSE, 4 * PAUSE):
+            (again_,) = await offered(at)
+            marks.append(again_.heal_at)
+            assert (await at.row(row.id)).heal_at == again_.heal_at
+            at.advance(pause - EARLY * 100)
+            assert await offered(at) == []
+            at.advance(EARLY * 100)
+        assert len(set(marks)) == len(marks)
+        at.advance(9 * HOOK_PAUSE)
+        assert len(await offered(at)) == 1
+        at.advance(HOOK_PAUSE - EARLY * 100)
+        assert await offered(at) == []
+        at.advance(EARLY * 100)
+        assert len(await offered(at)) == 1
+
+    @story
+    async def test_two_who_look_at_once_are_not_offered_the_same(self, at: Scene) -> None:
+        rows = {(await crashed(at, ENDS_AT_ONCE)).id for _ in range(4)}
+        found = await asyncio.gather(*(at.another().unhealed(TASKS, 2, pause=PAUSE) for _ in range(4)))
+        ids = [row.id for each in found for row in each]
+        assert len(ids) == len(set(ids))
+        assert {*ids, *(row.id for row in await offered(at))} == rows
+
+    @story
+    async def test_while_it_is_owed_the_whole_job_is_kept_however_short_its_retention(self, at: Scene) -> None:
+        short = structs.replace(ENDS_AT_ONCE, retention=0.0)
+        ended, waiting = await crashed(at, short), await crashed(at, structs.replace(HEALS, retention=0.0))
+        await at.store.request_cancel([waiting.id])
+        others = [await crashed(at, structs.replace(short, heals=False)) for _ in range(2)]
+        at.advance(RETENTION_FLOOR)
+        answer = await at.store.prune(ALL)
+        assert (answer.jobs, answer.stubs) == (len(others), 0)
+        at.advance(HOOK_PATIENCE - RETENTION_FLOOR - 1.0)
+        assert (await at.store.prune(ALL)).jobs == 0
+        assert {(row.id, row.payload) for row in await offered(at)} == {(ended.id, b"{}"), (waiting.id, b"{}")}
+        at.advance(2 * DAY)  # some stores forget whole days
+        assert (await at.store.prune(ALL)).jobs == 2
+
+    # healing
+
+    @story
+    async def test_a_store_without_transactions_says_so(self, at: Scene) -> None:
+        row = await crashed(at, ENDS_AT_ONCE)
+        if at.store.capabilities.caller_transaction:
+            assert await heal(at, row) == "healed"
+        else:
+            said = list(refusal(at, row))
+            assert len(said) == 2
+            assert all(at.store.capabilities.name in each for each in said)
+
+    @story
+    async def test_its_transaction_takes_the_mark_away_wherever_the_job_is(self, at: Scene) -> None:
+        if not at.store.capabilities.caller_transaction:
+            return
+        running = await again(at, await crashed(at))
+        for job in (running.job, (await crashed(at, ENDS_AT_ONCE)).id, (await crashed(at, HOLDS)).id):
+            row = await at.row(job)
+            assert await heal(at, row) == "healed"
+            left = await at.row(job)
+            assert (left.heal_at, left.rescue, left.state, left.token) == (None, row.rescue, row.state, row.token)
+            assert await heal(at, row) == "lost"
+        assert await offered(at) == []
+        assert await at.settle(done(running)) == (Answer.APPLIED,)
+
+    @story
+    async def test_in_a_thread_it_does_the_same(self, at: Scene) -> None:
+        if not at.store.capabilities.caller_transaction:
+            return
+        for policy in (ENDS_AT_ONCE, HOLDS):
+            row = await crashed(at, policy)
+            assert [await asyncio.to_thread(blocking_heal, at, row) for _ in range(2)] == ["healed", "lost"]
+            assert (await at.row(row.id)).heal_at is None
+
+    @story
+    async def test_what_is_rolled_back_is_still_owed(self, at: Scene) -> None:
+        if not at.store.capabilities.caller_transaction:
+            return
+        row = await crashed(at, ENDS_AT_ONCE)
+        try:
+            async with healing(at, row):
+                raise KeyError(row.id)
+        except KeyError:
+            assert await at.row(row.id) == row
+        assert await heal(at, row) == "healed"
+
+    @story
+    async def test_only_with_its_token_and_its_mark(self, at: Scene) -> None:
+        if not at.store.capabilities.caller_transaction:
+            return
+        row, other = await crashed(at, ENDS_AT_ONCE), await crashed(at, HOLDS)
+        wrong = (
+            structs.replace(row, token=Token(row.token.claim, row.token.number + 1)),
+            structs.replace(row, token=Token(None, row.token.number)),
+            structs.replace(row, token=Token(at.chance.uuid4(), row.token.number)),
+            structs.replace(row, id=other.id),
+            structs.replace(row, id=at.chance.uuid7()),
+            structs.replace(row, heal_at=at.now + timedelta(seconds=1)),
+        )
+        assert [await heal(at, each) for each in wrong] == ["lost"] * len(wrong)
+        marked = {each.id: each for each in await offered(at)}
+        assert await heal(at, row) == "lost"
+        assert await heal(at, marked[row.id]) == "healed"
+
+    @story
+    async def test_who_was_rescued_meanwhile_heals_nothing(self, at: Scene) -> None:
+        if not at.store.capabilities.caller_transaction:
+            return
+        hold = await again(at, await crashed(at))
+        row = await at.row(hold.job)
+        at.advance(1.0)
+        left = await crash(at, hold)
+        assert await heal(at, row) == "lost"
+        assert (await at.row(hold.job)).heal_at == left.heal_at
+
+    @story
+    async def test_what_was_healed_is_kept_no_longer_than_others_may_be(self, at: Scene) -> None:
+        if not at.store.capabilities.caller_transaction:
+            return
+        row = await crashed(at, ENDS_AT_ONCE)
+        assert await heal(at, row) == "healed"
+        at.advance(HOOK_PATIENCE + 2 * DAY)
+        assert (await at.store.prune(ALL)).jobs == 1

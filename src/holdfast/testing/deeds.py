@@ -1,0 +1,52 @@
+"""What no database can tell: who was killed, frozen or woken, and what handlers did while their store was away.
+
+Whoever does it, or to whom it happens, says so with the time of the machine's wall clock, which a database server on
+the same machine reads too: so deeds and rows have one order.
+"""
+
+import os
+from pathlib import Path
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import Token
+from holdfast.testing.history import Event, Phase, label
+
+ENQUEUE = "enqueue"
+
+
+class Deed(Struct, frozen=True, omit_defaults=True):
+    """To a process ``process.end``, ``process.freeze``, ``process.thaw``; by it ``handler.start``, ``handler.end``, ``enqueue``.
+
+    ``time``: seconds since the epoch when it had run its last instruction, before it ran its next one, or when it spoke.
+    """
+
+    time: float
+    what: str
+    process: ProcessIdentity
+    job: UUID | None = None
+    token: Token | None = None
+
+    def event(self, began: float) -> Event:
+        """Its place in a history that began then."""
+        phase = Phase.OK if self.what == ENQUEUE else Phase.LIFE
+        time = self.time - began
+        return Event(time=time, process=label(self.process), what=self.what, phase=phase, job=self.job, token=self.token)
+
+
+def tell(path: Path, deed: Deed) -> None:
+    """Write it down, whole and at once, in a file that many processes share."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(file, msgspec.json.encode(deed) + b"\n")
+    finally:
+        os.close(file)
+
+
+def told(path: Path) -> list[Deed]:
+    """All that was written down so far."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [msgspec.json.decode(line, type=Deed) for line in lines]

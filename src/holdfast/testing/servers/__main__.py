@@ -1,0 +1,53 @@
+"""Throw-away servers to try things with, without set-up: ``python -m holdfast.testing.servers postgres``, or ``nats``.
+
+Each prints its address and runs until Ctrl-C; what was in it is gone then.
+"""
+
+import argparse
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+
+from holdfast.testing.servers.nats import NatsServer
+from holdfast.testing.servers.postgres import PostgresServer
+from holdfast.testing.servers.process import ServerMissing
+
+PORTS = {"postgres": 54320, "nats": 42220}
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run one until told to end."""
+    parser = argparse.ArgumentParser(prog="python -m holdfast.testing.servers", description=__doc__)
+    parser.add_argument("server", choices=sorted(PORTS))
+    parser.add_argument("--port", type=int, help=f"where it listens, on this machine only; {PORTS} if left out")
+    asked = parser.parse_args(words)
+    port = asked.port or PORTS[asked.server]
+    if _is_taken(port):
+        sys.exit(f"error: port {port} is taken: end what listens there, or choose another with --port")
+    try:
+        _run(PostgresServer() if asked.server == "postgres" else NatsServer(), port)
+    except ServerMissing as missing:
+        sys.exit(f"error: {missing}")
+
+
+def _run(server: PostgresServer | NatsServer, port: int) -> None:
+    server.port = port
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with server:
+            print(server.dsn() if isinstance(server, PostgresServer) else server.url, flush=True)
+            os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
+            sys.exit(f"error: it has ended:\n{server.tail()}")
+    except KeyboardInterrupt:
+        pass
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""The fixtures: servers that live as long as the test session, a database for each test."""
+
+import os
+from collections.abc import Generator, Iterator
+from typing import TypeVar
+
+import pytest
+
+from holdfast.testing.servers.databases import Databases
+from holdfast.testing.servers.nats import NatsServer
+from holdfast.testing.servers.postgres import PostgresServer, find_psql
+from holdfast.testing.servers.process import Server
+
+S = TypeVar("S", bound=Server)
+_RUNNING = pytest.StashKey[list[Server]]()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
+    """A PostgreSQL server of this test process, also where ``TEST_PG_DSN`` names another: for tests that restart it."""
+    yield from _running(PostgresServer(), pytestconfig)
+
+
+@pytest.fixture
+def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a fresh database, dropped after the test; on the server of ``TEST_PG_DSN`` if that is set."""
+    given = os.environ.get("TEST_PG_DSN")
+    databases = Databases(given, find_psql()) if given else request.getfixturevalue("postgres_server").databases
+    dsn = databases.create()
+    yield dsn
+    databases.drop(dsn)
+
+
+@pytest.fixture(scope="session")
+def nats_server(pytestconfig: pytest.Config) -> Iterator[NatsServer]:
+    """A NATS server of this test process, also where ``TEST_NATS_URL`` names another."""
+    yield from _running(NatsServer(), pytestconfig)
+
+
+@pytest.fixture
+def nats_url(request: pytest.FixtureRequest) -> str:
+    """The address of a NATS server with JetStream, which keeps what other tests left; ``TEST_NATS_URL`` if that is set."""
+    given = os.environ.get("TEST_NATS_URL")
+    return given or str(request.getfixturevalue("nats_server").url)
+
+
+def _running(server: S, config: pytest.Config) -> Iterator[S]:
+    with server:
+        config.stash.setdefault(_RUNNING, []).append(server)
+        yield server
+        config.stash[_RUNNING].remove(server)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what the servers said."""
+    report = yield
+    if report.failed:
+        report.sections += [(f"{server.name} said last", server.tail()) for server in item.config.stash.get(_RUNNING, [])]
+    return report

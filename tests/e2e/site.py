@@ -1,0 +1,55 @@
+"""Machines around one PostgreSQL server and, if wished, one NATS server, each behind proxies of its own that can fail."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from holdfast.testing.servers import NatsServer, PostgresServer, TcpProxy
+from tests.e2e.machines import Machine
+
+TRANSPORTS = ("", "nats")
+"""What tests of whole machines run with: hints by what fits the store, and by JetStream."""
+PARTITIONS = ("cut", "both", "up", "down", "half_open")
+"""How a machine can lose its servers: refused, silence, nothing arrives, no answer, or ended on their side alone."""
+
+
+class Site:
+    """Servers and the ways to them."""
+
+    def __init__(self, stack: ExitStack, transport: str) -> None:
+        self._stack = stack
+        self.postgres = stack.enter_context(PostgresServer())
+        self.nats = stack.enter_context(NatsServer()) if transport == "nats" else None
+        self.url = self.postgres.create_database()
+        self.transport = "" if self.nats is None else self.nats.url
+        self._proxies: dict[str, list[TcpProxy]] = {}
+
+    def machine(self, name: str) -> Machine:
+        """One whose ways to the servers can be cut."""
+        servers = [self.postgres] if self.nats is None else [self.postgres, self.nats]
+        proxies = [self._stack.enter_context(TcpProxy(server.port)) for server in servers]
+        self._proxies[name] = proxies
+        url, transport = proxies[0].through(self.url), "" if self.nats is None else proxies[1].through(self.transport)
+        return Machine(name, url, transport)
+
+    def cut_off(self, machine: Machine, how: str) -> None:
+        """Between that machine and the servers: one of ``PARTITIONS``."""
+        for proxy in self._proxies[machine.name]:
+            match how:
+                case "cut":
+                    proxy.cut()
+                case "half_open":
+                    proxy.half_open()
+                case "up" | "down" | "both" as way:
+                    proxy.blackhole(way)
+
+    def reconnect(self, machine: Machine) -> None:
+        """All is well again."""
+        for proxy in self._proxies[machine.name]:
+            proxy.restore()
+
+
+@contextmanager
+def site(transport: str = "") -> Iterator[Site]:
+    """Running servers; one of ``TRANSPORTS``."""
+    with ExitStack() as stack:
+        yield Site(stack, transport)

@@ -1,0 +1,126 @@
+"""Kills and freezes real processes, and has the checker judge what really happened to every row."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Sequence
+from uuid import UUID
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._ports.system_host import identify
+from holdfast.testing.checker import Report, Rules, check
+from holdfast.testing.deeds import Deed
+from tests.e2e.cells import end, is_alive
+from tests.e2e.fleet import START, Crew, Fleet, state_of, thaw
+from tests.e2e.machines import HERE, Machine
+from tests.e2e.waiting import until
+
+SEED = int(os.environ.get("E2E_SEED", "1"))
+SUPERVISORS = 0.2
+"""The part of kills that takes a supervisor along."""
+
+
+class Tormentor:
+    """Hurts workers, and knows when each of them ran its last instruction."""
+
+    def __init__(
+        self, ships: Fleet, chance: random.Random, machines: Sequence[Machine], *, processes: int = 2, is_ready: bool = True
+    ) -> None:
+        self._ships, self._chance, self._processes = ships, chance, processes
+        self._ours = identify(os.getpid())
+        self.app, self.folder, self.record = ships.app, ships.folder, ships.record
+        ships.app.migrate()
+        self.record.watch()
+        self.crews = [self.sail(machine, is_ready=is_ready) for machine in machines]
+        self.deeds: list[Deed] = []
+        self.jobs = 0
+
+    def sail(self, machine: Machine = HERE, *, is_ready: bool = False) -> Crew:
+        """Another crew."""
+        options = ("--processes", str(self._processes), "--concurrency", "8")
+        return self._ships.crew(*options, is_ready=is_ready, machine=machine)
+
+    def enqueue(self, many: int, longest: float = 2.0) -> list[UUID]:
+        """More to do."""
+        jobs = []
+        for _ in range(many):
+            task = self._chance.choice(["labour", "labour_in_thread"])
+            job = self._ships.enqueue(task, seconds=self._chance.uniform(0.2, longest))
+            self.record.tell("enqueue", job, None, self._ours)
+            jobs.append(job)
+        self.jobs += many
+        return jobs
+
+    def pause(self, most: float) -> None:
+        """Let them work for a while."""
+        by = time.monotonic() + self._chance.uniform(0.0, most)
+        until(lambda: time.monotonic() > by, within=most + 1.0)
+
+    def kill_somebody(self) -> None:
+        """One worker, or a supervisor with all of its workers, which another one replaces."""
+        # One that died before it was ready is replaced after a pause: the next victim is found elsewhere.
+        crew = self._chance.choice(until(lambda: [crew for crew in self.crews if crew.workers()], within=START))
+        if self._chance.random() >= SUPERVISORS:
+            return self._kill(crew, self._chance.choice(crew.workers()))
+        os.kill(crew.pid, signal.SIGSTOP)
+        until(lambda: state_of(crew.pid) == "T", within=START)
+        workers = crew.workers()
+        end(crew.pid)
+        for worker in workers:
+            self._kill(crew, worker)
+        self.crews.remove(crew)
+        self.crews.append(self.sail(self.refuge(crew.machine)))
+        return None
+
+    def refuge(self, lost: Machine) -> Machine:
+        """Where a new crew sails for one that was lost there."""
+        return lost
+
+    def _kill(self, crew: Crew, worker: int) -> None:
+        """Stopped first, for the blink of an eye, so that the moment is known."""
+        process = crew.identify(worker)
+        os.kill(worker, signal.SIGSTOP)
+        until(lambda: state_of(worker) in ("T", "Z", ""), within=START)
+        self._did("process.end", process)
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: not is_alive(worker), within=START)
+
+    def freeze_crew(self, crew: Crew, seconds: float) -> None:
+        """Supervisor, workers and guards together; its workers end when they wake after their lease."""
+        workers = {pid: crew.identify(pid) for pid in crew.workers()}
+        frozen, began = crew.freeze_outside_of_writes(), time.monotonic()
+        for process in workers.values():
+            self._did("process.freeze", process)
+        until(lambda: time.monotonic() - began > seconds, within=seconds + START)
+        for process in workers.values():
+            self._did("process.thaw", process)
+        thaw(frozen)
+        while workers:
+            dead = until(lambda: next((pid for pid in workers if not is_alive(pid)), None), within=START)
+            self._did("process.end", workers.pop(dead))
+
+    def _did(self, what: str, process: ProcessIdentity) -> None:
+        self.deeds.append(Deed(time.time(), what, process))
+
+    def stop(self, rules: Rules) -> Report:
+        """Let every job end, send everybody home, and judge what happened."""
+        until(self.is_done, within=120)
+        assert self._ships.app.jobs.counts()["completed"] == self.jobs
+        for crew in self.crews:
+            until(crew.workers, within=START)
+            crew.send(signal.SIGTERM)
+        assert [crew.wait(START) for crew in self.crews] == [0] * len(self.crews)
+        history = self.record.read(self.deeds)
+        report = check(history, rules)
+        deaths = len({deed.process for deed in self.deeds if deed.what == "process.end"})
+        told = f"{len(history)} events, {deaths} dead workers, {report.starts} starts of {self.jobs} jobs"
+        print(f"{told}, slowest recovery {report.slowest_recovery:.2f} s, overlaps outside {report.overlaps_outside}")
+        assert not report.violations, report.explain(history)
+        assert min(report.checked[name] for name in ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "L2")) > 0
+        return report
+
+    def is_done(self) -> bool:
+        """Whether every job has ended."""
+        counts = self._ships.app.jobs.counts()
+        return counts["completed"] + counts["failed"] + counts["cancelled"] == self.jobs

@@ -1,0 +1,342 @@
+"""Connections of a caller's own, by every library that `within=` knows: used in one manner, blocking, whatever they are."""
+
+import asyncio
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import aiosqlite
+import asyncpg
+import django
+import psycopg
+import sqlalchemy
+from django.conf import settings
+from django.db import connections, transaction
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from holdfast._engine.handle import Handle
+from holdfast._engine.task import Order
+
+
+class Caller(ABC):
+    """One connection in one transaction, from its opening on."""
+
+    is_awaited = False
+    tells = False
+    """Whether its library says when a transaction has been committed."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.open()
+        self.begin()
+
+    within: Any
+
+    @abstractmethod
+    def open(self) -> None:
+        """Connect."""
+
+    def begin(self) -> None:
+        """Begin a transaction, where the library does not do it by itself."""
+
+    @abstractmethod
+    def execute(self, statement: str) -> None:
+        """One statement of the caller's."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Roll back."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Disconnect."""
+
+    def mark(self) -> None:
+        """Set a savepoint."""
+        self.execute("SAVEPOINT mark")
+
+    def undo(self) -> None:
+        """Undo what came after it."""
+        self.execute("ROLLBACK TO SAVEPOINT mark")
+        self.execute("RELEASE SAVEPOINT mark")
+
+    def keep(self) -> None:
+        """Forget the savepoint."""
+        self.execute("RELEASE SAVEPOINT mark")
+
+    def enqueue(self, order: "Order[...]", *payload: object) -> Handle:
+        """By the call that fits."""
+        return order.enqueue(*payload)
+
+
+class Awaited(Caller):
+    """The same of a library that is awaited, in an event loop of its own."""
+
+    is_awaited = True
+
+    def __init__(self, where: str) -> None:
+        self.runner = asyncio.Runner()
+        super().__init__(where)
+
+    def run(self, action: Coroutine[Any, Any, Any]) -> Any:
+        """Until it is done."""
+        return self.runner.run(action)
+
+    def execute(self, statement: str) -> None:
+        self.run(self.within.execute(statement))
+
+    def commit(self) -> None:
+        self.run(self.within.commit())
+
+    def rollback(self) -> None:
+        self.run(self.within.rollback())
+
+    def close(self) -> None:
+        self.run(self.within.close())
+        self.runner.close()
+
+    def enqueue(self, order: "Order[...]", *payload: object) -> Handle:
+        async def enqueue() -> Handle:
+            handle = await order.aenqueue(*payload)
+            return handle
+
+        found: Handle = self.run(enqueue())
+        return found
+
+    def settle(self) -> None:
+        """Let the loop do what it was asked to do soon."""
+
+        async def turn() -> None:
+            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+
+        self.run(turn())
+
+
+class Sqlite3(Caller):
+    def open(self) -> None:
+        self.within = sqlite3.connect(self.where, isolation_level=None)
+
+    def begin(self) -> None:
+        self.execute("BEGIN")
+
+    def execute(self, statement: str) -> None:
+        self.within.execute(statement)
+
+    def commit(self) -> None:
+        self.within.commit()
+
+    def rollback(self) -> None:
+        self.within.rollback()
+
+    def close(self) -> None:
+        self.within.close()
+
+
+class Aiosqlite(Awaited):
+    def open(self) -> None:
+        async def connect() -> aiosqlite.Connection:
+            return await aiosqlite.connect(self.where)
+
+        self.within = self.run(connect())
+
+
+class Psycopg(Caller):
+    def open(self) -> None:
+        self.within = psycopg.connect(self.where)
+
+    def execute(self, statement: str) -> None:
+        self.within.execute(statement)
+
+    def commit(self) -> None:
+        self.within.commit()
+
+    def rollback(self) -> None:
+        self.within.rollback()
+
+    def close(self) -> None:
+        self.within.close()
+
+
+class AwaitedPsycopg(Awaited):
+    def open(self) -> None:
+        self.within = self.run(psycopg.AsyncConnection.connect(self.where))
+
+
+class Asyncpg(Awaited):
+    def open(self) -> None:
+        self.within = self.run(asyncpg.connect(self.where))
+
+    def begin(self) -> None:
+        self.transactions = [self.within.transaction()]
+        self.run(self.transactions[0].start())
+
+    def commit(self) -> None:
+        self.run(self.transactions.pop().commit())
+
+    def rollback(self) -> None:
+        self.run(self.transactions.pop().rollback())
+
+    def mark(self) -> None:
+        self.transactions.append(self.within.transaction())
+        self.run(self.transactions[-1].start())
+
+    undo, keep = rollback, commit
+
+
+class AsyncpgPool(Asyncpg):
+    def open(self) -> None:
+        async def connect() -> None:
+            self.pool = await asyncpg.create_pool(self.where, min_size=1, max_size=1)
+            self.within = await self.pool.acquire()
+
+        self.run(connect())
+
+    def close(self) -> None:
+        async def close() -> None:
+            await self.pool.release(self.within)
+            await self.pool.close()
+
+        self.run(close())
+        self.runner.close()
+
+
+class AlchemySession(Caller):
+    tells = True
+
+    def open(self) -> None:
+        self.engine = sqlalchemy.create_engine(self.where)
+        self.within = self.session()
+
+    def session(self) -> Any:
+        """What is given to within."""
+        return Session(self.engine)
+
+    def execute(self, statement: str) -> None:
+        self.within.execute(sqlalchemy.text(statement))
+
+    def commit(self) -> None:
+        self.within.commit()
+
+    def rollback(self) -> None:
+        self.within.rollback()
+
+    def mark(self) -> None:
+        self.nested = self.within.begin_nested()
+
+    def undo(self) -> None:
+        self.nested.rollback()
+
+    def keep(self) -> None:
+        self.nested.commit()
+
+    def close(self) -> None:
+        self.within.close()
+        self.engine.dispose()
+
+
+class AlchemyScopedSession(AlchemySession):
+    def session(self) -> Any:
+        return scoped_session(sessionmaker(self.engine))
+
+
+class AlchemyConnection(AlchemySession):
+    tells = False
+
+    def session(self) -> Any:
+        return self.engine.connect()
+
+
+class AwaitedAlchemySession(Awaited):
+    tells = True
+
+    def open(self) -> None:
+        self.engine = create_async_engine(self.where)
+        self.run(self.connect())
+
+    async def connect(self) -> None:
+        """Make what is given to within."""
+        self.within = AsyncSession(self.engine)
+
+    def execute(self, statement: str) -> None:
+        self.run(self.within.execute(sqlalchemy.text(statement)))
+
+    def mark(self) -> None:
+        async def begin() -> None:
+            self.nested = await self.within.begin_nested()
+
+        self.run(begin())
+
+    def undo(self) -> None:
+        self.run(self.nested.rollback())
+
+    def keep(self) -> None:
+        self.run(self.nested.commit())
+
+    def close(self) -> None:
+        self.run(self.within.close())
+        self.run(self.engine.dispose())
+        self.runner.close()
+
+
+class AwaitedAlchemyScopedSession(AwaitedAlchemySession):
+    async def connect(self) -> None:
+        self.within = async_scoped_session(async_sessionmaker(self.engine), scopefunc=lambda: self)
+
+
+class AwaitedAlchemyConnection(AwaitedAlchemySession):
+    tells = False
+
+    async def connect(self) -> None:
+        self.within = await self.engine.connect()
+
+
+class Django(Caller):
+    """``where``: a backend and a database, and for PostgreSQL where that is."""
+
+    tells = True
+    alias = "callers"
+
+    def open(self) -> None:
+        if not settings.configured:
+            settings.configure(DATABASES={}, USE_TZ=True)
+            django.setup()
+        given: dict[str, Any] = {"ENGINE": "django.db.backends.sqlite3", "NAME": self.where}
+        if "://" in self.where:
+            parts = psycopg.conninfo.conninfo_to_dict(self.where)
+            given = {"ENGINE": "django.db.backends.postgresql", "NAME": parts["dbname"], "USER": parts.get("user", "")}
+            given |= {"HOST": parts.get("host", ""), "PORT": parts.get("port", ""), "PASSWORD": parts.get("password", "")}
+        connections.settings[self.alias] = connections.configure_settings({"default": {}, self.alias: given})[self.alias]
+        self.within = connections[self.alias]
+
+    def begin(self) -> None:
+        self.blocks: list[Any] = []
+        self.mark()
+
+    def execute(self, statement: str) -> None:
+        with self.within.cursor() as cursor:
+            cursor.execute(statement)
+
+    def mark(self) -> None:
+        self.blocks.append(transaction.atomic(using=self.alias))
+        self.blocks[-1].__enter__()
+
+    def commit(self) -> None:
+        self.blocks.pop().__exit__(None, None, None)
+
+    def rollback(self) -> None:
+        self.blocks.pop().__exit__(ValueError, ValueError(), None)
+
+    undo, keep = rollback, commit
+
+    def close(self) -> None:
+        self.within.close()
+        del connections[self.alias], connections.settings[self.alias]
+
+
+Open = Callable[[str], Caller]

@@ -1,0 +1,109 @@
+"""Databases for stores that meet real faults: with the time of the world, each fresh, some on a server that may be broken."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import pytest
+
+from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._ports.store import Store
+from holdfast.errors import StoreUnavailable
+from holdfast.stores.postgres.store import PostgresStore
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.contracts.scene import PROCESS, Part
+from holdfast.testing.servers import PostgresServer, TcpProxy
+from tests.e2e.waiting import PAUSE, STALL
+
+Answer = TypeVar("Answer")
+
+
+class Site(Part):
+    """Scenes on a database; ``options`` are those of its stores."""
+
+    def __init__(self, dsn: str, **options: Any) -> None:
+        self.dsn, self.options = dsn, options
+
+    def make_store(self, clock: FakeClock) -> Store:
+        return store_at(self.dsn, **self.options)
+
+
+def store_at(dsn: str, **options: Any) -> PostgresStore:
+    """A store object of its own."""
+    return PostgresStore(dsn, clock=SystemClock(), chance=SystemChance(), process=PROCESS, **options)
+
+
+def migrate(dsn: str) -> None:
+    """Make the tables there."""
+
+    async def act() -> None:
+        store = store_at(dsn)
+        await store.migrate()
+        await store.close()
+
+    asyncio.run(act())
+
+
+async def in_the_end(act: Callable[[], Awaitable[Answer]], *, within: float = 4 * STALL) -> Answer:
+    """What it answers, once the store answers."""
+    async with asyncio.timeout(within):
+        while True:
+            try:
+                return await act()
+            except StoreUnavailable:
+                await SystemClock().sleep(PAUSE)
+
+
+class Ground:
+    """A server, and databases on it that have the tables of a store."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.server = server
+        template = server.create_database()
+        migrate(template)
+        self._template = urlsplit(template).path[1:]
+
+    def database(self) -> str:
+        """A fresh one."""
+        return self.server.create_database(template=self._template)
+
+    def repair(self) -> None:
+        """As it was."""
+        if not self.server.is_running:
+            self.server.kill()
+            self.server.start()
+        self.server.sql("ALTER SYSTEM RESET ALL", "SELECT pg_reload_conf()")
+
+
+@pytest.fixture(scope="session")
+def _solid(postgres_server: PostgresServer) -> Ground:
+    return Ground(postgres_server)
+
+
+@pytest.fixture(scope="session")
+def _fragile() -> Iterator[Ground]:
+    with PostgresServer() as server:
+        yield Ground(server)
+
+
+@pytest.fixture
+def breakable(_fragile: Ground) -> Iterator[Ground]:
+    """A server that tests may restart, kill and configure."""
+    yield _fragile
+    _fragile.repair()
+
+
+@pytest.fixture
+def database(_solid: Ground) -> Iterator[str]:
+    """The address of a fresh database with all tables of a store."""
+    dsn = _solid.database()
+    yield dsn
+    _solid.server.drop_database(dsn)
+
+
+@pytest.fixture
+def proxy(postgres_server: PostgresServer) -> Iterator[TcpProxy]:
+    """A bad network in front of that database."""
+    with TcpProxy(postgres_server.port) as between:
+        yield between

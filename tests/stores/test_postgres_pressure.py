@@ -1,0 +1,153 @@
+"""The PostgreSQL store among many: locks, limits, quarrels, and a hundred who want the same job."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from holdfast._core.job import State
+from holdfast._core.lifecycle import cancelled
+from holdfast._ports.store import Answer
+from holdfast.errors import StoreUnavailable
+from holdfast.stores.postgres import pool
+from holdfast.testing.contracts.scene import Scene, done, play, raised, released
+from tests.e2e.waiting import STALL, eventually
+from tests.stores.postgres_sites import Site
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'holdfast %' AND wait_event_type = 'Lock'"
+
+
+@contextmanager
+def locked(dsn: str) -> Iterator[psycopg.Connection]:
+    """Somebody has the table of waiting jobs for himself; answers with a connection that can look around."""
+    with psycopg.connect(dsn, autocommit=True) as looking, psycopg.connect(dsn) as holding:
+        holding.execute("LOCK TABLE holdfast.pending")
+        yield looking
+
+
+async def are_waiting(looking: psycopg.Connection, count: int) -> None:
+    """Until so many of the store's connections wait for a lock."""
+    await eventually(lambda: looking.execute(WAITING).fetchone() == (count,), within=STALL)
+
+
+def test_a_beat_waits_behind_nobody(database: str) -> None:
+    async def act(at: Scene) -> None:
+        lease = await at.lease()
+        with locked(database) as looking:
+            enqueuing = [asyncio.ensure_future(at.enqueue(at.new())) for _ in range(10)]
+            await are_waiting(looking, 3)
+            async with asyncio.timeout(STALL / 2):
+                assert (await at.store.beat([lease])).alive == {lease}
+            assert not any(each.done() for each in enqueuing)
+        await asyncio.gather(*enqueuing)
+        assert await at.store.counts() == {("", State.AVAILABLE): 10}
+
+    play(Site(database, connections=3), act)
+
+
+def test_one_who_gets_no_connection_is_told(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "TURN_LIMIT", 0.1)
+
+    async def act(at: Scene) -> None:
+        await at.store.counts()
+        with locked(database) as looking:
+            enqueuing = [asyncio.ensure_future(at.enqueue(at.new())) for _ in range(2)]
+            await are_waiting(looking, 2)
+            with pytest.raises(StoreUnavailable, match="busy"):
+                await at.store.queues()
+        await asyncio.gather(*enqueuing)
+
+    play(Site(database, connections=2), act)
+
+
+@pytest.mark.parametrize("limit", ["lock_timeout", "statement_timeout"])
+def test_a_statement_that_takes_too_long_did_not_happen(database: str, limit: str) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        with locked(database):
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable, match="timeout"):
+                    await at.settle(raised(hold))
+        assert await at.state(hold.job) is State.RUNNING
+        assert await at.settle(raised(hold)) == (Answer.APPLIED,)
+
+    play(Site(database, server_settings={limit: "100ms"}), act)
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01"])
+def test_what_was_only_in_somebodys_way_is_done_again(database: str, code: str) -> None:
+    quarrel = f"""
+        CREATE SEQUENCE quarrels;
+        CREATE FUNCTION quarrel() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+            IF nextval('public.quarrels') % 9 < 4 THEN RAISE EXCEPTION 'in the way' USING ERRCODE = '{code}'; END IF;
+            RETURN NULL;
+        END$$;
+    """
+    tables = ("pending", "active", "finished", "leases", "receipts")
+
+    async def act(at: Scene) -> None:
+        with psycopg.connect(database) as other:
+            other.execute(quarrel)
+            for table in tables:
+                other.execute(
+                    f"CREATE TRIGGER quarrel AFTER INSERT OR UPDATE OR DELETE ON holdfast.{table} EXECUTE FUNCTION quarrel()"
+                )
+        good, bad = await at.running(), await at.running()
+        assert (await at.store.beat([good.lease, bad.lease])).alive == {good.lease, bad.lease}
+        assert await at.settle(done(good), raised(bad)) == (Answer.APPLIED, Answer.APPLIED)
+        assert await at.store.reopen([good.job])
+        assert await at.store.delete([good.job]) == {}
+        with psycopg.connect(database) as other:
+            (met,) = other.execute("SELECT last_value FROM quarrels").fetchone() or (0,)
+        assert met > 20
+
+    play(Site(database), act)
+
+
+def test_of_a_hundred_who_want_one_job_one_gets_it(database: str) -> None:
+    async def act(at: Scene) -> None:
+        stores = [at.another() for _ in range(10)]
+        leases = await asyncio.gather(*(at.lease(ttl=600.0) for _ in range(100)))
+        numbers = set()
+        for _ in range(5):
+            (job,) = await at.enqueue(at.new())
+            answers = await asyncio.gather(
+                *(stores[place % 10].exchange([], at.request(lease, 5)) for place, lease in enumerate(leases))
+            )
+            (claim,) = [claim for answer in answers for claim in answer.claims]
+            assert claim.hold.job == job
+            numbers.add(claim.hold.token.number)
+            assert await at.settle(done(claim.hold)) == (Answer.APPLIED,)
+        assert len(numbers) == 5
+
+    play(Site(database, connections=3), act)
+
+
+def test_those_who_settle_the_same_jobs_in_other_orders_never_lock_each_other_out(database: str) -> None:
+    async def act(at: Scene) -> None:
+        stores = [at.another() for _ in range(4)]
+        for _ in range(5):
+            await at.enqueue(*(at.new(key=str(place)) for place in range(60)))
+            lease = await at.lease(ttl=600.0)
+            holds = [claim.hold for claim in await at.claim(lease, 60)]
+            orders = [holds, holds[::-1], holds[30:] + holds[:30], sorted(holds, key=lambda hold: hold.job.int % 7)]
+            answers = await asyncio.gather(
+                stores[0].exchange([done(hold) for hold in orders[0]]),
+                stores[1].exchange([raised(hold) for hold in orders[1]], at.request(lease, 20)),
+                stores[2].exchange([cancelled(hold) for hold in orders[2]]),
+                stores[3].exchange([released(hold) for hold in orders[3]]),
+                at.store.request_cancel([hold.job for hold in orders[1]]),
+                at.store.beat([lease]),
+            )
+            landed = [place for answer in answers[:4] for place, each in enumerate(answer.answers) if each is Answer.APPLIED]
+            assert len(landed) == 60
+            await at.store.delete([hold.job for hold in holds])
+            assert await at.settle(*(released(claim.hold) for claim in answers[1].claims)) is not None
+            await at.store.purge("default", 100)
+        with psycopg.connect(database) as other:
+            said = other.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
+        assert said == (0,)
+
+    play(Site(database), act)

@@ -1,0 +1,215 @@
+"""The PostgreSQL store while its server is restarted, killed, cut short at a commit, read-only, or out of connections."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import psycopg
+import pytest
+
+from holdfast._core.job import State
+from holdfast._ports.store import Answer, EnqueueAnswer
+from holdfast.errors import StoreUnavailable
+from holdfast.testing.contracts.scene import Scene, done, play, raised
+from holdfast.testing.servers import PostgresServer
+from tests.e2e.waiting import STALL, eventually
+from tests.stores.postgres_sites import Ground, Site, in_the_end
+
+MINE = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'holdfast %'"
+
+
+@pytest.fixture
+def server(breakable: Ground) -> PostgresServer:
+    return breakable.server
+
+
+@pytest.fixture
+def site(breakable: Ground) -> Site:
+    return Site(breakable.database())
+
+
+@pytest.fixture(params=["fast", "immediate", "kill -9"])
+def interrupt(request: pytest.FixtureRequest, server: PostgresServer) -> Callable[[], None]:
+    """Ends the server."""
+    return server.kill if request.param == "kill -9" else lambda: server.stop(request.param)
+
+
+def test_what_was_acknowledged_outlives_a_restart(site: Site, server: PostgresServer, interrupt: Callable[[], None]) -> None:
+    async def act(at: Scene) -> None:
+        (waiting,) = await at.enqueue(at.new(queue="waiting"))
+        good, bad, prefetched = await at.running(), await at.running(), await at.prefetched()
+        assert await at.settle(raised(bad)) == (Answer.APPLIED,)
+        interrupt()
+        with pytest.raises(StoreUnavailable):
+            await at.store.counts()
+        server.start()
+        assert await in_the_end(lambda: at.state(waiting)) is State.AVAILABLE
+        assert await at.settle(raised(bad)) == (Answer.APPLIED,)
+        assert [hold.token for hold in await at.store.held(good.lease)] == [good.token]
+        assert (await at.store.beat([good.lease])).alive == {good.lease}
+        assert not await at.store.start([(prefetched.job, prefetched.token)])
+        assert await at.settle(done(good), done(prefetched)) == (Answer.APPLIED, Answer.APPLIED)
+        (claim,) = await at.claim(good.lease, queues=("waiting",))
+        assert claim.hold.token.number > max(hold.token.number for hold in (good, bad, prefetched))
+
+    play(site, act)
+
+
+def test_work_goes_on_while_a_server_comes_and_goes(site: Site, server: PostgresServer, interrupt: Callable[[], None]) -> None:
+    """Nothing that was acknowledged is lost, nothing happens twice, and no claim number comes back."""
+
+    async def act(at: Scene) -> None:
+        acknowledged, settled, numbers = set(), set(), list[int]()
+        is_over = False
+
+        async def enqueue() -> None:
+            while not is_over:
+                call, job = at.chance.uuid4(), at.new()
+                await in_the_end(lambda: at.store.enqueue(call, [job]))  # noqa: B023
+                acknowledged.add(job.id)
+
+        async def work() -> None:
+            lease = await at.lease(ttl=600.0)
+            while not is_over or acknowledged - settled:
+                request = at.request(lease, 3)
+                await in_the_end(lambda: at.store.exchange([], request))  # noqa: B023
+                held = await in_the_end(lambda: at.store.held(lease))
+                assert isinstance(held, tuple)
+                numbers.extend(hold.token.number for hold in held)
+                answer = await in_the_end(lambda: at.settle(*map(done, held)))  # noqa: B023
+                assert answer == (Answer.APPLIED,) * len(held)
+                settled.update(hold.job for hold in held)
+
+        working = [asyncio.ensure_future(each()) for each in (enqueue, enqueue, work, work)]
+        for _ in range(3):
+            known = len(settled)
+            await eventually(lambda: len(settled) > known + 20, within=4 * STALL)  # noqa: B023
+            interrupt()
+            server.start()
+        is_over = True
+        await asyncio.gather(*working)
+        assert acknowledged == settled
+        assert len(numbers) == len(set(numbers))
+        assert await at.store.counts() == {("", State.COMPLETED): len(acknowledged)}
+
+    play(site, act)
+
+
+def test_a_killed_backend_takes_all_down_for_a_moment(site: Site, server: PostgresServer) -> None:
+    """The postmaster ends them all, because one may have left shared memory in disorder."""
+
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        (pid, *_) = server.sql(MINE).splitlines()
+        server.kill_backend(int(pid))
+        await in_the_end(lambda: at.settle(done(hold)))
+        assert await at.settle(done(hold)) == (Answer.APPLIED,)
+        assert await at.state(hold.job) is State.COMPLETED
+
+    play(site, act)
+
+
+def test_a_terminated_backend_costs_at_most_one_answer(site: Site, server: PostgresServer) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        server.sql(f"SELECT pg_terminate_backend(pid) FROM ({MINE}) AS mine")
+        await in_the_end(lambda: at.settle(done(hold)))
+        assert await at.settle(done(hold)) == (Answer.APPLIED,)
+
+    play(site, act)
+
+
+LINGER = """
+CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER linger AFTER INSERT ON holdfast.pending DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION linger();
+CREATE CONSTRAINT TRIGGER linger AFTER DELETE ON holdfast.active DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION linger();
+"""
+
+
+async def is_terminated(server: PostgresServer, waits_for: str, act: Callable[[], Awaitable[object]]) -> None:
+    """An act whose backend ends while it waits at its commit, and which then does not know."""
+    acting = asyncio.ensure_future(act())
+    pid = await eventually(lambda: server.sql(f"{MINE} AND wait_event = '{waits_for}'"), within=STALL)
+    server.sql(f"SELECT pg_terminate_backend({pid})")
+    with pytest.raises(StoreUnavailable):
+        await acting
+
+
+def test_a_commit_that_never_was_is_made_up_for(site: Site, server: PostgresServer) -> None:
+    async def act(at: Scene) -> None:
+        call, job, hold = at.chance.uuid4(), at.new(), await at.running()
+        with psycopg.connect(site.dsn, autocommit=True) as other:
+            other.execute(LINGER)
+            other.execute("SELECT pg_advisory_lock(1)")
+            await is_terminated(server, "advisory", lambda: at.store.enqueue(call, [job]))
+            await is_terminated(server, "advisory", lambda: at.settle(raised(hold)))
+        assert await at.store.get(job.id) is None
+        assert await at.state(hold.job) is State.RUNNING
+        for _ in range(2):
+            assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
+            assert await at.settle(raised(hold)) == (Answer.APPLIED,)
+        assert (await at.row(hold.job)).failures == 1
+        assert await at.store.counts() == {("", State.AVAILABLE): 1, ("", State.SCHEDULED): 1}
+
+    play(site, act)
+
+
+def test_a_commit_that_nobody_was_told_of_is_not_made_twice(site: Site, server: PostgresServer) -> None:
+    """As when a primary waits for a stand-by that does not answer: it has committed, and its client is cut off."""
+
+    async def act(at: Scene) -> None:
+        call, job, good, bad = at.chance.uuid4(), at.new(queue="mine"), await at.running(), await at.running()
+        request = at.request(good.lease, queues=("mine",))
+        server.configure(synchronous_standby_names="nobody")
+        try:
+            await is_terminated(server, "SyncRep", lambda: at.store.enqueue(call, [job]))
+            await is_terminated(server, "SyncRep", lambda: at.settle(raised(bad)))
+            await is_terminated(server, "SyncRep", lambda: at.store.exchange([done(good)], request))
+        finally:
+            server.configure(synchronous_standby_names="")
+        assert await at.state(good.job) is State.COMPLETED
+        (held,) = await at.store.held(good.lease)
+        assert (held.job, held.token.claim) == (job.id, request.claim)
+        assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
+        assert await at.settle(raised(bad), done(good)) == (Answer.APPLIED, Answer.APPLIED)
+        assert (await at.row(bad.job)).failures == 1
+        assert await at.state(job.id) is State.RUNNING
+
+    play(site, act)
+
+
+def test_a_server_that_takes_no_writes_says_so_until_it_does(site: Site, server: PostgresServer) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        server.configure(default_transaction_read_only="on")
+        try:
+            for _ in range(3):
+                with pytest.raises(StoreUnavailable, match="read-only"):
+                    await at.settle(done(hold))
+                with pytest.raises(StoreUnavailable, match="read-only"):
+                    await at.store.beat([hold.lease])
+        finally:
+            server.configure(default_transaction_read_only="off")
+        assert await at.settle(done(hold)) == (Answer.APPLIED,)
+
+    play(site, act)
+
+
+def test_a_server_without_a_free_connection_is_unavailable_until_it_has_one(site: Site, server: PostgresServer) -> None:
+    modest = f"modest_{site.dsn.rpartition('_')[2]}"
+    server.sql(
+        f"CREATE ROLE {modest} LOGIN CONNECTION LIMIT 1",
+        f"GRANT ALL ON SCHEMA holdfast TO {modest}",
+        f"GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO {modest}",
+        dsn=site.dsn,
+    )
+    dsn = site.dsn.replace("//postgres@", f"//{modest}@")
+
+    async def act(at: Scene) -> None:
+        with psycopg.connect(dsn), pytest.raises(StoreUnavailable, match="too many connections"):
+            await at.store.counts()
+        assert await in_the_end(at.store.counts) == {}
+
+    play(Site(dsn), act)

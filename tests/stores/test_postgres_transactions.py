@@ -1,0 +1,496 @@
+"""A handler's own rows land if and only if its job is still its own, and its transaction holds up nobody for long."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+from msgspec import structs
+
+from holdfast import App
+from holdfast._core.job import Hold, State
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._ports.store import Store, Update
+from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
+from holdfast.stores.postgres.transactions import CONNECTIONS
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.contracts.scene import Part, Scene, done, play, rescued, stale
+from holdfast.testing.servers import PgBouncer, PostgresServer
+from tests.e2e.waiting import STALL, eventually
+from tests.stores.postgres_homes import Home, Homes
+from tests.stores.postgres_sites import store_at
+
+LONG, SHORT = 60.0, 0.2
+CRASH = LeaseEnd(End.CRASHED)
+
+Speak = Callable[[str], Awaitable[Any]]
+Use = Callable[[Speak], Awaitable[None]]
+
+
+class Notes(Part):
+    """Scenes on an application's own database, with the time of the world."""
+
+    def __init__(self, home: Home, **options: Any) -> None:
+        self.home, self.options = home, options
+        self.dsn = home.dsn
+
+    def make_store(self, clock: FakeClock) -> Store:
+        return store_at(self.dsn, **self.options)
+
+    def written(self) -> list[str]:
+        """What anybody else sees."""
+        return [text for (text,) in self.home.sql("SELECT text FROM fake.notes ORDER BY text")]
+
+    def open_ones(self) -> int:
+        """Connections that belong to transactions of handlers."""
+        ((count,),) = self.home.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'holdfast transaction%%'")
+        return int(count)
+
+
+@pytest.fixture(params=["18", "serializable"])
+def notes(request: pytest.FixtureRequest, homes: Homes) -> Iterator[Notes]:
+    """Also of a user who wants SERIALIZABLE."""
+    yield from on(homes.empty(request.param))
+
+
+@pytest.fixture
+def plain(home: Home) -> Iterator[Notes]:
+    yield from on(home)
+
+
+def on(home: Home) -> Iterator[Notes]:
+    home.sql("CREATE TABLE fake.notes (text text)")
+    yield Notes(home)
+    home.sql("DROP TABLE fake.notes")
+
+
+async def awaiting(at: Scene, hold: Hold, use: Use, *, idle: float = LONG) -> None:
+    """The use of asyncpg's connection."""
+    async with at.store.transaction(hold.job, hold.token, idle=idle) as connection:
+        assert isinstance(connection, asyncpg.Connection)
+        await use(connection.execute)
+
+
+async def blocking(at: Scene, hold: Hold, use: Use, *, idle: float = LONG) -> None:
+    """The use of psycopg's, in a thread, by what waits in the loop."""
+    loop = asyncio.get_running_loop()
+
+    def transact() -> None:
+        with at.store.blocking_transaction(hold.job, hold.token, idle=idle) as connection:
+            assert isinstance(connection, psycopg.Connection)
+
+            async def speak(statement: str) -> None:
+                await asyncio.to_thread(connection.execute, statement)
+
+            asyncio.run_coroutine_threadsafe(use(speak), loop).result()  # type: ignore[arg-type]
+
+    with ThreadPoolExecutor(1) as thread:  # of its own: `speak` needs one too
+        await loop.run_in_executor(thread, transact)
+
+
+both = pytest.mark.parametrize("transact", [awaiting, blocking])
+
+
+def writing(text: str = "mine") -> Use:
+    """A note."""
+
+    async def write(speak: Speak) -> None:
+        await speak(f"INSERT INTO notes VALUES ('{text}')")
+
+    return write
+
+
+@both
+def test_rows_land_while_the_job_is_ones_own(notes: Notes, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        await transact(at, hold, writing())
+        assert notes.written() == ["mine"]
+        assert await at.settle(done(hold))
+        with pytest.raises(JobLost, match="no longer active under token"):
+            await transact(at, hold, writing())
+        assert notes.written() == ["mine"]
+        await eventually(lambda: notes.open_ones() == 0, within=STALL)
+
+    play(notes, act)
+
+
+@both
+def test_another_token_is_refused_before_the_block_begins(notes: Notes, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        async def never(_: Speak) -> None:
+            pytest.fail("the block has begun")
+
+        for token in (stale(hold.token), structs.replace(hold.token, claim=at.chance.uuid4())):
+            with pytest.raises(JobLost):
+                await transact(at, structs.replace(hold, token=token), never)
+
+    play(notes, act)
+
+
+@both
+def test_a_rescue_inside_the_block_waits_for_nobody_and_keeps_its_rows_out(notes: Notes, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        async def lose(speak: Speak) -> None:
+            await writing()(speak)
+            await at.store.end_lease(hold.lease, CRASH)
+            await at.settle(rescued(hold, CRASH))
+
+        with pytest.raises(JobLost):
+            await transact(at, hold, lose)
+        assert (notes.written(), await at.state(hold.job)) == ([], State.AVAILABLE)
+
+    play(notes, act)
+
+
+@both
+def test_reports_of_its_own_worker_do_not_disturb_it(notes: Notes, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        async def report(speak: Speak) -> None:
+            await writing()(speak)
+            assert await at.store.report([Update(job=hold.job, token=hold.token, fraction=0.5)]) == frozenset()
+
+        await transact(at, hold, report)
+        assert (notes.written(), (await at.row(hold.job)).fraction) == (["mine"], 0.5)
+
+    play(notes, act)
+
+
+def test_its_last_lock_lets_reports_and_beats_through(plain: Notes) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        with closing(psycopg.connect(plain.dsn)) as other:
+            text = at.store._sql("transaction_ends")  # type: ignore[attr-defined]
+            found = psycopg.RawCursor(other).execute(text, [hold.job, hold.token.claim, hold.token.number]).fetchone()
+            assert found is not None
+            assert found[0] is True
+            async with asyncio.timeout(STALL):
+                assert await at.store.report([Update(job=hold.job, token=hold.token, checkpoint=b"1")]) == frozenset()
+                assert (await at.store.beat([hold.lease])).alive == {hold.lease}
+
+    play(plain, act)
+
+
+@both
+def test_what_the_block_raises_rolls_back_and_is_raised(plain: Notes, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        async def fail(speak: Speak) -> None:
+            await writing()(speak)
+            raise ValueError("no")
+
+        with pytest.raises(ValueError, match="no"):
+            await transact(at, hold, fail)
+        assert (plain.written(), await at.state(hold.job)) == ([], State.RUNNING)
+        await eventually(lambda: plain.open_ones() == 0, within=STALL)
+
+    play(plain, act)
+
+
+@both
+def test_a_statement_that_fails_is_the_drivers_own_error(plain: Notes, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        async def fail(speak: Speak, *, is_swallowed: bool) -> None:
+            await writing()(speak)
+            try:
+                await speak("SELECT 1 / 0")
+            except (asyncpg.PostgresError, psycopg.Error):
+                if not is_swallowed:
+                    raise
+
+        with pytest.raises((asyncpg.DivisionByZeroError, psycopg.errors.DivisionByZero)):
+            await transact(at, hold, lambda speak: fail(speak, is_swallowed=False))
+        with pytest.raises((asyncpg.InFailedSQLTransactionError, psycopg.errors.InFailedSqlTransaction)):
+            await transact(at, hold, lambda speak: fail(speak, is_swallowed=True))
+        assert plain.written() == []
+
+    play(plain, act)
+
+
+@both
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "COMMIT; BEGIN", "ROLLBACK; BEGIN"])
+def test_a_block_that_ends_its_transaction_itself_is_told_so(plain: Notes, transact: Any, end: str) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        async def finish(speak: Speak) -> None:
+            await writing("first")(speak)
+            await speak(end)
+            await writing("second")(speak)
+
+        with pytest.raises(HoldfastError, match="leave out COMMIT"):
+            await transact(at, hold, finish)
+        assert "second" not in plain.written() or (transact is awaiting and ";" not in end)  # asyncpg's own autocommit
+
+    play(plain, act)
+
+
+def test_the_methods_of_psycopg_that_end_it_are_refused(plain: Notes) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        for end in ("commit", "rollback"):
+
+            def transact(end: str = end) -> None:
+                with at.store.blocking_transaction(hold.job, hold.token, idle=LONG) as connection:
+                    connection.execute("INSERT INTO notes VALUES ('mine')")
+                    getattr(connection, end)()
+
+            with pytest.raises(psycopg.ProgrammingError, match="forbidden within a Transaction context"):
+                await asyncio.to_thread(transact)
+        assert plain.written() == []
+
+    play(plain, act)
+
+
+def test_blocks_within_the_block_are_savepoints(plain: Notes) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        async with at.store.transaction(hold.job, hold.token, idle=LONG) as connection:
+            await connection.execute("INSERT INTO notes VALUES ('one')")
+            with pytest.raises(ValueError, match="no"):
+                async with connection.transaction():
+                    await connection.execute("INSERT INTO notes VALUES ('two')")
+                    raise ValueError("no")
+
+        def transact() -> None:
+            with at.store.blocking_transaction(hold.job, hold.token, idle=LONG) as connection:
+                connection.execute("INSERT INTO notes VALUES ('three')")
+                with connection.transaction(force_rollback=True):
+                    connection.execute("INSERT INTO notes VALUES ('four')")
+
+        await asyncio.to_thread(transact)
+        assert plain.written() == ["one", "three"]
+
+    play(plain, act)
+
+
+@both
+@pytest.mark.parametrize("is_swallowed", [False, True])
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_one_that_says_nothing_for_too_long_is_rolled_back_by_the_server(
+    plain: Notes, transact: Any, is_swallowed: bool, is_pooled: bool, postgres_server: PostgresServer
+) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        async def dawdle(speak: Speak) -> None:
+            await speak("INSERT INTO notes VALUES ('mine')")
+            await eventually(lambda: plain.open_ones() == 0, within=STALL)
+            try:
+                await speak("INSERT INTO notes VALUES ('late')")
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.Error):
+                if not is_swallowed:
+                    raise
+
+        with pytest.raises(HoldfastError, match=rf"idle for longer than {SHORT} s and was rolled back"):
+            await transact(at, hold, dawdle, idle=SHORT)
+        assert plain.written() == []
+        assert await at.state(hold.job) is State.RUNNING
+
+    if is_pooled:
+        with PgBouncer(postgres_server) as pooler:
+            plain.dsn, plain.options = pooler.through(plain.dsn), {"pooler": "transaction"}
+            play(plain, act)
+    else:
+        play(plain, act)
+
+
+@both
+def test_one_that_works_for_long_is_not_cut_off(plain: Notes, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        async def work(speak: Speak) -> None:
+            for _ in range(4):
+                await speak("SELECT pg_sleep(0.1)")
+            await writing()(speak)
+
+        await transact(at, hold, work, idle=0.2)
+        assert plain.written() == ["mine"]
+
+    play(plain, act)
+
+
+@both
+def test_a_connection_that_is_lost_inside_keeps_nothing_and_one_lost_at_the_commit_is_in_doubt(plain: Notes, transact: Any) -> None:
+    plain.home.sql(
+        "CREATE FUNCTION fake.die() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END'"
+    )
+    plain.home.sql(
+        "CREATE CONSTRAINT TRIGGER deadly AFTER INSERT ON fake.notes DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW WHEN (new.text = 'deadly') EXECUTE FUNCTION fake.die()"
+    )
+
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        async def die(speak: Speak) -> None:
+            await writing()(speak)
+            await speak("SELECT pg_terminate_backend(pg_backend_pid())")
+
+        with pytest.raises(StoreUnavailable, match="nothing of it is kept"):
+            await transact(at, hold, die)
+        with pytest.raises(StoreUnavailable, match="lost while it was committed, so whether it was is unknown"):
+            await transact(at, hold, writing("deadly"))
+        assert plain.written() == []
+
+    play(plain, act)
+    plain.home.sql("DROP FUNCTION fake.die CASCADE")
+
+
+@both
+def test_what_fails_at_the_commit_is_the_drivers_own_error(plain: Notes, transact: Any) -> None:
+    plain.home.sql("ALTER TABLE fake.notes ADD UNIQUE (text) DEFERRABLE INITIALLY DEFERRED; INSERT INTO fake.notes VALUES ('mine')")
+
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        with pytest.raises((asyncpg.UniqueViolationError, psycopg.errors.UniqueViolation)):
+            await transact(at, hold, writing())
+        assert plain.written() == ["mine"]
+
+    play(plain, act)
+
+
+def test_a_cancelled_block_leaves_nothing_open(plain: Notes) -> None:
+    async def act(at: Scene) -> None:
+        for statement in ("INSERT INTO notes VALUES ('mine')", "SELECT pg_sleep(60)"):
+            hold = await at.running()
+            entered = asyncio.Event()
+
+            async def stay(hold: Hold = hold, statement: str = statement, entered: asyncio.Event = entered) -> None:
+                async with at.store.transaction(hold.job, hold.token, idle=LONG) as connection:
+                    await connection.execute("INSERT INTO notes VALUES ('mine')")
+                    entered.set()
+                    await connection.execute(statement)
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(stay())
+            await entered.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await eventually(lambda: plain.open_ones() == 0, within=STALL)
+        assert plain.written() == []
+
+    play(plain, act)
+
+
+@both
+def test_they_use_few_connections(plain: Notes, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        holds = [await at.running() for _ in range(2 * CONNECTIONS)]
+        most = 0
+
+        async def look(speak: Speak) -> None:
+            nonlocal most
+            await writing()(speak)
+            most = max(most, await asyncio.to_thread(plain.open_ones))
+
+        async with asyncio.TaskGroup() as tasks:
+            for hold in holds:
+                tasks.create_task(transact(at, hold, look))
+        assert 1 < most <= CONNECTIONS
+        assert len(plain.written()) == len(holds)
+
+    play(plain, act)
+
+
+@both
+def test_they_work_behind_a_pooler(plain: Notes, transact: Any, postgres_server: PostgresServer) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        for text in ("one", "two"):
+            await transact(at, hold, writing(text))
+        await at.settle(done(hold))
+        with pytest.raises(JobLost):
+            await transact(at, hold, writing())
+        assert plain.written() == ["one", "two"]
+
+    with PgBouncer(postgres_server) as pooler:
+        plain.dsn, plain.options = pooler.through(plain.dsn), {"pooler": "transaction"}
+        play(plain, act)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_s7_jobs_can_be_enqueued_within_them(plain: Notes, fails: bool) -> None:
+    app = App(plain.dsn)
+
+    @app.task
+    def child(text: str) -> None: ...
+
+    async def act(at: Scene) -> None:
+        for kind in ("asyncpg", "psycopg"):
+            hold = await at.running()
+
+            def transact(hold: Hold = hold) -> None:
+                with at.store.blocking_transaction(hold.job, hold.token, idle=LONG) as connection:
+                    child.options(within=connection).enqueue("a")
+                    assert not fails
+
+            try:
+                if kind == "psycopg":
+                    await asyncio.to_thread(transact)
+                else:
+                    async with at.store.transaction(hold.job, hold.token, idle=LONG) as connection:
+                        await child.options(within=connection).aenqueue("a")
+                        assert not fails
+            except AssertionError:
+                assert fails
+
+    play(plain, act)
+    assert app.jobs.counts()["available"] == (0 if fails else 2)
+    app.close()
+
+
+@both
+def test_what_is_committed_is_durable(plain: Notes, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        async def look(speak: Speak) -> None:
+            await speak("INSERT INTO notes SELECT current_setting('synchronous_commit')")
+
+        for given, durable in (("off", "on"), ("remote_apply", "remote_apply")):
+            plain.home.sql(f"ALTER DATABASE {plain.home._owner.info.dbname} SET synchronous_commit = {given}")
+            await transact(at, hold, look)
+            assert plain.written() == [durable]
+            plain.home.sql("DELETE FROM fake.notes")
+        plain.home.sql(f"ALTER DATABASE {plain.home._owner.info.dbname} RESET synchronous_commit")
+
+    play(plain, act)
+
+
+@both
+def test_a_server_that_is_not_there_is_said(plain: Notes, transact: Any, free_port: int) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        plain.dsn = f"postgresql://127.0.0.1:{free_port}/nowhere?connect_timeout=2"
+        at.store = at.another()
+        with pytest.raises(StoreUnavailable, match=r"postgresql://127\.0\.0\.1:\d+/nowhere.* cannot be reached"):
+            await transact(at, hold, writing())
+
+    play(plain, act)
+
+
+@pytest.fixture
+def free_port() -> int:
+    """Where nobody listens."""
+    import socket
+
+    with socket.socket() as plug:
+        plug.bind(("127.0.0.1", 0))
+        return int(plug.getsockname()[1])

@@ -1,0 +1,186 @@
+"""A hook's rows and the mark of its debt are one commit, in the file in which both live."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.job import JobRecord
+from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.policy import CrashPolicy, Policy
+from holdfast._ports.store import Store
+from holdfast.errors import HoldfastError, JobLost
+from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.database import QUERIES, Database
+from holdfast.testing.contracts.scene import Scene, done, play, rescued
+from tests.stores.support import inside, sql
+from tests.stores.test_sqlite_transactions import (
+    LONG,
+    SHORT,
+    OnFile,
+    ThirdWait,
+    file,  # noqa: F401 - fixture
+    notes,
+    plain,  # noqa: F401 - fixture
+    write,
+)
+
+CRASH = LeaseEnd(End.CRASHED)
+ENDS_AT_ONCE = Policy(heals=True, on_crash=CrashPolicy.FAIL)
+
+
+async def crashed(at: Scene, policy: Policy = ENDS_AT_ONCE) -> JobRecord:
+    """A job whose hook is owed."""
+    hold = await at.running(policy=policy)
+    await at.store.end_lease(hold.lease, CRASH)
+    await at.settle(rescued(hold, CRASH))
+    return await at.row(hold.job)
+
+
+def blocking_heal(at: Scene, row: JobRecord, text: str) -> None:
+    with at.store.blocking_transaction(row.id, row.token, idle=LONG, heal_at=row.heal_at) as connection:
+        write(connection, text)
+
+
+async def heal(store: Store, row: JobRecord, text: str) -> None:
+    async with store.transaction(row.id, row.token, idle=LONG, heal_at=row.heal_at) as connection:
+        write(connection, text)
+
+
+def test_the_rows_land_with_the_mark_once(file: OnFile) -> None:  # noqa: F811
+    async def act(at: Scene) -> None:
+        first, second = await crashed(at), await crashed(at)
+        await heal(at.store, first, "first")
+        await asyncio.to_thread(blocking_heal, at, second, "second")
+        for row in (first, second):
+            assert (await at.row(row.id)).heal_at is None
+            with pytest.raises(JobLost):
+                await heal(at.store, row, "again")
+        assert notes(file) == ["first", "second"]
+
+    play(file, act)
+
+
+def test_of_two_who_heal_at_once_one_does(file: OnFile) -> None:  # noqa: F811
+    async def act(at: Scene) -> None:
+        row, loop, waits = await crashed(at), asyncio.get_running_loop(), asyncio.Event()
+        other = file.store_that_waits(at.clock, LONG, ThirdWait(lambda: loop.call_soon_threadsafe(waits.set)))
+        async with at.store.transaction(row.id, row.token, idle=LONG, heal_at=row.heal_at) as connection:
+            write(connection, "slow")
+            late = asyncio.ensure_future(heal(other, row, "late"))
+            await waits.wait()  # it has found the mark, and waits for the lock
+        with pytest.raises(JobLost):
+            await late
+        assert notes(file) == ["slow"]
+
+    play(file, act)
+
+
+def test_a_mark_that_was_offered_to_another_meanwhile_keeps_the_rows_out(file: OnFile) -> None:  # noqa: F811
+    async def act(at: Scene) -> None:
+        row = await crashed(at)
+        (offered,) = await at.store.unhealed(["task"], 10, pause=1.0)
+        with pytest.raises(JobLost):
+            await heal(at.store, row, "late")
+        await heal(at.store, offered, "in time")
+        assert notes(file) == ["in time"]
+
+    play(file, act)
+
+
+def test_what_takes_too_long_is_rolled_back_and_still_owed(file: OnFile) -> None:  # noqa: F811
+    async def act(at: Scene) -> None:
+        row = await crashed(at)
+        with pytest.raises(HoldfastError, match="was rolled back"):
+            async with at.store.transaction(row.id, row.token, idle=SHORT, heal_at=row.heal_at) as connection:
+                write(connection)
+                while connection.in_transaction:
+                    await asyncio.to_thread(lambda: None)
+        assert notes(file) == []
+        assert await at.row(row.id) == row
+
+    play(file, act)
+
+
+DIES = """
+import asyncio, os, signal, sys
+from datetime import datetime
+from uuid import UUID
+from holdfast._core.job import Token
+from holdfast._core.identity import ProcessIdentity
+from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast.stores.sqlite.store import SqliteStore
+
+path, job, claim, number, heal_at = sys.argv[1:]
+store = SqliteStore(path, clock=SystemClock(), chance=SystemChance(), process=ProcessIdentity("", 0))
+token = Token(UUID(claim), int(number))
+with store.blocking_transaction(UUID(job), token, idle=60.0, heal_at=datetime.fromisoformat(heal_at)) as connection:
+    connection.execute("INSERT INTO notes VALUES ('dead')")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_who_is_killed_inside_leaves_neither_rows_nor_a_debt_paid(plain: OnFile) -> None:  # noqa: F811
+    async def act(at: Scene) -> None:
+        row = await crashed(at)
+        assert row.heal_at is not None
+        token = (str(row.token.claim), str(row.token.number))
+        arguments = [sys.executable, "-c", DIES, str(plain.path), str(row.id), *token, row.heal_at.isoformat()]
+        process = await asyncio.to_thread(subprocess.run, arguments, env={**os.environ})
+        assert process.returncode == -signal.SIGKILL
+        assert notes(plain) == []
+        assert await at.row(row.id) == row
+        await heal(at.store, row, "alive")
+        assert notes(plain) == ["alive"]
+
+    play(plain, act)
+
+
+def test_rows_that_somebody_spoiled_keep_no_hook_from_others(plain: OnFile) -> None:  # noqa: F811
+    async def act(at: Scene) -> None:
+        spoiled, row = await crashed(at), await crashed(at)
+        sql(plain.path, "UPDATE holdfast_jobs SET rescue = 'x' WHERE id = ?", spoiled.id.bytes)
+        found = {each.id: each.rescue for each in await at.store.unhealed(["task"], 10, pause=1.0)}
+        assert found == {spoiled.id: None, row.id: row.rescue}
+
+    play(plain, act)
+
+
+def test_a_look_for_hooks_writes_nothing_where_none_is_owed_and_reads_only_those(plain: OnFile) -> None:  # noqa: F811
+    async def act(at: Scene) -> None:
+        for _ in range(3):
+            await at.settle(done(await at.running(policy=ENDS_AT_ONCE)))
+        with closing(driver.connect(plain.path, use_apsw=False)) as other:
+            other.execute("BEGIN IMMEDIATE")  # whoever writes now waits in vain
+            assert await at.store.unhealed(["task"], 10, pause=1.0) == ()
+            other.execute("ROLLBACK")
+        plan = await inside(at.store, lambda database: _plan(database, "unhealed_due"))
+        assert "USING INDEX holdfast_unhealed (task=? AND heal_at>? AND heal_at<?)" in plan
+
+    play(plain, act)
+
+
+def _plan(database: Database, name: str) -> str:
+    connection = database._open(name)
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {QUERIES[name].statement}", {"tasks": "[]", "wall": 0}).fetchall()
+    return "\n".join(str(row[-1]) for row in rows)
+
+
+def test_a_limit_that_a_worker_was_killed_for_is_the_reason(plain: OnFile) -> None:  # noqa: F811
+    async def act(at: Scene) -> None:
+        for charge in Charge:
+            hold = await at.running(policy=structs.replace(ENDS_AT_ONCE, max_attempts=9))
+            why = LeaseEnd(End.CRASHED, is_free=True, culprits={hold.job: charge})
+            await at.store.end_lease(hold.lease, why)
+            await at.settle(rescued(hold, why))
+            row = await at.row(hold.job)
+            assert row.rescue is not None
+            assert row.rescue.reason == charge.value
+            assert row.heal_at is not None
+
+    play(plain, act)

@@ -1,0 +1,159 @@
+"""What `within=` promises on whatever connection; told for SQLite and for PostgreSQL by classes that bring the connections."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import App, Event, SchemaMissing, UniqueConflict, Unsupported
+from holdfast._ports.transport import Hint
+from tests.stores.callers import Awaited, Caller
+
+ORDER = "INSERT INTO orders VALUES (1)"
+
+
+def shrink(path: str, width: int = 800) -> None: ...
+
+
+def settled(caller: Caller) -> None:
+    """What its loop was asked to do soon is done."""
+    if isinstance(caller, Awaited):
+        caller.settle()
+
+
+class WithinStories:
+    """Needs the fixtures ``app``, ``caller``, ``opened`` (another one of the kind) and ``orders``, which counts them."""
+
+    @pytest.fixture
+    def told(self, app: App) -> list[object]:
+        """Jobs that were announced."""
+        found: list[object] = []
+
+        def hear(event: Event) -> None:
+            found.append(event.fields["job"])
+
+        app.on("job.enqueued")(hear)
+        return found
+
+    @pytest.fixture
+    def hinted(self, app: App, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Queues whose idle workers were woken."""
+        found: list[str] = []
+
+        async def publish(hints: list[Hint]) -> None:
+            found.extend(hint.queue for hint in hints)
+
+        monkeypatch.setattr(app._connections.transport, "publish", publish)
+        return found
+
+    def test_s7_job_and_row_are_there_once_both_are_committed(
+        self, app: App, caller: Caller, orders: Callable[[], int], told: list[object], hinted: list[str]
+    ) -> None:
+        caller.execute(ORDER)
+        handle = caller.enqueue(app.task(shrink).options(within=caller.within, queue="q"), "a")
+        assert (orders(), sum(app.jobs.counts().values())) == (0, 0)
+        settled(caller)
+        assert (told, hinted) == ([], [])
+        caller.commit()
+        assert orders() == 1
+        assert handle.get().payload == {"path": "a"}
+        settled(caller)
+        assert (told, hinted) == (([handle.id], ["q"]) if caller.tells else ([], []))
+
+    def test_s7_neither_is_there_once_both_are_rolled_back_and_the_connection_goes_on(
+        self, app: App, caller: Caller, orders: Callable[[], int], told: list[object]
+    ) -> None:
+        task = app.task(shrink)
+        caller.execute(ORDER)
+        caller.enqueue(task.options(within=caller.within, unique_key="k"), "a")
+        caller.rollback()
+        assert (orders(), sum(app.jobs.counts().values())) == (0, 0)
+        caller.begin()
+        caller.execute(ORDER)
+        handle = caller.enqueue(task.options(within=caller.within, unique_key="k"), "b")
+        caller.commit()
+        settled(caller)
+        assert (orders(), [job.id for job in app.jobs.list()]) == (1, [handle.id])
+        assert told == ([handle.id] if caller.tells else [])
+
+    def test_s7_what_a_savepoint_takes_back_was_never_there(
+        self, app: App, caller: Caller, orders: Callable[[], int], told: list[object]
+    ) -> None:
+        task = app.task(shrink)
+        first = caller.enqueue(task.options(within=caller.within), "first")
+        caller.mark()
+        caller.execute(ORDER)
+        caller.enqueue(task.options(within=caller.within, unique_key="k"), "undone")
+        caller.undo()
+        caller.mark()
+        kept = caller.enqueue(task.options(within=caller.within, unique_key="k"), "kept")
+        caller.keep()
+        settled(caller)
+        assert told == []
+        caller.commit()
+        settled(caller)
+        assert (orders(), {job.id for job in app.jobs.list()}) == (0, {first.id, kept.id})
+        assert told == ([first.id, kept.id] if caller.tells else [])
+
+    def test_a_taken_key_is_answered_and_a_conflict_raised_and_the_transaction_goes_on(self, app: App, caller: Caller) -> None:
+        task = app.task(shrink)
+        first = task.options(unique_key="k").enqueue("a")
+        same = caller.enqueue(task.options(unique_key="k", within=caller.within), "a")
+        assert (same.created, same.id) == (False, first.id)
+        with pytest.raises(UniqueConflict) as conflict:
+            caller.enqueue(task.options(unique_key="k", within=caller.within), "b")
+        assert conflict.value.job == first.id
+        other = caller.enqueue(task.options(unique_key="l", within=caller.within), "b")
+        again = caller.enqueue(task.options(unique_key="l", within=caller.within), "b")
+        assert (again.created, again.id) == (False, other.id)
+        caller.commit()
+        assert {job.id for job in app.jobs.list()} == {first.id, other.id}
+
+    def test_what_a_job_says_arrives_as_it_was_written(self, app: App, caller: Caller) -> None:
+        task, odd = app.task(shrink), "100 % $1 :x %(s)s {} \\ '\" \0 ✂ \U0001f600"
+        long = caller.enqueue(task.options(within=caller.within, tags=["50 %", "$1 ✂"]), "x" * 100_000)
+        short = caller.enqueue(task.options(within=caller.within, unique_key="%s'$1"), odd, 1)
+        caller.commit()
+        assert (long.get().payload, long.get().tags) == ({"path": "x" * 100_000}, ("50 %", "$1 ✂"))
+        assert (short.get().payload, short.get().unique_key) == ({"path": odd, "width": 1}, "%s'$1")
+
+    def test_many_are_one_write(self, app: App, caller: Caller) -> None:
+        order = app.task(shrink).options(within=caller.within)
+        payloads = [{"path": "x" * size} for size in (0, 10, 10_000)]
+        if isinstance(caller, Awaited):
+            handles = caller.run(order.aenqueue_many(payloads))
+            assert caller.run(order.aenqueue_many([])) == []
+        else:
+            handles = order.enqueue_many(payloads)
+            assert order.enqueue_many([]) == []
+        caller.commit()
+        assert [handle.get().payload for handle in handles] == payloads
+
+    def test_what_is_awaited_is_refused_by_the_call_that_does_not_await(self, app: App, caller: Caller) -> None:
+        order = app.task(shrink).options(within=caller.within)
+        if caller.is_awaited:
+            with pytest.raises(Unsupported, match=r"is awaited: use `await … \.aenqueue"):
+                order.enqueue("a")
+            with pytest.raises(Unsupported, match=r"is awaited"):
+                order.enqueue_many([{"path": "a"}])
+        else:
+            order.enqueue("a")
+        caller.commit()
+        assert app.jobs.counts()["available"] == int(not caller.is_awaited)
+
+    def test_a_connection_to_somewhere_else_is_refused_and_goes_on(
+        self, app: App, elsewhere: Caller, orders: Callable[[], int]
+    ) -> None:
+        order = app.task(shrink).options(within=elsewhere.within)
+        elsewhere.execute("CREATE TABLE notes (text TEXT)")
+        for _ in range(2):
+            with pytest.raises((Unsupported, SchemaMissing), match=r"only in one (file|database)|use one to"):
+                elsewhere.enqueue(order, "a")
+        elsewhere.execute("INSERT INTO notes VALUES ('goes on')")
+        elsewhere.commit()
+        assert sum(app.jobs.counts().values()) == 0
+
+
+def awaited_by(kind: Any) -> bool:
+    """Whether a kind of caller has an event loop."""
+    return issubclass(kind, Awaited)
