@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import matplotlib
@@ -34,7 +35,7 @@ def draw(race: Race, book: Book, path: Path, about: dict[str, str]) -> Path:
     for panel, (name, title) in zip(panels.flat, PANELS.items(), strict=True):
         peers = [peer for peer in colors if (name, peer) in book.entries]
         values = [book.median(name, peer) or 0.0 for peer in peers]
-        ranges = [book.entries[name, peer] for peer in peers]
+        ranges = [[value for value in book.entries[name, peer] if not math.isnan(value)] or [0.0] for peer in peers]
         errors = [
             [value - min(found) for value, found in zip(values, ranges, strict=True)],
             [max(found) - value for value, found in zip(values, ranges, strict=True)],

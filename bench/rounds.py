@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 
@@ -29,7 +31,7 @@ class Limits(Struct, frozen=True):
 
 
 class Book:
-    """What was measured: for each figure and peer, one number a round."""
+    """What was measured: for each figure and peer, one number a round; no number where a peer stood still."""
 
     def __init__(self) -> None:
         self.entries: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
@@ -41,13 +43,13 @@ class Book:
 
     def median(self, figure: str, peer: str) -> float | None:
         """Over the rounds; ``None`` if it was not measured."""
-        values = self.entries.get((figure, peer))
+        values = [value for value in self.entries.get((figure, peer), ()) if not math.isnan(value)]
         return statistics.median(values) if values else None
 
     def ratio(self, above: tuple[str, str], below: tuple[str, str]) -> float | None:
         """The median of the rounds' own ratios: two numbers of one round share the machine's mood, medians need not."""
         pairs = zip(self.entries.get(above, ()), self.entries.get(below, ()), strict=False)
-        ratios = [one / other for one, other in pairs]
+        ratios = [one / other for one, other in pairs if not math.isnan(one / other)]
         return statistics.median(ratios) if ratios else None
 
 
@@ -88,7 +90,7 @@ class Play:
         place = self._ground.place(kind.name)
         peer = await kind.on(place)
         self._book.add(peer.name, await self._life(peer))
-        self._book.add(peer.name, await figures.latencies(peer, self._sizes))
+        self._book.add(peer.name, await self._unless_it_stands(figures.latencies(peer, self._sizes), "p50", "p99"))
         await peer.close()
         self._ground.clear(place)
         return peer.name
@@ -104,7 +106,15 @@ class Play:
         """Enqueue in three ways, then run all of it."""
         sizes = self._sizes.part(peer.share)
         found = {**await figures.enqueues(peer, sizes), **await figures.crowds(peer, sizes)}
-        return {**found, **await figures.drain(peer)}
+        return {**found, **await self._unless_it_stands(figures.drain(peer), "drain")}
+
+    async def _unless_it_stands(self, act: Coroutine[Any, Any, Figures], *names: str) -> Figures:
+        """A worker that does nothing any more has no figure in this round, and the others go on."""
+        try:
+            return await act
+        except TimeoutError as error:
+            self._told(str(error))
+            return dict.fromkeys(names, math.nan)
 
     async def _crowded(self, state: State, scale: int) -> Place:
         place = self._ground.place(CROWDS[state])

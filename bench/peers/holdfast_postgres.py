@@ -17,8 +17,8 @@ _FIRST = f"SELECT id {_DUE} ORDER BY queue, priority, available_at, id LIMIT 1"
 _SEED_WAITING = """
 INSERT INTO holdfast.pending (id, task, queue, priority, available_at, created_at, policy, payload)
 SELECT
-    gen_random_uuid(), CASE WHEN n % 2 = 1 THEN 'unknown' ELSE 'noop' END, 'default', 0,
-    now() + CASE WHEN n % 2 = 1 THEN interval '0' ELSE interval '1 day' END, now(), '{}', convert_to(format('{"n":%%s}', n), 'UTF8')
+    gen_random_uuid(), CASE WHEN n %% 2 = 1 THEN 'unknown' ELSE 'noop' END, 'default', 0,
+    now() + CASE WHEN n %% 2 = 1 THEN interval '0' ELSE interval '1 day' END, now(), '{}', convert_to(format('{"n":%%s}', n), 'UTF8')
 FROM generate_series(1, %s) AS series (n)
 """
 _SEED_FINISHED = """

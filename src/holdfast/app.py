@@ -4,11 +4,14 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, TypeVar
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import structs
 
+from holdfast._core.address import Address
 from holdfast._core.durations import Duration
+from holdfast._core.location import SCHEMES, Location, public_url
 from holdfast._engine.connections import Connections
 from holdfast._engine.decorator import Tasks
 from holdfast._engine.due import DueRun
@@ -35,6 +38,9 @@ from holdfast.errors import ConfigurationError, MissingExtra, Unsupported
 from holdfast.settings import Settings, problems_of_url
 from holdfast.sync import blocking
 from holdfast.transports.inprocess import InProcessTransport, Listener
+
+if TYPE_CHECKING:
+    from holdfast.stores.postgres.store import PostgresStore
 
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
@@ -239,7 +245,8 @@ class App(Tasks):
         return SystemRunnerHost([RunnerOptions(target=target, modules=modules, path=tuple(sys.path)).encode()])
 
     def _open_transport(self, settings: Settings) -> Transport:
-        return InProcessTransport(self._listeners) if _scheme(settings.url) == "memory" else open_transport(settings)
+        is_inside = _scheme(settings.url) == "memory" and settings.transport is None
+        return InProcessTransport(self._listeners) if is_inside else open_transport(settings)
 
     def _another_store(self, settings: Settings) -> Store:
         """With connections of its own, where connections are what one has."""
@@ -276,33 +283,80 @@ def open_store(settings: Settings) -> Store:
         from holdfast.stores.memory import MemoryStore
 
         return MemoryStore(clock)
-    from holdfast._ports.system_host import SystemHost
-
-    chance, process = SystemChance(), SystemHost().process()
     if scheme == "sqlite":
+        from holdfast._ports.system_host import SystemHost
         from holdfast.stores.sqlite.store import SqliteStore
 
-        return SqliteStore(_path(settings.url), clock=clock, chance=chance, process=process)
+        return SqliteStore(_path(settings.url), clock=clock, chance=SystemChance(), process=SystemHost().process())
+    return _open_postgres(settings)
+
+
+def _open_postgres(settings: Settings) -> "PostgresStore":
+    from holdfast._ports.system_host import SystemHost
+
     try:
         from holdfast.stores.postgres.store import PostgresStore
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("holdfast"):
-            raise
-        raise MissingExtra(error.name, "postgres") from error
+        raise _missing(error, "postgres") from error
+    clock, chance, process = SystemClock(), SystemChance(), SystemHost().process()
     schema, pooler = settings.schema, settings.pooler
     return PostgresStore(settings.url, schema=schema, pooler=pooler, clock=clock, chance=chance, process=process)
 
 
 def open_transport(settings: Settings) -> Transport:
-    """How workers that share the URL's store wake each other."""
-    if _scheme(settings.url) != "sqlite":
-        from holdfast.transports.polling import PollingTransport
+    """How workers that share the URL's store learn of work; drivers are loaded only now."""
+    address = None if settings.transport is None else Address.of(settings.transport)
+    if address is not None and address.kind == "nats":
+        return _open_nats(address, settings)
+    if _listens(settings, address):
+        return _open_listening(settings)
+    if address is None and _scheme(settings.url) == "sqlite":
+        from holdfast._ports.system_host import SystemHost
+        from holdfast.transports.local import LocalTransport
 
-        return PollingTransport()
-    from holdfast._ports.system_host import SystemHost
-    from holdfast.transports.local import LocalTransport
+        return LocalTransport(_path(settings.url), SystemHost().process())
+    from holdfast.transports.polling import PollingTransport
 
-    return LocalTransport(_path(settings.url), SystemHost().process())
+    return PollingTransport()
+
+
+def _open_nats(address: Address, settings: Settings) -> Transport:
+    try:
+        from holdfast.transports.nats.transport import NatsTransport
+    except ModuleNotFoundError as error:
+        raise _missing(error, "nats") from error
+    stream = address.stream or stream_of(settings.url, settings.schema)
+    return NatsTransport(address, stream, clock=SystemClock(), chance=SystemChance())
+
+
+def _listens(settings: Settings, address: Address | None) -> bool:
+    """A pooler in transaction mode has no connection of one's own to listen on."""
+    if address is not None:
+        return address.kind == "postgres"
+    return _scheme(settings.url) in SCHEMES and not Location.of(settings.url, settings.pooler).is_pooled
+
+
+def _open_listening(settings: Settings) -> Transport:
+    from holdfast.transports.postgres import PostgresTransport
+
+    connect, name = _open_postgres(settings).connect, public_url(settings.url)
+    return PostgresTransport(connect, settings.schema, name=name, clock=SystemClock(), chance=SystemChance())
+
+
+def _missing(error: ModuleNotFoundError, extra: str) -> Exception:
+    is_ours = error.name is None or error.name.startswith("holdfast")
+    return error if is_ours else MissingExtra(error.name or "", extra)
+
+
+def stream_of(url: str, schema: str) -> str:
+    """A stream for each store: many files, and every memory, have the same schema."""
+    match _scheme(url):
+        case "sqlite":
+            return f"{schema}-{sha256(os.fsencode(os.path.realpath(_path(url)))).hexdigest()[:12]}"
+        case "memory":
+            return f"{schema}-memory-{os.getpid()}"
+        case _:
+            return schema
 
 
 def _scheme(url: str) -> str:

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from msgspec import Struct
 
 from holdfast._core import location
+from holdfast._core.address import problems_of_address
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.timing import LeaseTiming, problems_of_intervals
 from holdfast.errors import ConfigurationError
@@ -53,7 +54,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             reader.problems.append("no store: pass App('sqlite:///jobs.db') or set HOLDFAST_URL")
         if reconcile not in ("process", "hostname", "off"):
             reader.problems.append(f"reconcile={reconcile!r}: use 'process', 'hostname' or 'off'")
-        reader.problems += _problems_of_names(transport, schema)
+        reader.problems += _problems_of_schema(schema)
         life = reader.seconds("ttl", ttl)
         pulse = None if beat is None else reader.seconds("beat", beat)
         slack = None if margin is None else reader.seconds("margin", margin)
@@ -63,6 +64,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         # A rule that was read with a stand-in for a bad value would only confuse.
         rules = [] if reader.refused("ttl", "beat", "margin") else timing.problems()
         rules += [] if reader.refused("recovery_interval", "poll_interval") else problems_of_intervals(recover, poll)
+        rules += problems_of_address(transport, timing, recover, store=address, pooler=pooler)
         if reader.problems or rules:
             raise ConfigurationError([*reader.problems, *rules])
         return cls(
@@ -79,14 +81,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         )
 
 
-def _problems_of_names(transport: object, schema: object) -> list[str]:
-    found = []
-    if transport is not None:
-        there_is = "there is None, which is what fits the store: a socket beside a SQLite file, polling elsewhere"
-        found.append(f"transport={transport!r}: no such transport; {there_is}")
+def _problems_of_schema(schema: object) -> list[str]:
     if not isinstance(schema, str) or not SCHEMA.fullmatch(schema):
-        found.append(f"schema={schema!r}: use 1 to 63 of a-z, 0-9 and _, and no digit first")
-    return found
+        return [f"schema={schema!r}: use 1 to 63 of a-z, 0-9 and _, and no digit first"]
+    return []
 
 
 def problems_of_url(url: str, pooler: str | None = None) -> list[str]:

@@ -32,7 +32,7 @@ from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Raised, Retry, S
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import ClaimRequest, JobFilter, LastTries, LeaseView, NewLease, Note, Store, Update
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
@@ -91,22 +91,17 @@ class Model(RuleBasedStateMachine):
         super().__init__()
         self.clock, self.chance = FakeClock(), FakeChance()
         self.store_clock = self.clock
-        self.runner = asyncio.Runner()
+        self.runner, self.store = self.make_store()
         self.oracle: Store = MemoryStore(self.clock)
-        self.store: Store = self.make_store()
         self.calls: list[tuple[UUID, list[NewJob]]] = []
         self.leases: list[NewLease] = []
         self.holds: list[Hold] = []
         self.sent: list[Transition] = []
         self.marks: list[tuple[str, ...]] = [("1:0", "1:0")]  # of the oracle, and of the other
 
-    def make_store(self) -> Store:
-        """The one under test, with nothing in it; it reads ``store_clock``."""
+    def make_store(self) -> tuple[asyncio.Runner, Store]:
+        """The one under test, with nothing in it, and where it runs; it reads ``store_clock``."""
         raise NotImplementedError
-
-    def teardown(self) -> None:
-        self.runner.run(self.store.close())
-        self.runner.close()
 
     def ask(self, question: Callable[[Store], Awaitable[Answer]]) -> Answer:
         """Both, and they must agree."""
@@ -114,6 +109,8 @@ class Model(RuleBasedStateMachine):
         async def answer(store: Store) -> Answer | str:
             try:
                 return await question(store)
+            except StoreUnavailable:
+                raise
             except HoldfastError as error:
                 return type(error).__name__
 
@@ -380,13 +377,14 @@ def plain(answer: object) -> object:
 class SqliteModel(Model):
     """SQLite, which takes due times from its worker's wall clock, as memory does."""
 
-    def make_store(self) -> Store:
+    def make_store(self) -> tuple[asyncio.Runner, Store]:
         self.folder = tempfile.TemporaryDirectory()
         path = Path(self.folder.name) / "jobs.db"
-        return SqliteStore(path, clock=self.clock, chance=FakeChance(), process=PROCESS)
+        return asyncio.Runner(), SqliteStore(path, clock=self.clock, chance=FakeChance(), process=PROCESS)
 
     def teardown(self) -> None:
-        super().teardown()
+        self.runner.run(self.store.close())
+        self.runner.close()
         self.folder.cleanup()
 
 

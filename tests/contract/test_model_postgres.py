@@ -1,5 +1,8 @@
 """PostgreSQL and the memory store answer alike, whatever is asked in whatever order, at whatever time."""
 
+import asyncio
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
@@ -10,22 +13,32 @@ from tests.stores.postgres_homes import Home, Homes
 
 
 class PostgresModel(Model):
-    """The server's clock is that of memory; the wall clock of the machine that asks it may be set, and nobody cares."""
+    """The server's clock is that of memory; the wall clock of the machine that asks it may be set, and nobody cares.
+
+    One store for all examples: making connections would take longer than using them.
+    """
 
     home: Home
+    tenant: tuple[asyncio.Runner, Store]
 
-    def make_store(self) -> Store:
+    def make_store(self) -> tuple[asyncio.Runner, Store]:
         self.store_clock = FakeClock()
-        return self.home.empty().store(self.store_clock)
+        self.home.empty().follow(self.store_clock)
+        return self.tenant
 
 
-PostgresModel.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=50, deadline=None)
+PostgresModel.TestCase.settings = settings(max_examples=max(EXAMPLES // 3, 1), stateful_step_count=50, deadline=None)
 
 
-@pytest.mark.timeout(3600 if EXAMPLES > 40 else 60)
+@pytest.mark.timeout(3600 if EXAMPLES > 40 else 120)
 class TestModel(PostgresModel.TestCase):
     """Hypothesis' own test case."""
 
     @pytest.fixture(autouse=True)
-    def a_home(self, homes: Homes) -> None:
+    def tenant(self, homes: Homes) -> Iterator[None]:
         PostgresModel.home = homes.empty()
+        with asyncio.Runner() as runner:
+            store = PostgresModel.home.store(FakeClock())
+            PostgresModel.tenant = runner, store
+            yield
+            runner.run(store.close())

@@ -16,12 +16,12 @@ from tests.e2e.cells import is_alive
 
 PAGE = ROOT / "docs" / "how-to" / "two-machines.md"
 PORTS = {"54320": str(free_port()), "42220": str(free_port())}
-"""Of the page, and those that are free here."""
+"""Those on the page, which the servers take by themselves, and those that are free here."""
 PATIENCE = 60.0
 
 
 def typed(number: int) -> list[str]:
-    """The words of the page's n-th command, for a shell without this environment's path and with other ports."""
+    """The words of the page's n-th command, for these tests' interpreter and with other ports."""
     commands = [command.text for block in blocks_of(PAGE) if block.language == "console" for command in commands_of(block)]
     text = re.sub(r"\d{5}", lambda found: PORTS[found[0]], commands[number])
     program, *words = text.split()
@@ -29,9 +29,9 @@ def typed(number: int) -> list[str]:
 
 
 @contextmanager
-def served(number: int) -> Iterator[str]:
+def served(number: int, port: str) -> Iterator[str]:
     """The server of the page's n-th command, as long as it is needed; its address."""
-    with subprocess.Popen(typed(number), stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen([*typed(number), "--port", port], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
             yield server.stdout.readline().strip()
@@ -43,7 +43,7 @@ def served(number: int) -> Iterator[str]:
 @pytest.fixture
 def addresses() -> Iterator[tuple[str, str]]:
     with ExitStack() as stack:
-        yield stack.enter_context(served(0)), stack.enter_context(served(1))
+        yield stack.enter_context(served(0, PORTS["54320"])), stack.enter_context(served(1, PORTS["42220"]))
 
 
 def show(folder: Path, words: list[str]) -> "subprocess.CompletedProcess[str]":

@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -96,11 +97,11 @@ def answers_of(block: Block) -> str:
 class Reader:
     """Somebody who types what a page says, in an empty folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: Mapping[str, str]) -> None:
         self.folder = folder
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         spoilt = ("HOLDFAST_URL", "HOLDFAST_APP", "HOLDFAST_SQLITE")
-        environment = {name: value for name, value in os.environ.items() if name not in spoilt} | {"PATH": path}
+        environment = {name: value for name, value in os.environ.items() if name not in spoilt} | {"PATH": path, **more}
         self._shell = self._begin(["bash", "--norc"], environment)
         self._python: subprocess.Popen[str] | None = None
         self._environment = environment

@@ -4,9 +4,11 @@ import codeop
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from holdfast.testing.servers import PostgresServer
 from tests.docs.pages import PAGES, ROOT, Reader, blocks_of, read
 
 RUN = ("python", "console")
@@ -18,8 +20,22 @@ def name_of(page: Path) -> str:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    reader = Reader(tmp_path)
+def environment(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """What the page says is there: a server of PostgreSQL with the database that it names."""
+    named = re.search(r"postgresql:///(\w+)", page.read_text(encoding="utf-8"))
+    if named is None:
+        yield {}
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    parts = urlsplit(server.dsn())
+    server.sql(f"CREATE DATABASE {named[1]}")
+    yield {"PGHOST": str(parts.hostname), "PGPORT": str(parts.port), "PGUSER": str(parts.username)}
+    server.sql(f"DROP DATABASE {named[1]} WITH (FORCE)")
+
+
+@pytest.fixture
+def reader(tmp_path: Path, environment: dict[str, str]) -> Iterator[Reader]:
+    reader = Reader(tmp_path, environment)
     yield reader
     reader.close()
 

@@ -8,6 +8,8 @@ from tests.e2e.machines import Machine
 
 TRANSPORTS = ("", "nats")
 """What tests of whole machines run with: hints by what fits the store, and by JetStream."""
+ONE_TRANSPORT = ("nats",)
+"""For those that cost no more insight with the other."""
 PARTITIONS = ("cut", "both", "up", "down", "half_open")
 """How a machine can lose its servers: refused, silence, nothing arrives, no answer, or ended on their side alone."""
 

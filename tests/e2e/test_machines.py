@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.fleet import START, fleet
 from tests.e2e.machines import Machine
-from tests.e2e.site import TRANSPORTS, site
+from tests.e2e.site import ONE_TRANSPORT, TRANSPORTS, site
 from tests.e2e.tormentor import SEED
 from tests.e2e.waiting import STALL, until
 
@@ -26,7 +26,7 @@ JOBS = 3
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", TRANSPORTS if IS_DEFAULT else ONE_TRANSPORT)
 def test_l1_jobs_of_a_lost_machine_run_elsewhere_when_its_leases_have_run_out(tmp_path: Path, transport: str) -> None:
     chance = random.Random(SEED)
     with site(transport) as grounds, fleet(tmp_path, url=grounds.url, transport=grounds.transport, **SETTINGS) as ships:

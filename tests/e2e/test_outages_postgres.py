@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.fleet import START, Fleet, fleet
 from tests.e2e.machines import Machine
-from tests.e2e.site import TRANSPORTS, site
+from tests.e2e.site import ONE_TRANSPORT, TRANSPORTS, site
 from tests.e2e.waiting import STALL, until
 
 IS_DEFAULT = bool(os.environ.get("E2E_DEFAULTS"))
@@ -52,7 +52,7 @@ def expect_undisturbed(ships: Fleet, jobs: list[UUID]) -> None:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", TRANSPORTS if IS_DEFAULT else ONE_TRANSPORT)
 def test_l3_a_server_away_for_less_than_the_deadline_costs_no_running_job_anything(tmp_path: Path, transport: str) -> None:
     with site(transport) as grounds, fleet(tmp_path, url=grounds.url, transport=grounds.transport, **SETTINGS) as ships:
         late, early = machines(ships)

@@ -13,16 +13,18 @@ from pathlib import Path
 
 import pytest
 
+from holdfast._ports.store import LeaseView
 from holdfast.testing.checker import Rules
 from holdfast.testing.servers import NatsServer
-from tests.e2e.fleet import Fleet, fleet
+from tests.e2e.fleet import START, Crew, Fleet, fleet, thaw
 from tests.e2e.machines import Machine
 from tests.e2e.records import DEEDS
 from tests.e2e.site import PARTITIONS, TRANSPORTS, Site, site
 from tests.e2e.tormentor import SEED, Tormentor
 from tests.e2e.undertaker import undertaker
+from tests.e2e.waiting import until
 
-CYCLES, JOBS = int(os.environ.get("E2E_CYCLES", "6")), int(os.environ.get("E2E_JOBS", "150"))
+CYCLES, JOBS = int(os.environ.get("E2E_CYCLES", "5")), int(os.environ.get("E2E_JOBS", "100"))
 FREEZES, RESTARTS = int(os.environ.get("E2E_FREEZES", "1")), int(os.environ.get("E2E_RESTARTS", "1"))
 CUTS = int(os.environ.get("E2E_PARTITIONS", "2"))
 TTL, RECOVERY, AMNESTY = 3.0, 0.5, 1.1
@@ -41,8 +43,27 @@ class ServedTormentor(Tormentor):
 
     def refuge(self, lost: Machine) -> Machine:
         """Either the machine itself came back, where what died is provably dead, or it is gone for good."""
+        if self._chance.random() < 0.5:
+            return lost
         self._machines += 1
-        return self._chance.choice([lost, self._grounds.machine(f"web-{self._machines}")])
+        return self._grounds.machine(f"web-{self._machines}")
+
+    def make_zombies(self, crew: Crew) -> None:
+        """A machine stands still with all that it runs until its jobs have been taken from it, and then goes on."""
+        self.enqueue(8)
+        until(lambda: any(view.holds for view in self._leases(crew)), within=START)
+        workers = [crew.identify(pid) for pid in crew.workers()]
+        frozen = crew.freeze()
+        for process in workers:
+            self.did("process.freeze", process)
+        until(lambda: not self._leases(crew), within=TTL + RECOVERY + AMNESTY + START)
+        for process in workers:
+            self.did("process.thaw", process)
+        thaw(frozen)
+
+    def _leases(self, crew: Crew) -> list[LeaseView]:
+        pids = crew.workers()
+        return [view for view in self.app.workers.list() if view.process.pid in pids]
 
     def restart_the_server(self) -> None:
         """Stopped as its owner would, or in a crash, for longer or shorter than a lease lives; who enqueues meanwhile waits."""
@@ -73,7 +94,7 @@ class ServedTormentor(Tormentor):
                 case "kill":
                     self.kill_somebody()
                 case "freeze":
-                    self.freeze_crew(self._chance.choice(self.crews), TTL + 1.0)
+                    self.make_zombies(self._chance.choice(self.crews))
                 case "restart":
                     self.restart_the_server()
                 case "cut":

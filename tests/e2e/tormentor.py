@@ -82,7 +82,7 @@ class Tormentor:
         process = crew.identify(worker)
         os.kill(worker, signal.SIGSTOP)
         until(lambda: state_of(worker) in ("T", "Z", ""), within=START)
-        self._did("process.end", process)
+        self.did("process.end", process)
         os.kill(worker, signal.SIGKILL)
         until(lambda: not is_alive(worker), within=START)
 
@@ -91,16 +91,17 @@ class Tormentor:
         workers = {pid: crew.identify(pid) for pid in crew.workers()}
         frozen, began = crew.freeze_outside_of_writes(), time.monotonic()
         for process in workers.values():
-            self._did("process.freeze", process)
+            self.did("process.freeze", process)
         until(lambda: time.monotonic() - began > seconds, within=seconds + START)
         for process in workers.values():
-            self._did("process.thaw", process)
+            self.did("process.thaw", process)
         thaw(frozen)
         while workers:
             dead = until(lambda: next((pid for pid in workers if not is_alive(pid)), None), within=START)
-            self._did("process.end", workers.pop(dead))
+            self.did("process.end", workers.pop(dead))
 
-    def _did(self, what: str, process: ProcessIdentity) -> None:
+    def did(self, what: str, process: ProcessIdentity) -> None:
+        """This happens to that process now."""
         self.deeds.append(Deed(time.time(), what, process))
 
     def stop(self, rules: Rules) -> Report:

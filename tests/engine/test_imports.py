@@ -90,5 +90,5 @@ def test_a_schema_that_is_no_plain_name_is_refused(schema: object) -> None:
 def test_names_of_schema_and_transport_arrive_in_the_settings() -> None:
     settings = App("memory://", schema="_jobs2", transport=None).settings
     assert (settings.schema, settings.transport) == ("_jobs2", None)
-    with pytest.raises(ConfigurationError, match="transport='nats://x': no such transport"):
-        App("memory://", transport="nats://x")
+    with pytest.raises(ConfigurationError, match="transport='bus://x': no such transport"):
+        App("memory://", transport="bus://x")

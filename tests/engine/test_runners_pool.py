@@ -253,6 +253,7 @@ def test_a_deaf_handler_is_ended_with_its_stacks_before_anybody_would_end_the_wo
         assert asyncio.get_running_loop().time() - told <= within + 0.01
         moved = moved_in(bench)
         assert (moved.to, moved.record, moved.stacks, moved.crashes) == (to, record, STACKS, 0)
+        assert moved.rescued == {Stop.CANCELLED: "deaf", Stop.DRAINED: "released", Stop.LATE: "released"}.get(why, why.value)
         assert [each["reason"] for each in bench.log.of("runner.killed")] == [why]
         assert bench.log.of("runner.crashed") == []
 
@@ -303,7 +304,7 @@ def test_a_handler_that_ends_when_told_keeps_its_runner_alive() -> None:
         await child.next(messages.Told)
         child.say(messages.Ended())
         await bench.until_ended()
-        assert (moved_in(bench).to, moved_in(bench).stacks) == (State.CANCELLED, None)
+        assert (moved_in(bench).to, moved_in(bench).stacks, moved_in(bench).rescued) == (State.CANCELLED, None, None)
         bench.executor.start(claim(task, job=OTHER_JOB))
         await child.next(messages.Run)
         assert not child.is_killed

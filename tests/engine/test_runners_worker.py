@@ -8,7 +8,7 @@ from holdfast._engine import messages
 from holdfast._engine import runner_messages as told
 from holdfast._engine.worker import WorkerOptions
 from tests.engine.runners_support import DONE, FakeRunnerHost, processed
-from tests.engine.support import SETTINGS, beside, forever, run_virtual, until
+from tests.engine.support import SETTINGS, TIMING, Doctor, beside, forever, run_virtual, stubborn, until
 from tests.engine.test_worker import Office, passing
 
 
@@ -74,6 +74,23 @@ def test_a_deaf_handler_in_a_runner_is_no_reason_to_end_its_worker() -> None:
         assert await office.state(job) is State.CANCELLED
         assert SETTINGS.grace <= asyncio.get_running_loop().time() - start <= SETTINGS.grace + 1
         assert office.heard(messages.Deaf) == []
+
+    run_virtual(test())
+
+
+def test_a_deaf_hook_is_a_reason_to_end_its_worker_whatever_the_kind_of_its_task() -> None:
+    async def test() -> None:
+        office = RunnerOffice()
+        await office.open()
+        office.worker.executor._healer = Doctor(lambda _: stubborn())  # type: ignore[assignment]
+        (job,) = await office.enqueue("handler")
+        await until(lambda: any(each.is_healing for each in office.worker.executor.running.values()))
+        office.far.say(messages.Cancelled((job,)))
+        await passing(SETTINGS.grace - 1)
+        assert office.heard(messages.Deaf) == []
+        await passing(TIMING.beat + 2)
+        assert office.heard(messages.Deaf)[-1].jobs == (job,)
+        assert office.host.children == []
 
     run_virtual(test())
 

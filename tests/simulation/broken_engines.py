@@ -14,6 +14,7 @@ from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.exchange import Exchange
 from holdfast._engine.executor import Ended, Executor, Stop
+from holdfast._engine.healing import Healer
 from holdfast._engine.limits import Limited, Limits
 from holdfast._engine.loop import Service
 from holdfast._engine.recovery import Recovery, Rescued
@@ -23,6 +24,7 @@ from holdfast._ports.store import (
     ClaimRequest,
 )
 from holdfast.errors import StoreUnavailable
+from holdfast.stores import memory
 
 NEVER = 1e9
 Under = tuple[UUID, Token] | None
@@ -158,6 +160,25 @@ def dropped_results() -> Any:
 def no_backing_off() -> Any:
     """Whoever is refused asks again at once."""
     return _patched(Service, _pause=lambda self, failures: 0.005)
+
+
+def no_hook() -> Any:
+    """The next attempt starts, and what its job owes is forgotten."""
+    return _patched(Healer, owes=lambda self, claim: False)
+
+
+def no_hook_alone() -> Any:
+    """Nobody looks for hooks of jobs that have ended."""
+
+    async def step(self: Healer) -> float:
+        return NEVER
+
+    return _patched(Healer, step=step)
+
+
+def prune_the_owed() -> Any:
+    """Retention is retention, whatever is owed."""
+    return _patched(memory, retention_of=lambda row: row.policy.retention)
 
 
 def settle_before_stop() -> Any:

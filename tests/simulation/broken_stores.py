@@ -1,6 +1,7 @@
 """Stores with one guard taken out."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -23,6 +24,7 @@ from holdfast._ports.store import (
 )
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
+from holdfast.testing.hooks import HookedStore
 
 NEVER = 1e9
 Under = tuple[UUID, Token] | None
@@ -340,3 +342,37 @@ class FirstInLineOnly(MemoryStore):
         first = set(waiting[:3])
         lines = super()._lines(tasks, queues, last_tries, now)
         return {line: (each for each in some if each[1] in first) for line, some in lines.items()}
+
+
+class RescueOwesNothing(HookedStore):
+    """Who rescues a job forgets that its task has a hook."""
+
+    def _settle(self, transition: Transition, now: datetime) -> bool:
+        return super()._settle(structs.replace(transition, owes_hook=False), now)
+
+
+class MarkGoesFirst(HookedStore):
+    """The mark is taken away when a hook begins, its rows land when it ends."""
+
+    @asynccontextmanager
+    async def transaction(  # type: ignore[override]
+        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+    ) -> AsyncIterator[list[str]]:
+        self._heal(self._require_mark(job, token, heal_at), token, [])
+        written: list[str] = []
+        yield written
+        self.rows[job] += written
+
+
+class HealUnfenced(HookedStore):
+    """A hook that has begun commits, whatever has become of its job."""
+
+    @asynccontextmanager
+    async def transaction(  # type: ignore[override]
+        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+    ) -> AsyncIterator[list[str]]:
+        self._require_mark(job, token, heal_at)
+        written: list[str] = []
+        yield written
+        if job in self._all.jobs:
+            self._heal(self._all.jobs[job], token, written)

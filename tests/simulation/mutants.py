@@ -7,12 +7,16 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.stores.memory import MemoryStore
+from holdfast.testing.hooks import HookedStore
 from tests.simulation import broken_engines as engines
 from tests.simulation import broken_stores as stores
 
 
 class Mutant(Struct, frozen=True):
-    """``caught_by``: the property that breaks; ``seed``: one that is known to show it; ``within``: so many from there on must."""
+    """``caught_by``: the property that breaks; ``seed``: one that is known to show it; ``within``: so many from there on must.
+
+    ``has_hooks``: in worlds whose tasks have an ``on_rescue``.
+    """
 
     name: str
     caught_by: str
@@ -20,6 +24,7 @@ class Mutant(Struct, frozen=True):
     within: int
     kind: type[MemoryStore] = MemoryStore
     patch: Callable[[], Any] = nullcontext
+    has_hooks: bool = False
 
 
 MUTANTS = (
@@ -71,4 +76,10 @@ MUTANTS = (
     Mutant("no backing off", "L9", 1, 20, patch=engines.no_backing_off),
     Mutant("no audit after an unknown claim", "L2", 7, 100, patch=engines.no_audit),
     Mutant("no amnesty after an outage", "L8", 58, 100, patch=engines.no_amnesty),
+    Mutant("a rescue owes no hook", "S7", 0, 20, stores.RescueOwesNothing, has_hooks=True),
+    Mutant("a hook's mark goes before its rows", "S7", 0, 20, stores.MarkGoesFirst, has_hooks=True),
+    Mutant("a hook commits whoever has its job", "S3", 0, 100, stores.HealUnfenced, has_hooks=True),
+    Mutant("a job that owes a hook is pruned like others", "S7", 0, 100, HookedStore, engines.prune_the_owed, has_hooks=True),
+    Mutant("no hook before the next attempt", "S7", 0, 20, HookedStore, engines.no_hook, has_hooks=True),
+    Mutant("no hook for what has ended", "L2", 0, 20, HookedStore, engines.no_hook_alone, has_hooks=True),
 )

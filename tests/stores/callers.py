@@ -109,14 +109,6 @@ class Awaited(Caller):
         found: Handle = self.run(enqueue())
         return found
 
-    def settle(self) -> None:
-        """Let the loop do what it was asked to do soon."""
-
-        async def turn() -> None:
-            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
-
-        self.run(turn())
-
 
 class Sqlite3(Caller):
     def open(self) -> None:

@@ -57,13 +57,17 @@ class Home:
         **options: Any,
     ) -> PostgresStore:
         """A store object of its own; the server's clock follows the one that it was given last."""
-        if self._followed is not clock:
-            self.clock.follow(clock)
-            self._followed = clock
+        self.follow(clock)
         if self._through:
             options["pooler"] = "transaction"
         url = through or self._through or self.dsn
         return PostgresStore(url, clock=clock, chance=chance or FakeChance(), process=process, **options)
+
+    def follow(self, clock: FakeClock) -> None:
+        """From now on it is the server's clock that passes as this one does."""
+        if self._followed is not clock:
+            self.clock.follow(clock)
+            self._followed = clock
 
     def empty(self) -> "Home":
         """Nothing has ever happened here."""

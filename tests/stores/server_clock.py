@@ -24,7 +24,7 @@ class ServerClock:
 
     def __init__(self, dsn: str) -> None:
         self._connection = psycopg.connect(dsn, autocommit=True)
-        self._now = 0.0
+        self._start = self._passed = 0.0
 
     def install(self) -> Self:
         """Once for each database. A copy of a database has the function, and needs this for its sessions to see it."""
@@ -36,14 +36,14 @@ class ServerClock:
 
     def follow(self, clock: FakeClock) -> None:
         """Say what it says now, and move as it moves."""
-        self._now = clock.wall()
+        self._start, self._passed = clock.wall(), 0.0
         clock.lead(self.advance)
         self.advance(0.0)
 
     def advance(self, seconds: float) -> None:
         """Let time pass for the server alone; back, if negative."""
-        self._now += seconds
-        self._connection.execute("UPDATE fake.clock SET now = to_timestamp(%s)", [self._now])
+        self._passed += seconds
+        self._connection.execute("UPDATE fake.clock SET now = to_timestamp(%s)", [self._start + self._passed])
 
     def close(self) -> None:
         """Let go of the database."""

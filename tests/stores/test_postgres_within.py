@@ -235,7 +235,11 @@ def test_a_connection_is_asked_once_where_it_leads(app: App, database: str) -> N
                         await order.options(within=connection).aenqueue("a")
 
     asyncio.run(enqueue())
-    assert [("current_database" in query, "versions" in query) for query in asked] == [(True, True), (False, True), *[(False, False)] * 3]
+    assert [("current_database" in query, "versions" in query) for query in asked] == [
+        (True, True),
+        (False, True),
+        *[(False, False)] * 3,
+    ]
 
 
 def test_within_works_behind_a_pooler(app: App, database: str, postgres_server: PostgresServer) -> None:

@@ -52,6 +52,13 @@ async def heal(store: Store, row: JobRecord, text: str) -> None:
         write(connection, text)
 
 
+async def overstay(store: Store, row: JobRecord) -> None:
+    async with store.transaction(row.id, row.token, idle=SHORT, heal_at=row.heal_at) as connection:
+        write(connection)
+        while connection.in_transaction:
+            await asyncio.to_thread(lambda: None)
+
+
 def test_the_rows_land_with_the_mark_once(file: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         first, second = await crashed(at), await crashed(at)
@@ -97,10 +104,7 @@ def test_what_takes_too_long_is_rolled_back_and_still_owed(file: OnFile) -> None
     async def act(at: Scene) -> None:
         row = await crashed(at)
         with pytest.raises(HoldfastError, match="was rolled back"):
-            async with at.store.transaction(row.id, row.token, idle=SHORT, heal_at=row.heal_at) as connection:
-                write(connection)
-                while connection.in_transaction:
-                    await asyncio.to_thread(lambda: None)
+            await overstay(at.store, row)
         assert notes(file) == []
         assert await at.row(row.id) == row
 

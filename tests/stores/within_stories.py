@@ -1,12 +1,12 @@
 """What `within=` promises on whatever connection; told for SQLite and for PostgreSQL by classes that bring the connections."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from holdfast import App, Event, SchemaMissing, UniqueConflict, Unsupported
 from holdfast._ports.transport import Hint
+from tests.e2e.waiting import STALL, eventually
 from tests.stores.callers import Awaited, Caller
 
 ORDER = "INSERT INTO orders VALUES (1)"
@@ -15,10 +15,11 @@ ORDER = "INSERT INTO orders VALUES (1)"
 def shrink(path: str, width: int = 800) -> None: ...
 
 
-def settled(caller: Caller) -> None:
-    """What its loop was asked to do soon is done."""
+def expect(caller: Caller, said: Callable[[], object], wanted: object) -> None:
+    """Now, or once the caller's loop has done what it was asked to do soon."""
     if isinstance(caller, Awaited):
-        caller.settle()
+        caller.run(eventually(lambda: said() == wanted, within=STALL))
+    assert said() == wanted
 
 
 class WithinStories:
@@ -52,13 +53,11 @@ class WithinStories:
         caller.execute(ORDER)
         handle = caller.enqueue(app.task(shrink).options(within=caller.within, queue="q"), "a")
         assert (orders(), sum(app.jobs.counts().values())) == (0, 0)
-        settled(caller)
         assert (told, hinted) == ([], [])
         caller.commit()
         assert orders() == 1
         assert handle.get().payload == {"path": "a"}
-        settled(caller)
-        assert (told, hinted) == (([handle.id], ["q"]) if caller.tells else ([], []))
+        expect(caller, lambda: (told, hinted), ([handle.id], ["q"]) if caller.tells else ([], []))
 
     def test_s7_neither_is_there_once_both_are_rolled_back_and_the_connection_goes_on(
         self, app: App, caller: Caller, orders: Callable[[], int], told: list[object]
@@ -72,9 +71,8 @@ class WithinStories:
         caller.execute(ORDER)
         handle = caller.enqueue(task.options(within=caller.within, unique_key="k"), "b")
         caller.commit()
-        settled(caller)
         assert (orders(), [job.id for job in app.jobs.list()]) == (1, [handle.id])
-        assert told == ([handle.id] if caller.tells else [])
+        expect(caller, lambda: told, [handle.id] if caller.tells else [])
 
     def test_s7_what_a_savepoint_takes_back_was_never_there(
         self, app: App, caller: Caller, orders: Callable[[], int], told: list[object]
@@ -88,12 +86,10 @@ class WithinStories:
         caller.mark()
         kept = caller.enqueue(task.options(within=caller.within, unique_key="k"), "kept")
         caller.keep()
-        settled(caller)
         assert told == []
         caller.commit()
-        settled(caller)
         assert (orders(), {job.id for job in app.jobs.list()}) == (0, {first.id, kept.id})
-        assert told == ([first.id, kept.id] if caller.tells else [])
+        expect(caller, lambda: told, [first.id, kept.id] if caller.tells else [])
 
     def test_a_taken_key_is_answered_and_a_conflict_raised_and_the_transaction_goes_on(self, app: App, caller: Caller) -> None:
         task = app.task(shrink)
@@ -152,8 +148,3 @@ class WithinStories:
         elsewhere.execute("INSERT INTO notes VALUES ('goes on')")
         elsewhere.commit()
         assert sum(app.jobs.counts().values()) == 0
-
-
-def awaited_by(kind: Any) -> bool:
-    """Whether a kind of caller has an event loop."""
-    return issubclass(kind, Awaited)

@@ -6,6 +6,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
+from holdfast._core import location
 from holdfast._core.durations import seconds
 from holdfast._core.timing import LeaseTiming
 
@@ -68,10 +69,14 @@ class Address(Struct, frozen=True, kw_only=True):
         return ",".join(self.servers) or self.kind
 
 
-def problems_of_address(text: object, timing: LeaseTiming, recovery_interval: float) -> list[str]:
-    """What is wrong with ``transport=``, each naming the remedy and no password."""
-    if text is None or (isinstance(text, str) and text in ("poll", "postgres")):
+def problems_of_address(
+    text: object, timing: LeaseTiming, recovery_interval: float, *, store: str, pooler: str | None
+) -> list[str]:
+    """What is wrong with ``transport=`` beside this store's URL, each naming the remedy and no password."""
+    if text is None or text == "poll":
         return []
+    if text == "postgres":
+        return _problems_of_listening(store, pooler)
     if not isinstance(text, str):
         return [f"transport={text!r}: no such transport; {THERE_IS}"]
     try:
@@ -92,6 +97,14 @@ def problems_of_address(text: object, timing: LeaseTiming, recovery_interval: fl
                 " the store recovers a job before the queue delivers it again: raise ack_wait, or lower ttl"
             )
     return found
+
+
+def _problems_of_listening(store: str, pooler: str | None) -> list[str]:
+    if not store.startswith(tuple(f"{scheme}://" for scheme in location.SCHEMES)):
+        return [f"transport='postgres' needs a postgresql:// store; {THERE_IS}"]
+    if pooler == "transaction" or "pooler=transaction" in store.partition("?")[2]:
+        return ["transport='postgres': a pooler in transaction mode cannot LISTEN; use None, 'poll' or 'nats://host:4222'"]
+    return []
 
 
 def _problems_of_place(parts: SplitResult) -> list[str]:

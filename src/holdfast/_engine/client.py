@@ -225,7 +225,7 @@ class Client:
 
 def announce(jobs: Iterable[NewJob], events: Events) -> None:
     """Say that they are durable."""
-    for job in jobs:
+    for job in jobs if events.hears(EventName.JOB_ENQUEUED) else ():
         events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)
 
 

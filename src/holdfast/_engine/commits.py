@@ -39,29 +39,53 @@ class Commits:
         self._write = write
         self._waiting: Calls = []
         self._flushing: asyncio.Task[None] | None = None
+        self._is_writing = self._is_crowded = False
 
     async def add(self, jobs: Sequence[NewJob]) -> None:
         """Return once they are durable. A cancelled caller leaves its neighbours alone."""
+        if not self._is_writing and not self._is_crowded:
+            return await self._write_alone(jobs)
         done = asyncio.get_running_loop().create_future()
         self._waiting.append(Call(jobs, done))
-        if self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+        if not self._is_writing:
+            self._start_flushing()
         await done
 
+    async def _write_alone(self, jobs: Sequence[NewJob]) -> None:
+        """There is nobody to share with: no task, and no turn of the loop more than the write itself needs."""
+        self._is_writing = True
+        try:
+            await self._write(jobs)
+        finally:
+            self._is_writing = False
+            if any(not call.done.done() for call in self._waiting):
+                self._start_flushing()
+
+    def _start_flushing(self) -> None:
+        self._is_writing = True
+        self._flushing = asyncio.get_running_loop().create_task(self._flush())
+
     async def _flush(self) -> None:
-        while self._waiting:
-            calls = self._take()
-            try:
-                if calls:
-                    await self._write([job for call in calls for job in call.jobs])
-            except BaseException as error:
-                for call in calls:
-                    call.fail(error)
-                if not isinstance(error, Exception):
-                    raise
-            else:
-                for call in calls:
-                    call.succeed()
+        try:
+            while self._waiting:
+                calls = self._take()
+                self._is_crowded = len(calls) > 1
+                await self._write_shared(calls)
+        finally:
+            self._is_writing = False
+
+    async def _write_shared(self, calls: Calls) -> None:
+        try:
+            if calls:
+                await self._write([job for call in calls for job in call.jobs])
+        except BaseException as error:
+            for call in calls:
+                call.fail(error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            for call in calls:
+                call.succeed()
 
     def _take(self) -> Calls:
         """The calls that share the next commit, whole ones only; a caller that has gone takes its jobs with it."""

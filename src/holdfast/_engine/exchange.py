@@ -60,6 +60,7 @@ class Exchange:
         self._last_tries = last_tries
         self._poll_interval = poll_interval
         self._inbox = inbox
+        self._gone: list[UUID] = []
         self._delivered: Mapping[UUID, Via] = {}
         self._looked = float("-inf")
         self._events = events
@@ -82,8 +83,8 @@ class Exchange:
 
     @property
     def is_delivered(self) -> bool:
-        """Whether the store has answered everything."""
-        return not self._ended and not self._late
+        """Whether the store has answered everything, and the queue has been told."""
+        return not self._ended and not self._late and not self._gone
 
     def close(self) -> None:
         """Claim nothing more."""
@@ -109,6 +110,7 @@ class Exchange:
             claimed = await self._exchange(batch, request) if batch or request is not None or was_in_doubt else 0
             goes_on = self._most < self._slots and request is not None and claimed >= self._most and self._is_half_free()
         await self._annotate()
+        await self._let_go()
         return 0.0 if was_in_doubt else await self._pause(request, claimed=claimed)
 
     def _is_half_free(self) -> bool:
@@ -136,17 +138,20 @@ class Exchange:
             self._was_full = len(answer.claims) >= request.limit
             self._claims_in_flight.discard(request.claim)
         if self._inbox is not None:
-            await self._acknowledge(self._inbox, batch, request, answer.claims)
+            self._gone += [ended.claim.hold.job for ended in batch]
+            await self._acknowledge(self._inbox, request, answer.claims)
         return len(answer.claims)
 
-    async def _acknowledge(
-        self, inbox: Inbox, batch: Sequence[Ended], request: ClaimRequest | None, claims: Sequence[Claim]
-    ) -> None:
+    async def _acknowledge(self, inbox: Inbox, request: ClaimRequest | None, claims: Sequence[Claim]) -> None:
         if request is not None and request.ids is not None:
             await inbox.claimed(request.ids, {claim.hold.job for claim in claims})
         elif request is not None:
             self._looked, self.is_behind = self._heart.answered, self._was_full
-        await inbox.gone(ended.claim.hold.job for ended in batch)
+
+    async def _let_go(self) -> None:
+        if self._inbox is not None and self._gone:
+            gone, self._gone = self._gone, []
+            await self._inbox.gone(gone)
 
     async def audit(self) -> None:
         """Compare what the store thinks we hold with what we hold; unknown outcomes end here."""
@@ -210,7 +215,7 @@ class Exchange:
                 self._executor.start(claim)
             else:
                 # More than asked, too late, or an attempt that was taken from us has not stopped yet.
-                hold, back = claim.hold, lifecycle.release(claim.hold, code_ran=False)
+                back = lifecycle.release(claim.hold, code_ran=False)
                 if code_of_it_runs:  # at once would be to us again, for as long as it runs
                     back = structs.replace(back, delay=self._poll_interval)
                 self._ended.append(Ended(claim, back))
@@ -222,12 +227,16 @@ class Exchange:
             return self._poll_interval
         if claimed >= request.limit or self._is_narrow:  # who was left out may be due
             return 0.0
+        if self._inbox is not None and self._inbox.has_more and not self.is_behind:
+            return 0.0
         due = self.next_due = await self._store.next_due(tuple(request.tasks), self._queues, self._last_tries)
         self.is_idle = due is None and not self._executor.running
+        # What nobody delivers is to be found as soon as if nothing were delivered.
+        longest = self._poll_interval - (0.0 if self._inbox is None else self._heart.answered - self._looked)
         if due is None:
-            return self._poll_interval
+            return max(longest, 0.001)
         # Due, and yet it was not given to us, because it came just now or because our lease has ended unheard: no spinning.
-        return min(max(due, 0.001), self._poll_interval) if due > 0 else self._poll_interval * SOON
+        return max(min(due, longest), 0.001) if due > 0 else self._poll_interval * SOON
 
     def _settle(self, batch: Sequence[Ended], answers: Sequence[Answer]) -> None:
         is_heard = self._events.hears(EventName.JOB_COMPLETED)
@@ -250,6 +259,8 @@ class Exchange:
         """The job is somebody else's: an outcome that came too late is kept on our own attempt's record."""
         hold, late = ended.claim.hold, ended.transition
         self._abandoned.add((hold.job, hold.token))
+        if self._inbox is not None:
+            self._gone.append(hold.job)
         if late is not None and (late.result is not None or late.error is not None):
             self._late.append(Note(job=hold.job, token=hold.token, late_result=late.result, error=late.error))
         self._events.emit(EventName.JOB_LOST, **self._fields(hold), reason="the store refused a write of a former owner")

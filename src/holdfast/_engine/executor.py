@@ -164,8 +164,9 @@ class Executor:
                 logger.warning("stacks of job %s (%s):\n%s", hold.job, hold.task, suspended_at(running.work))
 
     def deaf(self, patience: float) -> tuple[UUID, ...]:
-        """Jobs whose code was told to stop longer ago and runs on; only the end of this process can end it."""
-        return tuple(
+        """Jobs whose code was told to stop longer ago, or whose hook was rolled back, and runs on; only the end of this process
+        can end it."""
+        handlers = tuple(
             job
             for job, running in self.running.items()
             if (running.kind is not RunnerKind.PROCESS or running.is_healing)  # else ended without ending this process
@@ -173,6 +174,7 @@ class Executor:
             and running.stopped_at is not None
             and self._now() - running.stopped_at > patience
         )
+        return handlers if self._healer is None else tuple(dict.fromkeys((*handlers, *self._healer.deaf(patience))))
 
     def stop_all(self, why: Stop) -> None:
         """Cancel every handler."""
@@ -186,10 +188,6 @@ class Executor:
         running.has_begun = running.stop is None
         if running.has_begun:
             CURRENT.set(hold)  # this task is the job's own
-            if running.kind is RunnerKind.PROCESS:
-                running.context.on_begun = partial(self._on_begun, hold)  # its clocks do not run while a runner starts
-            else:
-                self._on_begun(hold)
         outcome = await self._outcome(running) if running.has_begun else None
         # The code has stopped; only now may the job move.
         running.context.mark_lost()  # what the handler has left behind says nothing about the next attempt
@@ -229,7 +227,9 @@ class Executor:
             if self._healer is not None and self._healer.owes(running.claim):
                 await self._heal(running, self._healer)
             if running.kind is RunnerKind.PROCESS and self._processes is not None:
+                running.context.on_begun = partial(self._on_begun, running.claim.hold)  # its clocks wait for a runner
                 return await self._processes.run(running)
+            self._on_begun(running.claim.hold)
             return await self._answer(running)
         except BaseException as error:
             if not running.has_begun:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 SLICE = 0.001
 """Seconds of handlers that do not wait, after which everything else in the loop has its turn."""
 
-MOST_FREE = 2
-"""Hands that look for work at once: each that is kept calls so many, so that handlers which all wait start soon."""
+CALLS = 2
+"""How many more hands come for each one that is kept: of many handlers that all wait, the last one begins soon, too."""
 
 
 class Hands:
@@ -79,4 +79,4 @@ class Hands:
     def _keep(self, hand: "asyncio.Task[Any]", running: "Running") -> None:
         self._free -= 1
         hand.set_name(f"job {running.claim.hold.job}")
-        self._call(MOST_FREE)
+        self._call(self._free + CALLS)

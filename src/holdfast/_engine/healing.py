@@ -11,6 +11,7 @@ from contextvars import copy_context
 from datetime import datetime
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from holdfast._core.job import Claim, JobRecord, State, Token
 from holdfast._core.timing import LeaseTiming
@@ -39,15 +40,17 @@ class Healer:
         timing: LeaseTiming,
         interval: float,
         threads: int,
+        now: Callable[[], float],
         may_start: Callable[[], bool],
         on_idle: Callable[[], None],
         events: Events,
     ) -> None:
         self._store, self._events, self._worker = store, events, worker
         self._idle, self._pause, self.interval = timing.margin, timing.ttl, interval
-        self._may_start, self._on_idle = may_start, on_idle
+        self._now, self._may_start, self._on_idle = now, may_start, on_idle
         tasks = (registry.get(name) for name in registry.names())
         self._tasks = {task.name: task for task in tasks if task is not None and task.on_rescue is not None}
+        self._running: dict[UUID, float] = {}
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="holdfast-handler-hook")
         self.is_idle = not self._tasks
 
@@ -81,6 +84,11 @@ class Healer:
         self._on_idle()
         return self.interval
 
+    def deaf(self, patience: float) -> tuple[UUID, ...]:
+        """Jobs whose hook runs on for that long after it was rolled back."""
+        by = self._now() - self._idle - patience
+        return tuple(job for job, since in self._running.items() if since < by)
+
     def close(self) -> None:
         """Take no more hooks; those in threads are not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -99,6 +107,7 @@ class Healer:
     async def _run(self, task: TaskDefinition, job: RescuedJob, token: Token, heal_at: datetime) -> None:
         hook, fields = task.on_rescue, {"job": job.id, "task": job.task, "attempt": job.attempt, "worker": self._worker}
         assert hook is not None
+        self._running[job.id] = self._now()
         try:
             await (self._in_loop if task.is_async else self._in_thread)(hook, job, token, heal_at)
         except (JobLost, asyncio.CancelledError):
@@ -106,6 +115,8 @@ class Healer:
         except BaseException as error:
             self._events.emit(EventName.JOB_HEAL_FAILED, **fields, reason=job.reason, error=type(error).__name__)
             raise
+        finally:
+            del self._running[job.id]
         self._events.emit(EventName.JOB_HEALED, **fields, reason=job.reason)
 
     async def _in_loop(self, hook: Callable[..., Any], job: RescuedJob, token: Token, heal_at: datetime) -> None:

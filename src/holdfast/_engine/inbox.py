@@ -25,6 +25,11 @@ class Inbox:
         self._waiting: list[Delivery] = []
         self._kept: dict[UUID, list[Delivery]] = {}
 
+    @property
+    def has_more(self) -> bool:
+        """Whether anything waits to be claimed."""
+        return bool(self._waiting)
+
     async def step(self) -> float:
         """Fetch what there is room for; seconds until it is worth it again."""
         room = max(0, self._room() - len(self._waiting))

@@ -45,5 +45,3 @@ class Slots:
             RunnerKind.PROCESS: min(in_all, runners),
         }
         return {kind: number for kind, number in free.items() if number > 0 and self._kinds[kind]}
-
-

@@ -143,13 +143,12 @@ class Worker:
     def _assemble(self, leased: messages.Leased) -> None:
         self._is_alone = self._teller.tells_all = leased.is_alone
         reporter = self._make_reporter()
-        self.healer = self._make_healer(leased)
         self.executor = Executor(
             self._registry,
             reporter,
             threads=self.threads,
             processes=self.pool,
-            healer=self.healer,
+            healer=self._make_healer(leased),
             events=self._events,
             chance=self._chance,
             now=self._now,
@@ -181,7 +180,6 @@ class Worker:
         self._reporting = self._service("report", reporter.step, pause=min(1.0, beat))
         self._auditing = self._service("audit", self._audit, pause=beat)
         self._watching = self._service("watch", self._watch, pause=beat)
-        self._healing = self._service("heal", self.healer.step, pause=beat)
 
     def _make_inbox(self) -> Inbox | None:
         """Alone it looks for last tries only, by itself."""
@@ -200,17 +198,20 @@ class Worker:
         return inbox
 
     def _make_healer(self, leased: messages.Leased) -> Healer:
-        return Healer(
+        self.healer = Healer(
             self._store,
             self._registry,
             worker=leased.worker,
             timing=self._settings.timing,
             interval=self._settings.recovery_interval,
             threads=self._options.threads + self._options.runners,
+            now=self._now,
             may_start=lambda: self.heart.may_act() and not self.exchange.is_closed,
             on_idle=lambda: self._exchanging.wake.set(),
             events=self._events,
         )
+        self._healing = self._service("heal", self.healer.step, pause=self._settings.timing.beat)
+        return self.healer
 
     def _make_reporter(self) -> Reporter:
         children = Children(

@@ -14,6 +14,7 @@ from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import Charge, Judge
 from holdfast.testing.charges import Charges
 from holdfast.testing.history import FAIL_OVER, IN_CARE, By, Event, History, JobRow, LeaseRow, Phase
+from holdfast.testing.hooks import Debts
 from holdfast.testing.inserts import Inserts
 from holdfast.testing.turns import Turns
 from holdfast.testing.verdicts import Ledger, Report, Rules, Seers
@@ -64,7 +65,7 @@ class Checker:
         self._ledger = Ledger(rules)
         self.report, self._rules, self._expect = self._ledger.report, rules, self._ledger.expect
         self._turns = Turns(self._ledger)
-        self._others = Inserts(self._ledger), Charges(self._ledger), Zombies(self._ledger)
+        self._others = Inserts(self._ledger), Charges(self._ledger), Zombies(self._ledger), Debts(self._ledger)
         self._jobs: defaultdict[UUID, _Job] = defaultdict(_Job)
         self._leases: dict[UUID, _Lease] = {}
         self._processes: defaultdict[str, _Process] = defaultdict(_Process)
@@ -142,8 +143,8 @@ class Checker:
             case Place.ACTIVE, _:
                 self._see_move(event, job, before, after)
             case Place.FINISHED, _:
-                is_stub = event.by is not None and event.by.verb == "prune" and after.state is before.state
-                is_allowed = is_stub or (track.is_reopening and after.state is State.AVAILABLE)
+                is_beside = event.by is not None and event.by.verb in ("prune", "unhealed", "heal") and after.state is before.state
+                is_allowed = is_beside or (track.is_reopening and after.state is State.AVAILABLE)
                 self._expect("S4", is_allowed, job, "{} became {} without an operator", before.state, after.state)
             case _:
                 pass

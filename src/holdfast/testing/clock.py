@@ -23,7 +23,7 @@ class FakeClock:
 
     def __init__(self) -> None:
         self._monotonic = self._boottime = _START_OF_MONOTONIC
-        self._wall = _START_OF_WALL
+        self._stepped = 0.0
         self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
         self._followers: list[Callable[[float], None]] = []
 
@@ -37,7 +37,7 @@ class FakeClock:
 
     def wall(self) -> float:
         """Seconds since the epoch."""
-        return self._wall
+        return _START_OF_WALL + self._stepped + (self._boottime - _START_OF_MONOTONIC)
 
     async def sleep(self, seconds: float) -> None:
         """Return once ``advance`` has moved the clock that far."""
@@ -53,7 +53,6 @@ class FakeClock:
     def suspend(self, seconds: float) -> None:
         """The machine sleeps: the monotonic clock stands still."""
         self._boottime += seconds
-        self._wall += seconds
         for follower in self._followers:
             follower(seconds)
         due = [sleeper for sleeper in self._sleepers if sleeper[0] <= self._boottime]
@@ -68,7 +67,7 @@ class FakeClock:
 
     def step_wall(self, seconds: float) -> None:
         """Somebody sets the wall clock; negative: back."""
-        self._wall += seconds
+        self._stepped += seconds
 
 
 class FakeChance:

@@ -7,8 +7,9 @@ store in virtual time and around a real one in real time: it only waits through 
 import asyncio
 import inspect
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from typing import Any, cast
@@ -144,13 +145,38 @@ class _Faulty:
         """The store's: the connection is the caller's own."""
         return self._store.enqueue_within(connection, call, jobs)
 
-    def transaction(self, job: UUID, token: Token, *, idle: float) -> AbstractAsyncContextManager[Any]:
-        """The store's."""
-        return self._store.transaction(job, token, idle=idle)
+    def transaction(
+        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+    ) -> AbstractAsyncContextManager[Any]:
+        """The store's; that of a hook meets faults of its own."""
+        transaction = self._store.transaction(job, token, idle=idle, heal_at=heal_at)
+        return transaction if heal_at is None else self._healing(transaction)
 
-    def blocking_transaction(self, job: UUID, token: Token, *, idle: float) -> AbstractContextManager[Any]:
+    def blocking_transaction(
+        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+    ) -> AbstractContextManager[Any]:
         """The store's."""
-        return self._store.blocking_transaction(job, token, idle=idle)
+        return self._store.blocking_transaction(job, token, idle=idle, heal_at=heal_at)
+
+    @asynccontextmanager
+    async def _healing(self, transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+        fault = self._faults.draw("transaction")
+        if fault in (Fault.BEFORE, Fault.CRASH_BEFORE):
+            await self._travel_nowhere(fault)
+        await self._clock.sleep(self._faults.delay())
+        self._introduce(self._process)
+        async with transaction as connection:
+            yield connection
+            self._introduce(self._process)
+        if fault in (Fault.ANSWER_LOST, Fault.CRASH_AFTER):
+            await self._travel_nowhere(fault)
+
+    async def _travel_nowhere(self, fault: Fault) -> None:
+        if fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
+            self._crash()
+            await asyncio.get_running_loop().create_future()
+        await self._clock.sleep(self._faults.patience())
+        raise StoreUnavailable("transaction: the store cannot be reached, or its answer was lost")
 
     async def _call(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if verb == "close":  # never leaves the process

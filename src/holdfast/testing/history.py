@@ -37,7 +37,8 @@ class JobRow(Struct, frozen=True):
     """A job's row as far as the properties speak of it. ``witness`` is the token its last report carried as text.
 
     ``key``: its unique key, the task's name before it. ``is_known``: somebody has its task's code. ``due_in``, ``expires_in``:
-    seconds by the store's clock in the write that made the row, negative when they have passed.
+    seconds by the store's clock in the write that made the row, negative when they have passed. ``is_owed``: a hook;
+    ``healed``: how often one has committed.
     """
 
     state: State
@@ -56,6 +57,8 @@ class JobRow(Struct, frozen=True):
     is_known: bool = True
     due_in: float = 0.0
     expires_in: float | None = None
+    is_owed: bool = False
+    healed: int = 0
 
     @property
     def is_finished(self) -> bool:

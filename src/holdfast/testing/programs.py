@@ -5,16 +5,18 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 
 from holdfast._core.job import Json, NewJob
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff
+from holdfast._core.view import RescuedJob
 from holdfast._engine.client import Client
 from holdfast._engine.context import Job
 from holdfast._engine.handle import Handle
 from holdfast._engine.options import Options
-from holdfast._engine.registry import Registry, TaskDefinition, define
+from holdfast._engine.registry import Registry, TaskDefinition
+from holdfast._engine.registry import define as _define
 from holdfast._engine.task import Bound, Desk
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Exit
@@ -56,13 +58,14 @@ class Scene:
         history: History,
         now: Callable[[], float],
         pace: Callable[[], float],
+        is_rough: Callable[[], bool],
         tasks: Mapping[str, TaskDefinition],
         ids: Chance,
     ) -> None:
         self.chance: random.Random = loop.chance
         self._tasks = tasks
         self._cradle = Cradle(ids)
-        self._pace = pace
+        self._pace, self._is_rough = pace, is_rough
         self._loop = loop
         self._process = process
         self._clock = clock
@@ -73,6 +76,11 @@ class Scene:
     def pace(self) -> float:
         """Seconds of an ordinary step."""
         return self._pace()
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether things still go wrong."""
+        return self._is_rough()
 
     def write(self, what: str, job: Job) -> None:
         """An event of user code."""
@@ -308,9 +316,21 @@ _HANDLERS: tuple[Callable[[Job], Awaitable[Json]], ...] = (
 _FORGOTTEN: tuple[Callable[[Job], Awaitable[Json]], ...] = (quick, silent, raising, answering)
 
 
+async def heal(rows: list[str], job: RescuedJob) -> None:
+    """What a hook does: write a row, in time or not, and end well or not."""
+    scene = SCENE.get()
+    await scene.wait(scene.chance.random() * 1.5 * scene.pace)
+    rows.append(f"{job.attempt} {job.reason} {job.state}")
+    if scene.is_rough and scene.chance.random() < 0.3:
+        if scene.chance.random() < 0.3:
+            await scene.crash()
+        raise ValueError("no")
+
+
 @cache
-def tasks(ttl: float) -> dict[str, TaskDefinition]:
+def tasks(ttl: float, *, has_hooks: bool = False) -> dict[str, TaskDefinition]:
     """All of them by name, in a world whose leases last so long."""
+    define = partial(_define, on_rescue=heal if has_hooks else None)
     rest = CREEP / STEPS * ttl
     made = (
         *(define(handler, max_attempts=4, backoff=_BACKOFF) for handler in _HANDLERS),
@@ -328,8 +348,8 @@ def tasks(ttl: float) -> dict[str, TaskDefinition]:
 NAMES = tuple(sorted(tasks(30.0)))
 
 
-def registry(ttl: float) -> Registry:
+def registry(ttl: float, *, has_hooks: bool = False) -> Registry:
     """All of them, for a worker."""
     made = Registry()
-    made.add(*tasks(ttl).values())
+    made.add(*tasks(ttl, has_hooks=has_hooks).values())
     return made

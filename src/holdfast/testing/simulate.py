@@ -60,13 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     clock = SystemClock()
     if given.seed is not None:
-        return _tell_one(given.seed)
+        return _tell_one(given.seed, has_hooks=given.hooks)
     seeds = range(given.first, given.first + given.seeds)[given.part :: given.jobs]
     if given.as_json:
-        sys.stdout.buffer.write(msgspec.json.encode(_run(seeds)))
+        sys.stdout.buffer.write(msgspec.json.encode(_run(seeds, has_hooks=given.hooks)))
         return 0
     started = clock.monotonic()
-    summary = _run_on_all(given.first, given.seeds, given.jobs) if given.jobs > 1 else _run(seeds)
+    words = ["--hooks"] if given.hooks else []
+    summary = _run_on_all(given.first, given.seeds, given.jobs, words) if given.jobs > 1 else _run(seeds, has_hooks=given.hooks)
     _print(summary, clock.monotonic() - started, given.jobs)
     return 1 if summary.failed else 0
 
@@ -77,18 +78,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--seed", type=int, help="only this one, with the whole story if it breaks something")
     parser.add_argument("--jobs", type=int, default=1, help="processes to run them in (1)")
+    parser.add_argument("--hooks", action="store_true", help="in worlds whose tasks have an on_rescue")
     parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--json", dest="as_json", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
-def _run(seeds: Sequence[int]) -> Summary:
+def _run(seeds: Sequence[int], *, has_hooks: bool) -> Summary:
     summary = Summary()
     for seed in seeds:
-        outcome = simulate(seed)
+        outcome = simulate(seed, has_hooks=has_hooks)
         summary.add(outcome)
         problems = list(_problems(outcome))
-        if seed % REPEAT == 0 and simulate(seed).history.digest() != outcome.history.digest():
+        if seed % REPEAT == 0 and simulate(seed, has_hooks=has_hooks).history.digest() != outcome.history.digest():
             problems.append("the same seed gave another history: something is not decided by it")
         if problems:
             summary.failed.append(seed)
@@ -102,9 +104,9 @@ def _problems(outcome: Outcome) -> Iterator[str]:
         yield f"{violation.name} ({PROPERTIES[violation.name]}): {violation.text}"
 
 
-def _run_on_all(first: int, count: int, jobs: int) -> Summary:
+def _run_on_all(first: int, count: int, jobs: int, more: Sequence[str]) -> Summary:
     words = [sys.executable, "-m", "holdfast.testing.simulate", "--json"]
-    words += [f"--first={first}", f"--seeds={count}", f"--jobs={jobs}"]
+    words += [f"--first={first}", f"--seeds={count}", f"--jobs={jobs}", *more]
     running = [subprocess.Popen([*words, f"--part={part}"], stdout=subprocess.PIPE) for part in range(jobs)]
     summary = Summary()
     for each in running:
@@ -115,8 +117,8 @@ def _run_on_all(first: int, count: int, jobs: int) -> Summary:
     return summary
 
 
-def _tell_one(seed: int) -> int:
-    outcome = simulate(seed)
+def _tell_one(seed: int, *, has_hooks: bool) -> int:
+    outcome = simulate(seed, has_hooks=has_hooks)
     print(f"seed {seed} at revision {revision()}: {outcome.seconds:.0f} s, {len(outcome.history)} events")
     print(outcome.plan)
     print("nothing broke" if outcome.is_clean else outcome.explain())

@@ -3,12 +3,13 @@
 import gc
 import random
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.checker import check
 from holdfast.testing.history import History
+from holdfast.testing.hooks import HookedStore
 from holdfast.testing.loop import Stuck
 from holdfast.testing.nemesis import Nemesis
 from holdfast.testing.plans import Plan, draw
@@ -38,10 +39,14 @@ class Outcome(Struct):
         return "\n".join([*self.complaints[:5], self.report.explain(self.history)])
 
 
-def simulate(seed: int, kind: type[MemoryStore] = MemoryStore) -> Outcome:
-    """Run one world and check its history. The same seed gives the same history; ``kind`` may be a broken store."""
+def simulate(seed: int, kind: type[MemoryStore] | None = None, *, has_hooks: bool = False) -> Outcome:
+    """Run one world and check its history. The same seed gives the same history; ``kind`` may be a broken store.
+
+    ``has_hooks``: its tasks have an ``on_rescue``.
+    """
     numbers = random.Random(seed)
-    return perform(draw(numbers), numbers, kind, seed=seed)
+    plan = structs.replace(draw(numbers), has_hooks=has_hooks)
+    return perform(plan, numbers, kind or (HookedStore if has_hooks else MemoryStore), seed=seed)
 
 
 def perform(plan: Plan, numbers: random.Random, kind: type[MemoryStore] = MemoryStore, *, seed: int = 0) -> Outcome:

@@ -12,6 +12,7 @@ from holdfast._ports.clock import Clock
 from holdfast._ports.store import BeatAnswer, Capabilities, EnqueueAnswer, Expired, NewLease, Pruned, ReopenAnswer, Update
 from holdfast.stores.memory import MemoryStore, Snapshot
 from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
+from holdfast.testing.hooks import HookedStore
 
 
 class Witness(MemoryStore):
@@ -83,6 +84,11 @@ class Witness(MemoryStore):
         self._by, self._tokens = By("prune"), ()
         return await super().prune(limit)
 
+    async def unhealed(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+        """By a worker that looks for hooks to run alone."""
+        self._by, self._tokens = By("unhealed"), ()
+        return await super().unhealed(tasks, limit, pause=pause)
+
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
         """By an operator."""
         await super().pause(queues, is_paused=is_paused)
@@ -97,6 +103,10 @@ class Witness(MemoryStore):
     def _take(self, row: JobRecord, *arguments: Json, **keywords: Json) -> Json:
         self._by, self._tokens = By("claim"), ()
         return super()._take(row, *arguments, **keywords)
+
+    def _heal(self, row: JobRecord, token: Token, written: Json) -> None:
+        self._by, self._tokens = By("heal", token), ()
+        super()._heal(row, token, written)  # type: ignore[misc]  # only a store with hooks is asked
 
     def _put(self, row: JobRecord) -> None:
         super()._put(row)
@@ -196,6 +206,8 @@ class Witness(MemoryStore):
             is_known=not self.known or row.task in self.known,
             due_in=(row.available_at - now).total_seconds(),
             expires_in=None if row.expires_at is None else (row.expires_at - now).total_seconds(),
+            is_owed=row.heal_at is not None,
+            healed=len(self.rows[row.id]) if isinstance(self, HookedStore) else 0,
         )
 
     def _tell_leases(self, before: dict[UUID, LeaseRow | None], by: By) -> None:

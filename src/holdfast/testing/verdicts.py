@@ -18,7 +18,7 @@ PROPERTIES = {
     "S4": "finished is final",
     "S5": "rescue only of the expired",
     "S6": "no acknowledged job is lost",
-    "S7": "what is enqueued together is there together; a child only if its parent's attempt still owned its job",
+    "S7": "what is enqueued together is there together; a child only if its parent's attempt still owned its job; a hook before it",
     "S8": "past its deadline a worker starts nothing, and code ends before its job moves",
     "S9": "attempt and crash budgets hold, and nobody pays for what it did not do",
     "S10": "settling and enqueuing are idempotent",

@@ -23,7 +23,7 @@ from holdfast.testing.faults import Faults, Mix, faulty
 from holdfast.testing.history import IN_CARE, Event, History, Phase
 from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
 from holdfast.testing.loop import PROCESS, Process, VirtualLoop
-from holdfast.testing.plans import Plan
+from holdfast.testing.plans import QUIET, Plan
 from holdfast.testing.programs import NAMES, SCENE, Scene, registry, tasks
 from holdfast.testing.truth import witnessed
 
@@ -64,7 +64,8 @@ class World:
         self.subscribers: list[tuple[Process, contextvars.Context, Callable[[Hint], None]]] = []
         self._started = self.loop.time()
         self._true_clock = SimClock(self.loop)
-        self._tasks, self._registry = tasks(plan.settings.timing.ttl), registry(plan.settings.timing.ttl)
+        ttl = plan.settings.timing.ttl
+        self._tasks, self._registry = tasks(ttl, has_hooks=plan.has_hooks), registry(ttl, has_hooks=plan.has_hooks)
         self.machines = [self._machine(f"m{number}") for number in range(1 if plan.lease_clock == "kernel" else plan.supervisors)]
         self.store_clock = SimStoreClock(self.loop, rate=self._rate()) if plan.lease_clock == "server" else None
         self.store = witnessed(
@@ -72,7 +73,7 @@ class World:
             self.store_clock or self.machines[0].clock,
             history=self.history,
             now=self.now,
-            profile=Capabilities("simulated", plan.lease_clock),
+            profile=Capabilities("simulated", plan.lease_clock, caller_transaction=plan.has_hooks),
             floor=plan.floor,
             known=NAMES,
         )
@@ -179,7 +180,15 @@ class World:
             self._core.add(process.name)
         chance = SimChance(self.numbers, clock)
         scene = Scene(
-            self.loop, process, clock=clock, history=self.history, now=self.now, pace=self._pace, tasks=self._tasks, ids=chance
+            self.loop,
+            process,
+            clock=clock,
+            history=self.history,
+            now=self.now,
+            pace=self._pace,
+            is_rough=lambda: not self.is_calm and self.plan.mode not in QUIET,
+            tasks=self._tasks,
+            ids=chance,
         )
         SCENE.set(scene)
         worker = Worker(
@@ -290,7 +299,8 @@ class World:
         known = self.store.snapshot()
         left = [row for row in known.jobs.values() if PLACE_OF[row.state] is not Place.FINISHED and row.task != STRANGER]
         is_settled = all(row.state is State.HELD or (row.state is State.AVAILABLE and row.queue in known.paused) for row in left)
-        return is_settled and all(client.is_dead for client in self.clients)
+        owed = [row for row in known.jobs.values() if row.heal_at is not None and row.state is not State.AVAILABLE]
+        return is_settled and not owed and all(client.is_dead for client in self.clients)
 
 
 class Ears(Events):

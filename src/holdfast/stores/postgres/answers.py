@@ -54,12 +54,12 @@ def enqueued(found: Sequence[Any], jobs: Sequence[NewJob]) -> EnqueueAnswer:
 
 
 def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
-    """Rows of ``exchange.sql`` or ``exchange_ids.sql``."""
+    """Rows of ``exchange.sql``."""
     return readable(lambda row: _claim_of(row, request), found)
 
 
 def _claim_of(row: Row, request: ClaimRequest) -> Claim:
-    _, _, _, job, number, task, queue, state, attempt, failures, crashes, checkpoint, rescue, heal_at, payload = row
+    _, _, _, job, number, task, queue, state, attempt, failures, crashes, checkpoint, rescue, heal_at, payload, _, _ = row
     hold = Hold(
         job=job,
         token=Token(request.claim, number),

@@ -4,7 +4,7 @@ import asyncio
 import re
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -43,11 +43,19 @@ class Pools:
 
     def __init__(self, connect: Callable[[], Awaitable[Link]], most: int) -> None:
         self.shared, self.beats = Pool(connect, most), Pool(connect, 1)
+        self.ending = _close_at_the_end(self.shared, self.beats)
+        try:
+            self.ending.__anext__().send(None)
+        except StopIteration:
+            pass  # it waits for the end now
 
-    @property
-    def both(self) -> tuple[Pool, Pool]:
-        """All of them."""
-        return self.shared, self.beats
+
+async def _close_at_the_end(*pools: Pool) -> AsyncGenerator[None]:
+    """Whoever ends an event loop closes the asynchronous generators that were begun in it: so nobody has to tell us."""
+    try:
+        yield
+    finally:
+        await asyncio.gather(*(pool.close() for pool in pools))
 
 
 class Connected:
@@ -92,8 +100,8 @@ class Connected:
     async def close(self) -> None:
         with self._lock:
             pools = self._pools.pop(asyncio.get_running_loop(), None)
-        for pool in pools.both if pools is not None else ():
-            await pool.close()
+        if pools is not None:
+            await pools.ending.aclose()
 
     # what verbs use
 
@@ -164,6 +172,10 @@ class Connected:
                 await connection.close(timeout=1.0)
             except failures.Errors:
                 connection.terminate()
+
+    async def connect(self) -> Link:
+        """One more connection, its caller's to close; there may be no schema yet."""
+        return await self._connect(is_checked=False)
 
     async def _connect(self, *, is_checked: bool = True, **more: str) -> Link:
         name, is_pooled = f"holdfast {self._process.host}-{self._process.pid}", self._location.is_pooled
@@ -240,8 +252,9 @@ class Connected:
         if pools is None:
             with self._lock:
                 for gone in [each for each in self._pools if each.is_closed()]:
-                    for pool in self._pools.pop(gone).both:
-                        pool.abandon()
+                    lost = self._pools.pop(gone)
+                    lost.shared.abandon()
+                    lost.beats.abandon()
                 pools = self._pools[loop] = Pools(self._connect, self._connections)
         return pools
 
@@ -258,8 +271,8 @@ class Connected:
     def start_afresh(self) -> None:
         """After it, in the child, which has no event loop of its parent's."""
         for pools in self._pools.values():
-            for pool in pools.both:
-                pool.disown()
+            pools.shared.disown()
+            pools.beats.disown()
         self._of_parent.append(self._pools)  # unused, but not closed: that could say good-bye in the parent's name
         self._lock, self._pools = threading.Lock(), {}
 

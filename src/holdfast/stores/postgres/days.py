@@ -9,9 +9,9 @@ from contextlib import suppress
 from datetime import date
 from typing import Final
 
+import asyncpg
 from asyncpg import Connection
 
-from holdfast.errors import HoldfastError
 from holdfast.stores.postgres.connect import Connected
 from holdfast.stores.postgres.rows import Row
 
@@ -19,13 +19,23 @@ AHEAD: Final = 9
 """Days for which partitions are made; ``make_days`` knows it too."""
 
 _PATIENCE = "60s"
+_MOST_COUNTED: Final = 1_000_000  # to count more would take longer than to drop them
+
+_IN_THE_WAY: Final = (
+    asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
+    asyncpg.ObjectInUseError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+    asyncpg.UndefinedTableError,
+    asyncpg.DeadlockDetectedError,
+)
 
 
 class Days(Connected):
     """What pruning does with whole days."""
 
     async def _tidy_days(self, today: date, passed: date, last: date | None, limit: int) -> int:
-        """Make what is missing, drop what is over, as far as it goes; how many jobs that were, roughly."""
+        """Make what is missing, drop what is over, as far as it goes; how many jobs that were."""
         if last is None or (last - today).days < AHEAD:
             await self._fetch("make_days", today)
         found = await self._fetch("passed_days", self._schema, passed)
@@ -38,20 +48,23 @@ class Days(Connected):
         return int(max(jobs, attempts))
 
     async def _drop(self, found: Sequence[Row]) -> int:
-        """Whoever is in our way, another pruner or a long transaction, ends it for now."""
+        """How many jobs that was. Whoever is in our way, another pruner or a long transaction, ends it for now."""
         dropped, newest = 0, max(row["day"] for row in found)
         # Detaching is no transaction: it has two, and waits between them for whoever still sees the partition.
-        with suppress(HoldfastError):
-            async with self._alone(statement_timeout=_PATIENCE, lock_timeout=_PATIENCE) as connection:
-                await connection.execute(self._placed("UPDATE holdfast.days SET first = greatest(first, $1 + 1)"), newest)
+        async with self._alone(is_checked=True, statement_timeout=_PATIENCE, lock_timeout=_PATIENCE) as connection:
+            await connection.execute(self._placed("UPDATE holdfast.days SET first = greatest(first, $1::date + 1)"), newest)
+            with suppress(*_IN_THE_WAY):
                 for row in found:
-                    await self._drop_one(connection, row)
-                    dropped += row["number"] if row["is_finished"] else 0
+                    dropped += await self._drop_one(connection, row)
         return dropped
 
-    async def _drop_one(self, connection: Connection, row: Row) -> None:
-        name, parent = row["name"], "finished" if row["is_finished"] else "attempts"
+    async def _drop_one(self, connection: Connection, row: Row) -> int:
+        name, parent, number = row["name"], "finished" if row["is_finished"] else "attempts", 0
+        if row["is_finished"]:
+            counted = f"SELECT count(*) FROM (SELECT FROM holdfast.{name} LIMIT {_MOST_COUNTED}) AS counted"  # noqa: S608 - ours
+            number = await connection.fetchval(self._placed(counted))
         if row["is_attached"]:
             how = "FINALIZE" if row["is_pending"] else "CONCURRENTLY"
             await connection.execute(self._placed(f"ALTER TABLE holdfast.{parent} DETACH PARTITION holdfast.{name} {how}"))
         await connection.execute(self._placed(f"DROP TABLE holdfast.{name}"))
+        return int(number)

@@ -25,31 +25,42 @@ from holdfast._ports.store import (
 from holdfast.errors import HoldfastError
 from holdfast.stores.postgres import answers, packing, rows
 from holdfast.stores.postgres.connect import Connected
+from holdfast.stores.postgres.trail import Trail, kind_of
 
-_LEAST_SLACK, _MOST_SLACK = 16, 100_000
+_KINDS = 64  # of claims whose trails are kept
+_NEW = Trail()
+
+Rows = list[asyncpg.Record]
 
 
 class Moving(Connected):
     """The moving half of the store."""
 
-    _newest = UUID(int=0)  # of the ids enqueued here
-    _slack = 0  # how many candidates more than asked a claim looks at, because others hold as many locked
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._newest = UUID(int=0)  # of the ids enqueued here
+        self._trails: dict[tuple[object, ...], Trail] = {}
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         name, parameter = packing.enqueue(call, jobs, under, is_known=self._may_be_known(jobs))
         return answers.enqueued(await self._fetch(name, parameter), jobs)
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
-        if request is not None and (request.limit + request.prefetch <= 0 or not request.tasks):
-            request = None
         if later := packing.copies(transitions):
             return await self._exchange_in_turn(transitions, later, request)
-        if request is not None and (request.ids is not None or any(map(packing.is_back_at_once, transitions))):
-            settled = (await self._exchange(transitions, None)).answers if transitions else ()
-            return ExchangeAnswer(settled, await self._claim(request))
-        if not transitions and request is None:
+        if request is not None and any(map(packing.is_back_at_once, transitions)):
+            settled = await self.exchange(transitions)
+            return ExchangeAnswer(settled.answers, (await self.exchange((), request)).claims)
+        if request is not None and request.limit > 0 and request.prefetch > 0:
+            running, waiting = packing.parts(request)
+            answer = await self.exchange(transitions, running)
+            return ExchangeAnswer(answer.answers, answer.claims + (await self.exchange((), waiting)).claims)
+        trail = None if request is None else await self._look(request)
+        if trail is None and not transitions:
             return ExchangeAnswer()
-        return await self._exchange(transitions, request)
+        found = await self._fetch("exchange", *packing.exchange(transitions, request, trail))
+        claims = () if request is None or trail is None else await self._claimed(found, request, trail)
+        return ExchangeAnswer(await self._settled(found, transitions), claims)
 
     async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         return await self._lost("start", tokens, packing.tokens(tokens))
@@ -97,14 +108,6 @@ class Moving(Connected):
         self._newest = max(self._newest, *ids)
         return True
 
-    async def _exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None) -> ExchangeAnswer:
-        found = await self._fetch("exchange", *packing.transitions(transitions), *packing.claim(request), self._slack, False)
-        claims = () if request is None else await self._claimed(found, request)
-        if found[0]["applied"] == len(transitions):
-            return ExchangeAnswer((Answer.APPLIED,) * len(transitions), claims)
-        named = packing.tokens((settle.job, settle.token) for settle in transitions)
-        return ExchangeAnswer(answers.settled(transitions, await self._fetch("exchange_answers", *named)), claims)
-
     async def _exchange_in_turn(
         self, transitions: Sequence[Transition], later: Sequence[int], request: ClaimRequest | None
     ) -> ExchangeAnswer:
@@ -114,37 +117,48 @@ class Moving(Connected):
         said = dict(zip([*first, *later], [*before.answers, *after.answers], strict=True))
         return ExchangeAnswer(tuple(said[place] for place in range(len(transitions))), after.claims)
 
-    async def _claim(self, request: ClaimRequest) -> tuple[Claim, ...]:
-        return await self._claimed(await self._fetch(*self._claiming(request)), request)
+    async def _settled(self, found: Rows, transitions: Sequence[Transition]) -> tuple[Answer, ...]:
+        if found[0]["applied"] == len(transitions):
+            return (Answer.APPLIED,) * len(transitions)
+        named = packing.tokens((settle.job, settle.token) for settle in transitions)
+        return answers.settled(transitions, await self._fetch("exchange_answers", *named))
 
-    def _claiming(self, request: ClaimRequest, *, is_alone: bool = False) -> tuple[Any, ...]:
-        """A query that claims and does nothing else, and its parameters."""
-        asked = packing.claim(request)
+    async def _look(self, request: ClaimRequest) -> Trail | None:
+        """Where to claim; ``None`` if there is nothing."""
+        room = request.limit or request.prefetch
+        if room <= 0 or not request.tasks:
+            return None
         if request.ids is not None:
-            return "exchange_ids", *asked, is_alone, request.ids
-        return "exchange", *packing.transitions(()), *asked, self._slack, is_alone
+            return Trail() if request.ids else None
+        kind, now = kind_of(request), self._clock.monotonic()
+        trail = self._trails.get(kind, _NEW)
+        if not trail.leads_on(now):
+            most = room + trail.slack
+            trail = trail.anew(await self._fetch("lines", *packing.lines(request, most)), most, now)
+        return trail if trail.lines else None
 
-    async def _claimed(self, found: list[asyncpg.Record], request: ClaimRequest) -> tuple[Claim, ...]:
-        """The claims that a statement answered, and those that it could not see to be free."""
-        if found[0]["is_alone"]:
-            found = await self._retrying(partial(self._claim_alone, request), "exchange")
-        claims = answers.claims_of((row for row in found if row["id"] is not None), request)
-        room = request.limit + request.prefetch
-        if len(claims) >= min(room, found[0]["candidates"]) or self._slack >= _MOST_SLACK:
-            self._slack //= 2
+    async def _claimed(self, found: Rows, request: ClaimRequest, trail: Trail) -> tuple[Claim, ...]:
+        """The claims that a statement answered, and those that it could not see."""
+        is_alone = found[0]["is_alone"]
+        if is_alone:
+            found = await self._retrying(partial(self._claim_alone, request, trail), "exchange")
+        rows = [row for row in found if row["id"] is not None]
+        claims = answers.claims_of(rows, request)
+        room, candidates = request.limit or request.prefetch, found[0]["candidates"]
+        if is_alone is not False or request.ids is not None:  # None: the lease may not claim
             return claims
-        # Others hold the rest locked: look behind them.
-        self._slack = 2 * self._slack + _LEAST_SLACK + room
-        running = max(0, request.limit - len(claims))
-        rest = structs.replace(request, limit=running, prefetch=room - len(claims) - running)
-        return (*claims, *(await self._claim(rest)))
+        if len(self._trails) >= _KINDS:
+            self._trails.clear()
+        self._trails[kind_of(request)] = trail.after(rows, room, candidates)
+        if trail.may_miss(rows, room, candidates):
+            return claims + (await self.exchange((), packing.rest(request, len(rows)))).claims
+        return claims
 
-    async def _claim_alone(self, request: ClaimRequest) -> list[asyncpg.Record]:
+    async def _claim_alone(self, request: ClaimRequest, trail: Trail) -> Rows:
         """A lease for one job at a time: a second claim of it waits here, and then sees what the first one took."""
-        name, *asked = self._claiming(request, is_alone=True)
         async with self._transaction() as connection:
             await connection.fetch(self._sql("alone"), request.lease)
-            return await connection.fetch(self._sql(name), *asked)
+            return await connection.fetch(self._sql("exchange"), *packing.exchange((), request, trail, is_alone=True))
 
     async def _lost(self, name: str, asked: Sequence[tuple[UUID, Token]], values: tuple[Any, ...]) -> frozenset[UUID]:
         if not asked:

@@ -13,13 +13,13 @@ from holdfast._core.lifecycle import Judge, Transition
 from holdfast._core.policy import Policy
 from holdfast._ports.store import ClaimRequest, LastTries, Note, Update
 from holdfast.stores.postgres.texts import json_text, text
+from holdfast.stores.postgres.trail import Trail
 
 INLINE = 512  # payloads up to this long stay in the job's row
 
 Key = tuple[str, str]
-_OTHERS = {LastTries.LEAVE: True, LastTries.ONLY: False, LastTries.ALSO: True}
-_LAST_TRIES = {LastTries.LEAVE: False, LastTries.ONLY: True, LastTries.ALSO: True}
-_NO_CLAIM = (None, None, 0, 0, [], [], [], [], None, True, False)
+_TRIES = {LastTries.LEAVE: (True, False), LastTries.ONLY: (False, True), LastTries.ALSO: (True, True)}
+_NO_CLAIM = (None, None, True, 0, (), (), (), (), True, False, False, *Trail().columns, None, None)
 
 
 class Enqueuing(Struct, omit_defaults=True):
@@ -165,7 +165,7 @@ def transitions(settles: Sequence[Transition]) -> tuple[Any, ...]:
         [settle.token.number for settle in ordered],
         [settle.result for settle in ordered],
         [settle.retention for settle in ordered],
-        [None if _is_plain(settle) else _said(settle) for settle in ordered],
+        None if all(map(_is_plain, ordered)) else [None if _is_plain(settle) else _said(settle) for settle in ordered],
     )
 
 
@@ -178,20 +178,41 @@ def is_back_at_once(settle: Transition) -> bool:
     return settle.to is State.AVAILABLE and settle.delay <= 0.0
 
 
-def claim(request: ClaimRequest | None) -> tuple[Any, ...]:
-    """What a claim asks for; without one, no room."""
-    if request is None:
-        return _NO_CLAIM
+def exchange(
+    settles: Sequence[Transition], request: ClaimRequest | None, trail: Trail | None, *, is_alone: bool = False
+) -> tuple[Any, ...]:
+    """All that ``exchange.sql`` asks; without a trail there is no claim."""
+    if request is None or trail is None:
+        return (*transitions(settles), *_NO_CLAIM)
     return (
+        *transitions(settles),
         request.lease,
         request.claim,
-        request.limit,
-        request.limit + request.prefetch,
+        not request.prefetch,
+        request.limit or request.prefetch,
         *_known(request.tasks),
+        *_TRIES[request.last_tries],
+        is_alone,
+        *trail.columns,
+        request.ids,
         request.queues,
-        _OTHERS[request.last_tries],
-        _LAST_TRIES[request.last_tries],
     )
+
+
+def parts(request: ClaimRequest) -> tuple[ClaimRequest, ClaimRequest]:
+    """What is born running, and what is not."""
+    return structs.replace(request, prefetch=0), structs.replace(request, limit=0)
+
+
+def lines(request: ClaimRequest, most: int) -> tuple[Any, ...]:
+    """What ``lines.sql`` looks for."""
+    queues = None if request.queues is None else list(dict.fromkeys(request.queues))
+    return list(request.tasks), queues, most, *_TRIES[request.last_tries]
+
+
+def rest(request: ClaimRequest, taken: int) -> ClaimRequest:
+    """What is still asked, of one kind."""
+    return structs.replace(request, limit=max(0, request.limit - taken), prefetch=max(0, request.prefetch - taken))
 
 
 def tokens(entries: Iterable[tuple[UUID, Token]]) -> tuple[list[UUID], list[UUID | None], list[int]]:

@@ -15,6 +15,7 @@ from asyncpg import Connection
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 TURN_LIMIT = 20.0
+CLOSE_LIMIT = 1.0
 
 Link = Connection  # what is lent
 
@@ -83,9 +84,7 @@ class Pool:
         free, self._free = self._free, []
         for connection in [*self._lent]:
             connection.terminate()
-        for connection in free:
-            with suppress(Exception):
-                await connection.close(timeout=1.0)
+        await asyncio.gather(*(connection.close(timeout=CLOSE_LIMIT) for connection in free), return_exceptions=True)
 
     def abandon(self) -> None:
         """The event loop is gone: tell the server so, because nobody can close these any more."""

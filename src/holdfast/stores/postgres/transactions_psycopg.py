@@ -27,7 +27,7 @@ def connect(location: Location, name: str, settings: Mapping[str, str]) -> Conne
     apart = {**{key: value for key, value in asked.items() if key not in known}, **settings}
     if apart:
         given["options"] = " ".join([asked.get("options", ""), *(f"-c {key}={_escaped(value)}" for key, value in apart.items())])
-    url = parts._replace(query=urlencode(given, quote_via=quote)).geturl()
+    url = f"postgresql://{parts.netloc}{parts.path}?{urlencode(given, quote_via=quote)}"
     try:
         connection = psycopg.connect(url, connect_timeout=round(location.connect_timeout), prepare_threshold=None)
     except psycopg.Error as error:

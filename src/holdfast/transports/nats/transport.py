@@ -4,21 +4,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from nats.aio.client import Client
+from nats.js.errors import NotFoundError
+
 from holdfast._core.address import Address
 from holdfast._core.cleaning import clean
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.store import Due
 from holdfast._ports.transport import Delivery, Hint
 from holdfast._ports.upkeep import PerLoop, Upkeep
-from holdfast.errors import MissingExtra
-
-try:
-    from nats.aio.client import Client
-    from nats.js.errors import NotFoundError
-
-    from holdfast.transports.nats.session import FAILURES, Session
-except ImportError as missing:
-    raise MissingExtra("nats-py", "nats") from missing
+from holdfast.transports.nats.session import FAILURES, Session
 
 CONNECT_LIMIT = 5.0
 PUBLISH_LIMIT = 0.25

@@ -1,28 +1,29 @@
 -- Settle each transition under its token, then claim what is asked, all in one write.
 --
 -- $1–$6: jobs, claims, numbers (ascending, each once), results, retentions, and what else is said of those that are no
--- first-try success, as JSON. $7 lease (NULL: no claim), $8 claim, $9 how many are born running, $10 how many at most,
--- $11–$14 known tasks (ascending by bytes) with their policies and limits, $15 queues (NULL: all), $16 and $17 which kinds
--- of tries, $18 how many more candidates to look at for those that others hold locked, $19 whether the lease may be one that
--- runs a job alone.
+-- first-try success, as JSON. $7 lease (NULL: no claim), $8 claim, $9 whether they are born running, $10 how many at most,
+-- $11–$14 known tasks (ascending by bytes) with their policies and limits, $15 and $16 which kinds of tries, $17 whether the
+-- lease may be one that runs a job alone. $18–$20: lines as lines.sql found them, $21–$23: all before this place (priority,
+-- instant, job) was taken or locked just now, $24 how many more candidates to look at for those that others hold locked.
+-- $25 ids (NULL: by lines) and $26 queues (NULL: all).
 -- One snapshot for all of it: what is given back here with no delay is not claimed here.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty: rows are found by
 -- = ANY(array), and what belongs to them in the parameters by width_bucket(), which is a binary search.
--- A claim walks lines, (task, queue, priority), by a loose index scan, from one straight to the next; a queue's walk ends
--- once its more urgent lines hold enough. Of each line the first due jobs are candidates; of all candidates the first are
--- locked, as many as asked and no more, and taken by their place: no plan can take more.
+-- Of one line the first jobs that nobody holds locked are taken as they come. Of several the first due jobs of each are
+-- candidates; of all candidates the first are locked, as many as asked and no more. Jobs are taken by their place, so that
+-- no plan can take more than were locked.
 -- Lock order: active jobs, their keys; the lease, waiting jobs.
-WITH RECURSIVE clock AS MATERIALIZED (
-    SELECT clock_timestamp() AS now
+WITH clock AS MATERIALIZED (
+    SELECT now, now AT TIME ZONE 'UTC' AS utc FROM clock_timestamp() AS now
 ),
 
+-- What the next steps look at first comes first: of each row only the columns up to the last one asked for are unpacked.
 gone AS (
     DELETE FROM holdfast.active AS job
     WHERE job.id = ANY($1::uuid[]) AND job.number = ($3::bigint[])[width_bucket(job.number, $3::bigint[])]
         AND job.id = ($1::uuid[])[width_bucket(job.number, $3::bigint[])]
         AND job.claim = ($2::uuid[])[width_bucket(job.number, $3::bigint[])]
-        AND CASE coalesce(($6::json[])[width_bucket(job.number, $3::bigint[])] ->> 'judge', 'owner')
-            WHEN 'owner' THEN true
+        AND CASE ($6::json[])[width_bucket(job.number, $3::bigint[])] ->> 'judge'
             WHEN 'lease_ended' THEN NOT EXISTS (
                 SELECT FROM holdfast.leases AS lease WHERE lease.id = job.lease AND lease.ended_at IS NULL OFFSET 0
             )
@@ -36,12 +37,14 @@ gone AS (
                 WHERE lease.id = job.lease AND lease.ended_at IS NULL AND (SELECT now FROM clock)
                     > job.started_at + (job.timeout + lease.ttl + lease.grace) * interval '1 second'
             )
+            ELSE true
         END
     RETURNING
-        job.*,
-        ($4::bytea[])[width_bucket(job.number, $3::bigint[])] AS result,
-        ($5::double precision[])[width_bucket(job.number, $3::bigint[])] * interval '1 second' AS life,
-        ($6::json[])[width_bucket(job.number, $3::bigint[])] AS said
+        ($6::json[])[width_bucket(job.number, $3::bigint[])] AS said, job.unique_key, job.id,
+        width_bucket(job.number, $3::bigint[]) AS place, job.claim, job.number, job.worker, job.task, job.queue, job.priority,
+        job.is_marked, job.attempt, job.failures, job.crashes, job.created_at, job.available_at, job.claimed_at,
+        job.started_at, job.expires_at, job.tags, job.policy, job.stage, job.fraction, job.message, job.progress_at,
+        job.error, job.rescue, job.heal_at, job.checkpoint, job.payload
 ),
 
 rare AS MATERIALIZED (
@@ -70,24 +73,28 @@ rare AS MATERIALIZED (
     WHERE gone.said IS NOT NULL
 ),
 
-ended AS (
+-- day: when it may be forgotten; see the migration that made finished.
+over AS MATERIALIZED (
     SELECT
-        id, life, 'completed' AS state, claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes,
-        created_at, available_at, claimed_at, started_at, expires_at, unique_key, tags, policy, stage, fraction, message,
-        progress_at, NULL AS reason, NULL AS error, rescue, NULL::timestamptz AS heal_at, checkpoint, payload, result
-    FROM gone WHERE said IS NULL
-    UNION ALL
-    SELECT
-        -- What still owes a hook is kept for HOOK_PATIENCE at least.
-        id, CASE WHEN owed_from IS NULL THEN life ELSE greatest(life, interval '604800 seconds') END,
-        CASE WHEN is_stopped THEN 'cancelled' ELSE sent_to END, claim, number, worker, task, queue, priority, is_marked,
-        attempt, said_failures, said_crashes, created_at, available_at, claimed_at, started_at, expires_at, unique_key, tags,
-        policy, stage, fraction, message, progress_at, CASE WHEN is_stopped THEN 'BY_OPERATOR' ELSE reason END, said_error,
-        said_rescue, owed_from, checkpoint, payload, result
-    FROM rare WHERE is_end
+        ended.*, CASE
+            WHEN ended.life >= 86400 AND ((SELECT utc FROM clock) + ended.life * interval '1 second')::date
+                BETWEEN (SELECT first FROM holdfast.days) AND (SELECT last FROM holdfast.days)
+            THEN ((SELECT utc FROM clock) + ended.life * interval '1 second')::date
+            ELSE '-infinity'
+        END AS day
+    FROM (
+        SELECT
+            rare.*,
+            -- What still owes a hook is kept for HOOK_PATIENCE at least.
+            CASE
+                WHEN owed_from IS NULL THEN ($5::double precision[])[place]
+                ELSE greatest(($5::double precision[])[place], 604800)
+            END AS life
+        FROM rare
+        WHERE is_end
+    ) AS ended
 ),
 
--- The day on which it may be forgotten: see the migration that made these tables.
 finished AS (
     INSERT INTO holdfast.finished (
         id, day, forget_at, state, claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes,
@@ -95,18 +102,25 @@ finished AS (
         message, progress_at, reason, error, rescue, heal_at, checkpoint, payload, result
     )
     SELECT
-        ended.id, CASE
-            WHEN ended.life >= interval '1 day'
-                AND ((clock.now + ended.life) AT TIME ZONE 'UTC')::date BETWEEN days.first AND days.last
-            THEN ((clock.now + ended.life) AT TIME ZONE 'UTC')::date
+        id, CASE
+            WHEN ($5::double precision[])[place] >= 86400
+                AND ((SELECT utc FROM clock) + ($5::double precision[])[place] * interval '1 second')::date
+                    BETWEEN (SELECT first FROM holdfast.days) AND (SELECT last FROM holdfast.days)
+            THEN ((SELECT utc FROM clock) + ($5::double precision[])[place] * interval '1 second')::date
             ELSE '-infinity'
-        END, clock.now + ended.life, ended.state, ended.claim, ended.number, ended.worker, ended.task, ended.queue,
-        ended.priority, ended.is_marked, ended.attempt, ended.failures, ended.crashes, ended.created_at, ended.available_at,
-        ended.claimed_at, ended.started_at, clock.now, ended.expires_at, ended.unique_key, ended.tags, ended.policy,
-        ended.stage, ended.fraction, ended.message, ended.progress_at, ended.reason, ended.error, ended.rescue, ended.heal_at,
-        ended.checkpoint, ended.payload, ended.result
-    FROM clock CROSS JOIN holdfast.days AS days CROSS JOIN ended
-    RETURNING id, day, attempt, unique_key
+        END, (SELECT now FROM clock) + ($5::double precision[])[place] * interval '1 second',
+        'completed', claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes,
+        created_at, available_at, claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, policy, stage,
+        fraction, message, progress_at, NULL, NULL, rescue, NULL, checkpoint, payload, ($4::bytea[])[place]
+    FROM gone WHERE said IS NULL
+    UNION ALL
+    SELECT
+        id, day, (SELECT now FROM clock) + life * interval '1 second', CASE WHEN is_stopped THEN 'cancelled' ELSE sent_to END, claim, number, worker, task, queue, priority, is_marked,
+        attempt, said_failures, said_crashes, created_at, available_at, claimed_at, started_at, (SELECT now FROM clock),
+        expires_at, unique_key, tags, policy, stage, fraction, message, progress_at,
+        CASE WHEN is_stopped THEN 'BY_OPERATOR' ELSE reason END, said_error, said_rescue, owed_from, checkpoint, payload,
+        ($4::bytea[])[place]
+    FROM over
 ),
 
 waiting AS (
@@ -128,101 +142,102 @@ waiting AS (
     ON CONFLICT DO NOTHING
 ),
 
+-- Records are forgotten with their job: those that were written before and the last one get its day.
 records AS (
     INSERT INTO holdfast.attempts (
         job, number, claim, day, sent_to, outcome, attempt, worker, started_at, ended_at, signal, error, stacks
     )
     SELECT
-        id, number, claim, coalesce((SELECT finished.day FROM finished WHERE finished.id = rare.id), '-infinity'), sent_to,
-        outcome, attempt, worker, started_at, (SELECT now FROM clock), signal, said_error, stacks
+        id, number, claim, coalesce((SELECT over.day FROM over WHERE over.id = rare.id), '-infinity'), sent_to, outcome, attempt,
+        worker, started_at, (SELECT now FROM clock), signal, said_error, stacks
     FROM rare WHERE is_kept
 ),
 
--- Records of earlier attempts are forgotten with their job, now that its day is known.
 aged AS (
-    UPDATE holdfast.attempts AS attempts SET day = (SELECT finished.day FROM finished WHERE finished.id = attempts.job)
-    WHERE attempts.day = '-infinity'
-        AND attempts.job = ANY(ARRAY(SELECT id FROM finished WHERE attempt > 1 AND finished.day <> '-infinity'))
+    UPDATE holdfast.attempts AS attempts SET day = (SELECT over.day FROM over WHERE over.id = attempts.job)
+    WHERE attempts.day = '-infinity' AND attempts.job = ANY(ARRAY(
+        SELECT id FROM over WHERE attempt > 1 AND over.day <> '-infinity'
+    ))
 ),
 
 freed AS (
-    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM finished WHERE unique_key IS NOT NULL))
+    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(
+        SELECT id FROM gone WHERE unique_key IS NOT NULL AND said IS NULL
+        UNION ALL
+        SELECT id FROM over WHERE unique_key IS NOT NULL
+    ))
 ),
 
 -- Locked: nobody ends it before this claim is there to be found.
 owner AS MATERIALIZED (
     SELECT
         lease.worker, lease.is_alone,
-        NOT lease.is_alone OR $19 AND NOT EXISTS (SELECT FROM holdfast.active AS held WHERE held.lease = $7) AS may_claim
+        NOT lease.is_alone OR $17 AND NOT EXISTS (SELECT FROM holdfast.active AS held WHERE held.lease = $7) AS may_claim
     FROM holdfast.leases AS lease
     WHERE lease.id = $7 AND lease.ended_at IS NULL AND lease.expires_at >= (SELECT now FROM clock)
     FOR KEY SHARE
 ),
 
-lines (task, queue, priority, places, before) AS (
+lines AS MATERIALIZED (
     SELECT
-        known.task, first.queue, first.priority, CASE
-            WHEN first.queue = ANY($15) OR $15 IS NULL THEN ARRAY(
-                SELECT job.ctid FROM holdfast.pending AS job
-                WHERE job.state = 'available' AND job.task = known.task AND job.queue = first.queue
-                    AND job.priority = first.priority AND job.available_at <= (SELECT now FROM clock)
-                    AND CASE
-                        WHEN job.proviso IS NULL THEN $16
-                        WHEN job.proviso = '-infinity' THEN $17
-                        ELSE $16 AND job.proviso > (SELECT now FROM clock)
-                    END
-                ORDER BY job.available_at, job.id LIMIT $10::bigint + $18::bigint
-            )
-        END, 0
-    FROM owner CROSS JOIN unnest($11::text[]) AS known (task)
-    CROSS JOIN LATERAL (
-        SELECT job.queue, job.priority FROM holdfast.pending AS job
-        WHERE job.state = 'available' AND job.task = known.task
-        ORDER BY job.queue, job.priority LIMIT 1
-    ) AS first
-    WHERE owner.may_claim
-    UNION ALL
-    SELECT
-        lines.task, next.queue, next.priority, CASE
-            WHEN next.queue = ANY($15) OR $15 IS NULL THEN ARRAY(
-                SELECT job.ctid FROM holdfast.pending AS job
-                WHERE job.state = 'available' AND job.task = lines.task AND job.queue = next.queue
-                    AND job.priority = next.priority AND job.available_at <= (SELECT now FROM clock)
-                    AND CASE
-                        WHEN job.proviso IS NULL THEN $16
-                        WHEN job.proviso = '-infinity' THEN $17
-                        ELSE $16 AND job.proviso > (SELECT now FROM clock)
-                    END
-                ORDER BY job.available_at, job.id LIMIT $10::bigint + $18::bigint
-            )
-        END, CASE WHEN next.queue = lines.queue THEN lines.before + coalesce(cardinality(lines.places), 0) ELSE 0 END
-    FROM lines
-    CROSS JOIN LATERAL (
-        SELECT job.queue, job.priority FROM holdfast.pending AS job
-        WHERE job.state = 'available' AND job.task = lines.task AND (job.queue, job.priority) > (lines.queue, CASE
-            WHEN lines.before + coalesce(cardinality(lines.places), 0) < $10::bigint + $18::bigint THEN lines.priority
-            ELSE 9223372036854775807
-        END)
-        ORDER BY job.queue, job.priority LIMIT 1
-    ) AS next
+        task, queue, priority, CASE WHEN priority <= $21 THEN $22::timestamptz ELSE '-infinity' END AS seen_at,
+        CASE WHEN priority <= $21 THEN $23::uuid ELSE '00000000-0000-0000-0000-000000000000' END AS seen
+    FROM owner CROSS JOIN unnest($18::text[], $19::text[], $20::bigint[]) AS line (task, queue, priority)
+    WHERE owner.may_claim AND line.queue NOT IN (SELECT paused.queue FROM holdfast.paused AS paused)
 ),
 
 candidates AS MATERIALIZED (
-    SELECT place
-    FROM lines CROSS JOIN unnest(lines.places) AS place
-    WHERE lines.queue NOT IN (SELECT paused.queue FROM holdfast.paused AS paused)
+    SELECT job.place
+    FROM lines CROSS JOIN LATERAL (
+        SELECT job.ctid AS place FROM holdfast.pending AS job
+        WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue AND job.priority = lines.priority
+            AND job.available_at <= (SELECT now FROM clock) AND (job.available_at, job.id) > (lines.seen_at, lines.seen)
+            AND CASE
+                WHEN job.proviso IS NULL THEN $15
+                WHEN job.proviso = '-infinity' THEN $16
+                ELSE $15 AND job.proviso > (SELECT now FROM clock)
+            END
+        ORDER BY job.available_at, job.id LIMIT $10::bigint + $24::bigint
+    ) AS job
+    WHERE cardinality($18::text[]) > 1
 ),
 
 taken AS (
-    DELETE FROM holdfast.pending WHERE ctid = ANY(ARRAY(
-        SELECT job.ctid FROM holdfast.pending AS job
-        WHERE job.ctid = ANY(ARRAY(SELECT place FROM candidates))
-            -- Again, for whoever is changed just now.
-            AND job.state = 'available' AND job.available_at <= (SELECT now FROM clock)
-        ORDER BY job.priority, job.available_at, job.id
-        LIMIT $10
-        FOR UPDATE SKIP LOCKED
-    ))
+    DELETE FROM holdfast.pending WHERE ctid = ANY(CASE
+        WHEN $25::uuid[] IS NOT NULL THEN ARRAY(
+            SELECT job.ctid FROM holdfast.pending AS job
+            WHERE (SELECT may_claim FROM owner) AND job.id = ANY($25::uuid[]) AND job.state = 'available'
+                AND job.task = ANY($11::text[]) AND (job.queue = ANY($26::text[]) OR $26 IS NULL)
+                AND job.queue NOT IN (SELECT paused.queue FROM holdfast.paused AS paused)
+                AND job.available_at <= (SELECT now FROM clock) AND CASE
+                    WHEN job.proviso IS NULL THEN $15
+                    WHEN job.proviso = '-infinity' THEN $16
+                    ELSE $15 AND job.proviso > (SELECT now FROM clock)
+                END
+            ORDER BY job.priority, job.available_at, job.id LIMIT $10
+            FOR UPDATE SKIP LOCKED
+        )
+        WHEN cardinality($18::text[]) = 1 THEN ARRAY(
+            SELECT job.ctid FROM holdfast.pending AS job
+            WHERE job.state = 'available' AND job.task = (SELECT task FROM lines) AND job.queue = (SELECT queue FROM lines)
+                AND job.priority = (SELECT priority FROM lines) AND job.available_at <= (SELECT now FROM clock)
+                AND (job.available_at, job.id) > ((SELECT seen_at FROM lines), (SELECT seen FROM lines)) AND CASE
+                    WHEN job.proviso IS NULL THEN $15
+                    WHEN job.proviso = '-infinity' THEN $16
+                    ELSE $15 AND job.proviso > (SELECT now FROM clock)
+                END
+            ORDER BY job.available_at, job.id LIMIT $10
+            FOR UPDATE SKIP LOCKED
+        )
+        ELSE ARRAY(
+            SELECT job.ctid FROM holdfast.pending AS job
+            WHERE job.ctid = ANY(ARRAY(SELECT place FROM candidates))
+                -- Again, for whoever is changed just now.
+                AND job.state = 'available' AND job.available_at <= (SELECT now FROM clock)
+            ORDER BY job.priority, job.available_at, job.id LIMIT $10
+            FOR UPDATE SKIP LOCKED
+        )
+    END)
     RETURNING *
 ),
 
@@ -233,19 +248,15 @@ claimed AS (
         progress_at, error, rescue, heal_at, checkpoint, payload
     )
     SELECT
-        ranked.id, $8, nextval('holdfast.claim_numbers'), $7, owner.worker, ranked.task, ranked.queue, ranked.priority,
-        CASE WHEN ranked.rank <= $9 THEN 'running' ELSE 'claimed' END, ranked.attempt + (ranked.rank <= $9)::integer,
-        ranked.failures, ranked.crashes, ranked.created_at, ranked.available_at, (SELECT now FROM clock),
-        CASE WHEN ranked.rank <= $9 THEN (SELECT now FROM clock) END, ranked.expires_at, ranked.unique_key, ranked.tags,
-        ($12::text[])[width_bucket(ranked.task COLLATE "C", $11::text[])],
-        ($13::double precision[])[width_bucket(ranked.task COLLATE "C", $11::text[])],
-        ($14::double precision[])[width_bucket(ranked.task COLLATE "C", $11::text[])],
-        ranked.stage, ranked.fraction, ranked.message, ranked.progress_at, ranked.error, ranked.rescue, ranked.heal_at,
-        ranked.checkpoint, ranked.payload
-    FROM owner CROSS JOIN (
-        SELECT taken.*, row_number() OVER (ORDER BY priority, available_at, id) AS rank FROM taken
-    ) AS ranked
-    RETURNING id, number, task, queue, state, attempt, failures, crashes, checkpoint, rescue, heal_at, payload
+        id, $8, nextval('holdfast.claim_numbers'), $7, (SELECT worker FROM owner), task, queue, priority,
+        CASE WHEN $9 THEN 'running' ELSE 'claimed' END, attempt + $9::integer, failures, crashes, created_at, available_at,
+        (SELECT now FROM clock), CASE WHEN $9 THEN (SELECT now FROM clock) END, expires_at, unique_key, tags,
+        ($12::text[])[width_bucket(task COLLATE "C", $11::text[])],
+        ($13::double precision[])[width_bucket(task COLLATE "C", $11::text[])],
+        ($14::double precision[])[width_bucket(task COLLATE "C", $11::text[])],
+        stage, fraction, message, progress_at, error, rescue, heal_at, checkpoint, payload
+    FROM (SELECT * FROM taken ORDER BY priority, available_at, id) AS taken
+    RETURNING id, number, task, queue, priority, available_at, state, attempt, failures, crashes, checkpoint, rescue, heal_at, payload
 )
 
 SELECT
@@ -254,11 +265,13 @@ SELECT
     CASE
         WHEN claimed.payload IS NULL THEN (SELECT bodies.payload FROM holdfast.bodies AS bodies WHERE bodies.job = claimed.id)
         ELSE claimed.payload
-    END AS payload
+    END AS payload,
+    CASE WHEN claimed.number = tally.last THEN claimed.priority END AS seen_priority,
+    CASE WHEN claimed.number = tally.last THEN claimed.available_at END AS seen_at
 FROM (
     SELECT
         (SELECT count(*) FROM gone) AS applied, (SELECT count(*) FROM candidates) AS candidates,
-        (SELECT is_alone FROM owner) AS is_alone
+        (SELECT is_alone FROM owner) AS is_alone, (SELECT max(number) FROM claimed) AS last
 ) AS tally
 LEFT JOIN claimed ON true
 ORDER BY claimed.number;

@@ -6,8 +6,7 @@ SELECT
     tables.relname LIKE 'finished%' AS is_finished,
     parts.inhrelid IS NOT NULL AS is_attached,
     coalesce(parts.inhdetachpending, false) AS is_pending,
-    pg_has_role(tables.relowner, 'USAGE') AS is_ours,
-    greatest(tables.reltuples, 0)::bigint AS number
+    pg_has_role(tables.relowner, 'USAGE') AS is_ours
 FROM pg_class AS tables
 JOIN pg_namespace AS schemas ON schemas.oid = tables.relnamespace
 LEFT JOIN pg_inherits AS parts ON parts.inhrelid = tables.oid

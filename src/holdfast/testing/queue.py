@@ -1,0 +1,189 @@
+"""A queue of deliveries on a bad day, in memory: it loses, doubles, delays and reorders, and now and then forgets everything."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context, copy_context
+from itertools import count
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._ports.store import Due
+from holdfast._ports.transport import Delivery, Hint, Via
+
+PATIENCE = 3.0
+"""Seconds for which a receiver waits before it asks again."""
+
+
+class Mishaps(Struct, frozen=True):
+    """How often, of a message each time it goes somewhere, and within how many seconds it arrives."""
+
+    loss: float = 0.0
+    double: float = 0.0
+    swap: float = 0.0
+    lateness: float = 0.0
+
+
+class _Message(Struct, eq=False):
+    number: int
+    job: UUID
+    queue: str
+    via: Via
+    rescued: str
+    times: int = 0
+
+
+class FaultyQueue:
+    """What processes share. ``ack_wait``: seconds after which what was not acknowledged comes again."""
+
+    def __init__(self, numbers: random.Random, mishaps: Mishaps, *, ack_wait: float, last_until_finish: bool = False) -> None:
+        self.numbers, self.mishaps = numbers, mishaps
+        self.ack_wait, self.last_until_finish = ack_wait, last_until_finish
+        self.waiting: list[_Message] = []
+        self.unacknowledged: dict[int, _Message] = {}
+        self.listeners: list[tuple[Callable[[Hint], None], Context]] = []
+        self.sent = 0
+        self._told: set[tuple[UUID, int]] = set()
+        self._receivers: list[asyncio.Future[None]] = []
+        self._numbers = count(1)
+
+    def forget(self) -> None:
+        """Everything, as a server does whose disk is gone."""
+        self.waiting.clear()
+        self.unacknowledged.clear()
+        self._told.clear()
+
+    def put(self, job: UUID, queue: str, via: Via, rescued: str = "") -> None:
+        """Take a message, as well as it goes."""
+        self.sent += 1
+        for _ in range(self._copies()):
+            message = _Message(next(self._numbers), job, queue, via, rescued)
+            self._later(lambda message=message: self._arrive(message))  # type: ignore[misc]
+
+    def wake(self, hint: Hint) -> None:
+        """Tell everybody who listens, as well as it goes."""
+        for wake, context in self.listeners:
+            for _ in range(self._copies()):
+                self._later(lambda wake=wake: wake(hint), context)  # type: ignore[misc]
+
+    def tell_again(self, due: Due) -> None:
+        """Take a message about one wait of a job once, whoever sends it."""
+        if (due.job, due.number) not in self._told:
+            self._told.add((due.job, due.number))
+            self.put(due.job, due.queue, Via.SWEEP)
+
+    def take(self, queues: Sequence[str] | None, most: int) -> list[Delivery]:
+        """Hand out; what is not acknowledged comes again."""
+        chosen = [each for each in self.waiting if queues is None or each.queue in queues][:most]
+        self.waiting = [each for each in self.waiting if each not in chosen]
+        for message in chosen:
+            message.times += 1
+            self.unacknowledged[message.number] = message
+            asyncio.get_running_loop().call_later(self.ack_wait, self._redeliver, message, message.times, context=Context())
+        return [Delivery(each.job, each.queue, _via(each), each.rescued, each.number) for each in chosen]
+
+    def acknowledge(self, number: int) -> None:
+        """Forget a message, unless its acknowledgement gets lost."""
+        if self.numbers.random() >= self.mishaps.loss:
+            self._later(lambda: self.unacknowledged.pop(number, None))
+
+    def lose_receiver(self, job: UUID, queue: str) -> None:
+        """Hand a message of a job to somebody who dies with it."""
+        self.waiting.insert(0, _Message(next(self._numbers), job, queue, Via.DELIVERY, ""))
+        self.take([queue], 1)
+
+    async def until_come(self) -> None:
+        """Something has arrived, perhaps."""
+        receiver = asyncio.get_running_loop().create_future()
+        self._receivers.append(receiver)
+        await receiver
+
+    def _arrive(self, message: _Message) -> None:
+        is_swapped = self.numbers.random() < self.mishaps.swap
+        place = self.numbers.randint(0, len(self.waiting)) if is_swapped else len(self.waiting)
+        self.waiting.insert(place, message)
+        receivers, self._receivers = self._receivers, []
+        for receiver in receivers:
+            if not receiver.done():
+                receiver.set_result(None)
+
+    def _redeliver(self, message: _Message, times: int) -> None:
+        if self.unacknowledged.get(message.number) is message and message.times == times:
+            del self.unacknowledged[message.number]
+            self._arrive(message)
+
+    def _copies(self) -> int:
+        lot = self.numbers.random()
+        return 0 if lot < self.mishaps.loss else 2 if lot < self.mishaps.loss + self.mishaps.double else 1
+
+    def _later(self, act: Callable[[], object], context: Context | None = None) -> None:
+        delay = self.numbers.random() ** 3 * self.mishaps.lateness
+        asyncio.get_running_loop().call_later(delay, act, context=context or Context())
+
+
+class FaultyTransport:
+    """One process's end of it. ``is_gone``: whether that process has ended; ``sleep``: as its clock does."""
+
+    def __init__(self, queue: FaultyQueue, sleep: Callable[[float], Awaitable[None]], is_gone: Callable[[], bool]) -> None:
+        self._queue, self._sleep, self._is_gone = queue, sleep, is_gone
+        self._ours: list[tuple[Callable[[Hint], None], Context]] = []
+
+    @property
+    def deliveries(self) -> "FaultyTransport":
+        """Jobs are handed each to one worker."""
+        return self
+
+    @property
+    def last_until_finish(self) -> bool:
+        """As the queue was told."""
+        return self._queue.last_until_finish
+
+    async def publish(self, hints: Sequence[Hint]) -> None:
+        """Jobs of a queue to one worker each, everything else to all."""
+        for hint in () if self._is_gone() else hints:
+            if not (hint.queue and hint.ids):
+                self._queue.wake(hint)
+            for job in hint.ids if hint.queue else ():
+                self._queue.put(job, hint.queue, Via.DELIVERY, hint.rescued)
+
+    async def subscribe(self, wake: Callable[[Hint], None]) -> None:
+        """Hear what is for all."""
+        self._ours.append((wake, copy_context()))
+        self._queue.listeners.append(self._ours[-1])
+
+    async def fetch(self, queues: Sequence[str] | None, most: int) -> Sequence[Delivery]:
+        """Wait for the first, for a while."""
+        if most and not (found := self._queue.take(queues, most)):
+            come = asyncio.ensure_future(self._queue.until_come())
+            patience = asyncio.ensure_future(self._sleep(PATIENCE))
+            try:
+                await asyncio.wait({come, patience}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                come.cancel()
+                patience.cancel()
+            found = self._queue.take(queues, most)
+        return found if most else ()
+
+    async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """Each on its own."""
+        for delivery in deliveries:
+            self._queue.acknowledge(delivery.receipt)
+
+    async def have_all_come(self, queues: Sequence[str] | None) -> bool:
+        """Whether nothing waits."""
+        return not any(queues is None or each.queue in queues for each in self._queue.waiting)
+
+    async def tell_again(self, jobs: Sequence[Due]) -> None:
+        """Each wait of a job once."""
+        for due in jobs:
+            self._queue.tell_again(due)
+
+    async def close(self) -> None:
+        """Hear nothing more."""
+        while self._ours:
+            self._queue.listeners.remove(self._ours.pop())
+
+
+def _via(message: _Message) -> Via:
+    return Via.REDELIVERY if message.times > 1 else message.via

@@ -1,0 +1,273 @@
+"""The contract of every transport, as tests: subclass it, say how an end of it is made, and pytest runs the rest.
+
+>>> from holdfast.transports.inprocess import InProcessTransport
+>>> class TestInProcess(TransportContract):
+...     listeners = []
+...     def make_transport(self):
+...         return InProcessTransport(self.listeners)
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+from uuid import UUID
+
+from holdfast._ports.clock import SystemChance
+from holdfast._ports.store import Due
+from holdfast._ports.transport import Deliveries, Delivery, Hint, Transport, Via
+
+PATIENCE = 30.0
+"""Seconds: for a machine that is busy with other things; nothing here takes a second."""
+MOMENT = 0.02
+AGAIN = 0.5
+"""Seconds after which a hint that was not heard is published again: any may be lost."""
+ODD = ("a.b:c-d_e", ".", "x" * 200, "= %", "ü\u202e*>", "\n\x00")
+
+Self = TypeVar("Self", bound="TransportContract")
+
+
+def ended(act: Callable[[Self], Coroutine[Any, Any, None]]) -> Callable[[Self], None]:
+    """A coroutine as a test, which must leave no task behind."""
+
+    @wraps(act)
+    def test(self: Self) -> None:
+        async def run() -> None:
+            async with asyncio.timeout(PATIENCE):
+                try:
+                    await act(self)
+                finally:
+                    while self._opened:
+                        await self._opened.pop().close()
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not left or not (await asyncio.wait(left, timeout=PATIENCE))[1]
+
+        asyncio.run(run())
+
+    return test
+
+
+class Listener:
+    """What one end has heard."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.heard: asyncio.Queue[Hint] = asyncio.Queue()
+
+    async def hears(self, is_meant: Callable[[Hint], bool], publish: Callable[[], Coroutine[Any, Any, None]]) -> Hint:
+        """The first hint that is meant, published until it is heard."""
+        while True:
+            await publish()
+            try:
+                async with asyncio.timeout(AGAIN):
+                    while True:
+                        if is_meant(hint := await self.heard.get()):
+                            return hint
+            except TimeoutError:
+                continue
+
+
+class TransportContract(ABC):
+    """Hints reach whoever listens, as well as it goes; nothing raises, and nothing is left behind.
+
+    Override ``make_transport``, which gives another end each time it is called, and ``carries`` for one that tells nobody.
+    """
+
+    carries = True
+    chance = SystemChance()
+
+    @abstractmethod
+    def make_transport(self) -> Transport:
+        """Another end."""
+
+    def setup_method(self) -> None:
+        """For each test."""
+        self._opened: list[Transport] = []
+
+    def open(self) -> Transport:
+        """An end that is closed with the test."""
+        self._opened.append(self.make_transport())
+        return self._opened[-1]
+
+    async def listener(self) -> Listener:
+        """An end that listens."""
+        listener = Listener(self.open())
+        await listener.transport.subscribe(listener.heard.put_nowait)
+        return listener
+
+    def job(self) -> UUID:
+        """An id."""
+        return self.chance.uuid7()
+
+    @ended
+    async def test_every_listener_hears_a_hint_for_everybody(self) -> None:
+        listeners, speaker, job = [await self.listener() for _ in range(3)], self.open(), self.job()
+        for hint in (Hint("mail"), Hint(ids=(job,))):
+            for listener in listeners:
+                if self.carries:
+                    heard = await listener.hears(
+                        lambda heard, hint=hint: heard == hint, lambda hint=hint: speaker.publish([hint])
+                    )  # type: ignore[misc]
+                    assert heard == hint
+                else:
+                    await speaker.publish([hint])
+                    assert listener.heard.empty()
+
+    @ended
+    async def test_who_speaks_hears_too(self) -> None:
+        ours = await self.listener()
+        await ours.transport.publish([Hint("mail")])
+        if self.carries:
+            await ours.hears(lambda hint: hint.queue == "mail", lambda: ours.transport.publish([Hint("mail")]))
+
+    @ended
+    async def test_it_may_be_used_from_several_threads(self) -> None:
+        ours, speaker = await self.listener(), self.open()
+        publish = lambda: asyncio.to_thread(asyncio.run, speaker.publish([Hint("mail")]))  # noqa: E731
+        await publish()
+        if self.carries:
+            await ours.hears(lambda hint: hint.queue == "mail", publish)
+
+    @ended
+    async def test_telling_nobody_nothing_or_very_much_raises_nothing(self) -> None:
+        speaker = self.open()
+        await speaker.publish([])
+        await speaker.publish(
+            [Hint("mail", tuple(self.job() for _ in range(3000))), Hint(ids=tuple(self.job() for _ in range(3000)))]
+        )
+        await speaker.publish([Hint(f"queue-{number}") for number in range(3000)])
+
+    @ended
+    async def test_very_many_ids_and_queues_wake_whoever_listens_nevertheless(self) -> None:
+        ours, ids = await self.listener(), tuple(self.job() for _ in range(3000))
+        if self.carries:
+            await ours.hears(lambda hint: bool(hint.ids) or not hint.queue, lambda: ours.transport.publish([Hint(ids=ids)]))
+
+    @ended
+    async def test_names_may_look_like_anything(self) -> None:
+        ours = await self.listener()
+        for name in ODD if self.carries else ():
+            await ours.hears(lambda hint, name=name: hint.queue == name, lambda name=name: ours.transport.publish([Hint(name)]))  # type: ignore[misc]
+
+    @ended
+    async def test_a_closed_end_hears_nothing_and_can_be_used_again(self) -> None:
+        deaf, ours = await self.listener(), await self.listener()
+        await deaf.transport.close()
+        await deaf.transport.close()
+        while not deaf.heard.empty():
+            deaf.heard.get_nowait()
+        if self.carries:
+            await ours.hears(lambda hint: hint.queue == "mail", lambda: deaf.transport.publish([Hint("mail")]))
+        assert deaf.heard.empty()
+
+    @ended
+    async def test_closing_what_was_never_used_is_nothing(self) -> None:
+        await self.open().close()
+
+    def test_an_event_loop_that_ends_without_a_word_leaves_nothing_behind(self) -> None:
+        transport = self.make_transport()
+
+        async def tell() -> None:
+            await transport.publish([Hint("mail", (self.job(),))])
+
+        asyncio.run(tell())
+        asyncio.run(tell())
+        asyncio.run(transport.close())
+
+
+class DeliveryContract(TransportContract):
+    """The same, and jobs are handed each to one receiver until one acknowledges them.
+
+    ``make_transport`` must give ends whose ``ack_wait`` is ``ack_wait`` seconds.
+    """
+
+    ack_wait = 2.0
+
+    def deliveries(self) -> Deliveries:
+        """An end that receives."""
+        found = self.open().deliveries
+        assert found is not None
+        return found
+
+    async def come(self, receiver: Deliveries, most: int = 10, queues: Sequence[str] | None = None) -> list[Delivery]:
+        """The next that arrive."""
+        while not (found := await receiver.fetch(queues, most)):
+            pass
+        return list(found)
+
+    async def receiver(self, queues: Sequence[str] | None = None) -> Deliveries:
+        """An end for which messages are kept from now on; it has asked for one."""
+        receiver = self.deliveries()
+        asking = asyncio.ensure_future(receiver.fetch(queues, 1))
+        while not await receiver.have_all_come(queues):
+            await asyncio.wait({asking}, timeout=MOMENT)
+        asking.cancel()
+        await asyncio.wait({asking})
+        return receiver
+
+    @ended
+    async def test_a_job_of_a_queue_is_delivered_to_one_receiver_with_what_was_said_of_it(self) -> None:
+        receivers, speaker, jobs = [await self.receiver() for _ in range(3)], self.open(), [self.job() for _ in range(9)]
+        await speaker.publish([Hint("mail", tuple(jobs[:4])), Hint("default", tuple(jobs[4:]), "crashed")])
+        found: list[Delivery] = []
+        while len(found) < len(jobs):
+            for receiver in receivers:
+                fetched = await receiver.fetch(None, 2)
+                assert len(fetched) <= 3  # and one that it had asked for before
+                await receiver.acknowledge(fetched)
+                found += fetched
+        assert sorted(each.job for each in found) == jobs
+        assert {(each.queue, each.rescued, each.via) for each in found} == {
+            ("mail", "", Via.DELIVERY),
+            ("default", "crashed", Via.DELIVERY),
+        }
+
+    @ended
+    async def test_only_those_of_its_queues_and_each_kind_of_receiver_on_its_own(self) -> None:
+        everything, mail = await self.receiver(), await self.receiver(["mail", "a.b"])
+        speaker, jobs = self.open(), [self.job() for _ in range(3)]
+        await speaker.publish([Hint(queue, (job,)) for queue, job in zip(("mail", "other", "a.b"), jobs, strict=True)])
+        found: set[UUID] = set()
+        while len(found) < 2:
+            found |= {each.job for each in await self.come(mail, queues=["mail", "a.b"])}
+        assert found == {jobs[0], jobs[2]}
+        found = set()
+        while len(found) < 3:
+            found |= {each.job for each in await self.come(everything)}
+        assert found == set(jobs)
+
+    @ended
+    async def test_a_message_that_is_not_acknowledged_comes_again_and_says_so(self) -> None:
+        receiver, other, job = await self.receiver(), await self.receiver(), self.job()
+        await self.open().publish([Hint("default", (job,))])
+        (first,) = await self.come(receiver, 1)
+        (again,) = await self.come(other, 1)
+        assert (first.via, again.job, again.via) == (Via.DELIVERY, job, Via.REDELIVERY)
+        await other.acknowledge([again])
+        await other.acknowledge([again, first])
+        assert await receiver.have_all_come(None)
+
+    @ended
+    async def test_who_asks_for_none_is_given_none(self) -> None:
+        receiver, idle, job = await self.receiver(), self.deliveries(), self.job()
+        await self.open().publish([Hint("default", (job,))])
+        assert await idle.fetch(None, 0) == ()
+        (come,) = await self.come(receiver, 1)
+        assert (come.job, list(await idle.fetch(None, 0))) == (job, [])
+
+    @ended
+    async def test_what_waits_is_seen_and_what_is_told_again_comes_once_whoever_tells_it(self) -> None:
+        receiver, job = await self.receiver(), self.job()
+        for teller in (self.deliveries(), self.deliveries()):
+            await teller.tell_again([Due(job, "default", 7), Due(job, "default", 8)])
+        found: list[Delivery] = []
+        while len(found) < 2 or not await receiver.have_all_come(None):
+            fetched = await receiver.fetch(None, 10)
+            await receiver.acknowledge(fetched)
+            found += fetched
+        assert [(each.job, each.queue, each.via) for each in found] == [(job, "default", Via.SWEEP)] * 2
+
+    @ended
+    async def test_who_only_wants_to_know_is_told_no_when_there_is_nobody_to_tell(self) -> None:
+        assert await self.deliveries().have_all_come(["nobody serves this"]) is False

@@ -1,0 +1,125 @@
+"""Jobs whose rows in a table of their own say how far they are, and hooks that put those right: see ``jobs_app``."""
+
+import asyncio
+import inspect
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from holdfast import App, Backoff, Job, RescuedJob, SyncJob
+from tests.e2e.journal import Journal
+
+FOLDER = Path(os.environ["E2E_FOLDER"])
+TTL = float(os.environ["E2E_TTL"].removesuffix("s"))
+
+app = App(
+    os.environ["E2E_URL"],
+    ttl=os.environ["E2E_TTL"],
+    recovery_interval=os.environ["E2E_RECOVERY"],
+    poll_interval=os.environ["E2E_POLL"],
+    grace=os.environ["E2E_GRACE"],
+)
+journal = Journal(FOLDER)
+SOON = Backoff.fixed("0.05s")
+
+
+def called(job: RescuedJob) -> int:
+    """Say that a hook was called; how often that was for this job."""
+    line = {"job": str(job.id), "reason": job.reason, "attempt": job.attempt, "state": job.state, "pid": os.getpid()}
+    with (FOLDER / "hooks").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    return (FOLDER / "hooks").read_text().count(str(job.id))
+
+
+def healed(job: RescuedJob) -> str:
+    """The row put right."""
+    status = "healed" if job.state == "running" else f"{job.state} after {job.reason}"
+    return f"UPDATE rows_of_jobs SET status = '{status}' WHERE job = '{job.id}' AND status = 'busy'"
+
+
+def die_if_told(job: RescuedJob, times: int) -> None:
+    """Between the row and its commit."""
+    if job.payload.get("then") == "hook dies" and times == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if job.payload.get("then") == "hook raises" and times == 1:
+        raise KeyError("not now")
+
+
+async def aheal(connection: Any, job: RescuedJob) -> None:
+    """On the event loop; the statements of SQLite's connections are not awaited."""
+    times = called(job)
+    if inspect.isawaitable(said := connection.execute(healed(job))):
+        await said
+    die_if_told(job, times)
+
+
+def heal(connection: Any, job: RescuedJob) -> None:
+    """In a thread."""
+    times = called(job)
+    connection.execute(healed(job))
+    die_if_told(job, times)
+
+
+async def rows(job: Job, statement: str) -> str | None:
+    """Run a statement on the row; what it answers."""
+    async with job.transaction() as connection:
+        if not inspect.isawaitable(said := connection.execute(statement)):
+            found = said.fetchone()
+            return None if found is None else str(found[0])
+        await said
+        return str(await connection.fetchval(f"SELECT status FROM rows_of_jobs WHERE job = '{job.id}'"))
+
+
+def rows_blocking(job: SyncJob, statement: str) -> None:
+    """The same, blocking."""
+    with job.transaction() as connection:
+        connection.execute(statement)
+
+
+def status_blocking(job: SyncJob) -> str:
+    """What the row says."""
+    with job.transaction() as connection:
+        (status,) = connection.execute(f"SELECT status FROM rows_of_jobs WHERE job = '{job.id}'").fetchone()
+        return str(status)
+
+
+def busy(job: Job | SyncJob) -> str:
+    """The row of an attempt that begins."""
+    values = f"VALUES ('{job.id}', 'busy')"
+    return f"INSERT INTO rows_of_jobs (job, status) {values} ON CONFLICT (job) DO UPDATE SET status = 'busy'"
+
+
+async def work(job: Job, gate: str, then: str = "") -> str:
+    """Mark one's row, wait for the gate, say so in the row."""
+    seen = None
+    if job.attempt > 1:
+        seen = await rows(job, f"SELECT status FROM rows_of_jobs WHERE job = '{job.id}'")
+    await rows(job, busy(job))
+    journal.write(job, "start", seen=seen, rescued=job.rescued)
+    while not (FOLDER / gate).exists():  # noqa: ASYNC110 - another process opens it
+        await asyncio.sleep(0.01)
+    await rows(job, f"UPDATE rows_of_jobs SET status = 'done' WHERE job = '{job.id}'")
+    return str(seen)
+
+
+def work_blocking(job: SyncJob, gate: str, then: str = "") -> str:
+    """The same, blocking."""
+    seen = status_blocking(job) if job.attempt > 1 else None
+    rows_blocking(job, busy(job))
+    journal.write(job, "start", seen=seen, rescued=job.rescued)
+    while not (FOLDER / gate).exists():
+        time.sleep(0.01)
+    rows_blocking(job, f"UPDATE rows_of_jobs SET status = 'done' WHERE job = '{job.id}'")
+    return str(seen)
+
+
+app.task(name="work", on_rescue=aheal, backoff=SOON)(work)
+app.task(name="work_in_thread", on_rescue=heal, backoff=SOON)(work_blocking)
+app.task(name="work_in_process", on_rescue=heal, backoff=SOON, process=True)(work_blocking)
+app.task(name="once", on_rescue=aheal, max_crashes=1)(work)
+app.task(name="once_in_thread", on_rescue=heal, on_crash="fail")(work_blocking)
+app.task(name="held", on_rescue=heal, on_crash="hold", process=True)(work_blocking)
+app.task(name="moves", on_rescue=heal, process=True, progress_within=f"{0.5 * TTL}s", backoff=SOON)(work_blocking)
