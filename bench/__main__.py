@@ -47,7 +47,7 @@ def _run(race: Race, folder: Path, options: argparse.Namespace, console: Console
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m bench", description="Holdfast beside its peers on this machine.")
-    parser.add_argument("stores", nargs="*", choices=[[], *RACES], help=f"any of {', '.join(RACES)} [all]")
+    parser.add_argument("stores", nargs="*", metavar="STORE", type=_store, help=f"any of {', '.join(RACES)} [all]")
     parser.add_argument("--rounds", type=int, default=10, help="every peer once in each [10]")
     parser.add_argument("--seconds", type=float, default=180.0, help="no round begins later than this [180]")
     parser.add_argument("--scale", type=int, default=100_000, help="jobs beside which ours are run, 0: none [100000]")
@@ -55,6 +55,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--folder", help="where the files lie: choose the disk [the system's temporary folder]")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where table and chart go [bench/results]")
     return parser
+
+
+def _store(name: str) -> str:
+    if name not in RACES:
+        raise argparse.ArgumentTypeError(f"{name!r}: there are {', '.join(RACES)}")
+    return name
 
 
 def _machine(folder: Path) -> dict[str, str]:

@@ -34,6 +34,12 @@ class TestSerializable(OnPostgres):
     kind = "serializable"
 
 
+class TestRoles(OnPostgres):
+    """Who enqueues, works, reads and migrates is somebody else each time, and may do no more than that."""
+
+    kind = "roles"
+
+
 if KINDS["15"]:
 
     class TestPostgres15(OnPostgres):

@@ -78,8 +78,8 @@ MUTANTS = (
     Mutant("no amnesty after an outage", "L8", 58, 100, patch=engines.no_amnesty),
     Mutant("a rescue owes no hook", "S7", 0, 20, stores.RescueOwesNothing, has_hooks=True),
     Mutant("a hook's mark goes before its rows", "S7", 0, 20, stores.MarkGoesFirst, has_hooks=True),
-    Mutant("a hook commits whoever has its job", "S3", 0, 100, stores.HealUnfenced, has_hooks=True),
-    Mutant("a job that owes a hook is pruned like others", "S7", 0, 100, HookedStore, engines.prune_the_owed, has_hooks=True),
+    Mutant("a hook commits whoever has its job", "S3", 73, 300, stores.HealUnfenced, has_hooks=True),
+    Mutant("a job that owes a hook is pruned like others", "S7", 26, 600, HookedStore, engines.prune_the_owed, has_hooks=True),
     Mutant("no hook before the next attempt", "S7", 0, 20, HookedStore, engines.no_hook, has_hooks=True),
     Mutant("no hook for what has ended", "L2", 0, 20, HookedStore, engines.no_hook_alone, has_hooks=True),
 )

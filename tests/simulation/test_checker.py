@@ -1,14 +1,41 @@
 """Every verdict of the checker on ownership, on histories made by hand: some good, and one for each way of being bad."""
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.job import State, Token
+from holdfast._core.policy import Policy
 from holdfast.testing.history import FAIL_OVER, IN_CARE, By, History, JobRow, Phase
 from holdfast.testing.verdicts import PROPERTIES, Rules
 from tests.simulation.tales import FIRST, JOB, LEASE, NOBODY, OTHER, OTHER_LEASE, SECOND, WORKER, Tale, begun, dead, stopped
 from tests.simulation.test_promises import PAIRS
 
+
+def hooked(tale: Tale) -> Tale:
+    """Its task has an ``on_rescue``."""
+    assert tale.row is not None
+    tale.row = structs.replace(tale.row, policy=Policy(heals=True))
+    return tale
+
+
+def healed(tale: Tale) -> Tale:
+    """Its hook commits, whoever has the job."""
+    assert tale.row is not None
+    return tale.job(By("heal", tale.row.token), is_owed=False, healed=tale.row.healed + 1)
+
+
 GOOD = {
+    "its hook commits before the next attempt": healed(hooked(dead()).rescue(is_owed=True))
+    .lease(OTHER_LEASE, OTHER)
+    .claim(SECOND, OTHER_LEASE, OTHER)
+    .life("handler.end", SECOND, OTHER)
+    .settle(SECOND, process=OTHER),
+    "its hook commits alone": healed(hooked(dead()).rescue(is_owed=True, state=State.FAILED)),
+    "it completes although its hook was owed": hooked(dead())
+    .rescue(is_owed=True)
+    .lease(OTHER_LEASE, OTHER)
+    .job(By("claim"), OTHER, state=State.RUNNING, token=SECOND, lease=OTHER_LEASE, attempt=2, policy=Policy())
+    .settle(SECOND, process=OTHER, is_owed=False),
     "it completes": stopped().settle().answer(Phase.OK, "completed"),
     "it completes, and the same settle sent again is confirmed": stopped()
     .settle()
@@ -92,6 +119,24 @@ BAD = {
     "there and reported missing": ("S10", stopped().answer(Phase.FAIL, "completed", note="missing")),
     "code starts twice": ("S10", begun().life("handler.start", FIRST)),
     "left running": ("L2", begun()),
+    "rescued without owing its hook": ("S7", hooked(dead()).rescue()),
+    "its hook forgotten by the next claim": (
+        "S7",
+        hooked(dead()).rescue(is_owed=True).lease(OTHER_LEASE, OTHER).job(By("claim"), is_owed=False),
+    ),
+    "code starts before its hook has healed": (
+        "S7",
+        hooked(dead()).rescue(is_owed=True).lease(OTHER_LEASE, OTHER).claim(SECOND, OTHER_LEASE, OTHER),
+    ),
+    "healed twice": ("S7", healed(healed(hooked(dead()).rescue(is_owed=True)))),
+    "healed by a former owner": ("S3", hooked(dead()).rescue(is_owed=True).job(By("heal", FIRST), is_owed=False, healed=1)),
+    "pruned while its hook is owed": (
+        "S7",
+        hooked(dead())
+        .rescue(is_owed=True, state=State.FAILED, token=FIRST)
+        .say("job", Phase.TRUTH, job=JOB, before=JobRow(State.FAILED, FIRST, is_owed=True), after=None, by=By("prune")),
+    ),
+    "its hook owed to the end": ("L2", hooked(dead()).rescue(is_owed=True, state=State.HELD)),
 }
 
 

@@ -24,6 +24,13 @@ def test_no_property_breaks_in_any_of_them() -> None:
     assert "0 inside the timing assumptions" in told
 
 
+@pytest.mark.timeout(600)
+def test_nor_where_tasks_have_hooks() -> None:
+    seeds = str(int(SEEDS) // 5)
+    told = _simulate("--seeds", seeds, "--jobs", "2", "--hooks")
+    assert f"{seeds} seeds, 0 failed" in told
+
+
 @pytest.mark.parametrize("seed", ["3", "11"])
 def test_a_seed_decides_everything(seed: str) -> None:
     first, second = (_simulate("--seed", seed, hash_seed=hash_seed) for hash_seed in ("1", "2"))

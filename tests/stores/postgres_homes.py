@@ -1,14 +1,17 @@
 """Databases for stores under test: migrated once for a test session, emptied for each test, each with a clock that can be moved."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import Any, TypeVar
+from uuid import UUID
 
 import psycopg
 import pytest
 
 from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import NewJob, Token
+from holdfast._ports.store import EnqueueAnswer, Store
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
@@ -24,8 +27,9 @@ KINDS = {
     "15": "15" in postgres_versions(),
     "pooled": has_pgbouncer(),
     "serializable": True,
+    "roles": True,
 }
-"""Of homes: PostgreSQL 18, Debian's 15 with another collation, behind PgBouncer, and of users who want SERIALIZABLE."""
+"""Of homes: PostgreSQL 18, Debian's 15 with another collation, behind PgBouncer, of users who want SERIALIZABLE, of four roles."""
 
 _EMPTY = """
 SELECT string_agg(format('DELETE FROM holdfast.%I', relname), ';') FROM pg_class
@@ -39,7 +43,7 @@ class Home:
     """A database, and how a store gets to it."""
 
     def __init__(self, dsn: str, *, through: str | None = None, settings: Mapping[str, str] | None = None) -> None:
-        self.dsn, self._through = dsn, through
+        self.dsn, self.through = dsn, through
         self.clock = ServerClock(dsn).install()
         self._followed: FakeClock | None = None
         self._owner = psycopg.connect(dsn, autocommit=True)
@@ -58,9 +62,9 @@ class Home:
     ) -> PostgresStore:
         """A store object of its own; the server's clock follows the one that it was given last."""
         self.follow(clock)
-        if self._through:
+        if self.through:
             options["pooler"] = "transaction"
-        url = through or self._through or self.dsn
+        url = through or self.through or self.dsn
         return PostgresStore(url, clock=clock, chance=chance or FakeChance(), process=process, **options)
 
     def follow(self, clock: FakeClock) -> None:
@@ -89,8 +93,57 @@ class Home:
 
     def _migrate(self) -> None:
         using(self.store(FakeClock()), PostgresStore.migrate)
+        self._look()
+
+    def _look(self) -> None:
         self._days = self.sql(_DAYS)
         ((self._empty,),) = self.sql(_EMPTY)
+
+
+class Divided(Home):
+    """A home whose store does each verb as a user of the role that is meant for it."""
+
+    ROLES = ("enqueue", "work", "read", "own")
+
+    def store(self, clock: FakeClock, **options: Any) -> Store:  # type: ignore[override]
+        """One made of four."""
+        at = super().store
+        return ByRole(*(at(clock, through=self._as(role), **options) for role in self.ROLES))  # type: ignore[return-value]
+
+    def _as(self, role: str) -> str:
+        return self.dsn.replace("//postgres@", f"//a_{role}@")
+
+    def _migrate(self) -> None:
+        using(super().store(FakeClock()), PostgresStore.migrate)
+        using(super().store(FakeClock()), PostgresStore.create_roles)
+        for role in self.ROLES:
+            if not self.sql("SELECT 1 FROM pg_roles WHERE rolname = %s", f"a_{role}"):
+                self.sql(f"CREATE ROLE a_{role} LOGIN IN ROLE holdfast_{role}")
+        self._look()
+
+
+class ByRole:
+    """A store that is four."""
+
+    READING = frozenset({"get", "list", "counts", "workers", "next_due", "due", "queues", "waiting_tasks"})
+
+    def __init__(self, enqueuer: PostgresStore, worker: PostgresStore, reader: PostgresStore, owner: PostgresStore) -> None:
+        self._enqueuer, self._worker, self._reader, self._owner = enqueuer, worker, reader, owner
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.READING:
+            return getattr(self._reader, name)
+        return getattr(self._owner if name in ("migrate", "check") else self._worker, name)
+
+    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
+        return await (self._worker if under else self._enqueuer).enqueue(call, jobs, under=under)
+
+    def enqueue_within(self, *arguments: Any) -> Any:
+        return self._enqueuer.enqueue_within(*arguments)
+
+    async def close(self) -> None:
+        for store in (self._enqueuer, self._worker, self._reader, self._owner):
+            await store.close()
 
 
 class Homes:
@@ -119,6 +172,8 @@ class Homes:
                 return Home(dsn, through=pooler.through(dsn))
             case "serializable":
                 return Home(self._server.create_database(), settings={"default_transaction_isolation": "serializable"})
+            case "roles":
+                return Divided(self._server.create_database())
             case _:
                 return Home(self._server.create_database())
 

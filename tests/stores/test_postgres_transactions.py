@@ -2,27 +2,29 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import psycopg
 import pytest
 from msgspec import structs
 
+import holdfast.stores.postgres
 from holdfast import App
-from holdfast._core.job import Hold, State
+from holdfast._core.job import Hold, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.store import Store, Update
-from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
+from holdfast.errors import HoldfastError, JobLost, MissingExtra, StoreUnavailable
 from holdfast.stores.postgres.transactions import CONNECTIONS
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Part, Scene, done, play, rescued, stale
-from holdfast.testing.servers import PgBouncer, PostgresServer
 from tests.e2e.waiting import STALL, eventually
-from tests.stores.postgres_homes import Home, Homes
+from tests.stores.postgres_homes import KINDS, Home, Homes
 from tests.stores.postgres_sites import store_at
 
 LONG, SHORT = 60.0, 0.2
@@ -35,26 +37,26 @@ Use = Callable[[Speak], Awaitable[None]]
 class Notes(Part):
     """Scenes on an application's own database, with the time of the world."""
 
-    def __init__(self, home: Home, **options: Any) -> None:
-        self.home, self.options = home, options
-        self.dsn = home.dsn
+    def __init__(self, home: Home) -> None:
+        self.home, self.dsn = home, home.through or home.dsn
 
     def make_store(self, clock: FakeClock) -> Store:
-        return store_at(self.dsn, **self.options)
+        return store_at(self.dsn, pooler="transaction" if self.home.through else None)
 
     def written(self) -> list[str]:
         """What anybody else sees."""
         return [text for (text,) in self.home.sql("SELECT text FROM fake.notes ORDER BY text")]
 
     def open_ones(self) -> int:
-        """Connections that belong to transactions of handlers."""
-        ((count,),) = self.home.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'holdfast transaction%%'")
+        """Connections of handlers; behind a pooler, which keeps them, those in a transaction."""
+        question = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'holdfast transaction%'"
+        ((count,),) = self.home.sql(f"{question} AND xact_start IS NOT NULL" if self.home.through else question)
         return int(count)
 
 
-@pytest.fixture(params=["18", "serializable"])
+@pytest.fixture(params=[kind for kind in ("18", "serializable", "pooled") if KINDS[kind]])
 def notes(request: pytest.FixtureRequest, homes: Homes) -> Iterator[Notes]:
-    """Also of a user who wants SERIALIZABLE."""
+    """Also of a user who wants SERIALIZABLE, and behind PgBouncer where it is installed."""
     yield from on(homes.empty(request.param))
 
 
@@ -280,16 +282,13 @@ def test_blocks_within_the_block_are_savepoints(plain: Notes) -> None:
 
 @both
 @pytest.mark.parametrize("is_swallowed", [False, True])
-@pytest.mark.parametrize("is_pooled", [False, True])
-def test_one_that_says_nothing_for_too_long_is_rolled_back_by_the_server(
-    plain: Notes, transact: Any, is_swallowed: bool, is_pooled: bool, postgres_server: PostgresServer
-) -> None:
+def test_one_that_says_nothing_for_too_long_is_rolled_back_by_the_server(notes: Notes, transact: Any, is_swallowed: bool) -> None:
     async def act(at: Scene) -> None:
         hold = await at.running()
 
         async def dawdle(speak: Speak) -> None:
             await speak("INSERT INTO notes VALUES ('mine')")
-            await eventually(lambda: plain.open_ones() == 0, within=STALL)
+            await eventually(lambda: notes.open_ones() == 0, within=STALL)
             try:
                 await speak("INSERT INTO notes VALUES ('late')")
             except (asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.Error):
@@ -298,28 +297,26 @@ def test_one_that_says_nothing_for_too_long_is_rolled_back_by_the_server(
 
         with pytest.raises(HoldfastError, match=rf"idle for longer than {SHORT} s and was rolled back"):
             await transact(at, hold, dawdle, idle=SHORT)
-        assert plain.written() == []
+        assert notes.written() == []
         assert await at.state(hold.job) is State.RUNNING
 
-    if is_pooled:
-        with PgBouncer(postgres_server) as pooler:
-            plain.dsn, plain.options = pooler.through(plain.dsn), {"pooler": "transaction"}
-            play(plain, act)
-    else:
-        play(plain, act)
+    play(notes, act)
 
 
 @both
-def test_one_that_works_for_long_is_not_cut_off(plain: Notes, transact: Any) -> None:
+def test_one_that_works_for_long_is_not_cut_off_and_not_called_idle(plain: Notes, transact: Any) -> None:
     async def act(at: Scene) -> None:
         hold = await at.running()
 
-        async def work(speak: Speak) -> None:
-            for _ in range(4):
-                await speak("SELECT pg_sleep(0.1)")
+        async def work(speak: Speak, *, then: str) -> None:
             await writing()(speak)
+            await speak("SELECT pg_sleep(2.1)")
+            await speak(then)
 
-        await transact(at, hold, work, idle=0.2)
+        await transact(at, hold, lambda speak: work(speak, then="SELECT 1"), idle=2.0)
+        assert plain.written() == ["mine"]
+        with pytest.raises(StoreUnavailable, match="closed before its block ended"):
+            await transact(at, hold, lambda speak: work(speak, then="SELECT pg_terminate_backend(pg_backend_pid())"), idle=2.0)
         assert plain.written() == ["mine"]
 
     play(plain, act)
@@ -414,22 +411,6 @@ def test_they_use_few_connections(plain: Notes, transact: Any) -> None:
     play(plain, act)
 
 
-@both
-def test_they_work_behind_a_pooler(plain: Notes, transact: Any, postgres_server: PostgresServer) -> None:
-    async def act(at: Scene) -> None:
-        hold = await at.running()
-        for text in ("one", "two"):
-            await transact(at, hold, writing(text))
-        await at.settle(done(hold))
-        with pytest.raises(JobLost):
-            await transact(at, hold, writing())
-        assert plain.written() == ["one", "two"]
-
-    with PgBouncer(postgres_server) as pooler:
-        plain.dsn, plain.options = pooler.through(plain.dsn), {"pooler": "transaction"}
-        play(plain, act)
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_s7_jobs_can_be_enqueued_within_them(plain: Notes, fails: bool) -> None:
     app = App(plain.dsn)
@@ -497,3 +478,30 @@ def free_port() -> int:
     with socket.socket() as plug:
         plug.bind(("127.0.0.1", 0))
         return int(plug.getsockname()[1])
+
+
+@both
+def test_settings_of_the_url_and_of_the_store_hold_for_them(plain: Notes, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        settings = {"holdfast_test.words": "a b\\c' -c"}
+        at.store = store_at(f"{plain.dsn}?statement_timeout=7s&options=-c%20lock_timeout%3D3s", server_settings=settings)
+
+        async def look(speak: Speak) -> None:
+            for name in ("statement_timeout", "lock_timeout", "holdfast_test.words"):
+                await speak(f"INSERT INTO notes VALUES (current_setting('{name}'))")
+
+        await transact(at, hold, look)
+        assert plain.written() == ["3s", "7s", "a b\\c' -c"]
+        await at.store.close()
+
+    play(plain, act)
+
+
+def test_psycopg_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "holdfast.stores.postgres.transactions_psycopg", raising=False)
+    monkeypatch.delattr(holdfast.stores.postgres, "transactions_psycopg", raising=False)
+    blocking = store_at("postgresql:///nowhere").blocking_transaction(UUID(int=1), Token(UUID(int=2), 3), idle=LONG)
+    with pytest.raises(MissingExtra, match=r"psycopg is not installed: pip install 'holdfast\[postgres\]'"):
+        blocking.__enter__()

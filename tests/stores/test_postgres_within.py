@@ -13,11 +13,11 @@ import pytest
 from psycopg.rows import dict_row
 
 from holdfast import App, SchemaMissing, SchemaTooNew, Unsupported
-from holdfast.testing.servers import PgBouncer, PostgresServer
 from tests.e2e.waiting import STALL, until
 from tests.stores import callers
 from tests.stores.callers import Caller
-from tests.stores.postgres_homes import Home
+from tests.stores.postgres_homes import KINDS as KINDS_OF_HOMES
+from tests.stores.postgres_homes import Home, Homes
 from tests.stores.within_stories import ORDER, WithinStories, shrink
 
 Kind = Callable[[str], Caller]
@@ -242,13 +242,14 @@ def test_a_connection_is_asked_once_where_it_leads(app: App, database: str) -> N
     ]
 
 
-def test_within_works_behind_a_pooler(app: App, database: str, postgres_server: PostgresServer) -> None:
-    with PgBouncer(postgres_server) as pooler:
-        through = pooler.through(database)
-        pooled = App(f"{through}?pooler=transaction")
-        with closing(psycopg.connect(through, prepare_threshold=None)) as connection:
+if KINDS_OF_HOMES["pooled"]:
+
+    def test_within_works_behind_a_pooler(homes: Homes) -> None:
+        home = homes.empty("pooled")
+        app = App(f"{home.through}?pooler=transaction")
+        with closing(psycopg.connect(str(home.through), prepare_threshold=None)) as connection:
             for commits in (True, False):
-                pooled.task(shrink, name=str(commits)).options(within=connection).enqueue("a")
+                app.task(shrink, name=str(commits)).options(within=connection).enqueue("a")
                 (connection.commit if commits else connection.rollback)()
-        pooled.close()
-    assert [job.task for job in app.jobs.list()] == ["True"]
+        assert [job.task for job in app.jobs.list()] == ["True"]
+        app.close()

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from holdfast._core.job import Hold, State
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.store import Store
+from holdfast._ports.store import EnqueueAnswer, Store
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.store import SqliteStore
@@ -151,6 +151,29 @@ def test_a_rescue_between_entry_and_lock_keeps_the_rows_out(file: OnFile, transa
         await at.settle(rescued(hold, LeaseEnd(End.CRASHED)))
         with pytest.raises(JobLost):
             await transact(at, hold, write)
+
+    play(file, act)
+
+
+@both
+def test_s7_jobs_enqueued_within_it_land_with_its_rows(file: OnFile, transact: Any) -> None:
+    async def act(at: Scene) -> None:
+        hold, jobs = await at.running(), [at.new(), at.new(key="k")]
+
+        def enqueue(connection: Any) -> None:
+            write(connection)
+            for job in jobs:
+                assert at.store.enqueue_within(connection, at.chance.uuid4(), [job]) == EnqueueAnswer()
+
+        def fail(connection: Any) -> None:
+            enqueue(connection)
+            raise ValueError("no")
+
+        with pytest.raises(ValueError, match="no"):
+            await transact(at, hold, fail)
+        assert (notes(file), [await at.store.get(job.id) for job in jobs]) == ([], [None, None])
+        await transact(at, hold, enqueue)
+        assert (notes(file), [await at.state(job.id) for job in jobs]) == (["mine"], [State.AVAILABLE] * 2)
 
     play(file, act)
 

@@ -6,11 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from django.db.transaction import TransactionManagementError
 
 from holdfast import App
 from tests.stores import callers
 from tests.stores.callers import Caller
-from tests.stores.within_stories import WithinStories
+from tests.stores.within_stories import WithinStories, shrink
 
 KINDS: dict[str, Callable[[Path], Caller]] = {
     "sqlite3": lambda file: callers.Sqlite3(str(file)),
@@ -73,3 +74,53 @@ def orders(file: Path) -> Callable[[], int]:
 
 class TestWithinOnSqlite(WithinStories):
     """Every story, on every kind."""
+
+
+def test_a_session_that_is_closed_tells_nobody_of_what_it_did_not_commit(app: App, file: Path) -> None:
+    told: list[object] = []
+    app.on("job.enqueued")(lambda event: told.append(event.fields["job"]))
+    caller, task = callers.AlchemySession(f"sqlite:///{file}"), app.task(shrink)
+    caller.enqueue(task.options(within=caller.within), "a")
+    caller.within.close()
+    kept = caller.enqueue(task.options(within=caller.within), "b")
+    caller.commit()
+    caller.close()
+    assert told == [kept.id]
+    assert [job.id for job in app.jobs.list()] == [kept.id]
+
+
+def test_a_session_tells_of_a_savepoint_inside_another_only_if_both_stay(app: App, file: Path) -> None:
+    told: list[object] = []
+    app.on("job.enqueued")(lambda event: told.append(event.fields["job"]))
+    caller, task = callers.AlchemySession(f"sqlite:///{file}"), app.task(shrink)
+    with caller.within.begin_nested() as outer:
+        with caller.within.begin_nested():
+            caller.enqueue(task.options(within=caller.within), "a")
+        outer.rollback()
+    caller.commit()
+    caller.close()
+    assert (told, app.jobs.list()) == ([], [])
+
+
+def test_django_without_autocommit_commits_jobs_and_tells_nobody(app: App, file: Path) -> None:
+    told: list[object] = []
+    app.on("job.enqueued")(lambda event: told.append(event.fields["job"]))
+    caller = callers.Django(str(file))
+    caller.rollback()
+    caller.within.set_autocommit(False)
+    handle = caller.enqueue(app.task(shrink).options(within=caller.within), "a")
+    assert app.jobs.list() == []
+    caller.within.commit()
+    caller.within.set_autocommit(True)
+    caller.close()
+    assert ([job.id for job in app.jobs.list()], told) == ([handle.id], [])
+
+
+def test_a_block_of_djangos_that_is_broken_is_refused(app: App, file: Path) -> None:
+    caller = callers.Django(str(file))
+    caller.within.set_rollback(True)
+    with pytest.raises(TransactionManagementError, match="until the end of the 'atomic' block"):
+        caller.enqueue(app.task(shrink).options(within=caller.within), "a")
+    caller.rollback()
+    caller.close()
+    assert app.jobs.list() == []

@@ -5,7 +5,7 @@ from contextvars import ContextVar
 from holdfast._core.job import Hold
 
 CURRENT: ContextVar[Hold | None] = ContextVar("holdfast_job", default=None)
-"""The attempt that the running handler belongs to: set in each handler's own task, and carried into its thread."""
+"""The attempt that the running handler belongs to: set in each handler's own context, and carried into its thread."""
 
 WORKER: ContextVar[str | None] = ContextVar("holdfast_worker", default=None)
 """The name of the worker that everything started from here belongs to."""

@@ -76,6 +76,8 @@ class Upkeep(Generic[Session]):
             await self._clock.sleep(longest * (0.75 + 0.25 * self._chance.jitter()))
 
     def _opened(self, session: Session) -> None:
+        if self._task.cancelling():  # and a driver that was connecting took no notice
+            raise asyncio.CancelledError
         if self._has_tried.is_set():
             logger.info("hints by %s again", self._name)
         self._session = session

@@ -8,7 +8,7 @@ import asyncio
 import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -164,11 +164,11 @@ class _Faulty:
         if fault in (Fault.BEFORE, Fault.CRASH_BEFORE):
             await self._travel_nowhere(fault)
         await self._clock.sleep(self._faults.delay())
-        self._introduce(self._process)
-        async with transaction as connection:
-            yield connection
-            self._introduce(self._process)
-        if fault in (Fault.ANSWER_LOST, Fault.CRASH_AFTER):
+        async with AsyncExitStack() as commit:
+            yield await commit.enter_async_context(transaction)
+            if fault is Fault.LATE:
+                self._carry(self._deliver(self._faults.lateness(), commit.pop_all().aclose))
+        if fault in (Fault.LATE, Fault.ANSWER_LOST, Fault.CRASH_AFTER):
             await self._travel_nowhere(fault)
 
     async def _travel_nowhere(self, fault: Fault) -> None:

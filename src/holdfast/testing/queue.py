@@ -73,7 +73,7 @@ class FaultyQueue:
             self._told.add((due.job, due.number))
             self.put(due.job, due.queue, Via.SWEEP)
 
-    def take(self, queues: Sequence[str] | None, most: int) -> list[Delivery]:
+    def take(self, queues: Sequence[str] | None, most: int) -> tuple[Delivery, ...]:
         """Hand out; what is not acknowledged comes again."""
         chosen = [each for each in self.waiting if queues is None or each.queue in queues][:most]
         self.waiting = [each for each in self.waiting if each not in chosen]
@@ -81,7 +81,7 @@ class FaultyQueue:
             message.times += 1
             self.unacknowledged[message.number] = message
             asyncio.get_running_loop().call_later(self.ack_wait, self._redeliver, message, message.times, context=Context())
-        return [Delivery(each.job, each.queue, _via(each), each.rescued, each.number) for each in chosen]
+        return tuple(Delivery(each.job, each.queue, _via(each), each.rescued, each.number) for each in chosen)
 
     def acknowledge(self, number: int) -> None:
         """Forget a message, unless its acknowledgement gets lost."""

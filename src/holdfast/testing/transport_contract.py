@@ -41,7 +41,9 @@ def ended(act: Callable[[Self], Coroutine[Any, Any, None]]) -> Callable[[Self], 
                     while self._opened:
                         await self._opened.pop().close()
             left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not left or not (await asyncio.wait(left, timeout=PATIENCE))[1]
+            if left:
+                _, left = await asyncio.wait(left, timeout=AGAIN)
+            assert left == set()
 
         asyncio.run(run())
 
@@ -96,35 +98,37 @@ class TransportContract(ABC):
         await listener.transport.subscribe(listener.heard.put_nowait)
         return listener
 
+    async def expect(self, listener: Listener, hint: Hint, speaker: Transport) -> None:
+        """It is heard, if hints are carried at all."""
+        if self.carries:
+            await listener.hears(lambda heard: heard == hint, lambda: speaker.publish([hint]))
+        else:
+            await speaker.publish([hint])
+            assert listener.heard.empty()
+
     def job(self) -> UUID:
         """An id."""
         return self.chance.uuid7()
 
     @ended
     async def test_every_listener_hears_a_hint_for_everybody(self) -> None:
-        listeners, speaker, job = [await self.listener() for _ in range(3)], self.open(), self.job()
-        for hint in (Hint("mail"), Hint(ids=(job,))):
+        listeners, speaker = [await self.listener() for _ in range(3)], self.open()
+        for hint in (Hint("mail"), Hint(ids=(self.job(),))):
             for listener in listeners:
-                if self.carries:
-                    heard = await listener.hears(
-                        lambda heard, hint=hint: heard == hint, lambda hint=hint: speaker.publish([hint])
-                    )  # type: ignore[misc]
-                    assert heard == hint
-                else:
-                    await speaker.publish([hint])
-                    assert listener.heard.empty()
+                await self.expect(listener, hint, speaker)
 
     @ended
     async def test_who_speaks_hears_too(self) -> None:
         ours = await self.listener()
-        await ours.transport.publish([Hint("mail")])
-        if self.carries:
-            await ours.hears(lambda hint: hint.queue == "mail", lambda: ours.transport.publish([Hint("mail")]))
+        await self.expect(ours, Hint("mail"), ours.transport)
 
     @ended
     async def test_it_may_be_used_from_several_threads(self) -> None:
         ours, speaker = await self.listener(), self.open()
-        publish = lambda: asyncio.to_thread(asyncio.run, speaker.publish([Hint("mail")]))  # noqa: E731
+
+        async def publish() -> None:
+            await asyncio.to_thread(asyncio.run, speaker.publish([Hint("mail")]))
+
         await publish()
         if self.carries:
             await ours.hears(lambda hint: hint.queue == "mail", publish)
@@ -147,8 +151,8 @@ class TransportContract(ABC):
     @ended
     async def test_names_may_look_like_anything(self) -> None:
         ours = await self.listener()
-        for name in ODD if self.carries else ():
-            await ours.hears(lambda hint, name=name: hint.queue == name, lambda name=name: ours.transport.publish([Hint(name)]))  # type: ignore[misc]
+        for name in ODD:
+            await self.expect(ours, Hint(name), ours.transport)
 
     @ended
     async def test_a_closed_end_hears_nothing_and_can_be_used_again(self) -> None:
@@ -157,8 +161,7 @@ class TransportContract(ABC):
         await deaf.transport.close()
         while not deaf.heard.empty():
             deaf.heard.get_nowait()
-        if self.carries:
-            await ours.hears(lambda hint: hint.queue == "mail", lambda: deaf.transport.publish([Hint("mail")]))
+        await self.expect(ours, Hint("mail"), deaf.transport)
         assert deaf.heard.empty()
 
     @ended
@@ -211,17 +214,14 @@ class DeliveryContract(TransportContract):
         receivers, speaker, jobs = [await self.receiver() for _ in range(3)], self.open(), [self.job() for _ in range(9)]
         await speaker.publish([Hint("mail", tuple(jobs[:4])), Hint("default", tuple(jobs[4:]), "crashed")])
         found: list[Delivery] = []
-        while len(found) < len(jobs):
+        while {each.job for each in found} != set(jobs):
             for receiver in receivers:
                 fetched = await receiver.fetch(None, 2)
                 assert len(fetched) <= 3  # and one that it had asked for before
                 await receiver.acknowledge(fetched)
                 found += fetched
-        assert sorted(each.job for each in found) == jobs
-        assert {(each.queue, each.rescued, each.via) for each in found} == {
-            ("mail", "", Via.DELIVERY),
-            ("default", "crashed", Via.DELIVERY),
-        }
+        assert sorted(each.job for each in found if each.via is Via.DELIVERY) == jobs
+        assert {(each.queue, each.rescued) for each in found} == {("mail", ""), ("default", "crashed")}
 
     @ended
     async def test_only_those_of_its_queues_and_each_kind_of_receiver_on_its_own(self) -> None:
@@ -239,9 +239,10 @@ class DeliveryContract(TransportContract):
 
     @ended
     async def test_a_message_that_is_not_acknowledged_comes_again_and_says_so(self) -> None:
-        receiver, other, job = await self.receiver(), await self.receiver(), self.job()
+        receiver, job = await self.receiver(), self.job()
         await self.open().publish([Hint("default", (job,))])
         (first,) = await self.come(receiver, 1)
+        other = self.deliveries()
         (again,) = await self.come(other, 1)
         assert (first.via, again.job, again.via) == (Via.DELIVERY, job, Via.REDELIVERY)
         await other.acknowledge([again])
@@ -254,7 +255,7 @@ class DeliveryContract(TransportContract):
         await self.open().publish([Hint("default", (job,))])
         assert await idle.fetch(None, 0) == ()
         (come,) = await self.come(receiver, 1)
-        assert (come.job, list(await idle.fetch(None, 0))) == (job, [])
+        assert (come.job, await idle.fetch(None, 0)) == (job, ())
 
     @ended
     async def test_what_waits_is_seen_and_what_is_told_again_comes_once_whoever_tells_it(self) -> None:

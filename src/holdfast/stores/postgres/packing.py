@@ -157,16 +157,23 @@ def copies(settles: Sequence[Transition]) -> list[int]:
 
 
 def transitions(settles: Sequence[Transition]) -> tuple[Any, ...]:
-    """Columns, in the order of claim numbers, and what else is said of those that are no first-try success."""
+    """Columns, in the order of claim numbers, and what else is said of those that are no first-try success.
+
+    What is the same for all goes once: the driver's look at each value of an array costs more than all else here.
+    """
     ordered = sorted(settles, key=_number_of)
     return (
         [settle.job for settle in ordered],
-        [settle.token.claim for settle in ordered],
+        _once([settle.token.claim for settle in ordered]),
         [settle.token.number for settle in ordered],
-        [settle.result for settle in ordered],
-        [settle.retention for settle in ordered],
+        _once([settle.result for settle in ordered]),
+        _once([settle.retention for settle in ordered]),
         None if all(map(_is_plain, ordered)) else [None if _is_plain(settle) else _said(settle) for settle in ordered],
     )
+
+
+def _once(values: list[Any]) -> list[Any]:
+    return values[:1] if values and values.count(values[0]) == len(values) else values
 
 
 def _number_of(settle: Transition) -> int:

@@ -72,7 +72,7 @@ class Transaction:
 
     def cut_off(self, error: BaseException) -> HoldfastError:
         """Why its connection is gone; then nothing of it is kept."""
-        # asyncpg does not say what the server said last; of a machine that is busy we hear late that a statement has ended.
+        # Not every driver says what the server said last; and on a busy machine we hear late that a statement has ended.
         if self._now() - self._spoke >= self._idle / 2 or getattr(error, "sqlstate", None) == "25P03":
             return HoldfastError(
                 f"job.transaction() was idle for longer than {self._idle:g} s and was rolled back, because it may hold locks: do "

@@ -1,6 +1,6 @@
 """A handler's transaction for code without an event loop: see ``transactions.py``. Only here is psycopg needed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -12,9 +12,19 @@ from holdfast._core.location import Location
 from holdfast.stores.postgres import failures
 from holdfast.stores.postgres.transactions import Question, Transaction
 
-Connection = psycopg.Connection[tuple[Any, ...]]
-
 _ALIVE = {"keepalives_idle": "10", "keepalives_interval": "3", "keepalives_count": "3", "tcp_user_timeout": "15000"}
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """Psycopg's own, which tells when it has been spoken to."""
+
+    spoke: Callable[[], None] = staticmethod(lambda: None)
+
+    def wait(self, *arguments: Any, **keywords: Any) -> Any:
+        """Every answer comes through here."""
+        answer = super().wait(*arguments, **keywords)
+        self.spoke()
+        return answer
 
 
 def connect(location: Location, name: str, settings: Mapping[str, str]) -> Connection:
@@ -29,7 +39,7 @@ def connect(location: Location, name: str, settings: Mapping[str, str]) -> Conne
         given["options"] = " ".join([asked.get("options", ""), *(f"-c {key}={_escaped(value)}" for key, value in apart.items())])
     url = f"postgresql://{parts.netloc}{parts.path}?{urlencode(given, quote_via=quote)}"
     try:
-        connection = psycopg.connect(url, connect_timeout=round(location.connect_timeout), prepare_threshold=None)
+        connection = Connection.connect(url, connect_timeout=round(location.connect_timeout), prepare_threshold=None)
     except psycopg.Error as error:
         raise failures.of_connecting(location.public, error) from error
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # else a report meanwhile would make its end fail
@@ -39,7 +49,7 @@ def connect(location: Location, name: str, settings: Mapping[str, str]) -> Conne
 @contextmanager
 def blocking(transaction: Transaction, connection: Connection) -> Iterator[Connection]:
     """On this connection, which is closed at the end."""
-    is_ending = False
+    is_ending, connection.spoke = False, transaction.spoke
     try:
         with connection.transaction():
             try:

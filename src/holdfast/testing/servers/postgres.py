@@ -106,7 +106,7 @@ class PostgresServer(Server):
         follower = PostgresServer(self.binaries, is_durable=self._is_durable, settings=self._settings)
         try:
             copy = self.binaries / "pg_basebackup"
-            follower._run(copy, "-D", follower.data, "-d", self.dsn(), "-R", "-c", "fast", "-X", "stream")
+            follower._run(copy, "-D", follower.data, "-d", self.dsn(), "-R", "-c", "fast", "-X", "stream", "--no-sync")
             return follower.start()
         except BaseException:
             follower.close()

@@ -105,14 +105,14 @@ class Session:
             subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}"
             await self._client.publish(subject, messages.encode(wish), reply=f"{self._inbox}.{name}")
 
-    async def come(self, patience: float) -> list[Delivery]:
+    async def come(self, patience: float) -> tuple[Delivery, ...]:
         """What has come; if nothing has, wait a while for the first."""
         try:
             async with asyncio.timeout(patience if not self._come else 0):
                 await self._has_come.wait()
         except TimeoutError:
             pass
-        come, self._come = self._come, []
+        come, self._come = tuple(self._come), []
         self._has_come.clear()
         return come
 

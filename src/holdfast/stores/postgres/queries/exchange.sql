@@ -1,7 +1,7 @@
 -- Settle each transition under its token, then claim what is asked, all in one write.
 --
 -- $1–$6: jobs, claims, numbers (ascending, each once), results, retentions, and what else is said of those that are no
--- first-try success, as JSON. $7 lease (NULL: no claim), $8 claim, $9 whether they are born running, $10 how many at most,
+-- first-try success, as JSON; one claim, result or retention alone is that of all. $7 lease (NULL: no claim), $8 claim, $9 whether they are born running, $10 how many at most,
 -- $11–$14 known tasks (ascending by bytes) with their policies and limits, $15 and $16 which kinds of tries, $17 whether the
 -- lease may be one that runs a job alone. $18–$20: lines as lines.sql found them, $21–$23: all before this place (priority,
 -- instant, job) was taken or locked just now, $24 how many more candidates to look at for those that others hold locked.
@@ -22,7 +22,7 @@ gone AS (
     DELETE FROM holdfast.active AS job
     WHERE job.id = ANY($1::uuid[]) AND job.number = ($3::bigint[])[width_bucket(job.number, $3::bigint[])]
         AND job.id = ($1::uuid[])[width_bucket(job.number, $3::bigint[])]
-        AND job.claim = ($2::uuid[])[width_bucket(job.number, $3::bigint[])]
+        AND job.claim = ($2::uuid[])[least(width_bucket(job.number, $3::bigint[]), cardinality($2::uuid[]))]
         AND CASE ($6::json[])[width_bucket(job.number, $3::bigint[])] ->> 'judge'
             WHEN 'lease_ended' THEN NOT EXISTS (
                 SELECT FROM holdfast.leases AS lease WHERE lease.id = job.lease AND lease.ended_at IS NULL OFFSET 0
@@ -41,7 +41,9 @@ gone AS (
         END
     RETURNING
         ($6::json[])[width_bucket(job.number, $3::bigint[])] AS said, job.unique_key, job.id,
-        width_bucket(job.number, $3::bigint[]) AS place, job.claim, job.number, job.worker, job.task, job.queue, job.priority,
+        least(width_bucket(job.number, $3::bigint[]), cardinality($4::bytea[])) AS place,
+        ($5::double precision[])[least(width_bucket(job.number, $3::bigint[]), cardinality($5::double precision[]))] AS said_life,
+        job.claim, job.number, job.worker, job.task, job.queue, job.priority,
         job.is_marked, job.attempt, job.failures, job.crashes, job.created_at, job.available_at, job.claimed_at,
         job.started_at, job.expires_at, job.tags, job.policy, job.stage, job.fraction, job.message, job.progress_at,
         job.error, job.rescue, job.heal_at, job.checkpoint, job.payload
@@ -87,8 +89,8 @@ over AS MATERIALIZED (
             rare.*,
             -- What still owes a hook is kept for HOOK_PATIENCE at least.
             CASE
-                WHEN owed_from IS NULL THEN ($5::double precision[])[place]
-                ELSE greatest(($5::double precision[])[place], 604800)
+                WHEN owed_from IS NULL THEN said_life
+                ELSE greatest(said_life, 604800)
             END AS life
         FROM rare
         WHERE is_end
@@ -103,12 +105,12 @@ finished AS (
     )
     SELECT
         id, CASE
-            WHEN ($5::double precision[])[place] >= 86400
-                AND ((SELECT utc FROM clock) + ($5::double precision[])[place] * interval '1 second')::date
+            WHEN said_life >= 86400
+                AND ((SELECT utc FROM clock) + said_life * interval '1 second')::date
                     BETWEEN (SELECT first FROM holdfast.days) AND (SELECT last FROM holdfast.days)
-            THEN ((SELECT utc FROM clock) + ($5::double precision[])[place] * interval '1 second')::date
+            THEN ((SELECT utc FROM clock) + said_life * interval '1 second')::date
             ELSE '-infinity'
-        END, (SELECT now FROM clock) + ($5::double precision[])[place] * interval '1 second',
+        END, (SELECT now FROM clock) + said_life * interval '1 second',
         'completed', claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, policy, stage,
         fraction, message, progress_at, NULL, NULL, rescue, NULL, checkpoint, payload, ($4::bytea[])[place]

@@ -9,6 +9,7 @@ GRANT SELECT, INSERT ON holdfast.receipts TO holdfast_enqueue;
 GRANT SELECT, INSERT, UPDATE ON holdfast.unique_keys TO holdfast_enqueue;
 GRANT SELECT (id, task, unique_key), INSERT ON holdfast.pending TO holdfast_enqueue;
 GRANT SELECT (id, claim, number, task, unique_key), UPDATE (message) ON holdfast.active TO holdfast_enqueue;
+GRANT SELECT (id) ON holdfast.finished TO holdfast_enqueue;
 GRANT INSERT ON holdfast.bodies TO holdfast_enqueue;
 
 GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO holdfast_read, holdfast_work;

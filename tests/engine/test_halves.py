@@ -1,0 +1,100 @@
+"""Of many slots one half works while the other is on its way to the store and back."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast._core.job import State
+from holdfast._core.lifecycle import Transition
+from holdfast._engine.exchange import HALVED_FROM
+from holdfast._ports.store import ClaimRequest, ExchangeAnswer
+from tests.engine.support import Bench, run, turns
+
+NOTHING = b"{}"
+
+
+async def quick() -> None:
+    """Done at once."""
+
+
+async def forever() -> None:
+    """Waits for what never comes."""
+    await asyncio.Event().wait()
+
+
+class Counted:
+    """Notes what each exchange settles and asks for."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.seen: list[tuple[int, int]] = []
+        self._bench, self._exchange = bench, bench.memory.exchange
+        bench.memory.exchange = self.exchange  # type: ignore[method-assign]
+
+    async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
+        self.seen.append((len(transitions), 0 if request is None else request.limit))
+        return await self._exchange(transitions, request)
+
+
+async def opened(task: Any, *, slots: int, jobs: int) -> tuple[Bench, Counted]:
+    bench = Bench(task, slots=slots)
+    await bench.open(*[(task.__name__, NOTHING)] * jobs)
+    return bench, Counted(bench)
+
+
+def test_many_slots_are_filled_half_by_half_without_a_turn_of_the_loop_between() -> None:
+    async def test() -> None:
+        bench, counted = await opened(forever, slots=100, jobs=150)
+        assert await bench.exchange.step() == 0.0
+        assert counted.seen == [(0, 50), (0, 50)]
+        assert (len(bench.executor.running), bench.begun) == (100, [])
+        assert await bench.exchange.step() == 1.0
+
+    run(test())
+
+
+def test_few_slots_are_filled_at_once() -> None:
+    async def test() -> None:
+        bench, counted = await opened(forever, slots=HALVED_FROM - 1, jobs=150)
+        await bench.exchange.step()
+        assert counted.seen == [(0, HALVED_FROM - 1)]
+
+    run(test())
+
+
+def test_what_has_ended_goes_with_the_claim_for_the_slots_it_left() -> None:
+    async def test() -> None:
+        bench, counted = await opened(quick, slots=100, jobs=300)
+        while (await bench.memory.counts()).get(("", State.COMPLETED)) != 300:
+            await bench.exchange.step()
+            await turns(2)
+        assert len(counted.seen) <= 9
+        assert all(settled == 0 or asked > 0 for settled, asked in counted.seen)
+
+    run(test())
+
+
+def test_where_little_waits_the_second_half_is_not_asked_for() -> None:
+    async def test() -> None:
+        bench, counted = await opened(forever, slots=100, jobs=20)
+        assert await bench.exchange.step() == 1.0
+        assert counted.seen == [(0, 50)]
+
+    run(test())
+
+
+def test_nothing_is_claimed_for_the_second_half_past_the_deadline() -> None:
+    async def test() -> None:
+        bench, counted = await opened(forever, slots=100, jobs=150)
+        take = bench.exchange._take
+
+        def take_and_age(*given: Any) -> None:
+            take(*given)
+            bench.clock.advance(26.0)
+
+        bench.exchange._take = take_and_age  # type: ignore[method-assign]
+        await bench.exchange.step()
+        assert [asked for _, asked in counted.seen if asked] == [50]
+        await turns(3)
+        assert bench.begun == []  # and the first half, which has not begun, goes back
+
+    run(test())

@@ -1,0 +1,330 @@
+"""JetStream on bad days: its server dies, forgets, freezes or refuses, and somebody deletes or fills the stream."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+from nats.aio.client import Client
+
+from holdfast._core.address import Address
+from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._ports.transport import Delivery, Hint
+from holdfast.testing.servers import NatsServer
+from holdfast.transports.nats import transport as module
+from holdfast.transports.nats.transport import NatsTransport
+
+PATIENCE = 40.0
+AT_ONCE = 5.0
+"""Seconds: whoever tells must not wait; a busy machine may."""
+STREAM = "shop"
+JOBS = [UUID(int=number) for number in range(1, 100)]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def run(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await act()
+
+    asyncio.run(main())
+
+
+@asynccontextmanager
+async def ends(url: str, count: int = 1, options: str = "") -> AsyncIterator[list[NatsTransport]]:
+    address = Address.of(url + options)
+    made = [NatsTransport(address, STREAM, clock=SystemClock(), chance=SystemChance()) for _ in range(count)]
+    try:
+        yield made
+    finally:
+        for each in made:
+            await each.close()
+
+
+@asynccontextmanager
+async def operator(url: str) -> AsyncIterator[Client]:
+    client = Client()
+    await client.connect(url)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def api(client: Client, verb: str, **wish: Any) -> dict[str, Any]:
+    """What the server answers, word by word as it is on the wire."""
+    answer = await client.request(f"$JS.API.{verb}", json.dumps(wish).encode() if wish else b"", timeout=AT_ONCE)
+    found: dict[str, Any] = json.loads(answer.data)
+    return found
+
+
+async def next_of(receiver: NatsTransport, queues: Sequence[str] | None = None, most: int = 10) -> list[Delivery]:
+    while not (found := await receiver.fetch(queues, most)):
+        pass
+    await receiver.acknowledge(found)
+    return list(found)
+
+
+async def deliver(speaker: NatsTransport, receiver: NatsTransport, job: UUID) -> None:
+    """Published until it is delivered, as a sweep does."""
+    fetching = asyncio.ensure_future(receiver.fetch(None, 10))
+    found: list[UUID] = []
+    while job not in found:
+        await speaker.publish([Hint("default", (job,))])
+        await asyncio.wait({fetching}, timeout=0.2)
+        if fetching.done():
+            await receiver.acknowledge(fetching.result())
+            found += [each.job for each in fetching.result()]
+            fetching = asyncio.ensure_future(receiver.fetch(None, 10))
+    fetching.cancel()
+    await asyncio.wait({fetching})
+
+
+async def hear(heard: "asyncio.Queue[Hint]", hint: Hint, speaker: NatsTransport) -> None:
+    """Published until it is heard."""
+    while True:
+        await speaker.publish([hint])
+        try:
+            async with asyncio.timeout(0.2):
+                while await heard.get() != hint:
+                    pass
+                return
+        except TimeoutError:
+            continue
+
+
+def test_the_stream_keeps_what_receivers_have_not_acknowledged_and_times_are_nanoseconds_on_the_wire(nats_url: str) -> None:
+    async def act() -> None:
+        async with ends(nats_url, 2, "?ack_wait=7m") as (speaker, receiver), operator(nats_url) as client:
+            await api(client, f"STREAM.DELETE.{STREAM}")
+            await deliver(speaker, receiver, JOBS[0])
+            stream = (await api(client, f"STREAM.INFO.{STREAM}"))["config"]
+            consumer = (await api(client, f"CONSUMER.INFO.{STREAM}.=all"))["config"]
+        assert (stream["retention"], stream["discard"], stream["subjects"]) == ("interest", "old", [f"{STREAM}.job.*"])
+        assert (stream["max_age"], stream["max_msgs"]) == (86_400 * 10**9, 1_000_000)
+        assert (consumer["ack_wait"], consumer["ack_policy"], consumer["max_deliver"]) == (420 * 10**9, "explicit", -1)
+        assert consumer["max_ack_pending"] >= 10_000
+
+    run(act)
+
+
+def test_another_ack_wait_of_a_later_release_is_taken_over(nats_url: str) -> None:
+    async def act() -> None:
+        for wait in ("10m", "11m"):
+            async with ends(nats_url, 2, f"?ack_wait={wait}") as (speaker, receiver), operator(nats_url) as client:
+                await deliver(speaker, receiver, JOBS[0])
+                config = (await api(client, f"CONSUMER.INFO.{STREAM}.=all"))["config"]
+        assert config["ack_wait"] == 660 * 10**9
+
+    run(act)
+
+
+def test_a_stream_that_somebody_made_is_used_as_it_is(nats_url: str) -> None:
+    async def act() -> None:
+        async with ends(nats_url, 2) as (speaker, receiver), operator(nats_url) as client:
+            await api(client, f"STREAM.DELETE.{STREAM}")
+            made = {"name": STREAM, "subjects": [f"{STREAM}.>"], "retention": "limits", "storage": "memory", "max_msgs": 3}
+            await api(client, f"STREAM.CREATE.{STREAM}", **made)
+            await deliver(speaker, receiver, JOBS[0])
+            assert (await api(client, f"STREAM.INFO.{STREAM}"))["config"]["max_msgs"] == 3
+            await api(client, f"STREAM.DELETE.{STREAM}")
+
+    run(act)
+
+
+@pytest.mark.parametrize("discard", ["old", "new"])
+def test_a_full_stream_costs_messages_and_nothing_else(nats_url: str, discard: str) -> None:
+    async def act() -> None:
+        async with ends(nats_url, 2) as (speaker, receiver), operator(nats_url) as client:
+            await api(client, f"STREAM.DELETE.{STREAM}")
+            made = {"name": STREAM, "subjects": [f"{STREAM}.job.*"], "retention": "interest", "max_msgs": 5, "discard": discard}
+            await api(client, f"STREAM.CREATE.{STREAM}", **made)
+            await deliver(speaker, receiver, JOBS[0])
+            while not await receiver.have_all_come(None):
+                await next_of(receiver)
+            await receiver.close()
+            await speaker.publish([Hint("default", tuple(JOBS[:20]))])
+            found: list[UUID] = []
+            while len(found) < 5:
+                found += [each.job for each in await next_of(receiver)]
+            assert found == (JOBS[15:20] if discard == "old" else JOBS[:5])
+            assert await receiver.have_all_come(None)
+            await deliver(speaker, receiver, JOBS[50])
+            await api(client, f"STREAM.DELETE.{STREAM}")
+
+    run(act)
+
+
+@pytest.mark.parametrize("what", ["STREAM.DELETE.shop", "CONSUMER.DELETE.shop.=all", "STREAM.PURGE.shop"])
+def test_what_somebody_deletes_is_made_again(nats_url: str, what: str) -> None:
+    async def act() -> None:
+        async with ends(nats_url, 2) as (speaker, receiver), operator(nats_url) as client:
+            await deliver(speaker, receiver, JOBS[0])
+            for job in JOBS[1:3]:
+                assert (await api(client, what)).get("success")
+                await deliver(speaker, receiver, job)
+
+    run(act)
+
+
+def test_rubbish_is_ended_and_does_not_come_again(nats_url: str) -> None:
+    async def act() -> None:
+        async with ends(nats_url, 2) as (speaker, receiver), operator(nats_url) as client:
+            await deliver(speaker, receiver, JOBS[0])
+            for rubbish in (b"", b"{}", b'{"id": 7}', b"\xff\xfe", b'{"id": "x"}', b"[]"):
+                await client.publish(f"{STREAM}.job.default", rubbish)
+                await client.publish(f"{STREAM}.wake", rubbish)
+            await deliver(speaker, receiver, JOBS[1])
+            while True:
+                info = await api(client, f"CONSUMER.INFO.{STREAM}.=all")
+                if info["num_ack_pending"] == info["num_pending"] == 0:
+                    break
+                await receiver.fetch(None, 1)
+
+    run(act)
+
+
+def test_messages_say_ids_and_reasons_and_nothing_else(nats_url: str) -> None:
+    async def act() -> None:
+        async with ends(nats_url, 2) as (speaker, receiver), operator(nats_url) as client:
+            seen = await client.subscribe(f"{STREAM}.>")
+            await client.flush()
+            await speaker.publish([Hint("default", (JOBS[0],)), Hint("default", (JOBS[1],), "crashed"), Hint("mail")])
+            said = [json.loads((await seen.next_msg(AT_ONCE)).data) for _ in range(3)]
+            assert said == [{"id": str(JOBS[0])}, {"id": str(JOBS[1]), "rescued": "crashed"}, {"queue": "mail"}]
+            await receiver.close()
+
+    run(act)
+
+
+# the server
+
+
+def test_a_server_that_is_killed_or_forgets_everything_costs_messages_and_is_found_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with NatsServer() as server:
+
+        async def act() -> None:
+            heard: asyncio.Queue[Hint] = asyncio.Queue()
+            async with ends(server.url, 2) as (speaker, receiver):
+                await receiver.subscribe(heard.put_nowait)
+                await deliver(speaker, receiver, JOBS[0])
+                for is_forgetful in (False, True):
+                    await asyncio.to_thread(server.kill)
+                    if is_forgetful:
+                        server.forget()
+                    async with asyncio.timeout(AT_ONCE):
+                        for job in JOBS[:20]:
+                            await speaker.publish([Hint("default", (job,)), Hint("mail")])
+                            await receiver.acknowledge([Delivery(job, "default", "delivery", receipt="$JS.ACK.gone")])  # type: ignore[arg-type]
+                    assert not await speaker.have_all_come(None)
+                    await asyncio.to_thread(server.start)
+                    await deliver(speaker, receiver, JOBS[21])
+                    await hear(heard, Hint(f"after {is_forgetful}"), speaker)
+
+        with caplog.at_level(logging.INFO, "holdfast"):
+            run(act)
+    said = [record.getMessage() for record in caplog.records if record.name == "holdfast"]
+    assert any("no hints by NATS" in each for each in said)
+    assert any("again" in each for each in said)
+
+
+def test_with_no_server_at_all_nobody_waits_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def act() -> None:
+        async with ends("nats://ann:s3cret@127.0.0.1:9") as (speaker,):
+            heard: list[Hint] = []
+            async with asyncio.timeout(AT_ONCE):
+                await speaker.subscribe(heard.append)
+                for job in JOBS:
+                    await speaker.publish([Hint("default", (job,))])
+                await speaker.tell_again([])
+                assert await speaker.fetch(None, 0) == ()
+                assert not await speaker.have_all_come(None)
+            assert await speaker.fetch(None, 5) == ()
+            assert heard == []
+
+    with caplog.at_level(logging.DEBUG, "holdfast"):
+        run(act)
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("no hints by NATS at nats://127.0.0.1:9" in each for each in said) == 1
+    assert "s3cret" not in "\n".join(said)
+
+
+def test_a_frozen_server_holds_up_nobody_for_long_and_goes_on_when_it_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PING", 1)
+    with NatsServer() as server:
+
+        async def act() -> None:
+            async with ends(server.url, 2) as (speaker, receiver):
+                await deliver(speaker, receiver, JOBS[0])
+                os.kill(server.pid, signal.SIGSTOP)
+                try:
+                    loop = asyncio.get_running_loop()
+                    started = loop.time()
+                    for _ in range(5):
+                        await speaker.publish([Hint(f"queue-{number}" * 50, tuple(JOBS)) for number in range(20)])
+                    assert loop.time() - started < AT_ONCE
+                    assert await receiver.fetch(None, 5) == ()
+                finally:
+                    os.kill(server.pid, signal.SIGCONT)
+                await deliver(speaker, receiver, JOBS[1])
+
+        run(act)
+
+
+def test_an_account_without_jetstream_still_wakes_everybody_and_is_complained_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    with NatsServer(settings="accounts: {plain: {users: [{user: ann, password: b}]}}") as server:
+
+        async def act() -> None:
+            heard: asyncio.Queue[Hint] = asyncio.Queue()
+            async with ends(server.url.replace("//", "//ann:b@"), 2) as (speaker, receiver):
+                await receiver.subscribe(heard.put_nowait)
+                await hear(heard, Hint("mail"), speaker)
+                assert [await receiver.fetch(None, 5) for _ in range(2)] == [(), ()]
+
+        with caplog.at_level(logging.INFO, "holdfast"):
+            run(act)
+    assert sum("delivers no jobs" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_the_next_server_of_the_list_is_taken(nats_url: str) -> None:
+    async def act() -> None:
+        async with ends("nats://127.0.0.1:9," + nats_url.removeprefix("nats://"), 2) as (speaker, receiver):
+            await deliver(speaker, receiver, JOBS[0])
+
+    run(act)
+
+
+@pytest.mark.parametrize(
+    ("rules", "right", "wrong"),
+    [
+        ('{user: "ann", password: "p@ss"}', "ann:p%40ss@", "ann:wr0ng@"),
+        ('{token: "t0ken/1"}', "t0ken%2F1@", "wr0ng@"),
+    ],
+)
+def test_users_and_tokens(rules: str, right: str, wrong: str, caplog: pytest.LogCaptureFixture) -> None:
+    with NatsServer(settings=f"authorization: {rules}") as server:
+        place = server.url.removeprefix("nats://")
+
+        async def act() -> None:
+            async with ends(f"nats://{right}{place}", 2) as (speaker, receiver):
+                await deliver(speaker, receiver, JOBS[0])
+            async with ends(f"nats://{wrong}{place}") as (refused,):
+                await refused.publish([Hint("mail")])
+                assert await refused.fetch(None, 1) == ()
+
+        with caplog.at_level(logging.DEBUG, "holdfast"):
+            run(act)
+    said = "\n".join(record.getMessage() for record in caplog.records)
+    assert "Authorization" in said
+    assert "wr0ng" not in said
+    assert "t0ken" not in said
+    assert "p@ss" not in said

@@ -1,0 +1,214 @@
+"""LISTEN and NOTIFY: few notifications for many hints, and a connection that is lost, half-open, or not needed."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+import pytest
+
+from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._ports.transport import Hint
+from holdfast.testing.servers import PostgresServer, TcpProxy
+from holdfast.transports import postgres
+from holdfast.transports.postgres import News, Outbox, PostgresTransport
+
+PATIENCE = 40.0
+AT_ONCE = 5.0
+IDS = tuple(UUID(int=number) for number in range(1, 2000))
+
+
+def run(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await act()
+
+    asyncio.run(main())
+
+
+def end(dsn: str, opened: "list[asyncpg.Connection] | None" = None) -> PostgresTransport:
+    async def connect() -> Any:
+        connection = await asyncpg.connect(dsn, timeout=5.0)
+        if opened is not None:
+            opened.append(connection)
+        return connection
+
+    return PostgresTransport(connect, "holdfast", name="a database", clock=SystemClock(), chance=SystemChance())
+
+
+@asynccontextmanager
+async def listening(dsn: str, opened: "list[asyncpg.Connection] | None" = None) -> "AsyncIterator[asyncio.Queue[Hint]]":
+    transport, heard = end(dsn, opened), asyncio.Queue[Hint]()
+    await transport.subscribe(heard.put_nowait)
+    await until_heard(heard, Hint())  # it says so when it listens
+    try:
+        yield heard
+    finally:
+        await transport.close()
+
+
+async def until_heard(heard: "asyncio.Queue[Hint]", hint: Hint) -> None:
+    while await heard.get() != hint:
+        pass
+
+
+def test_many_hints_are_few_notifications_and_none_is_missing(postgres_dsn: str) -> None:
+    async def act() -> None:
+        payloads: list[str] = []
+        listener = await asyncpg.connect(postgres_dsn)
+        await listener.add_listener("holdfast", lambda *said: payloads.append(str(said[3])))
+        speaker = end(postgres_dsn)
+        async with listening(postgres_dsn) as heard:
+            loop = asyncio.get_running_loop()
+            started = loop.time()
+            for number in range(3000):
+                await speaker.publish([Hint(f"queue-{number % 30}"), Hint(ids=(IDS[number % 40],))])
+            took = loop.time() - started
+            await speaker.publish([Hint("the last")])
+            await until_heard(heard, Hint("the last"))
+        assert len(payloads) <= took / postgres.INTERVAL + 3
+        news = [msgspec.json.decode(payload, type=News) for payload in payloads]
+        assert {queue for each in news for queue in each.queues} >= {f"queue-{number}" for number in range(30)}
+        assert {job for each in news for job in each.ids} == set(IDS[:40])
+        await speaker.close()
+        await listener.close()
+
+    run(act)
+
+
+def test_a_program_that_enqueues_and_ends_is_heard(postgres_dsn: str) -> None:
+    async def act() -> None:
+        async with listening(postgres_dsn) as heard:
+            for number in range(3):
+                # Its event loop ends with the call.
+                await asyncio.to_thread(asyncio.run, end(postgres_dsn).publish([Hint(f"queue-{number}")]))
+                await until_heard(heard, Hint(f"queue-{number}"))
+
+    run(act)
+
+
+def test_telling_does_not_wait_for_a_database_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    async def act() -> None:
+        async def connect() -> Any:
+            raise ConnectionRefusedError("nobody there")
+
+        transport = PostgresTransport(connect, "holdfast", name="a database", clock=SystemClock(), chance=SystemChance())
+        async with asyncio.timeout(AT_ONCE):
+            await transport.subscribe(lambda hint: None)
+            for job in IDS:
+                await transport.publish([Hint("mail", (job,))])
+            await transport.close()
+
+    with caplog.at_level(logging.INFO, "holdfast"):
+        run(act)
+    assert sum("no hints by LISTEN at a database" in record.getMessage() for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate", "terminated"])
+def test_a_lost_connection_is_made_again_and_what_was_missed_wakes_everybody(how: str) -> None:
+    with PostgresServer() as server:
+        dsn = server.create_database()
+
+        async def act() -> None:
+            speaker = end(dsn)
+            async with listening(dsn) as heard:
+                await speaker.publish([Hint("mail")])
+                await until_heard(heard, Hint("mail"))
+                if how == "terminated":
+                    theirs = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+                    await asyncio.to_thread(server.sql, f"SELECT pg_terminate_backend(pid) {theirs}", dsn=dsn)
+                else:
+                    await asyncio.to_thread(server.restart, how)
+                await until_heard(heard, Hint())
+                await speaker.publish([Hint("again")])
+                await until_heard(heard, Hint("again"))
+            await speaker.close()
+
+        run(act)
+
+
+@pytest.mark.parametrize("way", ["up", "down", "both"])
+def test_a_half_open_connection_is_noticed(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "PROBE", 0.2)
+    monkeypatch.setattr(postgres, "ANSWER", 0.3)
+    with PostgresServer() as server, TcpProxy(server.port) as proxy:
+        dsn = server.create_database()
+
+        async def act() -> None:
+            speaker, opened = end(dsn), list[asyncpg.Connection]()
+            async with listening(proxy.through(dsn), opened) as heard:
+                proxy.blackhole(way)  # type: ignore[arg-type]
+                await speaker.publish([Hint("unheard")])
+                while not opened[0].is_closed():
+                    await SystemClock().sleep(0.01)
+                proxy.restore()
+                await until_heard(heard, Hint())
+                await speaker.publish([Hint("heard")])
+                await until_heard(heard, Hint("heard"))
+            await speaker.close()
+
+        run(act)
+
+
+def test_who_only_tells_lets_go_of_its_connection_after_a_while_and_opens_another(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "PROBE", 0.05)
+    monkeypatch.setattr(postgres, "IDLE", 0.1)
+
+    async def act() -> None:
+        opened: list[asyncpg.Connection] = []
+        speaker = end(postgres_dsn, opened)
+        async with listening(postgres_dsn) as heard:
+            for number in range(3):
+                await speaker.publish([Hint(f"queue-{number}")])
+                await until_heard(heard, Hint(f"queue-{number}"))
+                while not opened[-1].is_closed():
+                    await SystemClock().sleep(0.01)
+                assert len(opened) == number + 1
+            # Whoever begins to listen keeps it.
+            ours: asyncio.Queue[Hint] = asyncio.Queue()
+            await speaker.subscribe(ours.put_nowait)
+            await until_heard(ours, Hint())
+            for _ in range(5):
+                await SystemClock().sleep(0.1)
+                assert not opened[-1].is_closed()
+        await speaker.close()
+        assert all(connection.is_closed() for connection in opened)
+
+    run(act)
+
+
+def test_rubbish_is_ignored(postgres_dsn: str) -> None:
+    async def act() -> None:
+        anybody = await asyncpg.connect(postgres_dsn)
+        async with listening(postgres_dsn) as heard:
+            for rubbish in ("", "x", "[]", '{"queues": 7}', '{"ids": ["x"]}', "{}"):
+                await anybody.execute("SELECT pg_notify('holdfast', $1)", rubbish)
+            await anybody.execute("SELECT pg_notify('holdfast', $1)", '{"queues": ["mail"], "later": 1}')
+            assert await heard.get() == Hint("mail")
+        await anybody.close()
+
+    run(act)
+
+
+def test_what_does_not_fit_is_for_everybody() -> None:
+    async def act() -> None:
+        outbox = Outbox()
+        outbox.add([Hint("mail"), Hint(ids=IDS[:300]), Hint("post", IDS[5:7], "crashed")])
+        news = outbox.take()
+        assert (news.queues, news.is_for_all) == (["mail", "post"], True)
+        assert 100 <= len(news.ids) < 300
+        assert len(msgspec.json.encode(news)) <= postgres.LONGEST
+        assert not outbox.has_news.is_set()
+        outbox.add([Hint("x" * 200 + str(number)) for number in range(200)])
+        assert outbox.take() == News(is_for_all=True)
+        outbox.add([Hint(str(number)) for number in range(5000)])
+        assert outbox.take() == News(is_for_all=True)
+        assert outbox.take() == News()
+
+    run(act)
