@@ -3,7 +3,12 @@
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["holdfast.testing.servers", "tests.servers.absent", "tests.stores.postgres_homes", "tests.stores.postgres_sites"]
+pytest_plugins = [
+    "holdfast.testing.servers",
+    "tests.servers.absent",
+    "tests.stores.postgres_homes",
+    "tests.stores.postgres_sites",
+]
 
 # A slow machine is not a failing property. Under CI=true Hypothesis chooses its own reproducible profile.
 settings.register_profile("here", deadline=None)

@@ -34,7 +34,7 @@ class Procrastinate:
     def settings(cls) -> str:
         return (
             f"{version('procrastinate')}, psycopg {version('psycopg')} (C), a pool of {CONNECTIONS}; worker: uvloop, "
-            f"concurrency={CONCURRENCY} (the fastest of 1 to 100 here); a tenth of the jobs of the others"
+            f"concurrency={CONCURRENCY} (1 to 100 hardly differ here); a tenth of the jobs of the others"
         )
 
     @classmethod

@@ -1,5 +1,8 @@
 """The PostgreSQL store keeps the contract, whatever is between it and its server and whatever that server is used to."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 import pytest
 
 from holdfast._ports.store import Store
@@ -9,7 +12,7 @@ from tests.stores.postgres_homes import KINDS, Homes
 
 
 class OnPostgres(StoreContract):
-    """Every handle has connections of its own; the server's clock follows the test's."""
+    """The server's clock follows the test's. All stores share connections, because making those takes longer than a test."""
 
     kind = "18"
 
@@ -19,6 +22,9 @@ class OnPostgres(StoreContract):
 
     def make_store(self, clock: FakeClock) -> Store:
         return self.home.store(clock)
+
+    def run(self, story: Coroutine[Any, Any, None]) -> None:
+        self.home.run(story)
 
     def step_wall(self, clock: FakeClock, seconds: float) -> None:
         self.home.clock.advance(seconds)

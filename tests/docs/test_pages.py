@@ -21,10 +21,11 @@ def name_of(page: Path) -> str:
 
 @pytest.fixture
 def environment(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    """What the page says is there: a server of PostgreSQL with the database that it names."""
-    named = re.search(r"postgresql:///(\w+)", page.read_text(encoding="utf-8"))
+    """What the page says is there: a server of PostgreSQL with the database that it names, one of NATS."""
+    text = page.read_text(encoding="utf-8")
+    named = re.search(r"postgresql:///(\w+)", text)
     if named is None:
-        yield {}
+        yield {"NATS_URL": request.getfixturevalue("nats_url")} if "NATS_URL" in text else {}
         return
     server: PostgresServer = request.getfixturevalue("postgres_server")
     parts = urlsplit(server.dsn())

@@ -76,7 +76,7 @@ def reached(folder: Path) -> set[str]:
 
 def deeds(folder: Path) -> list[Deed]:
     """Who died when."""
-    return told(folder / DEEDS)
+    return told(folder / DEEDS)[0]
 
 
 def _deed(verb: str, arguments: tuple[Any, ...]) -> str:

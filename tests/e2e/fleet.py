@@ -178,6 +178,8 @@ def fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
     """A fleet, ended with its test; its logs are shown when that fails."""
     made = Fleet(folder, **{**SETTINGS, **settings})
     try:
+        if not made.url.startswith("sqlite:"):
+            made.app.migrate()  # nobody does it in passing there
         yield made
     except BaseException:
         print(made.logs())
@@ -188,17 +190,20 @@ def fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
 
 
 def stop(pids: Iterable[int]) -> None:
-    """SIGSTOP, and wait until it has reached them."""
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    """SIGSTOP for those that still exist, and wait until it has reached them."""
+    _send(signal.SIGSTOP, pids)
     until(lambda: all(state_of(pid) in ("T", "Z", "") for pid in pids), within=START)
 
 
 def thaw(pids: Iterable[int]) -> None:
     """SIGCONT for those that still exist."""
+    _send(signal.SIGCONT, pids)
+
+
+def _send(number: signal.Signals, pids: Iterable[int]) -> None:
     for pid in pids:
         try:
-            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, number)
         except ProcessLookupError:
             pass
 

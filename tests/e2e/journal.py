@@ -19,7 +19,8 @@ class Journal:
     def write(self, job: Job | SyncJob, what: str, **more: object) -> None:
         """An entry about a job, by its handler."""
         entry = {"what": what, "job": str(job.id), "attempt": job.attempt, "crashes": job.crashes, "token": str(job.token)}
-        line = json.dumps({**entry, "pid": os.getpid(), "time": time.monotonic(), **more}) + "\n"
+        # On a line of its own, also behind one in the middle of which its writer was killed.
+        line = "\n" + json.dumps({**entry, "pid": os.getpid(), "time": time.monotonic(), **more}) + "\n"
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.write(file, line.encode())
@@ -30,7 +31,7 @@ class Journal:
         """Entries, oldest first."""
         if not self._path.exists():
             return []
-        entries = [json.loads(line) for line in self._path.read_text().splitlines()]
+        entries = [json.loads(line) for line in self._path.read_text().splitlines() if line.endswith("}")]
         return [
             entry for entry in entries if (job is None or entry["job"] == str(job)) and (what is None or entry["what"] == what)
         ]

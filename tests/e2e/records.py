@@ -13,7 +13,7 @@ from holdfast.testing.deeds import Deed, told
 from holdfast.testing.deeds import tell as tell_deed
 from holdfast.testing.history import History
 
-DEEDS = "deeds"
+SAID = "said"
 
 
 class Record(Protocol):
@@ -55,7 +55,7 @@ class PostgresRecord:
     """
 
     def __init__(self, url: str, folder: Path) -> None:
-        self._url, self._deeds = url, folder / DEEDS
+        self._url, self._said = url, folder / SAID
 
     def watch(self) -> None:
         from holdfast.testing import history_postgres
@@ -63,12 +63,12 @@ class PostgresRecord:
         history_postgres.watch(self._url)
 
     def tell(self, what: str, job: UUID, token: Token | None, process: ProcessIdentity) -> None:
-        tell_deed(self._deeds, Deed(time.time(), what, process, job, token))
+        tell_deed(self._said, Deed(time.time(), what, process, job, token))
 
     def read(self, deeds: Iterable[Deed] = ()) -> History:
         from holdfast.testing import history_postgres
 
-        return history_postgres.read(self._url, [*deeds, *told(self._deeds)])
+        return history_postgres.read(self._url, [*deeds, *told(self._said)[0]])
 
 
 def record_of(url: str, folder: Path) -> Record:

@@ -68,8 +68,8 @@ def test_a_supervisor_started_after_a_crash_takes_over_at_once_on_the_same_machi
         assert ships.until_state(job, "completed", within=START).crashes == 1
 
 
-def test_only_what_is_provably_dead_is_taken_from_others(tmp_path: Path) -> None:
-    with fleet(tmp_path, ttl="30s", recovery="0.5s") as ships:
+def test_only_what_is_provably_dead_is_taken_from_others(tmp_path: Path, store_url: str) -> None:
+    with fleet(tmp_path, url=store_url, ttl="30s", recovery="0.5s") as ships:
         doomed = ships.crew("--concurrency", "1")
         lost = ships.enqueue("wait", gate="gate")
         ships.entry(lost, "start")
@@ -144,8 +144,8 @@ def test_a_daemon_that_holds_the_pipe_of_its_dead_worker_delays_nothing(tmp_path
         assert is_alive(daemon)
 
 
-def test_a_supervisor_killed_alone_takes_its_workers_along_and_loses_no_job(tmp_path: Path) -> None:
-    with fleet(tmp_path, ttl="3s", recovery="0.5s") as ships:
+def test_a_supervisor_killed_alone_takes_its_workers_along_and_loses_no_job(tmp_path: Path, store_url: str) -> None:
+    with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.5s") as ships:
         doomed = ships.crew()
         job = ships.enqueue("wait_in_thread", gate="gate")
         worker = ships.entry(job, "start")["pid"]

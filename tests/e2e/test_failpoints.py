@@ -38,8 +38,8 @@ MAIN = ("-c", "from tests.e2e.failpoints import supervise; supervise()")
 
 
 @pytest.mark.timeout(180)
-def test_s15_a_process_that_dies_before_or_after_any_call_of_its_store_loses_nothing(tmp_path: Path) -> None:
-    with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
+def test_s15_a_process_that_dies_before_or_after_any_call_of_its_store_loses_nothing(tmp_path: Path, store_url: str) -> None:
+    with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.3s") as ships:
         ships.environment["E2E_FAILPOINTS"] = ",".join(STORE_POINTS)
         ships.main = MAIN
         tormentor = Tormentor(ships, random.Random(SEED), [HERE, HERE], processes=1, is_ready=False)

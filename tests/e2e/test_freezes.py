@@ -43,8 +43,8 @@ def test_a_freeze_shorter_than_the_deadline_costs_nothing(tmp_path: Path) -> Non
         assert len(ships.journal.read(job, "start")) == 1
 
 
-def test_a_zombie_that_wakes_after_its_job_was_taken_stops_within_a_beat(tmp_path: Path) -> None:
-    with fleet(tmp_path, ttl="3s", recovery="0.5s") as ships:
+def test_a_zombie_that_wakes_after_its_job_was_taken_stops_within_a_beat(tmp_path: Path, store_url: str) -> None:
+    with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.5s") as ships:
         zombies = ships.crew()
         job = ships.enqueue("wait", gate="gate")
         first = ships.entry(job, "start")
@@ -62,8 +62,8 @@ def test_a_zombie_that_wakes_after_its_job_was_taken_stops_within_a_beat(tmp_pat
         until(lambda: zombies.workers() and first["pid"] not in zombies.workers(), within=START)
 
 
-def test_a_zombie_that_no_guard_ends_is_refused_everything_it_writes(tmp_path: Path) -> None:
-    with fleet(tmp_path, ttl="3s", recovery="0.5s") as ships:
+def test_a_zombie_that_no_guard_ends_is_refused_everything_it_writes(tmp_path: Path, store_url: str) -> None:
+    with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.5s") as ships:
         zombies = ships.crew()
         job = ships.enqueue("insist", gate="gate")
         first = ships.entry(job, "start")

@@ -30,7 +30,6 @@ JOBS = 3
 def test_l1_jobs_of_a_lost_machine_run_elsewhere_when_its_leases_have_run_out(tmp_path: Path, transport: str) -> None:
     chance = random.Random(SEED)
     with site(transport) as grounds, fleet(tmp_path, url=grounds.url, transport=grounds.transport, **SETTINGS) as ships:
-        ships.app.migrate()
         doomed = []
         for number in range(MACHINES):
             crew = ships.crew("--concurrency", str(JOBS), machine=Machine(f"web-{number}"))

@@ -50,9 +50,9 @@ class Operator:
 
 
 @pytest.mark.timeout(180)
-def test_s4_every_job_ends_whatever_operators_do_to_it_while_its_workers_are_killed(tmp_path: Path) -> None:
+def test_s4_every_job_ends_whatever_operators_do_to_it_while_its_workers_are_killed(tmp_path: Path, store_url: str) -> None:
     chance = random.Random(SEED)
-    with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
+    with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.3s") as ships:
         tormentor = Tormentor(ships, chance, [HERE, HERE])
         operator = Operator(tormentor, chance)
         kept, deletable = [], []

@@ -26,7 +26,6 @@ AGAIN = 10.0 if IS_DEFAULT else STALL
 
 def machines(ships: Fleet) -> tuple[list[UUID], list[UUID]]:
     """Two, with jobs that wait for the gate and others that wait for an early one; code of one cannot be stopped."""
-    ships.app.migrate()
     late, early = [], []
     for name, task in (("web-1", "wait"), ("web-2", "wait_in_thread")):
         ships.crew("--concurrency", "4", machine=Machine(name))

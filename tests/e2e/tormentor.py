@@ -106,7 +106,7 @@ class Tormentor:
 
     def stop(self, rules: Rules) -> Report:
         """Let every job end, send everybody home, and judge what happened."""
-        until(self.is_done, within=120)
+        until(self.is_done, within=120 + self.jobs / 5)
         assert self._ships.app.jobs.counts()["completed"] == self.jobs
         for crew in self.crews:
             until(crew.workers, within=START)

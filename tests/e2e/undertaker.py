@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
 from holdfast._core.identity import ProcessIdentity
 from holdfast._ports.system_host import identify
-from holdfast.testing.deeds import Deed
+from holdfast.testing.deeds import Deed, told
 
 LOOK = 0.02
 """Seconds between two looks for processes that have said their first word."""
@@ -34,6 +32,7 @@ class Undertaker:
                 self._meet(process)
             for fd, _ in self._poller.poll(LOOK):
                 self._bury(self._living.pop(fd))
+                self._poller.unregister(fd)  # closing alone does not, while a child that was just forked has a copy
                 os.close(fd)
 
     def end(self) -> None:
@@ -42,14 +41,8 @@ class Undertaker:
 
     def _speakers(self) -> set[ProcessIdentity]:
         """Of what was said since the last look."""
-        if not self._said.exists():
-            return set()
-        with self._said.open("rb") as file:
-            file.seek(self._read)
-            lines = file.read().splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith(b"\n")]
-        self._read += sum(map(len, whole))
-        return {msgspec.json.decode(line, type=Deed).process for line in whole}
+        deeds, self._read = told(self._said, self._read)
+        return {deed.process for deed in deeds}
 
     def _meet(self, process: ProcessIdentity) -> None:
         self._known.add(process)

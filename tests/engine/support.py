@@ -225,7 +225,9 @@ class Log:
 class Bench:
     """A worker's engine without its services: a test makes every step itself."""
 
-    def __init__(self, *tasks: Callable[..., Any] | TaskDefinition, slots: int = 10, threads: int = 4) -> None:
+    def __init__(
+        self, *tasks: Callable[..., Any] | TaskDefinition, slots: int = 10, threads: int = 4, is_halved: bool = False
+    ) -> None:
         self.clock, self.chance, self.log = FakeClock(), FakeChance(), Log()
         self.memory = MemoryStore(self.clock)
         self.store = Flaky(self.memory)
@@ -251,7 +253,7 @@ class Bench:
         self.moved: list[UUID] = []
         self.begun: list[UUID] = []
         self.ended: list[Ended] = []
-        self.slots = slots
+        self.slots, self.is_halved = slots, is_halved
         self.executor = Executor(
             self.registry,
             self.reporter,
@@ -280,6 +282,7 @@ class Bench:
             lease=lease.id,
             worker=lease.worker,
             slots=self.slots,
+            is_halved=self.is_halved,
             wanted=lambda _: (self.registry.policies(), self.slots - len(self.executor.running), False),
             queues=None,
             last_tries=LastTries.LEAVE,

@@ -399,10 +399,10 @@ def test_what_comes_after_its_slot_was_taken_is_handed_on_and_acknowledged() -> 
         shop, rooms, woken = Shop(work), [2, 2, 1, 1], list[bool]()
         inbox = Inbox(
             shop.transport(),
+            shop.transport().publish,
             queues=None,
             room=lambda: rooms.pop(0),
             wake=lambda: woken.append(True),
-            publish=shop.transport().publish,
             pause=1.5,
         )
         await shop.enqueue(count=2)

@@ -1,4 +1,4 @@
-"""Of many slots one half works while the other is on its way to the store and back."""
+"""Of many slots one half works while the other is on its way to a server and back."""
 
 import asyncio
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Counted:
 
 
 async def opened(task: Any, *, slots: int, jobs: int) -> tuple[Bench, Counted]:
-    bench = Bench(task, slots=slots)
+    bench = Bench(task, slots=slots, is_halved=True)
     await bench.open(*[(task.__name__, NOTHING)] * jobs)
     return bench, Counted(bench)
 
@@ -57,6 +57,17 @@ def test_few_slots_are_filled_at_once() -> None:
         bench, counted = await opened(forever, slots=HALVED_FROM - 1, jobs=150)
         await bench.exchange.step()
         assert counted.seen == [(0, HALVED_FROM - 1)]
+
+    run(test())
+
+
+def test_a_store_that_is_a_file_does_not_work_beside_us_and_is_asked_at_once() -> None:
+    async def test() -> None:
+        bench = Bench(forever, slots=100)
+        await bench.open(*[("forever", NOTHING)] * 150)
+        counted = Counted(bench)
+        await bench.exchange.step()
+        assert counted.seen == [(0, 100)]
 
     run(test())
 
@@ -91,7 +102,7 @@ def test_nothing_is_claimed_for_the_second_half_past_the_deadline() -> None:
             take(*given)
             bench.clock.advance(26.0)
 
-        bench.exchange._take = take_and_age  # type: ignore[method-assign]
+        bench.exchange._take = take_and_age  # type: ignore[assignment]
         await bench.exchange.step()
         assert [asked for _, asked in counted.seen if asked] == [50]
         await turns(3)

@@ -654,9 +654,24 @@ def test_a_worker_without_a_right_to_act_starts_no_hook(ward: Any) -> None:
         assert await here.healer.step() == 5.0
         assert called == []
         here.may_start = True
-        assert await here.healer.step() == 5.0
+        assert await here.healer.step() == 0.0
         assert len(called) == 1
+        assert await here.healer.step() == 5.0
         assert here.idled == 2
+
+    asyncio.run(test())
+
+
+def test_whoever_asks_whether_nothing_is_owed_is_told_what_was_found_since_the_last_question(ward: Any) -> None:
+    here = ward(hook)
+
+    async def test() -> None:
+        assert not here.healer.has_been_idle()
+        await here.healer.step()
+        assert not here.healer.has_been_idle()
+        await here.healer.step()
+        assert here.healer.has_been_idle()
+        assert not here.healer.has_been_idle()
 
     asyncio.run(test())
 
@@ -668,7 +683,7 @@ def test_a_hook_alone_whose_store_is_away_is_tried_again_by_others_later(ward: A
     here = ward(heal)
 
     async def test() -> None:
-        assert await here.healer.step() == 5.0
+        assert await here.healer.step() == 0.0
         assert await here.healer.step() == 5.0
         assert here.log.names() == ["job.heal_failed"]
         assert (await here.row()).heal_at is not None

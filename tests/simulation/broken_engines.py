@@ -15,6 +15,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._engine.exchange import Exchange
 from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.healing import Healer
+from holdfast._engine.inbox import Inbox
 from holdfast._engine.limits import Limited, Limits
 from holdfast._engine.loop import Service
 from holdfast._engine.recovery import Recovery, Rescued
@@ -46,6 +47,20 @@ def no_self_stop() -> Any:
 def no_guard() -> Any:
     """Code that cannot be cancelled outlives its lease."""
     return _patched(LeaseTiming, guard_deadline=lambda self, sent: NEVER)
+
+
+def only_deliveries() -> Any:
+    """What no queue delivers is never looked for."""
+
+    def request(self: Exchange) -> ClaimRequest | None:
+        asked = _request(self)
+        return asked if asked is None or asked.ids is not None else None
+
+    def next_delivered(self: Exchange, inbox: Inbox, most: int) -> Any:
+        return inbox.next(most)
+
+    _request = Exchange._request
+    return _patched(Exchange, _request=request, _next_delivered=next_delivered)
 
 
 def no_audit() -> Any:

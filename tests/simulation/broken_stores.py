@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -297,6 +297,19 @@ class PauseIgnored(MemoryStore):
         paused, self._all.paused = self._all.paused, {}
         try:
             return super()._lines(tasks, queues, last_tries, now)
+        finally:
+            self._all.paused = paused
+
+
+class IdsTakenUnseen(MemoryStore):
+    """A job that was delivered is taken whether or not its time has come, and whether its queue is paused."""
+
+    def _claim(self, request: ClaimRequest, now: datetime) -> Any:
+        if request.ids is None:
+            return super()._claim(request, now)
+        paused, self._all.paused = self._all.paused, {}
+        try:
+            return super()._claim(request, now + timedelta(days=1))
         finally:
             self._all.paused = paused
 

@@ -15,7 +15,7 @@ from tests.simulation import broken_stores as stores
 class Mutant(Struct, frozen=True):
     """``caught_by``: the property that breaks; ``seed``: one that is known to show it; ``within``: so many from there on must.
 
-    ``has_hooks``: in worlds whose tasks have an ``on_rescue``.
+    ``has_hooks``: in worlds whose tasks have an ``on_rescue``; ``has_queue``: in which a queue delivers the jobs.
     """
 
     name: str
@@ -25,6 +25,7 @@ class Mutant(Struct, frozen=True):
     kind: type[MemoryStore] = MemoryStore
     patch: Callable[[], Any] = nullcontext
     has_hooks: bool = False
+    has_queue: bool = False
 
 
 MUTANTS = (
@@ -79,7 +80,9 @@ MUTANTS = (
     Mutant("a rescue owes no hook", "S7", 0, 20, stores.RescueOwesNothing, has_hooks=True),
     Mutant("a hook's mark goes before its rows", "S7", 0, 20, stores.MarkGoesFirst, has_hooks=True),
     Mutant("a hook commits whoever has its job", "S3", 73, 300, stores.HealUnfenced, has_hooks=True),
-    Mutant("a job that owes a hook is pruned like others", "S7", 26, 600, HookedStore, engines.prune_the_owed, has_hooks=True),
+    Mutant("a job that owes a hook is pruned like others", "S7", 65, 600, HookedStore, engines.prune_the_owed, has_hooks=True),
     Mutant("no hook before the next attempt", "S7", 0, 20, HookedStore, engines.no_hook, has_hooks=True),
     Mutant("no hook for what has ended", "L2", 0, 20, HookedStore, engines.no_hook_alone, has_hooks=True),
+    Mutant("whoever is delivered jobs looks for no others", "L2", 0, 100, patch=engines.only_deliveries, has_queue=True),
+    Mutant("a claim by ids takes them whatever their state", "S1", 3, 100, stores.IdsTakenUnseen, has_queue=True),
 )

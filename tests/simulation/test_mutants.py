@@ -11,7 +11,9 @@ from tests.simulation.mutants import MUTANTS, Mutant
 def test_caught(mutant: Mutant) -> None:
     with mutant.patch():
         for seed in range(mutant.seed, mutant.seed + mutant.within):
-            if not simulate(seed, mutant.kind, has_hooks=mutant.has_hooks).report.verdict(mutant.caught_by):
+            if not simulate(seed, mutant.kind, has_hooks=mutant.has_hooks, has_queue=mutant.has_queue).report.verdict(
+                mutant.caught_by
+            ):
                 return
     pytest.fail(f"{mutant.within} seeds from {mutant.seed} on did not show that {mutant.caught_by} is broken")
 

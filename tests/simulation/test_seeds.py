@@ -25,9 +25,10 @@ def test_no_property_breaks_in_any_of_them() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_nor_where_tasks_have_hooks() -> None:
+@pytest.mark.parametrize("kind", ["--hooks", "--queue"])
+def test_nor_where_tasks_have_hooks_or_a_queue_delivers(kind: str) -> None:
     seeds = str(int(SEEDS) // 5)
-    told = _simulate("--seeds", seeds, "--jobs", "2", "--hooks")
+    told = _simulate("--seeds", seeds, "--jobs", "2", kind)
     assert f"{seeds} seeds, 0 failed" in told
 
 

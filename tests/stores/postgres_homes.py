@@ -12,6 +12,7 @@ import pytest
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, Token
 from holdfast._ports.store import EnqueueAnswer, Store
+from holdfast.stores.postgres.connect import Pools
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
@@ -39,6 +40,21 @@ AND relname NOT IN ('versions', 'days')
 _DAYS = "SELECT d::text FROM holdfast.days d UNION ALL SELECT relname FROM pg_class WHERE relispartition ORDER BY 1"
 
 
+class Tenant(PostgresStore):
+    """A store that in the event loop of its home has the connections of those who were there before, and leaves them there."""
+
+    furniture: dict[str, Pools]
+    loop: asyncio.AbstractEventLoop
+
+    def _here(self) -> Pools:
+        if asyncio.get_running_loop() is not self.loop:
+            return super()._here()
+        url = self._location.url
+        if url not in self.furniture:
+            self.furniture[url] = Pools(self._connect, self._connections)
+        return self.furniture[url]
+
+
 class Home:
     """A database, and how a store gets to it."""
 
@@ -46,6 +62,8 @@ class Home:
         self.dsn, self.through = dsn, through
         self.clock = ServerClock(dsn).install()
         self._followed: FakeClock | None = None
+        self._furniture: dict[str, Pools] = {}
+        self._runner = asyncio.Runner()
         self._owner = psycopg.connect(dsn, autocommit=True)
         for name, value in (settings or {}).items():
             self._owner.execute(f"ALTER DATABASE {self._owner.info.dbname} SET {name} = {value}")
@@ -65,7 +83,17 @@ class Home:
         if self.through:
             options["pooler"] = "transaction"
         url = through or self.through or self.dsn
-        return PostgresStore(url, clock=clock, chance=chance or FakeChance(), process=process, **options)
+        store = Tenant(url, clock=clock, chance=chance or FakeChance(), process=process, **options)
+        store.furniture, store.loop = self._furniture, self._runner.get_loop()
+        return store
+
+    def run(self, story: Coroutine[Any, Any, None]) -> None:
+        """In the event loop whose connections stay; if that went wrong, nothing of it does."""
+        try:
+            self._runner.run(story)
+        except BaseException:
+            self._leave()
+            raise
 
     def follow(self, clock: FakeClock) -> None:
         """From now on it is the server's clock that passes as this one does."""
@@ -88,8 +116,21 @@ class Home:
 
     def close(self) -> None:
         """Let go of the database."""
+        self._leave()
+        self._runner.close()
         self._owner.close()
         self.clock.close()
+
+    def _leave(self) -> None:
+        async def clear() -> None:
+            for pools in self._furniture.values():
+                await pools.shared.close()
+                await pools.beats.close()
+
+        self._runner.run(clear())
+        self._runner.close()
+        self._runner = asyncio.Runner()
+        self._furniture = {}
 
     def _migrate(self) -> None:
         using(self.store(FakeClock()), PostgresStore.migrate)

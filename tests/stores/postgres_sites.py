@@ -13,7 +13,8 @@ from holdfast.errors import StoreUnavailable
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import PROCESS, Part
-from holdfast.testing.servers import PostgresServer, TcpProxy
+from holdfast.testing.servers import PgBouncer, PostgresServer, TcpProxy
+from holdfast.testing.servers.pgbouncer import has_pgbouncer
 from tests.e2e.waiting import PAUSE, STALL
 
 Answer = TypeVar("Answer")
@@ -102,8 +103,17 @@ def database(_solid: Ground) -> Iterator[str]:
     _solid.server.drop_database(dsn)
 
 
-@pytest.fixture
-def proxy(postgres_server: PostgresServer) -> Iterator[TcpProxy]:
-    """A bad network in front of that database."""
-    with TcpProxy(postgres_server.port) as between:
-        yield between
+@pytest.fixture(scope="session")
+def _pooler(postgres_server: PostgresServer) -> Iterator[PgBouncer]:
+    with PgBouncer(postgres_server) as pooler:
+        yield pooler
+
+
+@pytest.fixture(params=["direct", *["pooled"] * has_pgbouncer()])
+def far(request: pytest.FixtureRequest, database: str) -> Iterator[tuple[Site, TcpProxy]]:
+    """That database at the other end of a bad network, also with PgBouncer there."""
+    is_pooled = request.param == "pooled"
+    gate = request.getfixturevalue("_pooler" if is_pooled else "postgres_server")
+    dsn = gate.through(database) if is_pooled else database
+    with TcpProxy(gate.port) as between:
+        yield Site(between.through(dsn), pooler="transaction" if is_pooled else None), between

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import asyncpg
@@ -38,6 +39,14 @@ def end(dsn: str, opened: "list[asyncpg.Connection] | None" = None) -> PostgresT
         return connection
 
     return PostgresTransport(connect, "holdfast", name="a database", clock=SystemClock(), chance=SystemChance())
+
+
+@pytest.fixture
+def own_database(postgres_server: PostgresServer) -> Iterator[str]:
+    """On the server that this test may restart."""
+    dsn = postgres_server.create_database()
+    yield dsn
+    postgres_server.drop_database(dsn)
 
 
 @asynccontextmanager
@@ -109,39 +118,39 @@ def test_telling_does_not_wait_for_a_database_that_does_not_answer(caplog: pytes
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate", "terminated"])
-def test_a_lost_connection_is_made_again_and_what_was_missed_wakes_everybody(how: str) -> None:
-    with PostgresServer() as server:
-        dsn = server.create_database()
+def test_a_lost_connection_is_made_again_and_what_was_missed_wakes_everybody(
+    how: str, postgres_server: PostgresServer, own_database: str
+) -> None:
+    async def act() -> None:
+        speaker = end(own_database)
+        async with listening(own_database) as heard:
+            await speaker.publish([Hint("mail")])
+            await until_heard(heard, Hint("mail"))
+            if how == "terminated":
+                theirs = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+                await asyncio.to_thread(postgres_server.sql, f"SELECT pg_terminate_backend(pid) {theirs}", dsn=own_database)
+            else:
+                await asyncio.to_thread(postgres_server.restart, how)
+            await until_heard(heard, Hint())
+            await speaker.publish([Hint("again")])
+            await until_heard(heard, Hint("again"))
+        await speaker.close()
 
-        async def act() -> None:
-            speaker = end(dsn)
-            async with listening(dsn) as heard:
-                await speaker.publish([Hint("mail")])
-                await until_heard(heard, Hint("mail"))
-                if how == "terminated":
-                    theirs = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
-                    await asyncio.to_thread(server.sql, f"SELECT pg_terminate_backend(pid) {theirs}", dsn=dsn)
-                else:
-                    await asyncio.to_thread(server.restart, how)
-                await until_heard(heard, Hint())
-                await speaker.publish([Hint("again")])
-                await until_heard(heard, Hint("again"))
-            await speaker.close()
-
-        run(act)
+    run(act)
 
 
 @pytest.mark.parametrize("way", ["up", "down", "both"])
-def test_a_half_open_connection_is_noticed(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_half_open_connection_is_noticed(
+    way: Literal["up", "down", "both"], postgres_server: PostgresServer, own_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(postgres, "PROBE", 0.2)
     monkeypatch.setattr(postgres, "ANSWER", 0.3)
-    with PostgresServer() as server, TcpProxy(server.port) as proxy:
-        dsn = server.create_database()
 
-        async def act() -> None:
-            speaker, opened = end(dsn), list[asyncpg.Connection]()
-            async with listening(proxy.through(dsn), opened) as heard:
-                proxy.blackhole(way)  # type: ignore[arg-type]
+    async def act() -> None:
+        speaker, opened = end(own_database), list[asyncpg.Connection]()
+        with TcpProxy(postgres_server.port) as proxy:
+            async with listening(proxy.through(own_database), opened) as heard:
+                proxy.blackhole(way)
                 await speaker.publish([Hint("unheard")])
                 while not opened[0].is_closed():
                     await SystemClock().sleep(0.01)
@@ -149,9 +158,9 @@ def test_a_half_open_connection_is_noticed(way: str, monkeypatch: pytest.MonkeyP
                 await until_heard(heard, Hint())
                 await speaker.publish([Hint("heard")])
                 await until_heard(heard, Hint("heard"))
-            await speaker.close()
+        await speaker.close()
 
-        run(act)
+    run(act)
 
 
 def test_who_only_tells_lets_go_of_its_connection_after_a_while_and_opens_another(
@@ -169,6 +178,7 @@ def test_who_only_tells_lets_go_of_its_connection_after_a_while_and_opens_anothe
                 await until_heard(heard, Hint(f"queue-{number}"))
                 while not opened[-1].is_closed():
                     await SystemClock().sleep(0.01)
+                await SystemClock().sleep(0.1)
                 assert len(opened) == number + 1
             # Whoever begins to listen keeps it.
             ours: asyncio.Queue[Hint] = asyncio.Queue()
@@ -181,6 +191,26 @@ def test_who_only_tells_lets_go_of_its_connection_after_a_while_and_opens_anothe
         assert all(connection.is_closed() for connection in opened)
 
     run(act)
+
+
+def test_closing_it_in_one_event_loop_soon_closes_what_others_have(postgres_dsn: str) -> None:
+    opened: list[asyncpg.Connection] = []
+    transport, other = end(postgres_dsn, opened), asyncio.new_event_loop()
+    thread = threading.Thread(target=other.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(transport.publish([Hint("mail")]), other).result(PATIENCE)
+
+    async def act() -> None:
+        await transport.publish([Hint("post")])
+        assert len(opened) == 2
+        await transport.close()
+        while not all(connection.is_closed() for connection in opened):
+            await SystemClock().sleep(0.01)
+
+    run(act)
+    other.call_soon_threadsafe(other.stop)
+    thread.join(PATIENCE)
+    other.close()
 
 
 def test_rubbish_is_ignored(postgres_dsn: str) -> None:

@@ -7,7 +7,23 @@ from datetime import UTC, datetime
 from typing import Any, assert_type
 from uuid import UUID
 
-from holdfast import App, Backoff, Cause, Event, Explanation, Handle, Job, JobView, Pruned, QueueView, State, SyncJob, TaskGroup
+from holdfast import (
+    App,
+    Backoff,
+    Cause,
+    Event,
+    Explanation,
+    Handle,
+    Job,
+    JobView,
+    Pruned,
+    QueueView,
+    RescuedJob,
+    RescueReason,
+    State,
+    SyncJob,
+    TaskGroup,
+)
 
 app = App("memory://", ttl="30s")
 
@@ -126,6 +142,23 @@ group = TaskGroup(prefix="email.", queue="mail")
 @group.task(max_attempts=5)
 async def send(job: Job, to: str) -> str:
     return job.state.send(to)  # type: ignore[no-any-return]
+
+
+async def heal(connection: Any, job: RescuedJob) -> None:
+    assert_type(job.reason, RescueReason)
+    assert_type(job.state, State)
+    assert_type(job.id, UUID)
+
+
+@app.task(on_rescue=heal)
+async def healed(job: Job, number: int) -> int:
+    assert_type(job.rescued, RescueReason | None)
+    return number
+
+
+@app.task(on_rescue="heal")  # type: ignore[call-overload, untyped-decorator]
+async def hurt(number: int) -> int:
+    return number
 
 
 @asynccontextmanager

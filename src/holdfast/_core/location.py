@@ -38,8 +38,9 @@ class Location(Struct, frozen=True):
         kept = {name: value for name, value in asked.items() if name not in _OURS | _LEFT_OUT}
         if "," in parts.netloc.rpartition("@")[2] or "," in asked.get("host", ""):
             kept.setdefault("target_session_attrs", "primary")
+        query = f"?{urlencode(kept, quote_via=quote)}" if kept else ""
         return cls(
-            parts._replace(query=urlencode(kept, quote_via=quote)).geturl(),
+            f"{parts.scheme}://{parts.netloc}{parts.path}{query}",
             public_url(url),
             asked.get("pooler", pooler) == "transaction",
             float(asked.get("connect_timeout") or 0) or CONNECT_TIMEOUT,
@@ -81,6 +82,9 @@ def public_url(url: str) -> str:
     'postgresql://jobs@db/shop?…'
     """
     scheme, found, rest = url.partition("://")
+    if not found:
+        name, colon, _ = url.partition(":")
+        return f"{name}{colon}…" if colon else url
     # From the last @, because a password that was not escaped may hold any of the other signs.
     who, at, place = rest.rpartition("@")
     place, asked, _ = place.partition("?")

@@ -41,6 +41,9 @@ class DueWorker(Worker):
         self.count += 1
         super()._deliver(ended)
 
+    def _make_inbox(self) -> None:
+        """It takes what is due here and now, and leaves deliveries to others."""
+
     def _is_finished(self) -> bool:
         is_quiet = not self.executor.running and self.exchange.is_delivered and self.healer.is_idle
         return is_quiet and (self.count >= self._most or self.exchange.next_due != 0.0)

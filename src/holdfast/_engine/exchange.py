@@ -22,7 +22,8 @@ SETTLE_LIMIT = 1000
 SOON = 0.05
 """Part of the poll interval to wait when a job is due and yet none was claimed."""
 HALVED_FROM = 64
-"""Slots from which on a claim asks for half of them at most; for fewer, two claims cost more than their waiting for one."""
+"""Slots from which on a claim asks a store that works beside us for half of them at most; for fewer, two claims cost more
+than their waiting for one."""
 Key = tuple[UUID, Token]
 
 
@@ -40,6 +41,7 @@ class Exchange:
         worker: str,
         wanted: Callable[[bool], tuple[dict[str, Policy], int, bool]],
         slots: int,
+        is_halved: bool = False,
         queues: tuple[str, ...] | None,
         last_tries: LastTries,
         poll_interval: float,
@@ -47,15 +49,10 @@ class Exchange:
         events: Events,
         chance: Chance,
     ) -> None:
-        self._store = store
-        self._executor = executor
-        self._reporter = reporter
-        self._heart = heart
-        self._lease = lease
-        self._worker = worker
+        self._store, self._executor, self._reporter, self._heart = store, executor, reporter, heart
+        self._lease, self._worker = lease, worker
         self._wanted = wanted
-        self._slots = slots
-        self._most = (slots + 1) // 2 if slots >= HALVED_FROM else slots
+        self._slots, self._most = slots, (slots + 1) // 2 if is_halved and slots >= HALVED_FROM else slots
         self._queues = queues
         self._last_tries = last_tries
         self._poll_interval = poll_interval
@@ -63,15 +60,12 @@ class Exchange:
         self._gone: list[UUID] = []
         self._delivered: Mapping[UUID, Via] = {}
         self._looked = float("-inf")
-        self._events = events
-        self._chance = chance
+        self._events, self._chance = events, chance
         self._ended: list[Ended] = []
         self._late: list[Note] = []
         self._abandoned: set[Key] = set()
         self._claims_in_flight: set[UUID] = set()
-        self._needs_audit = False
-        self._is_in_doubt = False
-        self.is_closed = False
+        self._needs_audit = self._is_in_doubt = self.is_closed = False
         self.is_idle = self.is_behind = False
         self.has_claimed = self._was_full = self._is_narrow = False
         self.next_due: float | None = 0.0

@@ -78,11 +78,16 @@ class Healer:
         for record in owing:
             if self._may_start():
                 await self._heal_alone(record)
-        if len(owing) == HOOKS_PER_STEP:
+        self.is_idle = not owing
+        if owing:
             return 0.0
-        self.is_idle = True
         self._on_idle()
         return self.interval
+
+    def has_been_idle(self) -> bool:
+        """Whether nobody owed anything at the last look, which was since this was asked last."""
+        was_idle, self.is_idle = self.is_idle, not self._tasks
+        return was_idle
 
     def deaf(self, patience: float) -> tuple[UUID, ...]:
         """Jobs whose hook runs on for that long after it was rolled back."""

@@ -13,11 +13,11 @@ class Inbox:
     def __init__(
         self,
         deliveries: Deliveries,
+        publish: Callable[[Sequence[Hint]], Awaitable[None]],
         *,
         queues: Sequence[str] | None,
         room: Callable[[], int],
         wake: Callable[[], None],
-        publish: Callable[[Sequence[Hint]], Awaitable[None]],
         pause: float,
     ) -> None:
         self._deliveries, self._queues, self._room = deliveries, queues, room

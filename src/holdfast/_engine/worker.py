@@ -168,6 +168,7 @@ class Worker:
             worker=leased.worker,
             wanted=self._wanted,
             slots=slots,
+            is_halved=self._store.capabilities.lease_clock == "server",
             inbox=self._make_inbox(),
             queues=self._options.queues,
             last_tries=LastTries.ONLY if leased.is_alone else self._options.last_tries,
@@ -175,6 +176,9 @@ class Worker:
             events=self._events,
             chance=self._chance,
         )
+        self._make_services(reporter)
+
+    def _make_services(self, reporter: Reporter) -> None:
         beat = self._settings.timing.beat
         self._exchanging = self._service("exchange", self._exchange, pause=min(self._settings.poll_interval, beat))
         self._reporting = self._service("report", reporter.step, pause=min(1.0, beat))
@@ -186,15 +190,9 @@ class Worker:
         deliveries = None if self._is_alone else self._transport.deliveries
         if deliveries is None:
             return None
-        inbox = Inbox(
-            deliveries,
-            queues=self._options.queues,
-            room=self._room,
-            wake=lambda: self._exchanging.wake.set(),
-            publish=self._transport.publish,
-            pause=self._settings.poll_interval,
-        )
-        self._receiving = self._service("receive", inbox.step, pause=self._settings.poll_interval)
+        pause, queues = self._settings.poll_interval, self._options.queues
+        inbox = Inbox(deliveries, self._transport.publish, queues=queues, room=self._room, wake=self._wake, pause=pause)
+        self._receiving = self._service("receive", inbox.step, pause=pause)
         return inbox
 
     def _make_healer(self, leased: messages.Leased) -> Healer:
@@ -271,6 +269,9 @@ class Worker:
     def _wanted(self, was_full: bool) -> tuple[dict[str, Policy], int, bool]:
         return self._slots.wanted(was_full)
 
+    def _wake(self) -> None:
+        self._exchanging.wake.set()
+
     def _room(self) -> int:
         """For how many deliveries: none while looking by ourselves finds more than we can do."""
         is_able = self.heart.may_act() and not self.exchange.is_closed and not self.exchange.is_behind
@@ -332,8 +333,7 @@ class Worker:
             case messages.Beaten(deadline=deadline):
                 self.heart.renew(deadline)
             case messages.Ping():
-                is_idle = self.exchange.is_idle and self._slots.is_for_all and not self.exchange.undelivered
-                self._send(messages.Pong(self.heart.answered, is_idle))
+                self._send(messages.Pong(self.heart.answered, self._is_idle()))
             case messages.Cancelled(jobs=jobs):
                 for job in jobs:
                     self.executor.stop(job, Stop.CANCELLED)
@@ -366,6 +366,10 @@ class Worker:
                 pass
             case _:
                 assert_never(message)
+
+    def _is_idle(self) -> bool:
+        self._healing.wake.set()
+        return self.healer.has_been_idle() and self.exchange.is_idle and self._slots.is_for_all and not self.exchange.undelivered
 
     async def _until_ended(self, leased: messages.Leased) -> None:
         """Wait for a reason to end, then for the code to stop and for its outcomes to be delivered."""

@@ -71,6 +71,11 @@ def blocking_sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
+async def loop_sleep(seconds: float) -> None:
+    """Wait in an event loop for others to get out of the way, whose time is nobody's to fake."""
+    await asyncio.sleep(seconds)
+
+
 class SystemChance:
     """Randomness of the machine. UUIDv7 (RFC 9562): 48 bits of milliseconds, then a counter kept per process.
 

@@ -31,13 +31,15 @@ class Upkeep(Generic[Session]):
         self._clock, self._chance = clock, chance
         self._session: Session | None = None
         self._up, self._has_tried = asyncio.Event(), asyncio.Event()
-        self._is_closed = False
+        self._is_closed, self._is_patient = False, True
         self._task = asyncio.get_running_loop().create_task(self._keep(), name=f"hints by {name}")
 
     async def session(self, patience: float) -> Session | None:
-        """What others use; ``None`` while it is down. Only the very first attempt is waited for, up to ``patience`` seconds."""
-        if self._session is None and not self._has_tried.is_set():
+        """What others use; ``None`` while it is down. Only the very first attempt is waited for, up to ``patience`` seconds,
+        and by nobody who comes later."""
+        if self._session is None and not self._has_tried.is_set() and self._is_patient:
             await _wait(self._has_tried, patience)
+            self._is_patient = False
         return self._session
 
     async def until_up(self, patience: float) -> Session | None:

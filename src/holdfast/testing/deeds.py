@@ -41,12 +41,25 @@ def tell(path: Path, deed: Deed) -> None:
     """Write it down, whole and at once, in a file that many processes share."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        os.write(file, msgspec.json.encode(deed) + b"\n")
+        os.write(file, b"\n" + msgspec.json.encode(deed) + b"\n")
     finally:
         os.close(file)
 
 
-def told(path: Path) -> list[Deed]:
-    """All that was written down so far."""
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    return [msgspec.json.decode(line, type=Deed) for line in lines]
+def told(path: Path, start: int = 0) -> tuple[list[Deed], int]:
+    """All that was written down behind that place of the file, and up to where."""
+    if not path.exists():
+        return [], start
+    with path.open("rb") as file:
+        file.seek(start)
+        text = file.read()
+    whole = text[: text.rfind(b"\n") + 1]
+    return [deed for line in whole.splitlines() if (deed := _deed(line)) is not None], start + len(whole)
+
+
+def _deed(line: bytes) -> Deed | None:
+    """Nothing of a line in the middle of which its writer was killed: that was never said."""
+    try:
+        return msgspec.json.decode(line, type=Deed)
+    except msgspec.DecodeError:
+        return None

@@ -75,20 +75,14 @@ def read(url: str, deeds: Iterable[Deed] = ()) -> History:
 
 
 def _job_events(rows: Sequence[asyncpg.Record], began: float) -> Iterable[Event]:
-    """A row that leaves one place and comes to another in the same transaction has moved."""
-    left: dict[tuple[str, UUID], tuple[float, JobRow]] = {}
-    for row in rows:
-        if row["what"] != "job":
-            continue
-        key, time = (row["move"], row["id"]), row["time"] - began
-        before, after = _job(row["before"]), _job(row["after"])
-        if before is not None and after is None:
-            left[key] = time, before
-            continue
-        if before is None and key in left:
-            _, before = left.pop(key)
-        yield _job_event(time, row["id"], before, after)
-    yield from (_job_event(time, job, before, None) for (_, job), (time, before) in left.items())
+    """A row that leaves one place and comes to another in the same transaction, in whatever order, has moved."""
+    jobs = [row for row in rows if row["what"] == "job"]
+    left = {(row["move"], row["id"]): row for row in jobs if row["after"] is None}
+    for row in jobs:
+        if row["after"] is not None:
+            before = row["before"] or left.pop((row["move"], row["id"]), {"before": None})["before"]
+            yield _job_event(row["time"] - began, row["id"], _job(before), _job(row["after"]))
+    yield from (_job_event(row["time"] - began, row["id"], _job(row["before"]), None) for row in left.values())
 
 
 def _job_event(time: float, job: UUID, before: JobRow | None, after: JobRow | None) -> Event:

@@ -57,6 +57,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     ``keys``: how many unique keys there are; ``operations``: what an operator does at random; ``has_strangers``: some jobs are of
     a task that nobody knows; ``hint_loss``: how many hints get lost.
     ``has_hooks``: all tasks have an ``on_rescue``; never drawn, but asked for, so that the same seed is the same world without.
+    ``has_queue``: jobs are delivered by a queue that suffers too; asked for as well.
     ``script``: what happens to which call of the first worker, supervisor or client; without it all draw from ``mix``.
     """
 
@@ -84,6 +85,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     floor: float = RETENTION_FLOOR
     script: tuple[str, int, Fault] | None = None
     has_hooks: bool = False
+    has_queue: bool = False
 
     @property
     def is_live(self) -> bool:

@@ -251,6 +251,7 @@ async def parting(job: Job) -> str:
     async with _written(job) as scene:
         await scene.wait(scene.chance.random() * scene.pace)
         birth = asyncio.ensure_future(scene.bear(job, "quick", None))
+        birth.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to await it
         await scene.wait(scene.chance.random() * scene.pace)
         if scene.chance.random() < 0.5:
             await scene.crash()

@@ -7,7 +7,8 @@ import argparse
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from holdfast._ports.clock import SystemClock
 from holdfast.testing.simulation import Outcome, simulate
 from holdfast.testing.verdicts import PROPERTIES
 
+World = Callable[[int], Outcome]
 REPEAT = 50  # every so many seeds one runs twice, and both histories must be equal
 
 
@@ -58,17 +60,17 @@ class Summary(Struct):
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit code."""
     given = _parser().parse_args(arguments)
-    clock = SystemClock()
+    clock, world = SystemClock(), partial(simulate, has_hooks=given.hooks, has_queue=given.queue)
     if given.seed is not None:
-        return _tell_one(given.seed, has_hooks=given.hooks)
+        return _tell_one(given.seed, world)
     seeds = range(given.first, given.first + given.seeds)[given.part :: given.jobs]
     if given.as_json:
-        sys.stdout.buffer.write(msgspec.json.encode(_run(seeds, has_hooks=given.hooks)))
+        sys.stdout.buffer.write(msgspec.json.encode(_run(seeds, world)))
         return 0
     started = clock.monotonic()
-    words = ["--hooks"] if given.hooks else []
-    summary = _run_on_all(given.first, given.seeds, given.jobs, words) if given.jobs > 1 else _run(seeds, has_hooks=given.hooks)
-    _print(summary, clock.monotonic() - started, given.jobs)
+    words = ["--hooks"] * given.hooks + ["--queue"] * given.queue
+    summary = _run_on_all(given.first, given.seeds, given.jobs, words) if given.jobs > 1 else _run(seeds, world)
+    _print(summary, clock.monotonic() - started, given.jobs, words)
     return 1 if summary.failed else 0
 
 
@@ -79,18 +81,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="only this one, with the whole story if it breaks something")
     parser.add_argument("--jobs", type=int, default=1, help="processes to run them in (1)")
     parser.add_argument("--hooks", action="store_true", help="in worlds whose tasks have an on_rescue")
+    parser.add_argument("--queue", action="store_true", help="in worlds in which a queue delivers the jobs")
     parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--json", dest="as_json", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
-def _run(seeds: Sequence[int], *, has_hooks: bool) -> Summary:
+def _run(seeds: Sequence[int], world: World) -> Summary:
     summary = Summary()
     for seed in seeds:
-        outcome = simulate(seed, has_hooks=has_hooks)
+        outcome = world(seed)
         summary.add(outcome)
         problems = list(_problems(outcome))
-        if seed % REPEAT == 0 and simulate(seed, has_hooks=has_hooks).history.digest() != outcome.history.digest():
+        if seed % REPEAT == 0 and world(seed).history.digest() != outcome.history.digest():
             problems.append("the same seed gave another history: something is not decided by it")
         if problems:
             summary.failed.append(seed)
@@ -117,8 +120,8 @@ def _run_on_all(first: int, count: int, jobs: int, more: Sequence[str]) -> Summa
     return summary
 
 
-def _tell_one(seed: int, *, has_hooks: bool) -> int:
-    outcome = simulate(seed, has_hooks=has_hooks)
+def _tell_one(seed: int, world: World) -> int:
+    outcome = world(seed)
     print(f"seed {seed} at revision {revision()}: {outcome.seconds:.0f} s, {len(outcome.history)} events")
     print(outcome.plan)
     print("nothing broke" if outcome.is_clean else outcome.explain())
@@ -126,11 +129,11 @@ def _tell_one(seed: int, *, has_hooks: bool) -> int:
     return 0 if outcome.is_clean else 1
 
 
-def _print(summary: Summary, seconds: float, jobs: int) -> None:
+def _print(summary: Summary, seconds: float, jobs: int, words: Sequence[str]) -> None:
     for told in summary.told:
         print(told)
     for seed in summary.failed[:5]:
-        print(f"repeat it: python -m holdfast.testing.simulate --seed {seed}")
+        print(" ".join(["repeat it: python -m holdfast.testing.simulate --seed", str(seed), *words]))
     speed = summary.seeds / max(seconds, 1e-9)
     print(f"{summary.seeds} seeds, {len(summary.failed)} failed; {speed:.1f} seeds/s in {jobs} processes")
     print(f"{summary.virtual:.0f} s simulated, {summary.starts} attempts, {summary.rescues} rescues")

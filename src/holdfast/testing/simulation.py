@@ -39,13 +39,13 @@ class Outcome(Struct):
         return "\n".join([*self.complaints[:5], self.report.explain(self.history)])
 
 
-def simulate(seed: int, kind: type[MemoryStore] | None = None, *, has_hooks: bool = False) -> Outcome:
+def simulate(seed: int, kind: type[MemoryStore] | None = None, *, has_hooks: bool = False, has_queue: bool = False) -> Outcome:
     """Run one world and check its history. The same seed gives the same history; ``kind`` may be a broken store.
 
-    ``has_hooks``: its tasks have an ``on_rescue``.
+    ``has_hooks``: its tasks have an ``on_rescue``. ``has_queue``: a queue delivers its jobs, as badly as it can.
     """
     numbers = random.Random(seed)
-    plan = structs.replace(draw(numbers), has_hooks=has_hooks)
+    plan = structs.replace(draw(numbers), has_hooks=has_hooks, has_queue=has_queue)
     return perform(plan, numbers, kind or (HookedStore if has_hooks else MemoryStore), seed=seed)
 
 

@@ -16,7 +16,7 @@ from holdfast._engine.supervisor import Supervisor, SupervisorOptions
 from holdfast._engine.worker import Worker, WorkerOptions
 from holdfast._ports.host import Cell, Exit
 from holdfast._ports.store import Capabilities, Store
-from holdfast._ports.transport import Hint
+from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Faults, Mix, faulty
@@ -25,6 +25,7 @@ from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimSto
 from holdfast.testing.loop import PROCESS, Process, VirtualLoop
 from holdfast.testing.plans import QUIET, Plan
 from holdfast.testing.programs import NAMES, SCENE, Scene, registry, tasks
+from holdfast.testing.queue import FaultyQueue, FaultyTransport, Mishaps
 from holdfast.testing.truth import witnessed
 
 STRANGER = "stranger"  # a task that nobody knows
@@ -79,6 +80,7 @@ class World:
         )
         self.slots = [Slot(self.machines[number % len(self.machines)], number) for number in range(plan.supervisors)]
         self.slots[0].is_core = plan.is_live
+        self.queue = queue_of(plan) if plan.has_queue else None
         self.clients: list[Process] = []
         self._core: set[str] = set()
         self._roles: set[str] = set()
@@ -116,6 +118,12 @@ class World:
             crash=lambda: process.end(Exit(signal="SIGKILL")),
             introduce=self._introduce,
         )
+
+    def transport(self, process: Process) -> Transport:
+        """How this process learns of work."""
+        if self.queue is None:
+            return Bus(self, process)
+        return FaultyTransport(self.queue, self._true_clock.sleep, lambda: process.is_dead)
 
     def _introduce(self, process: str) -> None:
         self.store.caller = process
@@ -156,7 +164,7 @@ class World:
             chance=SimChance(self.numbers, slot.machine.clock),
             events=Ears(self, process),
             open_store=lambda settings: store,
-            open_transport=lambda settings: Bus(self, process),
+            open_transport=lambda settings: self.transport(process),
             options=SupervisorOptions(processes=self.plan.processes),
             arguments=(),
         )
@@ -194,7 +202,7 @@ class World:
         worker = Worker(
             cell=cell,
             store=self.connect(process, "worker", is_healthy=slot.is_core),
-            transport=Bus(self, process),
+            transport=self.transport(process),
             registry=self._registry,
             settings=self.plan.settings,
             clock=clock,
@@ -224,7 +232,7 @@ class World:
         machine = self.numbers.choice(self.machines)
         process = machine.process(role)
         chance = SimChance(self.numbers, machine.clock)
-        bus, store = Bus(self, process), self.connect(process, role, is_healthy=is_healthy)
+        bus, store = self.transport(process), self.connect(process, role, is_healthy=is_healthy)
         client = Client(store, bus, machine.clock, chance, Ears(self, process), give_up=self.plan.settings.timing.ttl)
         self.clients.append(process)
         self.loop.start(process, main(client, chance))
@@ -350,3 +358,11 @@ class Bus:
     async def close(self) -> None:
         """Hear nothing more."""
         self._world.subscribers = [each for each in self._world.subscribers if each[0] is not self._process]
+
+
+def queue_of(plan: Plan) -> FaultyQueue:
+    """With numbers of its own, so that all else of a seed is the same without it."""
+    numbers, timing = random.Random(plan.chaos), plan.settings.timing
+    mishaps = Mishaps(plan.hint_loss, double=0.2, swap=0.3, lateness=timing.beat)
+    is_kept = numbers.random() < 0.5
+    return FaultyQueue(numbers, mishaps, ack_wait=1.1 * (timing.ttl + plan.settings.recovery_interval), last_until_finish=is_kept)

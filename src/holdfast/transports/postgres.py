@@ -184,10 +184,15 @@ class _Post:
     @asynccontextmanager
     async def _connection(self) -> "AsyncIterator[asyncpg.Connection]":
         connection = await self._connect()
-        connection.add_termination_listener(lambda _: self.outbox.has_news.set())
+
+        def lose(_: object) -> None:
+            self.outbox.has_news.set()
+
+        connection.add_termination_listener(lose)
         try:
             yield connection
         finally:
+            connection.remove_termination_listener(lose)  # an end of our own making is no news
             try:
                 async with asyncio.timeout(CLOSING):
                     if self.outbox.has_news.is_set() and not connection.is_closed():

@@ -16,7 +16,7 @@ from holdfast._core.settling import is_repeated
 from holdfast._ports.store import Answer, ClaimRequest, Duplicate, EnqueueAnswer
 from holdfast.errors import HoldfastError
 from holdfast.stores.postgres import packing
-from holdfast.stores.postgres.rows import Row, failure_of, readable, rescue_of
+from holdfast.stores.postgres.rows import Row, failure_of, rescue_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {state.value: state for state in State}
@@ -30,9 +30,9 @@ class Receipt(Struct):
 
 
 def enqueued(found: Sequence[Any], jobs: Sequence[NewJob]) -> EnqueueAnswer:
-    """The row of ``enqueue.sql``, or none of ``enqueue_plain.sql``; ``HoldfastError`` for an id that exists."""
+    """The row of ``enqueue.sql`` or ``enqueue_plain.sql``; ``HoldfastError`` for an id that exists."""
     keyed = [job for job in jobs if job.unique_key is not None]
-    answer, is_known, _ = found[0] if found else (None, False, None)
+    ((answer, is_known, _),) = found
     if is_known:
         raise HoldfastError("enqueue: a job of that id exists already; each job needs an id of its own")
     receipt = Receipt(False, []) if answer is None else msgspec.json.decode(answer, type=Receipt)
@@ -55,25 +55,25 @@ def enqueued(found: Sequence[Any], jobs: Sequence[NewJob]) -> EnqueueAnswer:
 
 def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
     """Rows of ``exchange.sql``."""
-    return readable(lambda row: _claim_of(row, request), found)
-
-
-def _claim_of(row: Row, request: ClaimRequest) -> Claim:
-    _, _, _, job, number, task, queue, state, attempt, failures, crashes, checkpoint, rescue, heal_at, payload, _, _ = row
-    hold = Hold(
-        job=job,
-        token=Token(request.claim, number),
-        lease=request.lease,
-        task=task,
-        state=_STATES[state],
-        attempt=attempt,
-        failures=failures,
-        crashes=crashes,
-        policy=request.tasks[task],
-        queue=queue,
-    )
-    rescued = None if rescue is None else rescue_of(rescue)
-    return Claim(hold=hold, payload=payload or b"", checkpoint=checkpoint, rescue=rescued, heal_at=heal_at)
+    state = State.RUNNING if request.limit > 0 else State.CLAIMED
+    claim, lease, policies = request.claim, request.lease, request.tasks
+    claims = []
+    for job, number, task, queue, attempt, failures, crashes, checkpoint, rescue, heal_at, payload, _, _, _ in found:
+        hold = Hold(
+            job=job,
+            token=Token(claim, number),
+            lease=lease,
+            task=task,
+            state=state,
+            attempt=attempt,
+            failures=failures,
+            crashes=crashes,
+            policy=policies[task],
+            queue=queue,
+        )
+        rescued = None if rescue is None else rescue_of(rescue)
+        claims.append(Claim(hold=hold, payload=payload or b"", checkpoint=checkpoint, rescue=rescued, heal_at=heal_at))
+    return tuple(claims)
 
 
 def settled(transitions: Sequence[Transition], found: Iterable[Row]) -> tuple[Answer, ...]:

@@ -14,7 +14,7 @@ import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.location import Location, problems_of_location
-from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.clock import Chance, Clock, loop_sleep
 from holdfast._ports.forks import care_for
 from holdfast._ports.store import Capabilities
 from holdfast.errors import ConfigurationError, StoreUnavailable
@@ -27,6 +27,7 @@ CONNECTIONS = 8
 ANSWER_LIMIT = 25.0
 """Seconds, longer than the server's own limit of a statement: then the server is gone, or the way to it."""
 
+SEARCH_LIMIT = 75.0
 BEAT_LIMIT = 5.0
 REFUSED_LIMIT = 5.0
 SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -129,8 +130,8 @@ class Connected:
         """The same for a query over all there is: planned for the values that are asked."""
 
         async def search() -> list[asyncpg.Record]:
-            async with self._transaction() as connection:
-                await connection.execute("SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = on")
+            async with self._transaction(SEARCH_LIMIT) as connection:
+                await connection.execute(sessions.SEARCHING)
                 return await connection.fetch(self._sql(name), *arguments)
 
         return await self._retrying(search, name)
@@ -153,7 +154,7 @@ class Connected:
             except failures.Errors as error:
                 raise failures.of_statement(name, self._location.public, error) from error
             seconds = pause * (1.0 + self._chance.jitter()) / 2
-            await self._clock.sleep(seconds)
+            await loop_sleep(seconds)
             waited, pause = waited + seconds, min(pause * 2, _LONGEST_PAUSE)
 
     @asynccontextmanager
@@ -210,32 +211,32 @@ class Connected:
         if self._location.is_pooled:
             async with self._in_transaction(pool, limit) as connection:
                 return await connection.fetch(sql, *arguments)
-        connection = await pool.take()
-        try:
-            async with asyncio.timeout(limit):
+        async with asyncio.timeout(limit):
+            connection = await pool.take()
+            try:
                 found = await connection.fetch(sql, *arguments)
-        except BaseException as error:
-            (pool.give if failures.leaves_connection_sound(error) else pool.drop)(connection)
-            raise
-        pool.give(connection)
-        return found
+            except BaseException as error:
+                (pool.give if failures.leaves_connection_sound(error) else pool.drop)(connection)
+                raise
+            pool.give(connection)
+            return found
 
     @asynccontextmanager
     async def _in_transaction(self, pool: Pool, limit: float) -> AsyncIterator[Link]:
-        connection = await pool.take()
-        try:
-            async with asyncio.timeout(limit):
+        async with asyncio.timeout(limit):
+            connection = await pool.take()
+            try:
                 await connection.execute(self._begin)
                 yield connection
                 if await connection.execute("COMMIT") != "COMMIT":
                     raise asyncpg.InterfaceError("the transaction was rolled back")
-        except BaseException as error:
-            if not failures.leaves_connection_sound(error):
-                pool.drop(connection)
+            except BaseException as error:
+                if not failures.leaves_connection_sound(error):
+                    pool.drop(connection)
+                    raise
+                await self._roll_back(pool, connection)
                 raise
-            await self._roll_back(pool, connection)
-            raise
-        pool.give(connection)
+            pool.give(connection)
 
     async def _roll_back(self, pool: Pool, connection: Link) -> None:
         try:

@@ -29,6 +29,7 @@ from holdfast.stores.postgres.trail import Trail, kind_of
 
 _KINDS = 64  # of claims whose trails are kept
 _NEW = Trail()
+_UNKNOWN = -(10**9)
 
 Rows = list[asyncpg.Record]
 
@@ -48,28 +49,25 @@ class Moving(Connected):
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         if later := packing.copies(transitions):
             return await self._exchange_in_turn(transitions, later, request)
-        if request is not None and any(map(packing.is_back_at_once, transitions)):
-            settled = await self.exchange(transitions)
-            return ExchangeAnswer(settled.answers, (await self.exchange((), request)).claims)
-        if request is not None and request.limit > 0 and request.prefetch > 0:
-            running, waiting = packing.parts(request)
-            answer = await self.exchange(transitions, running)
-            return ExchangeAnswer(answer.answers, answer.claims + (await self.exchange((), waiting)).claims)
-        trail = None if request is None else await self._look(request)
-        if trail is None and not transitions:
-            return ExchangeAnswer()
-        found = await self._fetch("exchange", *packing.exchange(transitions, request, trail))
-        claims = () if request is None or trail is None else await self._claimed(found, request, trail)
-        return ExchangeAnswer(await self._settled(found, transitions), claims)
+        plain, rare = ([], transitions) if request is None else packing.split(transitions)
+        settled, claims = await self._settle(rare), tuple[Claim, ...]()
+        if request is not None:
+            more, claims = await self._claim(request, plain)
+            settled += more
+        if settled == len(transitions):
+            return ExchangeAnswer((Answer.APPLIED,) * len(transitions), claims)
+        named = packing.tokens((settle.job, settle.token) for settle in transitions)
+        return ExchangeAnswer(answers.settled(transitions, await self._fetch("exchange_answers", *named)), claims)
 
     async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
-        return await self._lost("start", tokens, packing.tokens(tokens))
+        return await self._lost("start", tokens, packing.starts(tokens))
 
     async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
-        return await self._lost("report", [(update.job, update.token) for update in updates], packing.updates(updates))
+        return await self._lost("report", [(update.job, update.token) for update in updates], packing.reports(updates))
 
     async def annotate(self, notes: Sequence[Note]) -> None:
-        await self._fetch("annotate", *packing.notes(notes))
+        for columns in packing.notes(notes):
+            await self._fetch("annotate", *columns)
 
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         return await self._states("request_cancel", ids)
@@ -117,53 +115,84 @@ class Moving(Connected):
         said = dict(zip([*first, *later], [*before.answers, *after.answers], strict=True))
         return ExchangeAnswer(tuple(said[place] for place in range(len(transitions))), after.claims)
 
-    async def _settled(self, found: Rows, transitions: Sequence[Transition]) -> tuple[Answer, ...]:
-        if found[0]["applied"] == len(transitions):
-            return (Answer.APPLIED,) * len(transitions)
-        named = packing.tokens((settle.job, settle.token) for settle in transitions)
-        return answers.settled(transitions, await self._fetch("exchange_answers", *named))
+    def _sql(self, name: str) -> str:
+        """``exchange due_line`` is ``exchange.sql`` with ``due_line.sql`` in its place."""
+        whole, _, part = name.partition(" ")
+        if not part:
+            return super()._sql(name)
+        if name not in self._texts:
+            self._texts[name] = super()._sql(whole).replace("-- due", super()._sql(part))
+        return self._texts[name]
 
-    async def _look(self, request: ClaimRequest) -> Trail | None:
-        """Where to claim; ``None`` if there is nothing."""
+    async def _settle(self, transitions: Sequence[Transition]) -> int:
+        """How many landed."""
+        if not transitions:
+            return 0
+        columns = (*packing.settling(transitions), packing.said(transitions))
+        return int((await self._fetch("settle", *columns))[0]["settled"])
+
+    async def _claim(self, request: ClaimRequest, plain: Sequence[Transition] = ()) -> tuple[int, tuple[Claim, ...]]:
+        """Settle these first-try successes and claim; how many landed, or a number that is none, and the claims."""
+        if request.limit > 0 and request.prefetch > 0:
+            running, waiting = packing.parts(request)
+            settled, claims = await self._claim(running, plain)
+            return settled, claims + (await self._claim(waiting))[1]
         room = request.limit or request.prefetch
+        trail, is_alone = await self._look(request, room)
+        if trail is None:
+            return await self._settle(plain), ()
+        name, where = trail.due if request.ids is None else ("due_ids", (request.ids, request.queues))
+        rows: Rows = []
+        if is_alone:
+            settled = await self._settle(plain)
+        else:
+            rows = await self._fetch(f"exchange {name}", *packing.settling(plain), *packing.claiming(request), *where)
+            settled = rows[0]["settled"] if rows else _UNKNOWN if plain else 0
+        if is_alone or (not rows and request.ids is not None):
+            rows = await self._retrying(partial(self._claim_alone, request, name, where), name)
+        claims = answers.claims_of(rows, request)
+        if request.ids is None and not is_alone:
+            self._remember(kind_of(request), trail.after(rows, room))
+            if trail.may_miss(rows, room):
+                claims += (await self._claim(packing.rest(request, len(rows))))[1]
+        return settled, claims
+
+    async def _look(self, request: ClaimRequest, room: int) -> tuple[Trail | None, bool]:
+        """Where to claim, ``None`` if there is nothing; and whether for a lease that runs one job alone."""
         if room <= 0 or not request.tasks:
-            return None
+            return None, False
         if request.ids is not None:
-            return Trail() if request.ids else None
+            return (_NEW if request.ids else None), False
         kind, now = kind_of(request), self._clock.monotonic()
         trail = self._trails.get(kind, _NEW)
-        if not trail.leads_on(now):
-            most = room + trail.slack
-            trail = trail.anew(await self._fetch("lines", *packing.lines(request, most)), most, now)
-        return trail if trail.lines else None
+        if trail.leads_on(now):
+            return trail, False
+        most = room + trail.slack
+        found = await self._fetch("lines", *packing.lines(request, most))
+        trail = trail.anew(found, most, now)
+        if not found:
+            self._remember(kind, trail)
+            return None, False
+        return trail, bool(found[0]["is_alone"])
 
-    async def _claimed(self, found: Rows, request: ClaimRequest, trail: Trail) -> tuple[Claim, ...]:
-        """The claims that a statement answered, and those that it could not see."""
-        is_alone = found[0]["is_alone"]
-        if is_alone:
-            found = await self._retrying(partial(self._claim_alone, request, trail), "exchange")
-        rows = [row for row in found if row["id"] is not None]
-        claims = answers.claims_of(rows, request)
-        room, candidates = request.limit or request.prefetch, found[0]["candidates"]
-        if is_alone is not False or request.ids is not None:  # None: the lease may not claim
-            return claims
+    def _remember(self, kind: tuple[object, ...], trail: Trail) -> None:
         if len(self._trails) >= _KINDS:
             self._trails.clear()
-        self._trails[kind_of(request)] = trail.after(rows, room, candidates)
-        if trail.may_miss(rows, room, candidates):
-            return claims + (await self.exchange((), packing.rest(request, len(rows)))).claims
-        return claims
+        self._trails[kind] = trail
 
-    async def _claim_alone(self, request: ClaimRequest, trail: Trail) -> Rows:
-        """A lease for one job at a time: a second claim of it waits here, and then sees what the first one took."""
+    async def _claim_alone(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> Rows:
+        """For a lease that runs one job alone: a second claim of it waits here, and then sees what the first one took."""
         async with self._transaction() as connection:
-            await connection.fetch(self._sql("alone"), request.lease)
-            return await connection.fetch(self._sql("exchange"), *packing.exchange((), request, trail, is_alone=True))
+            is_alone = await connection.fetch(self._sql("alone"), request.lease)
+            if not is_alone or await connection.fetch(self._sql("holds"), request.lease):
+                return []
+            values = (*packing.settling(()), *packing.claiming(request, is_alone=True), *where)
+            return await connection.fetch(self._sql(f"exchange {name}"), *values)
 
-    async def _lost(self, name: str, asked: Sequence[tuple[UUID, Token]], values: tuple[Any, ...]) -> frozenset[UUID]:
-        if not asked:
-            return frozenset()
-        ours = {(row["id"], Token(row["claim"], row["number"])) for row in await self._fetch(name, *values)}
+    async def _lost(self, name: str, asked: Sequence[tuple[UUID, Token]], parts: Sequence[tuple[Any, ...]]) -> frozenset[UUID]:
+        """Jobs of which the verb did not answer that it found them under their token."""
+        rows = [row for columns in parts for row in await self._fetch(name, *columns)]
+        ours = {(row["id"], Token(row["claim"], row["number"])) for row in rows}
         return frozenset(job for job, token in asked if (job, token) not in ours)
 
     async def _states(

@@ -1,9 +1,9 @@
 """Values to parameters: arrays of columns for what is plain, JSON for what is rare or shared."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from msgspec import Struct, structs
@@ -13,13 +13,13 @@ from holdfast._core.lifecycle import Judge, Transition
 from holdfast._core.policy import Policy
 from holdfast._ports.store import ClaimRequest, LastTries, Note, Update
 from holdfast.stores.postgres.texts import json_text, text
-from holdfast.stores.postgres.trail import Trail
 
 INLINE = 512  # payloads up to this long stay in the job's row
 
 Key = tuple[str, str]
+Item = TypeVar("Item")
+_COMPLETED, _OWNER = State.COMPLETED, Judge.OWNER
 _TRIES = {LastTries.LEAVE: (True, False), LastTries.ONLY: (False, True), LastTries.ALSO: (True, True)}
-_NO_CLAIM = (None, None, True, 0, (), (), (), (), True, False, False, *Trail().columns, None, None)
 
 
 class Enqueuing(Struct, omit_defaults=True):
@@ -86,6 +86,11 @@ class Settling(Struct, omit_defaults=True):
     signal: str | None = None
     stacks: str | None = None
     rescued: str | None = None
+
+
+_PLAIN = json_text(
+    Settling("completed", is_end=True, is_kept=False, said_failures=0, said_crashes=0, delay=0.0, owes_hook=False, judge="owner")
+)
 
 
 def enqueue(
@@ -156,54 +161,49 @@ def copies(settles: Sequence[Transition]) -> list[int]:
     return found
 
 
-def transitions(settles: Sequence[Transition]) -> tuple[Any, ...]:
-    """Columns, in the order of claim numbers, and what else is said of those that are no first-try success.
+def split(settles: Sequence[Transition]) -> tuple[list[Transition], list[Transition]]:
+    """First-try successes, nearly all of them, and the others."""
+    plain: list[Transition] = []
+    rare: list[Transition] = []
+    for settle in settles:
+        (plain if _is_plain(settle) else rare).append(settle)
+    return plain, rare
 
-    What is the same for all goes once: the driver's look at each value of an array costs more than all else here.
-    """
+
+def settling(settles: Sequence[Transition]) -> tuple[Any, ...]:
+    """Columns, in the order of claim numbers."""
     ordered = sorted(settles, key=_number_of)
     return (
         [settle.job for settle in ordered],
-        _once([settle.token.claim for settle in ordered]),
+        [settle.token.claim for settle in ordered],
         [settle.token.number for settle in ordered],
-        _once([settle.result for settle in ordered]),
-        _once([settle.retention for settle in ordered]),
-        None if all(map(_is_plain, ordered)) else [None if _is_plain(settle) else _said(settle) for settle in ordered],
+        [settle.result for settle in ordered],
+        [settle.retention for settle in ordered],
     )
 
 
-def _once(values: list[Any]) -> list[Any]:
-    return values[:1] if values and values.count(values[0]) == len(values) else values
+def said(settles: Sequence[Transition]) -> list[str]:
+    """What else there is to say of them, in the same order."""
+    return [_PLAIN if _is_plain(settle) else _said(settle) for settle in sorted(settles, key=_number_of)]
 
 
-def _number_of(settle: Transition) -> int:
-    return settle.token.number
-
-
-def is_back_at_once(settle: Transition) -> bool:
-    """Whether the job could be claimed again in the same instant."""
-    return settle.to is State.AVAILABLE and settle.delay <= 0.0
-
-
-def exchange(
-    settles: Sequence[Transition], request: ClaimRequest | None, trail: Trail | None, *, is_alone: bool = False
-) -> tuple[Any, ...]:
-    """All that ``exchange.sql`` asks; without a trail there is no claim."""
-    if request is None or trail is None:
-        return (*transitions(settles), *_NO_CLAIM)
+def claiming(request: ClaimRequest, *, is_alone: bool = False) -> tuple[Any, ...]:
+    """What ``exchange.sql`` asks of a claim, but for where it looks."""
     return (
-        *transitions(settles),
         request.lease,
         request.claim,
-        not request.prefetch,
+        request.limit > 0,
         request.limit or request.prefetch,
         *_known(request.tasks),
         *_TRIES[request.last_tries],
         is_alone,
-        *trail.columns,
-        request.ids,
-        request.queues,
     )
+
+
+def lines(request: ClaimRequest, most: int) -> tuple[Any, ...]:
+    """What ``lines.sql`` looks for."""
+    queues = None if request.queues is None else list(dict.fromkeys(request.queues))
+    return list(request.tasks), queues, most, *_TRIES[request.last_tries], request.lease
 
 
 def parts(request: ClaimRequest) -> tuple[ClaimRequest, ClaimRequest]:
@@ -211,15 +211,27 @@ def parts(request: ClaimRequest) -> tuple[ClaimRequest, ClaimRequest]:
     return structs.replace(request, prefetch=0), structs.replace(request, limit=0)
 
 
-def lines(request: ClaimRequest, most: int) -> tuple[Any, ...]:
-    """What ``lines.sql`` looks for."""
-    queues = None if request.queues is None else list(dict.fromkeys(request.queues))
-    return list(request.tasks), queues, most, *_TRIES[request.last_tries]
-
-
 def rest(request: ClaimRequest, taken: int) -> ClaimRequest:
-    """What is still asked, of one kind."""
+    """What is still asked, of one of these parts."""
     return structs.replace(request, limit=max(0, request.limit - taken), prefetch=max(0, request.prefetch - taken))
+
+
+def apart(items: Iterable[Item], number_of: Callable[[Item], int]) -> list[list[Item]]:
+    """In the order of claim numbers, each at most once in a list; nearly always there is one list."""
+    lists: list[list[Item]] = []
+    for item in sorted(items, key=number_of):
+        for one in lists:
+            if number_of(one[-1]) < number_of(item):
+                one.append(item)
+                break
+        else:
+            lists.append([item])
+    return lists
+
+
+def starts(asked: Iterable[tuple[UUID, Token]]) -> list[tuple[Any, ...]]:
+    """Columns of ``start.sql``, for each time it is needed."""
+    return [tokens(entries) for entries in apart(set(asked), lambda entry: entry[1].number)]
 
 
 def tokens(entries: Iterable[tuple[UUID, Token]]) -> tuple[list[UUID], list[UUID | None], list[int]]:
@@ -228,24 +240,26 @@ def tokens(entries: Iterable[tuple[UUID, Token]]) -> tuple[list[UUID], list[UUID
     return [job for job, _ in pairs], [token.claim for _, token in pairs], [token.number for _, token in pairs]
 
 
-def updates(said: Sequence[Update]) -> tuple[Any, ...]:
+def reports(said: Sequence[Update]) -> list[tuple[Any, ...]]:
     """Columns of what handlers said; of several updates of one job the latest wins, field by field."""
     latest: dict[tuple[UUID, Token], Update] = {}
     for update in said:
         old = latest.get((update.job, update.token), update)
         news = {name: value for name, value in structs.asdict(update).items() if value is not None}
         latest[update.job, update.token] = structs.replace(old, **news)
-    merged = list(latest.values())
-    return (
-        *tokens(latest),
-        [text(update.stage) for update in merged],
-        [update.fraction for update in merged],
-        [text(update.message) for update in merged],
-        [update.checkpoint for update in merged],
-    )
+    return [
+        (
+            *tokens((update.job, update.token) for update in updates),
+            [text(update.stage) for update in updates],
+            [update.fraction for update in updates],
+            [text(update.message) for update in updates],
+            [update.checkpoint for update in updates],
+        )
+        for updates in apart(latest.values(), lambda update: update.token.number)
+    ]
 
 
-def notes(learnt: Sequence[Note]) -> tuple[Any, ...]:
+def notes(learnt: Sequence[Note]) -> list[tuple[Any, ...]]:
     """Columns of notes on attempts; of several notes on one the latest wins, but the first error stays."""
     latest: dict[tuple[UUID, Token], Note] = {}
     for note in learnt:
@@ -256,13 +270,15 @@ def notes(learnt: Sequence[Note]) -> tuple[Any, ...]:
             error=old.error or note.error,
             stacks=old.stacks if note.stacks is None else note.stacks,
         )
-    merged = list(latest.values())
-    return (
-        *tokens(latest),
-        [note.late_result for note in merged],
-        [failure_text(note.error) for note in merged],
-        [text(note.stacks) for note in merged],
-    )
+    return [
+        (
+            *tokens((note.job, note.token) for note in merged),
+            [note.late_result for note in merged],
+            [failure_text(note.error) for note in merged],
+            [text(note.stacks) for note in merged],
+        )
+        for merged in apart(latest.values(), lambda note: note.token.number)
+    ]
 
 
 def failure_text(failure: Failure | None) -> str | None:
@@ -271,15 +287,12 @@ def failure_text(failure: Failure | None) -> str | None:
 
 
 def _is_plain(settle: Transition) -> bool:
-    return (
-        settle.to is State.COMPLETED
-        and settle.record is None
-        and settle.judge is Judge.OWNER
-        and settle.failures == settle.crashes == 0
-        and settle.error is None
-        and settle.reason is None
-        and settle.rescued is None
-    )
+    is_success = settle.to is _COMPLETED and settle.record is None and settle.judge is _OWNER
+    return is_success and not settle.failures and not settle.crashes and settle.rescued is None
+
+
+def _number_of(settle: Transition) -> int:
+    return settle.token.number
 
 
 def _said(settle: Transition) -> str:

@@ -28,6 +28,11 @@ _SESSION = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "15000",
 }
+SEARCHING = """
+SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = on; SET LOCAL statement_timeout = '60s'
+"""
+"""For one who wants to look at all there is."""
+
 _RAISE = (
     "SELECT set_config('synchronous_commit', 'on', {is_local}) "
     "WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"

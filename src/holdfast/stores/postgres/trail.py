@@ -20,7 +20,10 @@ FAST = 200
 FRESH = 1.0
 """Seconds for which the lines that were found are thought to be all."""
 
+Line = tuple[str, str, int]
+
 _SLACK, _MOST_SLACK = 16, 100_000
+_EARLIEST, _LEAST = datetime.min, UUID(int=0)
 
 
 class Seen(Struct, frozen=True):
@@ -32,10 +35,10 @@ class Seen(Struct, frozen=True):
 
 
 class Trail(Struct, frozen=True):
-    """``taken``: in a row. ``slack``: how many lines and candidates more than asked are looked at, because others hold as many locked.
-    ``is_whole``: no line was left out."""
+    """``taken``: in a row. ``slack``: how many lines, and candidates of each, more than asked are looked at, because others hold
+    as many locked. ``is_whole``: no line was left out."""
 
-    lines: tuple[Row, ...] = ()
+    lines: tuple[Line, ...] = ()
     seen: Seen | None = None
     found_at: float = 0.0
     is_whole: bool = True
@@ -46,33 +49,35 @@ class Trail(Struct, frozen=True):
         """Whether it may be followed without a look around."""
         return self.taken >= FAST and self.seen is not None and 0.0 <= now - self.found_at < FRESH
 
-    def anew(self, lines: Sequence[Row], most: int, now: float) -> "Trail":
-        """After a look around for so many lines."""
-        return structs.replace(self, lines=tuple(lines), seen=None, found_at=now, is_whole=len(lines) < most)
+    def anew(self, found: Sequence[Row], most: int, now: float) -> "Trail":
+        """After a look around for so many lines; ``found`` by ``lines.sql``."""
+        lines = tuple((row["task"], row["queue"], row["priority"]) for row in found)
+        slack = self.slack if lines else 0
+        return structs.replace(self, lines=lines, seen=None, found_at=now, is_whole=len(lines) < most, slack=slack)
 
-    def after(self, claimed: Sequence[Row], room: int, candidates: int) -> "Trail":
+    def after(self, claimed: Sequence[Row], room: int) -> "Trail":
         """What a claim along it has shown."""
         if len(claimed) < room:
-            slack = 2 * self.slack + room + _SLACK if self._is_narrow(claimed, candidates) else self.slack // 2
-            return structs.replace(self, seen=None, taken=0, slack=slack)
+            return structs.replace(self, seen=None, taken=0, slack=min(2 * self.slack + room + _SLACK, _MOST_SLACK))
         last = claimed[-1]
-        seen = Seen(last["seen_priority"], last["seen_at"], last["id"])
+        seen = Seen(last["priority"], last["available_at"], last["id"])
         return structs.replace(self, seen=seen, taken=self.taken + room, slack=self.slack - self.slack // 8)
 
-    def may_miss(self, claimed: Sequence[Row], room: int, candidates: int) -> bool:
+    def may_miss(self, claimed: Sequence[Row], room: int) -> bool:
         """Whether there may be more although a claim along it took less than asked."""
-        return len(claimed) < room and (self.seen is not None or self._is_narrow(claimed, candidates))
-
-    def _is_narrow(self, claimed: Sequence[Row], candidates: int) -> bool:
-        """Whether some candidates were locked, or some lines were left out."""
-        return self.slack < _MOST_SLACK and (len(claimed) < candidates or not self.is_whole)
+        is_narrow = not self.is_whole or len(self.lines) > 1
+        return len(claimed) < room and (self.seen is not None or (is_narrow and (len(claimed) > 0 or self.slack == 0)))
 
     @property
-    def columns(self) -> tuple[Any, ...]:
-        """As ``exchange.sql`` takes it."""
-        tasks, queues, priorities = zip(*self.lines, strict=True) if self.lines else ((), (), ())
-        seen = (None, None, None) if self.seen is None else (self.seen.priority, self.seen.at, self.seen.job)
-        return (tasks, queues, priorities, *seen, self.slack)
+    def due(self) -> tuple[str, tuple[Any, ...]]:
+        """What ``exchange.sql`` is completed with, and its parameters."""
+        if len(self.lines) == 1:
+            task, queue, priority = self.lines[0]
+            seen = self.seen if self.seen is not None and priority <= self.seen.priority else None
+            return "due_line", (task, queue, priority, *((_EARLIEST, _LEAST) if seen is None else (seen.at, seen.job)))
+        seen = self.seen
+        columns = tuple(zip(*self.lines, strict=True))
+        return "due_lines", (*columns, *((None,) * 3 if seen is None else (seen.priority, seen.at, seen.job)), self.slack)
 
 
 def kind_of(request: ClaimRequest) -> tuple[object, ...]:

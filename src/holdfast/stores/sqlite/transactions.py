@@ -155,7 +155,9 @@ class Transaction:
         return None
 
     def _require_token(self, connection: driver.Connection, query: str) -> None:
-        if not connection.execute(QUERIES[query].statement, self._values).fetchall():
+        answered = connection.execute(QUERIES[query].statement, self._values)
+        is_ours = answered.rowcount == 1 if query == "heal" else bool(answered.fetchall())
+        if not is_ours:
             raise JobLost(f"job {self._job} is no longer active under token {self._token}; nothing of this transaction is kept")
 
     def _begin(self, connection: driver.Connection) -> None:

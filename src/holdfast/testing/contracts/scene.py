@@ -3,12 +3,12 @@
 import asyncio
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from threading import Barrier
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
@@ -36,6 +36,8 @@ class Contract(Protocol):
     def advance(self, clock: FakeClock, seconds: float) -> None: ...
 
     def step_wall(self, clock: FakeClock, seconds: float) -> None: ...
+
+    def run(self, story: Coroutine[Any, Any, None]) -> None: ...
 
 
 class Scene:
@@ -245,7 +247,7 @@ def play(contract: Contract, act: Callable[[Scene], Awaitable[None]]) -> None:
         async with AsyncExitStack() as closing:
             await act(Scene(contract, closing))
 
-    asyncio.run(run())
+    contract.run(run())
 
 
 def story(act: Callable[[Self, Scene], Awaitable[None]]) -> Callable[[Self], None]:
@@ -272,3 +274,7 @@ class Part(ABC):
     def step_wall(self, clock: FakeClock, seconds: float) -> None:
         """Set the clock for due times and retention, negative: back; override it for a store whose clock is its server's."""
         clock.step_wall(seconds)
+
+    def run(self, story: Coroutine[Any, Any, None]) -> None:
+        """In an event loop; override it for stores that share what belongs to a loop and is dear, such as connections."""
+        asyncio.run(story)

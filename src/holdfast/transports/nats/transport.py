@@ -15,7 +15,7 @@ from holdfast._ports.transport import Delivery, Hint
 from holdfast._ports.upkeep import PerLoop, Upkeep
 from holdfast.transports.nats.session import FAILURES, Session
 
-CONNECT_LIMIT = 5.0
+CONNECT_LIMIT, CLOSING = 5.0, 1.0
 PUBLISH_LIMIT = 0.25
 """Seconds for which telling may hold up whoever enqueues: only the first time, and when a server stops reading."""
 FETCH_WAIT = 3.0
@@ -156,7 +156,11 @@ class _Post:
             opened(session)
             await is_lost.wait()
         finally:
-            await client.close()
+            try:
+                async with asyncio.timeout(CLOSING):
+                    await client.close()  # what was published is sent before
+            except FAILURES as error:
+                logger.debug("NATS: %s", type(error).__name__)
 
     def _wake(self, hint: Hint) -> None:
         for wake in tuple(self.wakes):

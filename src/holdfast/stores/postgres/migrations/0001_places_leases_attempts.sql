@@ -189,6 +189,23 @@ CREATE TABLE holdfast.unique_keys (
 );
 CREATE INDEX unique_keys_job ON holdfast.unique_keys (job);
 
+-- Who has a key: the one who asks for it if it is free. Nobody's row is locked but one's own: ON CONFLICT DO UPDATE would lock that
+-- of whoever was faster until the caller's transaction ends, and its job could not finish for as long. Each of these statements
+-- sees what was committed before it, so one that is given back in between is asked for again.
+CREATE FUNCTION holdfast.take_key(of_task text, of_key text, asker uuid, of_payload bytea, OUT job uuid, OUT digest bytea)
+LANGUAGE plpgsql AS $$
+BEGIN
+    LOOP
+        INSERT INTO holdfast.unique_keys AS keys (task, key, job, digest) VALUES (of_task, of_key, asker, of_payload)
+        ON CONFLICT DO NOTHING
+        RETURNING keys.job, keys.digest INTO job, digest;
+        EXIT WHEN FOUND;
+        SELECT keys.job, keys.digest INTO job, digest FROM holdfast.unique_keys AS keys WHERE keys.task = of_task AND keys.key = of_key;
+        EXIT WHEN FOUND;
+    END LOOP;
+END
+$$;
+
 -- For what one statement finds out too late: that another one, committed meanwhile, was in its way. All of it is sent again.
 CREATE FUNCTION holdfast.again() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN

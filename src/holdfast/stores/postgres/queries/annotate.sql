@@ -1,8 +1,10 @@
 -- What was learnt too late to move the job, on the record of exactly that token; the record's own error stays.
-UPDATE holdfast.attempts AS attempts SET
-    late_result = coalesce(note.late_result, attempts.late_result),
-    error = coalesce(attempts.error, note.error),
-    stacks = coalesce(note.stacks, attempts.stacks)
-FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bytea[], $5::text[], $6::text[])
-    AS note (job, claim, number, late_result, error, stacks)
-WHERE attempts.job = note.job AND attempts.claim = note.claim AND attempts.number = note.number AND attempts.outcome IS NOT NULL;
+-- $1–$3: jobs, claims, numbers (ascending, each once); for how they are found see exchange.sql.
+UPDATE holdfast.attempts AS attempt SET
+    late_result = coalesce(($4::bytea[])[width_bucket(attempt.number, $3::bigint[])], attempt.late_result),
+    error = coalesce(attempt.error, ($5::text[])[width_bucket(attempt.number, $3::bigint[])]),
+    stacks = coalesce(($6::text[])[width_bucket(attempt.number, $3::bigint[])], attempt.stacks)
+WHERE attempt.job = ANY($1::uuid[]) AND attempt.number = ($3::bigint[])[width_bucket(attempt.number, $3::bigint[])]
+    AND attempt.job = ($1::uuid[])[width_bucket(attempt.number, $3::bigint[])]
+    AND attempt.claim = ($2::uuid[])[width_bucket(attempt.number, $3::bigint[])]
+    AND attempt.outcome IS NOT NULL;

@@ -1,4 +1,5 @@
 -- Jobs that nobody owns are gone without a trace; the others with their state, NULL: it moved meanwhile, ask again.
+-- Nothing that may be large is joined, because plans are made once, often while all tables are empty.
 WITH waiting AS (
     DELETE FROM holdfast.pending WHERE id = ANY($1::uuid[]) RETURNING id, task, unique_key
 ),
@@ -14,17 +15,15 @@ gone AS MATERIALIZED (
 ),
 
 attempts AS (
-    DELETE FROM holdfast.attempts USING gone WHERE attempts.job = gone.id
+    DELETE FROM holdfast.attempts WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ),
 
 bodies AS (
-    DELETE FROM holdfast.bodies USING gone WHERE bodies.job = gone.id
+    DELETE FROM holdfast.bodies WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ),
 
 freed AS (
-    DELETE FROM holdfast.unique_keys AS keys
-    USING waiting
-    WHERE keys.task = waiting.task AND keys.key = waiting.unique_key AND keys.job = waiting.id
+    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM waiting WHERE unique_key IS NOT NULL))
 )
 
 SELECT seen.id, seen.state

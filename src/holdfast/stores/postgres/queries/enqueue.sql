@@ -2,8 +2,9 @@
 --
 -- One parameter, as in enqueue_plain.sql. :keys are the distinct unique keys of the call, each with the first job that has
 -- it. Who holds a key is computed, never found out by a raised constraint: that would abort the caller's transaction. A key
--- whose holder this statement's snapshot shows is only read, so that no open transaction of a caller stops the holder from
--- finishing; one that it does not show is inserted, and ON CONFLICT DO UPDATE answers who has got it meanwhile.
+-- whose holder this statement's snapshot shows is only read; one that it does not show is inserted, or answered by who has got
+-- it meanwhile: see take_key in the schema. Neither locks the holder's, so no open transaction of a caller stops it from finishing.
+-- Nothing that may be large is joined, because plans are made once, often while all tables are empty.
 -- Lock order: the parent, unique keys in their order.
 WITH asked AS MATERIALIZED (
     SELECT asked.*, clock_timestamp() AS now
@@ -20,26 +21,27 @@ durable AS MATERIALIZED (
 ),
 
 earlier AS MATERIALIZED (
-    SELECT receipts.answer FROM asked JOIN holdfast.receipts AS receipts ON receipts.call = asked.call
+    SELECT answer FROM holdfast.receipts WHERE call = (SELECT call FROM asked)
 ),
 
 -- Locked: its settle waits until its children are there.
 parent AS MATERIALIZED (
-    SELECT job.id
-    FROM asked JOIN holdfast.active AS job
-        ON job.id = asked.parent AND job.claim = asked.parent_claim AND job.number = asked.parent_number
-    WHERE NOT EXISTS (SELECT FROM earlier)
-    FOR KEY SHARE OF job
+    SELECT id FROM holdfast.active
+    WHERE id = (SELECT parent FROM asked) AND claim = (SELECT parent_claim FROM asked)
+        AND number = (SELECT parent_number FROM asked) AND NOT EXISTS (SELECT FROM earlier)
+    FOR KEY SHARE
 ),
 
 wanted AS MATERIALIZED (
     SELECT wanted.task, wanted.key, wanted.job, decode(wanted.digest, 'hex') AS digest, held.job AS holder, held.digest AS held
     FROM asked
     CROSS JOIN json_to_recordset(asked.keys) AS wanted (task text, key text, job uuid, digest text)
-    LEFT JOIN holdfast.unique_keys AS held ON held.task = wanted.task AND held.key = wanted.key
+    LEFT JOIN LATERAL (
+        SELECT keys.job, keys.digest FROM holdfast.unique_keys AS keys WHERE keys.task = wanted.task AND keys.key = wanted.key LIMIT 1
+    ) AS held ON true
 ),
 
-news AS MATERIALIZED (
+items AS MATERIALIZED (
     SELECT
         item.id::uuid AS id, kind.task, kind.queue, kind.priority, kind.delay, kind.run_at, kind.expires_in, kind.tags,
         kind.policy, kind.key, item.payload
@@ -49,8 +51,11 @@ news AS MATERIALIZED (
         tags text, policy text, key text, ids json, payloads json
     )
     CROSS JOIN ROWS FROM (json_array_elements_text(kind.ids), json_array_elements_text(kind.payloads)) AS item (id, payload)
-    LEFT JOIN wanted ON wanted.job = item.id::uuid
-    WHERE wanted.holder IS NULL
+),
+
+news AS MATERIALIZED (
+    SELECT items.* FROM items
+    WHERE NOT EXISTS (SELECT FROM wanted WHERE wanted.job = items.id AND wanted.holder IS NOT NULL)
 ),
 
 verdict AS MATERIALIZED (
@@ -64,21 +69,22 @@ verdict AS MATERIALIZED (
 
 -- A job of that id exists already, perhaps not waiting any more; its id would be in two places.
 known AS MATERIALIZED (
-    SELECT 1 FROM verdict CROSS JOIN news JOIN holdfast.active AS job ON job.id = news.id
+    SELECT 1 FROM verdict JOIN holdfast.active AS job ON job.id = ANY(ARRAY(SELECT news.id FROM news))
     WHERE NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
     UNION ALL
-    SELECT 1 FROM verdict CROSS JOIN news JOIN holdfast.finished AS job ON job.id = news.id
+    SELECT 1 FROM verdict JOIN holdfast.finished AS job ON job.id = ANY(ARRAY(SELECT news.id FROM news))
     WHERE NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
 ),
 
-won AS (
-    INSERT INTO holdfast.unique_keys AS keys (task, key, job, digest)
-    SELECT wanted.task, wanted.key, wanted.job, wanted.digest
-    FROM verdict CROSS JOIN wanted
-    WHERE wanted.holder IS NULL AND NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused) AND NOT EXISTS (SELECT FROM known)
-    ORDER BY wanted.task, wanted.key
-    ON CONFLICT (task, key) DO UPDATE SET job = keys.job
-    RETURNING keys.task, keys.key, keys.job, keys.digest
+won AS MATERIALIZED (
+    SELECT free.task, free.key, taken.job, taken.digest
+    FROM (
+        SELECT wanted.task, wanted.key, wanted.job, wanted.digest
+        FROM verdict CROSS JOIN wanted
+        WHERE wanted.holder IS NULL AND NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
+            AND NOT EXISTS (SELECT FROM known)
+        ORDER BY wanted.task, wanted.key
+    ) AS free CROSS JOIN LATERAL holdfast.take_key(free.task, free.key, free.job, free.digest) AS taken
 ),
 
 holders AS MATERIALIZED (

@@ -24,18 +24,26 @@ stored AS (
     INSERT INTO holdfast.bodies (job, payload)
     SELECT body.job, coalesce(convert_to(body.payload, 'UTF8'), decode(body.hex, 'hex'))
     FROM receipt CROSS JOIN asked CROSS JOIN json_to_recordset(asked.bodies) AS body (job uuid, payload text, hex text)
+),
+
+added AS (
+    INSERT INTO holdfast.pending (id, task, queue, priority, available_at, proviso, created_at, expires_at, tags, policy, payload)
+    SELECT
+        item.id::uuid, kind.task, kind.queue, kind.priority,
+        coalesce(kind.run_at, asked.now + kind.delay * interval '1 second'),
+        asked.now + kind.expires_in * interval '1 second', asked.now, asked.now + kind.expires_in * interval '1 second',
+        kind.tags, kind.policy, convert_to(item.payload, 'UTF8')
+    FROM receipt
+    CROSS JOIN asked
+    CROSS JOIN json_to_recordset(asked.kinds) AS kind (
+        task text, queue text, priority bigint, delay double precision, run_at timestamptz, expires_in double precision,
+        tags text, policy text, ids json, payloads json
+    )
+    CROSS JOIN ROWS FROM (json_array_elements_text(kind.ids), json_array_elements_text(kind.payloads)) AS item (id, payload)
 )
 
-INSERT INTO holdfast.pending (id, task, queue, priority, available_at, proviso, created_at, expires_at, tags, policy, payload)
+-- A copy is answered as the first one was.
 SELECT
-    item.id::uuid, kind.task, kind.queue, kind.priority,
-    coalesce(kind.run_at, asked.now + kind.delay * interval '1 second'),
-    asked.now + kind.expires_in * interval '1 second', asked.now, asked.now + kind.expires_in * interval '1 second',
-    kind.tags, kind.policy, convert_to(item.payload, 'UTF8')
-FROM receipt
-CROSS JOIN asked
-CROSS JOIN json_to_recordset(asked.kinds) AS kind (
-    task text, queue text, priority bigint, delay double precision, run_at timestamptz, expires_in double precision,
-    tags text, policy text, ids json, payloads json
-)
-CROSS JOIN ROWS FROM (json_array_elements_text(kind.ids), json_array_elements_text(kind.payloads)) AS item (id, payload);
+    CASE WHEN NOT EXISTS (SELECT FROM receipt) THEN (
+        SELECT receipts.answer FROM asked JOIN holdfast.receipts AS receipts ON receipts.call = asked.call
+    ) END AS answer, false AS is_known, NULL::boolean AS again;

@@ -12,6 +12,9 @@ LEFT JOIN LATERAL (
     SELECT state, claim, number, is_marked, is_stub, reason, error, result FROM holdfast.finished WHERE id = asked.job
     LIMIT 1
 ) AS found ON true
-LEFT JOIN holdfast.attempts AS attempts
-    ON attempts.job = asked.job AND attempts.number = asked.number AND attempts.claim = asked.claim
+LEFT JOIN LATERAL (
+    SELECT sent_to, outcome, error FROM holdfast.attempts
+    WHERE job = asked.job AND number = asked.number AND claim = asked.claim
+    LIMIT 1
+) AS attempts ON true
 ORDER BY asked.place;

@@ -15,9 +15,7 @@ late AS (
 ),
 
 freed AS (
-    DELETE FROM holdfast.unique_keys AS keys
-    USING late
-    WHERE late.unique_key IS NOT NULL AND keys.task = late.task AND keys.key = late.unique_key AND keys.job = late.id
+    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM late WHERE unique_key IS NOT NULL))
 ),
 
 finished AS (

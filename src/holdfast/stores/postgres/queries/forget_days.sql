@@ -11,7 +11,7 @@ WITH long AS MATERIALIZED (
 others AS MATERIALIZED (
     SELECT id, day FROM holdfast.finished
     WHERE $3 AND day > '-infinity' AND day < $1 AND payload IS NOT NULL
-    LIMIT $2
+    LIMIT $2 - (SELECT count(*) FROM long)
     FOR UPDATE SKIP LOCKED
 ),
 doomed AS MATERIALIZED (SELECT * FROM long UNION ALL SELECT * FROM others),

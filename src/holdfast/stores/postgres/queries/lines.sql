@@ -1,5 +1,5 @@
 -- Lines, (task, queue, priority), of the tasks $1 and queues $2 (NULL: all) in which jobs are due: at most $3, because of
--- more only the first could be claimed. $4 and $5: which kinds of tries.
+-- more only the first could be claimed. $4 and $5: which kinds of tries. And whether the lease $6 runs one job alone.
 -- A loose index scan: from one line straight to the next, whatever waits in it. A queue's walk ends once so many of its more
 -- urgent lines have jobs that are due.
 WITH RECURSIVE clock AS MATERIALIZED (
@@ -66,7 +66,7 @@ walk (task, queue, priority, is_only, passed, due_at, due) AS (
     ) AS head ON true
 )
 
-SELECT task, queue, priority
+SELECT task, queue, priority, (SELECT lease.is_alone FROM holdfast.leases AS lease WHERE lease.id = $6) AS is_alone
 FROM walk
 WHERE due IS NOT NULL AND queue NOT IN (SELECT paused.queue FROM holdfast.paused AS paused)
 ORDER BY priority, due_at, due

@@ -8,27 +8,33 @@ WITH RECURSIVE tasks (name) AS (
 
 gone AS (
     DELETE FROM holdfast.pending WHERE ctid = ANY(ARRAY(
-        SELECT job.ctid
-        FROM tasks JOIN holdfast.pending AS job ON job.task = tasks.name
-        WHERE job.queue = $1 AND job.state = 'available'
-        LIMIT $2
-        FOR UPDATE OF job SKIP LOCKED
+        SELECT job.ctid FROM holdfast.pending AS job
+        WHERE job.ctid = ANY(ARRAY(
+                SELECT candidate.place
+                FROM tasks CROSS JOIN LATERAL (
+                    SELECT waiting.ctid AS place FROM holdfast.pending AS waiting
+                    WHERE waiting.state = 'available' AND waiting.task = tasks.name AND waiting.queue = $1
+                    LIMIT $2
+                ) AS candidate
+                LIMIT $2
+            ))
+            -- Again, for whoever is changed just now; said so that no index is used for it.
+            AND (job.state = 'available') IS TRUE
+        FOR UPDATE SKIP LOCKED
     ))
     RETURNING id, task, unique_key
 ),
 
 attempts AS (
-    DELETE FROM holdfast.attempts USING gone WHERE attempts.job = gone.id
+    DELETE FROM holdfast.attempts WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ),
 
 bodies AS (
-    DELETE FROM holdfast.bodies USING gone WHERE bodies.job = gone.id
+    DELETE FROM holdfast.bodies WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ),
 
 freed AS (
-    DELETE FROM holdfast.unique_keys AS keys
-    USING gone
-    WHERE keys.task = gone.task AND keys.key = gone.unique_key AND keys.job = gone.id
+    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE unique_key IS NOT NULL))
 )
 
 SELECT count(*) AS gone FROM gone;

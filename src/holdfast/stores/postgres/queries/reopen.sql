@@ -6,16 +6,12 @@ WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ),
 
-asked AS MATERIALIZED (
-    SELECT id, place FROM unnest($1::uuid[]) WITH ORDINALITY AS asked (id, place)
-),
-
 over AS MATERIALIZED (
-    SELECT job.*, asked.place
-    FROM asked JOIN holdfast.finished AS job ON job.id = asked.id
-    WHERE NOT job.is_stub
-    ORDER BY job.id
-    FOR UPDATE OF job
+    SELECT *, array_position($1::uuid[], id) AS place
+    FROM holdfast.finished
+    WHERE id = ANY($1::uuid[]) AND NOT is_stub
+    ORDER BY id
+    FOR UPDATE
 ),
 
 won AS (
@@ -36,7 +32,7 @@ back AS MATERIALIZED (
 ),
 
 removed AS (
-    DELETE FROM holdfast.finished USING back WHERE finished.id = back.id
+    DELETE FROM holdfast.finished WHERE id = ANY(ARRAY(SELECT id FROM back))
 ),
 
 -- The row is about to forget its token; a settle under it that comes again must still be recognised.
@@ -45,15 +41,15 @@ records AS (
     SELECT id, number, claim, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error
     FROM back
     WHERE claim IS NOT NULL AND NOT EXISTS (
-        SELECT FROM holdfast.attempts AS known WHERE known.job = back.id AND known.number = back.number AND known.claim = back.claim
+        SELECT FROM holdfast.attempts AS known
+        WHERE known.job = back.id AND known.number = back.number AND known.claim = back.claim OFFSET 0
     )
 ),
 
 -- Of an unfinished job nothing is forgotten.
 kept AS (
-    UPDATE holdfast.attempts AS attempts SET day = '-infinity'
-    FROM back
-    WHERE back.day <> '-infinity' AND attempts.job = back.id AND attempts.day = back.day
+    UPDATE holdfast.attempts SET day = '-infinity'
+    WHERE day <> '-infinity' AND job = ANY(ARRAY(SELECT id FROM back WHERE back.day <> '-infinity'))
 ),
 
 waiting AS (

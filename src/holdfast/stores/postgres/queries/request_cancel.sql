@@ -37,15 +37,14 @@ finished AS (
 ),
 
 aged AS (
-    UPDATE holdfast.attempts AS attempts SET day = ended.day
-    FROM ended
-    WHERE ended.attempt > 0 AND ended.day <> '-infinity' AND attempts.job = ended.id AND attempts.day = '-infinity'
+    UPDATE holdfast.attempts AS attempts SET day = (SELECT ended.day FROM ended WHERE ended.id = attempts.job)
+    WHERE attempts.day = '-infinity' AND attempts.job = ANY(ARRAY(
+        SELECT id FROM ended WHERE attempt > 0 AND ended.day <> '-infinity'
+    ))
 ),
 
 freed AS (
-    DELETE FROM holdfast.unique_keys AS keys
-    USING ended
-    WHERE ended.unique_key IS NOT NULL AND keys.task = ended.task AND keys.key = ended.unique_key AND keys.job = ended.id
+    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM ended WHERE unique_key IS NOT NULL))
 ),
 
 marked AS (

@@ -6,7 +6,7 @@ GRANT USAGE ON SCHEMA holdfast TO holdfast_enqueue, holdfast_work, holdfast_read
 -- be written is what locking a parent's row needs.
 GRANT SELECT ON holdfast.versions TO holdfast_enqueue;
 GRANT SELECT, INSERT ON holdfast.receipts TO holdfast_enqueue;
-GRANT SELECT, INSERT, UPDATE ON holdfast.unique_keys TO holdfast_enqueue;
+GRANT SELECT, INSERT ON holdfast.unique_keys TO holdfast_enqueue;
 GRANT SELECT (id, task, unique_key), INSERT ON holdfast.pending TO holdfast_enqueue;
 GRANT SELECT (id, claim, number, task, unique_key), UPDATE (message) ON holdfast.active TO holdfast_enqueue;
 GRANT SELECT (id) ON holdfast.finished TO holdfast_enqueue;

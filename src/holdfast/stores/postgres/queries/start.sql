@@ -1,16 +1,11 @@
 -- Claimed to running under the token, unless the lease has ended; a job that runs already stays as it is. Answers all that run.
+-- $1–$3: jobs, claims, numbers (ascending, each once); for how they are found see exchange.sql.
 -- Every one of them is written, so that of two copies sent at once the later one sees what the earlier one did.
 -- Lock order: leases, then jobs.
-WITH asked AS MATERIALIZED (
-    SELECT job, claim, number FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS asked (job, claim, number)
-),
-
-alive AS MATERIALIZED (
+WITH alive AS MATERIALIZED (
     SELECT lease.id
     FROM holdfast.leases AS lease
-    WHERE lease.ended_at IS NULL AND lease.id = ANY(ARRAY(
-        SELECT job.lease FROM asked JOIN holdfast.active AS job ON job.id = asked.job
-    ))
+    WHERE lease.ended_at IS NULL AND lease.id = ANY(ARRAY(SELECT job.lease FROM holdfast.active AS job WHERE job.id = ANY($1::uuid[])))
     ORDER BY lease.id
     FOR KEY SHARE
 )
@@ -20,6 +15,8 @@ UPDATE holdfast.active AS job SET
     attempt = job.attempt + (job.state = 'claimed')::integer,
     started_at = CASE WHEN job.state = 'claimed' THEN (SELECT clock_timestamp()) ELSE job.started_at END,
     moved_at = CASE WHEN job.state = 'claimed' THEN NULL ELSE job.moved_at END
-FROM asked, alive
-WHERE job.id = asked.job AND job.claim = asked.claim AND job.number = asked.number AND job.lease = alive.id
+WHERE job.id = ANY($1::uuid[]) AND job.number = ($3::bigint[])[width_bucket(job.number, $3::bigint[])]
+    AND job.id = ($1::uuid[])[width_bucket(job.number, $3::bigint[])]
+    AND job.claim = ($2::uuid[])[width_bucket(job.number, $3::bigint[])]
+    AND (job.lease = ANY(ARRAY(SELECT alive.id FROM alive))) IS TRUE -- said so that no index of leases is used for it
 RETURNING job.id, job.claim, job.number;

@@ -26,17 +26,19 @@ owed AS MATERIALIZED (
 ),
 
 marked AS (
-    UPDATE holdfast.finished AS job SET heal_at = now + least(greatest($3::double precision * interval '1 second', now - finished_at), $4::double precision * interval '1 second')
-    FROM clock, owed
-    WHERE job.id = owed.id AND job.heal_at = owed.heal_at
-    RETURNING job.id, job.heal_at
+    UPDATE holdfast.finished SET heal_at = (SELECT now FROM clock) + least(greatest(
+        $3::double precision * interval '1 second', (SELECT now FROM clock) - finished_at
+    ), $4::double precision * interval '1 second')
+    WHERE id = ANY(ARRAY(SELECT id FROM owed)) AND heal_at <= (SELECT now FROM clock)
+    RETURNING id, heal_at
 ),
 
 marked_held AS (
-    UPDATE holdfast.pending AS job SET heal_at = now + least(greatest($3::double precision * interval '1 second', now - available_at), $4::double precision * interval '1 second')
-    FROM clock, owed
-    WHERE job.id = owed.id AND job.heal_at = owed.heal_at
-    RETURNING job.id, job.heal_at
+    UPDATE holdfast.pending SET heal_at = (SELECT now FROM clock) + least(greatest(
+        $3::double precision * interval '1 second', (SELECT now FROM clock) - available_at
+    ), $4::double precision * interval '1 second')
+    WHERE id = ANY(ARRAY(SELECT id FROM owed)) AND heal_at <= (SELECT now FROM clock)
+    RETURNING id, heal_at
 )
 
 SELECT jobs.*, false AS is_early, offered.heal_at AS offered_until
@@ -46,5 +48,5 @@ FROM (
     SELECT id, heal_at FROM marked_held
 ) AS offered
 JOIN owed ON owed.id = offered.id
-JOIN holdfast.jobs AS jobs ON jobs.id = offered.id
+JOIN (SELECT * FROM holdfast.jobs WHERE id = ANY(ARRAY(SELECT id FROM owed))) AS jobs ON jobs.id = offered.id
 ORDER BY owed.heal_at, owed.id;

@@ -4,5 +4,4 @@ UPDATE holdfast_jobs SET
     forget_at = finished_at + CAST(
         1e6 * coalesce(iif(json_valid(policy), json_extract(policy, '$.retention'), NULL), 604800) AS INTEGER
     )
-WHERE id = :job AND claim IS :claim AND number = :number AND heal_at = :heal_at
-RETURNING 1;
+WHERE id = :job AND claim IS :claim AND number = :number AND heal_at = :heal_at;

@@ -1,0 +1,125 @@
+"""What users write in ``transport=``."""
+
+import pytest
+
+from holdfast._core.address import Address, problems_of_address
+from holdfast._core.timing import LeaseTiming
+from holdfast.errors import ConfigurationError
+from holdfast.settings import Settings
+
+TIMING = LeaseTiming.of("30s")
+PG = "postgresql://db/shop"
+
+
+def problems(text: object, store: str = PG, pooler: str | None = None) -> list[str]:
+    return problems_of_address(text, TIMING, 5.0, store=store, pooler=pooler)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("poll", Address(kind="poll")),
+        ("postgres", Address(kind="postgres")),
+        ("nats://a", Address(kind="nats", servers=("nats://a:4222",))),
+        ("tls://a:1,b:2,[::1]", Address(kind="nats", servers=("tls://a:1", "tls://b:2", "tls://[::1]:4222"))),
+        ("nats://ann:p%40%2C@a,b", Address(kind="nats", servers=("nats://a:4222", "nats://b:4222"), user="ann", password="p@,")),
+        ("nats://ann:p@a,ann:p@b/", Address(kind="nats", servers=("nats://a:4222", "nats://b:4222"), user="ann", password="p")),
+        ("nats://t%2Fken@a", Address(kind="nats", servers=("nats://a:4222",), token="t/ken")),
+        (
+            "nats://a?ack=finish&ack_wait=90s&replicas=3&stream=my-Shop_1",
+            Address(kind="nats", servers=("nats://a:4222",), ack="finish", ack_wait=90.0, replicas=3, stream="my-Shop_1"),
+        ),
+    ],
+)
+def test_what_can_be_said(text: str, expected: Address) -> None:
+    assert problems(text) == []
+    assert Address.of(text) == expected
+    assert Settings.of(PG, transport=text).transport == text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kafka://a", ["transport='kafka://a': no such transport", "'nats://host:4222'"]),
+        ("nats:a", ["no such transport"]),
+        ("", ["no such transport"]),
+        (7, ["transport=7: no such transport"]),
+        ("nats://[a", ["cannot be read"]),
+        ("nats://", ["is no server", "host:port"]),
+        ("nats://a,,b", ["is no server"]),
+        ("nats://a:b", ["'a:b' is no server"]),
+        ("nats://a:0", ["is no server"]),
+        ("nats://a:65536", ["is no server"]),
+        ("nats://a/path", ["after a ?"]),
+        ("nats://a#x", ["after a ?"]),
+        ("nats://u:p@a,v:q@b", ["one user for all servers"]),
+        ("nats://a?ack=never", ["ack='never': use claim", "finish"]),
+        ("nats://a?ack_wait=soon", ["ack_wait: 'soon' is no duration"]),
+        ("nats://a?replicas=0", ["replicas='0': use a whole number from 1 to 5"]),
+        ("nats://a?replicas=x", ["replicas='x'"]),
+        ("nats://a?stream=a.b", ["stream='a.b': use 1 to 100"]),
+        ("nats://a?color=red", ["no option 'color'; use ack, ack_wait, replicas, stream"]),
+        ("nats://a?ack", ["name=value"]),
+        ("nats://a?ack=claim&ack=finish", ["given twice"]),
+        ("nats://a?ack_wait=35s", ["ack_wait > ttl + recovery_interval is broken", "ack_wait=35s", "=35s", "raise ack_wait"]),
+    ],
+)
+def test_what_cannot_work_is_refused_naming_the_remedy(text: object, words: list[str]) -> None:
+    (problem,) = problems(text)
+    for word in words:
+        assert word in problem
+
+
+def test_the_least_that_works() -> None:
+    assert problems("nats://a?ack_wait=35.001s") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nats://ann:s3cret@@a",
+        "nats://ann:s3/cret@a",
+        "nats://ann:s3#cret@a",
+        "nats://ann:s3?x=cret@a",
+        "nats://ann:s3,cret@a",
+        "nats://s3cret@a/path",
+        "natss://s3cret@a",
+        "s3cret@a",
+        "nats://ann:s3cret@a:b",
+        "nats://ann:s3cret@a?ack=s",
+    ],
+)
+def test_no_problem_shows_a_secret(text: str) -> None:
+    found = problems(text)
+    assert found
+    assert "s3" not in "".join(found)
+    assert "cret" not in "".join(found)
+
+
+def test_an_address_is_shown_without_user_password_token_and_options() -> None:
+    assert Address.of("nats://ann:s3cret@a,b?stream=x").public == "nats://a:4222,nats://b:4222"
+    assert Address.of("nats://t0ken@a").public == "nats://a:4222"
+    assert Address.of("poll").public == "poll"
+
+
+@pytest.mark.parametrize(
+    ("store", "pooler", "words"),
+    [
+        ("sqlite:///a.db", None, "needs a postgresql:// store"),
+        ("memory://", None, "needs a postgresql:// store"),
+        (PG, "transaction", "a pooler in transaction mode cannot LISTEN"),
+        (f"{PG}?pooler=transaction", None, "a pooler in transaction mode cannot LISTEN"),
+    ],
+)
+def test_listening_needs_a_database_that_can(store: str, pooler: str | None, words: str) -> None:
+    (problem,) = problems("postgres", store, pooler)
+    assert words in problem
+    assert problems("postgres", "postgres://db/shop") == []
+
+
+def test_all_problems_come_at_once() -> None:
+    with pytest.raises(ConfigurationError) as error:
+        Settings.of("memory://", ttl="30s", beat="20s", transport="nats://a?ack=x&stream=.", schema="9")
+    found = [problem.partition(" ")[0] for problem in error.value.problems]
+    assert found.count("transport:") == 2
+    assert {"ttl", "schema='9':"} <= set(found)

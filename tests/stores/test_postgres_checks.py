@@ -1,0 +1,204 @@
+"""A check finds what is wrong with a server or with our tables before it hurts, and says what to do about it."""
+
+import asyncio
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from holdfast._core.policy import Policy
+from holdfast._ports.store import Check
+from holdfast.stores.postgres import checks
+from holdfast.testing.contracts.scene import Scene, done, play
+from holdfast.testing.servers import PostgresServer
+from tests.stores.postgres_homes import Home
+from tests.stores.postgres_sites import Ground, store_at
+from tests.stores.test_postgres_days import In
+
+DAY = 86400.0
+
+
+def found_at(dsn: str, **options: str) -> dict[str, Check]:
+    """By name: the worst finding of each; a check that has nothing to say about something leaves it out."""
+
+    async def act() -> tuple[Check, ...]:
+        store = store_at(dsn, **options)
+        try:
+            return await store.check()
+        finally:
+            await store.close()
+
+    ranked = sorted(asyncio.run(act()), key=lambda check: ("ok", "warning", "error").index(check.level))
+    assert all(check.remedy for check in ranked if check.level != "ok")
+    return {check.name: check for check in ranked}
+
+
+def levels(found: dict[str, Check], *names: str) -> list[str]:
+    return [found[name].level if name in found else "-" for name in names]
+
+
+@pytest.fixture(scope="module")
+def _careful() -> Iterator[Ground]:
+    with PostgresServer(is_durable=True) as server:
+        yield Ground(server)
+
+
+@pytest.fixture
+def careful(_careful: Ground) -> Iterator[Ground]:
+    """A server that waits for its disk, and that a test may configure."""
+    yield _careful
+    _careful.repair()
+
+
+def test_a_sound_store_has_nothing_to_complain_of(careful: Ground) -> None:
+    found = found_at(careful.database())
+    assert {name: check.level for name, check in found.items()} == dict.fromkeys(
+        ("postgres", "durability", "clock", "schema", "partitions"), "ok"
+    )
+
+
+def test_a_check_makes_no_schema(postgres_dsn: str) -> None:
+    found = found_at(postgres_dsn)
+    assert (found["schema"].level, "holdfast migrate" in found["schema"].remedy) == ("error", True)
+    with psycopg.connect(postgres_dsn) as connection:
+        assert connection.execute("SELECT to_regnamespace('holdfast')").fetchone() == (None,)
+
+
+def test_a_newer_schema_is_an_error(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("INSERT INTO holdfast.versions VALUES (1000)")
+    found = found_at(database)["schema"]
+    assert (found.level, found.remedy) == ("error", "upgrade holdfast")
+
+
+def test_a_server_that_is_not_there_is_an_error() -> None:
+    found = found_at("postgresql://jobs:s3cr3t@127.0.0.1:1/shop")
+    assert (found["server"].level, "s3cr3t" in found["server"].message) == ("error", False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "level", "word"),
+    [
+        ({"fsync": "off"}, "durability", "warning", "fsync is off"),
+        ({"full_page_writes": "off"}, "durability", "warning", "full_page_writes is off"),
+        ({"synchronous_commit": "off"}, "durability", "warning", "synchronous_commit is off"),
+        ({"autovacuum": "off"}, "autovacuum", "error", "for ever"),
+        ({"default_transaction_read_only": "on"}, "read-only", "error", "nothing can be written"),
+        ({"synchronous_standby_names": "gone", "synchronous_commit": "local"}, "replication", "warning", "commits wait"),
+    ],
+)
+def test_settings_that_lose_or_stop_work_are_said(
+    careful: Ground, settings: dict[str, str], name: str, level: str, word: str
+) -> None:
+    dsn = careful.database()
+    careful.server.configure(**settings)
+    found = found_at(dsn)
+    assert (found[name].level, word in found[name].message) == (level, True)
+
+
+def test_a_stand_by_is_an_error(careful: Ground) -> None:
+    with careful.server.replicate() as follower:
+        assert levels(found_at(follower.dsn()), "read-only", "schema") == ["error", "error"]
+        assert found_at(careful.server.dsn()).get("replication") is None
+
+
+def test_tables_without_autovacuum_are_said(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("ALTER TABLE holdfast.pending SET (autovacuum_enabled = false)")
+    found = found_at(database)["autovacuum"]
+    assert (found.level, "pending" in found.message) == ("error", True)
+
+
+def test_dead_rows_that_stay_are_said(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "dead rows" not in found_at(database)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("ALTER TABLE holdfast.paused SET (autovacuum_enabled = false)")
+        connection.execute("ALTER TABLE holdfast.unique_keys SET (autovacuum_vacuum_threshold = 1000000)")
+        connection.execute(
+            "INSERT INTO holdfast.unique_keys SELECT 'task', n::text, gen_random_uuid(), '' FROM generate_series(1, 100001) AS s (n)"
+        )
+        connection.execute("DELETE FROM holdfast.unique_keys")
+        connection.execute("SELECT pg_stat_force_next_flush()")
+    found = found_at(database)["dead rows"]
+    assert (found.level, "unique_keys 100001" in found.message) == ("warning", True)
+
+
+def test_a_transaction_that_is_open_for_long_is_said(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with psycopg.connect(database, application_name="reporter") as connection:
+        connection.execute("SELECT 1")
+        assert "transactions" not in found_at(database)
+        monkeypatch.setattr(checks, "LONG", 0.0)
+        found = found_at(database)["transactions"]
+        assert (found.level, "reporter" in found.message, str(connection.info.backend_pid) in found.message) == (
+            "warning",
+            True,
+            True,
+        )
+    assert "transactions" not in found_at(database)
+
+
+def test_a_prepared_transaction_that_nobody_ends_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "LONG", 0.0)
+    with PostgresServer(settings={"max_prepared_transactions": "1"}) as server:
+        server.sql("BEGIN; CREATE TABLE mine (); PREPARE TRANSACTION 'mine'")
+        assert "PREPARED" in found_at(server.dsn())["transactions"].remedy
+
+
+def test_few_connections_that_are_left_are_said(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "connections" not in found_at(database)
+    monkeypatch.setattr(checks, "SPARE", 1000)
+    assert found_at(database)["connections"].level == "warning"
+
+
+def test_a_clock_that_is_not_ours_is_said(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "APART", -1.0)
+    assert found_at(database)["clock"].level == "warning"
+
+
+def test_a_clock_that_was_set_back_is_said(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        await at.lease()
+        home.clock.advance(-checks.STEP - 1.0)
+        found = [check for check in await at.store.check() if check.name == "clock" and "set back" in check.message]
+        assert len(found) == 1
+
+    play(In(home), act)
+
+
+def test_what_should_be_forgotten_and_is_not_is_said(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        async def said() -> list[str]:
+            return [check.message for check in await at.store.check() if check.name == "pruning"]
+
+        job = at.new(policy=Policy(retention=0.0))
+        await at.enqueue(job)
+        (claim,) = await at.claim(await at.lease(), policy=job.policy)
+        await at.settle(done(claim.hold))
+        at.advance(checks.LATE - 1.0)
+        assert await said() == []
+        at.advance(2.0)
+        (message,) = await said()
+        assert message.startswith("1 finished jobs")
+        await at.store.prune(10)
+        assert await said() == []
+
+    play(In(home), act)
+
+
+def test_days_that_nobody_makes_or_drops_are_said(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        async def said() -> dict[str, str]:
+            found = await at.store.check()
+            return {
+                check.name: check.message for check in found if check.name in ("partitions", "pruning") and check.level != "ok"
+            }
+
+        assert await said() == {}
+        at.advance(2 * DAY)
+        assert list(await said()) == ["partitions"]
+        at.advance(2 * DAY)
+        assert list(await said()) == ["pruning", "partitions"]
+        await at.store.prune(10)
+        assert await said() == {}
+
+    play(In(home), act)

@@ -1,0 +1,187 @@
+"""Plans that were made while all tables were empty still read only what they answer when each holds a million jobs."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from holdfast._core.job import Hold, State, Token
+from holdfast._core.lifecycle import finish
+from holdfast._core.outcome import Done, Snooze
+from holdfast._core.policy import Policy
+from holdfast._ports.store import ClaimRequest, LastTries
+from holdfast.stores.postgres import packing
+from holdfast.stores.postgres.store import PostgresStore
+from holdfast.stores.postgres.trail import Trail
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.testing.contracts.scene import PROCESS
+from holdfast.testing.servers import PostgresServer
+
+MILLION = 1_000_000
+ROOM = 100
+LEASE, CLAIM, JOB = UUID(int=1), UUID(int=2), UUID(int=3)
+CHANCE = FakeChance()
+
+_FILL = """
+INSERT INTO holdfast.{table} (id, task, queue, priority, state, created_at, policy, {more})
+SELECT ('00000000-0000-7000-{kind}-' || lpad(to_hex(n), 12, '0'))::uuid, '{task}', 'default', {priority}, '{state}',
+    now(), '{{}}', {values}
+FROM generate_series(1, {count}) AS n
+"""
+_OPTIONS = "SELECT name, setting FROM pg_settings WHERE name LIKE 'enable_%' OR name IN ('plan_cache_mode', 'jit', 'timezone')"
+_DUE = "now() - interval '1 hour' + n * interval '1 microsecond'"
+_LATER = "now() + interval '1 day' + n * interval '1 microsecond'"
+_OVER = "n, false, 1, 0, 0, now(), now(), now() + interval '7 days', '\\x7b7d'"
+_OVER_COLUMNS = "number, is_marked, attempt, failures, crashes, available_at, finished_at, forget_at, payload"
+
+
+class Plans:
+    """One session of a worker: its statements were planned when nothing was there."""
+
+    def __init__(self, dsn: str, store: PostgresStore, options: dict[str, str]) -> None:
+        self.connection = psycopg.connect(dsn, autocommit=True, cursor_factory=psycopg.ClientCursor)
+        for name, value in options.items():
+            self.connection.execute(f"SET {name} = '{value}'")
+        self._store, self._types = store, dict[str, list[str]]()
+
+    def prepare(self, name: str, values: tuple[Any, ...]) -> None:
+        """And plan, whatever is there now."""
+        words = name.replace(" ", "_")
+        self.connection.execute(f"PREPARE {words} AS {self._store._sql(name)}")
+        ((kinds,),) = self.connection.execute(
+            "SELECT parameter_types::text[] FROM pg_prepared_statements WHERE name = %s", [words]
+        ).fetchall()
+        self._types[name] = kinds
+        self.read(name, values)
+
+    def read(self, name: str, values: tuple[Any, ...]) -> int:
+        """How many rows of tables and indexes the statement looked at; nothing it did stays."""
+        marks = ", ".join(f"%s::{kind}" for kind in self._types[name])
+        given = [list(value) if isinstance(value, tuple) else value for value in values]
+        with self.connection.transaction(force_rollback=True):
+            cursor = self.connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE {name.replace(' ', '_')}({marks})", given)
+            ((plan,),) = cursor.fetchall()
+        return looked_at((plan if isinstance(plan, list) else json.loads(plan))[0]["Plan"])
+
+
+def looked_at(node: dict[str, Any]) -> int:
+    """Rows that the scans of a plan have passed, those they left out included."""
+    own = 0
+    if "Relation Name" in node and node["Node Type"] != "ModifyTable":
+        gone = sum(value for name, value in node.items() if name.startswith("Rows Removed by"))
+        own = round((node["Actual Rows"] + gone) * node["Actual Loops"])
+    elif node["Node Type"] == "Bitmap Index Scan":
+        own = round(node["Actual Rows"] * node["Actual Loops"])
+    return own + sum(looked_at(each) for each in node.get("Plans", ()))
+
+
+REQUEST = ClaimRequest(
+    lease=LEASE, claim=CLAIM, tasks={"due": Policy(), "other": Policy()}, limit=ROOM, last_tries=LastTries.ALSO
+)
+ONE = Trail(lines=(("due", "default", 0),))
+TWO = Trail(lines=(("due", "default", 0), ("due", "default", -1)), slack=ROOM)
+
+
+def held(count: int) -> list[tuple[UUID, Token]]:
+    """Tokens of jobs that run."""
+    return [(UUID(f"00000000-0000-7000-c000-{n:012x}"), Token(CLAIM, n)) for n in range(1, count + 1)]
+
+
+def moves(count: int, *, snooze: bool = False) -> list[Any]:
+    """Their settles."""
+    shared = {
+        "lease": LEASE,
+        "task": "due",
+        "state": State.RUNNING,
+        "attempt": 1,
+        "failures": 0,
+        "crashes": 0,
+        "policy": Policy(),
+    }
+    holds = [Hold(job=job, token=token, **shared) for job, token in held(count)]  # type: ignore[arg-type]
+    return [finish(hold, Snooze(for_="1s") if snooze else Done(b"1"), jitter=0.0) for hold in holds]
+
+
+def exchange(trail: Trail) -> tuple[str, tuple[Any, ...]]:
+    """An exchange along a trail."""
+    name, where = trail.due
+    return f"exchange {name}", (*packing.settling(moves(ROOM)), *packing.claiming(REQUEST), *where)
+
+
+def statements() -> dict[str, tuple[Any, ...]]:
+    """With values for each."""
+    jobs = [JOB] + [job for job, _ in held(3)]
+    return {
+        "lines": packing.lines(REQUEST, ROOM),
+        **dict(exchange(trail) for trail in (ONE, TWO)),
+        "exchange due_ids": (*packing.settling(()), *packing.claiming(REQUEST), jobs, None),
+        "settle": (*packing.settling(moves(ROOM, snooze=True)), packing.said(moves(ROOM, snooze=True))),
+        "exchange_answers": packing.tokens(held(ROOM)),
+        "start": packing.starts(held(ROOM))[0],
+        "report": (*packing.tokens(held(3)), [None] * 3, [0.5] * 3, [None] * 3, [None] * 3),
+        "annotate": (*packing.tokens(held(3)), [b"1"] * 3, [None] * 3, [None] * 3),
+        "request_cancel": (jobs,),
+        "reschedule": (jobs, 1.0, None),
+        "reopen": (jobs,),
+        "delete": (jobs,),
+        "purge": ("default", ROOM),
+        "expire": (ROOM,),
+        "unhealed": (["due"], ROOM, 1.0, 3600.0),
+    }
+
+
+@pytest.fixture(scope="module")
+def plans(postgres_server: PostgresServer) -> Iterator[Plans]:
+    """Planned first, filled then, and never analyzed."""
+    dsn = postgres_server.create_database()
+
+    async def migrated() -> tuple[PostgresStore, dict[str, str]]:
+        store = PostgresStore(dsn, clock=FakeClock(), chance=CHANCE, process=PROCESS)
+        await store.migrate()
+        connection = await store._connect()
+        options = dict(await connection.fetch(_OPTIONS))
+        await connection.close()
+        await store.close()
+        return store, options
+
+    made = Plans(dsn, *asyncio.run(migrated()))
+    sql = made.connection.execute
+    for table in ("pending", "finished_other"):
+        sql(f"ALTER TABLE holdfast.{table} SET (autovacuum_enabled = false)")
+        sql(f"ALTER TABLE holdfast.{table} SET UNLOGGED")
+    for name, values in statements().items():
+        made.prepare(name, values)
+    for kind, task, priority, due in (("8000", "due", 0, _DUE), ("9000", "due", -1, _LATER), ("a000", "away", -9, _DUE)):
+        more = {"more": "available_at, payload", "values": f"{due}, '\\x7b7d'", "state": "available"}
+        sql(_FILL.format(table="pending", kind=kind, task=task, priority=priority, count=MILLION, **more))
+    more = {"more": _OVER_COLUMNS, "values": _OVER, "state": "completed"}
+    sql(_FILL.format(table="finished", kind="b000", task="due", priority=0, count=MILLION, **more))
+    more = {
+        "more": "claim, number, lease, worker, attempt, failures, crashes, available_at, claimed_at, started_at, payload",
+        "values": f"'{CLAIM}', n, '{LEASE}', 'w', 1, 0, 0, now(), now(), now(), '\\x7b7d'",
+        "state": "running",
+    }
+    sql(_FILL.format(table="active", kind="c000", task="due", priority=0, count=10_000, **more))
+    sql(
+        "INSERT INTO holdfast.leases (id, worker, process, timing, ttl, grace, queues, tasks, slots, is_alone, opened_at, beaten_at,"
+        " expires_at) VALUES (%s, 'w', '{}', '{}', 30, 20, '[]', '[]', 9, false, now(), now(), now() + interval '1 day')",
+        [LEASE],
+    )
+    yield made
+    made.connection.close()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", list(statements()))
+def test_a_statement_looks_at_what_it_needs_whatever_is_there(plans: Plans, name: str) -> None:
+    assert plans.read(name, statements()[name]) <= 20 * ROOM
+
+
+def test_the_claims_of_these_plans_are_full(plans: Plans) -> None:
+    """So that the other tests have something to count."""
+    name, values = exchange(ONE)
+    assert plans.read(name, values) >= 3 * ROOM

@@ -1,0 +1,153 @@
+"""Roles: what each may do is the contract's business; here is what it may not, and who may make them."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast._core.policy import Policy
+from holdfast.errors import ConfigurationError
+from holdfast.testing.contracts.scene import Scene, done, play
+from holdfast.testing.servers import PostgresServer
+from tests.stores.postgres_homes import Home, Homes
+from tests.stores.postgres_sites import store_at
+from tests.stores.test_postgres_days import In, partitions
+
+ROLES = ("enqueue", "work", "read", "own")
+DAY = 86400.0
+
+
+@pytest.fixture
+def divided(homes: Homes) -> Home:
+    """A database with roles, and users ``a_enqueue`` and so on that have one each."""
+    return homes.empty("roles")
+
+
+@pytest.fixture
+def tenant(postgres_server: PostgresServer) -> Iterator[str]:
+    """The address of a database of its own for a user who is not everybody's master, but may make roles."""
+    server = postgres_server
+    dsn = server.create_database()
+    name = f"{dsn.rpartition('/')[2]}_user"
+    server.sql(f"CREATE ROLE {name} LOGIN CREATEROLE", f"ALTER DATABASE {dsn.rpartition('/')[2]} OWNER TO {name}")
+    yield dsn.replace("//postgres@", f"//{name}@")
+    server.drop_database(dsn)
+    schema = schema_of(dsn)
+    server.sql(*(f"DROP ROLE IF EXISTS {schema}_{role}" for role in ROLES), f"DROP ROLE {name}")
+
+
+def schema_of(dsn: str) -> str:
+    """One that no other test has, because roles belong to all databases of a server."""
+    return dsn.rpartition("/")[2]
+
+
+def asked(dsn: str, *verbs: str, schema: str | None = None) -> list[Any]:
+    """What a store answers."""
+
+    async def act() -> list[Any]:
+        store = store_at(dsn, schema=schema or schema_of(dsn))
+        try:
+            return [await getattr(store, verb)() for verb in verbs]
+        finally:
+            await store.close()
+
+    return asyncio.run(act())
+
+
+def user(dsn: str) -> str:
+    return dsn.split("//")[1].split("@")[0]
+
+
+@pytest.mark.parametrize(
+    ("role", "statement"),
+    [
+        ("enqueue", "SELECT payload FROM holdfast.pending"),
+        ("enqueue", "SELECT payload FROM holdfast.bodies"),
+        ("enqueue", "UPDATE holdfast.pending SET priority = 0"),
+        ("enqueue", "DELETE FROM holdfast.pending"),
+        ("enqueue", "SELECT holdfast.make_days(current_date)"),
+        ("read", "INSERT INTO holdfast.paused VALUES ('q', now())"),
+        ("read", "UPDATE holdfast.leases SET ended_at = now()"),
+        ("read", "SELECT nextval('holdfast.claim_numbers')"),
+        ("work", "DROP TABLE holdfast.pending"),
+        ("work", "UPDATE holdfast.versions SET version = 0"),
+        ("work", "UPDATE holdfast.days SET last = first"),
+        ("work", "CREATE TABLE holdfast.mine ()"),
+    ],
+)
+def test_no_role_may_do_more_than_it_is_for(divided: Home, role: str, statement: str) -> None:
+    with (
+        psycopg.connect(divided.dsn.replace("//postgres@", f"//a_{role}@")) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute(statement)
+
+
+def test_who_may_not_is_told_what_to_do(divided: Home) -> None:
+    with pytest.raises(ConfigurationError, match="migrate --roles"):
+        asked(divided.dsn.replace("//postgres@", "//a_enqueue@"), "counts", schema="holdfast")
+
+
+def test_partitions_made_later_are_everybodys(divided: Home) -> None:
+    async def act(at: Scene) -> None:
+        at.advance(3 * DAY)
+        await at.store.prune(10)
+        job = at.new(queue="q")
+        await at.enqueue(job)
+        (claim,) = await at.claim(await at.lease(), policy=Policy(retention=8 * DAY))
+        await at.settle(done(claim.hold))
+        (name,) = divided.sql("SELECT tableoid::regclass::text FROM holdfast.finished")[0]
+        for role in ("read", "work"):
+            with psycopg.connect(divided.dsn.replace("//postgres@", f"//a_{role}@")) as connection:
+                assert connection.execute(f"SELECT count(*) FROM {name}").fetchone() == (1,)
+                assert connection.execute("SELECT count(*) FROM holdfast.finished").fetchone() == (1,)
+
+    play(In(divided), act)
+
+
+def test_who_may_not_drop_a_day_forgets_its_jobs_all_the_same(divided: Home) -> None:
+    async def act(at: Scene) -> None:
+        jobs = [at.new(queue="q", payload=payload) for payload in (b"{}", b"x" * 5000, b"{}")]
+        await at.enqueue(*jobs)
+        claims = await at.claim(await at.lease(), 3, policy=Policy(retention=2 * DAY))
+        await at.settle(*(done(claim.hold) for claim in claims))
+        at.advance(4 * DAY)
+        days = len(partitions(divided))
+        assert [(await at.store.prune(2)).jobs for _ in range(3)] == [2, 1, 0]
+        assert divided.sql("SELECT count(*) FROM holdfast.jobs UNION ALL SELECT count(*) FROM holdfast.bodies") == [(0,), (0,)]
+        assert len(partitions(divided)) == days + 4
+        owner = store_at(divided.dsn.replace("//postgres@", "//a_own@"))
+        await owner.prune(2)
+        await owner.close()
+        assert len(partitions(divided)) < days + 4
+
+    play(In(divided), act)
+
+
+def test_a_user_who_may_make_roles_makes_them_and_goes_on_migrating(tenant: str) -> None:
+    schema = schema_of(tenant)
+    (_, first, again, migrated, _) = asked(tenant, "migrate", "create_roles", "create_roles", "migrate", "counts")
+    assert first == again == tuple(f"{schema}_{role}" for role in ROLES)
+    assert migrated[0] == migrated[1]
+    with psycopg.connect(tenant) as connection:
+        owners = connection.execute(
+            "SELECT DISTINCT relowner::regrole::text FROM pg_class WHERE relnamespace = %s::regnamespace", [schema]
+        ).fetchall()
+    assert owners == [(f"{schema}_own",)]
+
+
+def test_without_the_right_to_make_roles_one_is_told_how_to_get_them(tenant: str, postgres_server: PostgresServer) -> None:
+    schema = schema_of(tenant)
+    server = postgres_server
+    server.sql(f"ALTER ROLE {user(tenant)} NOCREATEROLE")
+    with pytest.raises(ConfigurationError, match=f"CREATEROLE.*CREATE ROLE {schema}_enqueue"):
+        asked(tenant, "migrate", "create_roles")
+    server.sql(*(f"CREATE ROLE {schema}_{role}" for role in ROLES), f"GRANT {schema}_own TO {user(tenant)}")
+    assert asked(tenant, "create_roles") == [tuple(f"{schema}_{role}" for role in ROLES)]
+
+
+def test_names_that_would_be_cut_are_refused(tenant: str) -> None:
+    with pytest.raises(ConfigurationError, match="too long"):
+        asked(tenant, "create_roles", schema="s" * 60)
