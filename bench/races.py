@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -104,9 +103,7 @@ class Files:
         return Place(self._folder, name)
 
     def clear(self, place: Place) -> None:
-        for name in os.listdir(place.folder):
-            if name.startswith(f"{place.name}."):
-                os.unlink(place.folder / name)
+        place.clear()
 
 
 class Databases:
@@ -124,6 +121,7 @@ class Databases:
         return Place(self._folder, name, self._server.create_database())
 
     def clear(self, place: Place) -> None:
+        place.clear()
         self._server.drop_database(place.url)
         self._server.sql("CHECKPOINT")  # it belongs to what was, not to who comes next
 

@@ -22,6 +22,11 @@ class Place(Struct, frozen=True):
         """One of its files."""
         return self.folder / f"{self.name}{suffix}"
 
+    def clear(self) -> None:
+        """None of its files is left."""
+        for each in self.folder.glob(f"{self.name}.*"):
+            each.unlink()
+
 
 class Command(Struct, frozen=True):
     """How a worker process is started; it runs with the repository's root as its folder."""

@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant("limit judged by others as early as by the owner", "S9", 12, 100, stores.LimitJudgedEarly),
     Mutant("limit judged early by the owner", "S9", 8, 100, patch=engines.hasty_owner),
     Mutant("stalled while the store is silent", "L8", 310, 1000, patch=engines.no_standing),
-    Mutant("the owner's clock stood, and nobody was told", "S8", 354, 1000, patch=engines.no_word_for_others),
+    Mutant("the owner's clock stood, and nobody was told", "S8", 11, 1000, patch=engines.no_word_for_others),
     Mutant("last try beside others", "S9", 4, 20, stores.LastTryBesideOthers),
     Mutant("expiry ignored by the claim", "S1", 5, 100, stores.ExpiryIgnored),
     Mutant("failed as expired too early", "S6", 0, 20, stores.ExpireEarly),

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import os
+import sys
 import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -65,7 +66,7 @@ def test_each_session_is_told_what_it_needs(database: str) -> None:
         "lock_timeout": "5s",
         "statement_timeout": "20s",
         "idle_in_transaction_session_timeout": "30s",
-        "tcp_user_timeout": "15s",
+        "tcp_user_timeout": "15000",
         "TimeZone": "UTC",
         "application_name": "holdfast web-1-42",
     }
@@ -97,6 +98,7 @@ def test_an_event_loop_that_ends_leaves_no_connection(database: str) -> None:
     until(lambda: sessions_of(database) == 0, within=STALL)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # asyncio's, of whoever closed the loop
 def test_a_loop_that_was_closed_without_a_word_is_hung_up_on_by_the_next(database: str) -> None:
     store = store_at(database)
     loop = asyncio.new_event_loop()
@@ -105,10 +107,8 @@ def test_a_loop_that_was_closed_without_a_word_is_hung_up_on_by_the_next(databas
     assert sessions_of(database) == 1
     assert in_threads(store.counts) == ({},)
     until(lambda: sessions_of(database) == 0, within=STALL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # asyncio's, of whoever closed the loop
-        del loop
-        gc.collect()
+    del loop
+    gc.collect()
 
 
 def test_event_loops_of_many_threads_share_a_store(database: str) -> None:
@@ -117,38 +117,47 @@ def test_event_loops_of_many_threads_share_a_store(database: str) -> None:
     until(lambda: sessions_of(database) == 0, within=STALL)
 
 
-def test_a_forked_child_has_connections_of_its_own_and_keeps_none_of_its_parents(database: str) -> None:
+def test_a_forked_child_has_connections_of_its_own(database: str) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
-        before = [link.get_server_pid() for link in at.store._here().shared._free]  # type: ignore[attr-defined]
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                said = in_threads(lambda: counted(at))
-                os.write(writing, json.dumps(said).encode())
-            finally:
-                os._exit(0)
-        os.close(writing)
-        with open(reading, encoding="utf-8") as file:
-            ((count, pids),) = json.load(file)
-        os.waitpid(child, 0)
-        assert (count, set(pids) & set(before)) == (1, set())
+        ((count, pids),) = in_child(lambda: in_threads(lambda: counted(at)))
+        assert (count, set(pids) & set(backends(at))) == (1, set())
         assert await at.store.counts() == {("", State.AVAILABLE): 1}
 
     play(Site(database), act)
 
 
+def in_child(act: Callable[[], Any]) -> Any:
+    """What it answers, in a forked process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, json.dumps(act()).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as file:
+        said = json.load(file)
+    os.waitpid(child, 0)
+    return said
+
+
 async def counted(at: Scene) -> tuple[int, list[int]]:
     found = await at.store.counts()
-    pids = [link.get_server_pid() for link in at.store._here().shared._free]  # type: ignore[attr-defined]
-    return found["", State.AVAILABLE], pids
+    return found["", State.AVAILABLE], backends(at)
+
+
+def backends(at: Scene) -> list[int]:
+    """Who answers at the other end of the running loop's connections."""
+    return [link.get_server_pid() for link in at.store._here().shared._free]  # type: ignore[attr-defined]
 
 
 def test_a_parent_that_dies_takes_its_sessions_with_it_whatever_its_children_do(database: str) -> None:
     reading, writing = os.pipe()
     parent = os.fork()
     if parent == 0:
+        os.close(writing)
         store = store_at(database)
         loop = asyncio.new_event_loop()
         loop.run_until_complete(store.counts())
@@ -193,7 +202,7 @@ def test_an_error_of_a_statement_costs_no_connection(database: str) -> None:
         await store.counts()
         (link,) = store._here().shared._free  # type: ignore[attr-defined]
         for _ in range(3):
-            with pytest.raises(HoldfastError, match="wrong: .*division by zero"):
+            with pytest.raises(HoldfastError, match=r"wrong: .*division by zero"):
                 await store._fetch("wrong", 0)  # type: ignore[attr-defined]
         assert store._here().shared._free == [link]  # type: ignore[attr-defined]
 
@@ -215,7 +224,7 @@ def test_what_no_waiting_mends_is_an_error_of_the_settings(postgres_server: Post
 
 def test_an_old_server_is_refused_by_name(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "OLDEST", 1000)
-    with pytest.raises(ConfigurationError, match="is PostgreSQL 1[0-9], 1000 or newer is needed"):
+    with pytest.raises(ConfigurationError, match=r"is PostgreSQL 1[0-9], 1000 or newer is needed"):
         using(store_at(database), lambda store: store.counts())
 
 
@@ -250,8 +259,6 @@ def test_an_app_opens_nothing_until_it_is_used_and_says_what_is_wrong_with_its_u
 
 
 def test_a_driver_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     for name in [each for each in sys.modules if each.startswith("holdfast.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "asyncpg", None)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 from uuid import UUID
 
@@ -63,7 +64,8 @@ class Plans:
         marks = ", ".join(f"%s::{kind}" for kind in self._types[name])
         given = [list(value) if isinstance(value, tuple) else value for value in values]
         with self.connection.transaction(force_rollback=True):
-            cursor = self.connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE {name.replace(' ', '_')}({marks})", given)
+            call = f"{name.replace(' ', '_')}({marks})".removesuffix("()")
+            cursor = self.connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE {call}", given)
             ((plan,),) = cursor.fetchall()
         return looked_at((plan if isinstance(plan, list) else json.loads(plan))[0]["Plan"])
 
@@ -131,6 +133,18 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "purge": ("default", ROOM),
         "expire": (ROOM,),
         "unhealed": (["due"], ROOM, 1.0, 3600.0),
+        "beat": ([LEASE], False),
+        "held": (LEASE, ROOM),
+        "expired": (ROOM,),
+        "overdue": (ROOM,),
+        "next_due": (["due", "other"], None, False, True),
+        "due": (["due", "other"], None, False, True, 0, ROOM),
+        "waiting_tasks": (),
+        "get": (JOB, ROOM),
+        "pause": (["default"],),
+        "prune": (ROOM, 900_000_000),
+        "forget_days": (date(2020, 1, 1), ROOM, True),
+        "store_facts": (900_000_000, 3_600_000_000, ROOM),
     }
 
 

@@ -18,7 +18,7 @@ from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.transport import Hint
 from holdfast._ports.upkeep import PerLoop, Upkeep
 
-INTERVAL = 0.02
+INTERVAL = 0.005
 """Seconds between two notifications of one event loop; the first after a pause goes at once."""
 PROBE, ANSWER = 10.0, 5.0
 """Seconds: a connection whose server is gone without a word would be silent for ever."""

@@ -43,7 +43,10 @@ class Moving(Connected):
         self._trails: dict[tuple[object, ...], Trail] = {}
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
-        name, parameter = packing.enqueue(call, jobs, under, is_known=self._may_be_known(jobs))
+        is_known = self._may_be_known(jobs)
+        if under is None and not is_known and packing.is_single(jobs):
+            return answers.enqueued(await self._fetch("enqueue_one", *packing.enqueue_one(call, jobs[0])), jobs)
+        name, parameter = packing.enqueue(call, jobs, under, is_known=is_known)
         return answers.enqueued(await self._fetch(name, parameter), jobs)
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:

@@ -129,6 +129,18 @@ def enqueue(
     return "enqueue", json_text(said)
 
 
+def is_single(jobs: Sequence[NewJob]) -> bool:
+    """Whether it is one job that ``enqueue_one.sql`` can take."""
+    return len(jobs) == 1 and jobs[0].unique_key is None and len(jobs[0].payload) <= INLINE
+
+
+def enqueue_one(call: UUID, job: NewJob) -> tuple[Any, ...]:
+    """The parameters of ``enqueue_one.sql``."""
+    tags = json_text(job.tags) if job.tags else None
+    when = (job.run_at, job.delay, job.expires_in)
+    return (call, job.id, job.task, job.queue, job.priority, *when, tags, json_text(job.policy), job.payload)
+
+
 def firsts_of(jobs: Iterable[NewJob]) -> dict[Key, NewJob]:
     """Of jobs with unique keys the first for each."""
     firsts: dict[Key, NewJob] = {}

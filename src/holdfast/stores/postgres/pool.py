@@ -93,6 +93,8 @@ class Pool:
                 copy = socket.socket(fileno=os.dup(_file_of(link)))
                 with copy, suppress(OSError):
                     copy.shutdown(socket.SHUT_RDWR)
+            with suppress(RuntimeError):  # of the event loop that is gone; the driver knows now, and does not complain
+                link.terminate()
 
     def disown(self) -> None:
         """In a forked child: a copy that stays open would keep the parent's sessions and their locks alive after its end."""

@@ -82,15 +82,15 @@ class Session:
     async def listen(self) -> None:
         """From now on hear what is for everybody."""
         if not self._is_listening:
-            self._is_listening = True
             await self._client.subscribe(messages.wake_subject(self._stream), cb=self._on_wake)
+            self._is_listening = True
 
     async def ask(self, queues: Sequence[str] | None, most: int) -> None:
         """Have requests standing for ``most`` jobs of these queues, shared among them; stream and consumers are made if
         there are none, and made again if somebody has deleted them."""
         if not self._is_receiving:
-            self._is_receiving = True
             await self._client.subscribe(f"{self._inbox}.*", cb=self._on_message)
+            self._is_receiving = True
         names = messages.consumers(queues)
         share = max(1, most // max(1, len(names)))
         for name in names:

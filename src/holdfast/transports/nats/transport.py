@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
@@ -99,12 +99,12 @@ class NatsTransport:
         if ours is not None:
             await ours.upkeep.close()
 
-    async def _send(self, act: Callable[[Session], "asyncio.Future[None] | object"]) -> None:
+    async def _send(self, act: Callable[[Session], Awaitable[None]]) -> None:
         try:
             async with asyncio.timeout(PUBLISH_LIMIT):
                 session = await self._posts.here().upkeep.session(PUBLISH_LIMIT)
                 if session is not None:
-                    await act(session)  # type: ignore[misc]
+                    await act(session)
         except FAILURES as error:
             logger.debug("a message was not sent: %s", type(error).__name__)
 
