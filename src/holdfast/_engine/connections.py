@@ -44,8 +44,11 @@ class Connections:
 
     def client(self) -> Client:
         """The running loop's client; callers of one loop share commits."""
-        store, transport = self._open()
         loop = asyncio.get_running_loop()
+        known = self._clients.get(loop)
+        if known is not None:  # each enqueue asks twice, and a lock costs more than all the rest of it
+            return known
+        store, transport = self._open()
         with self._lock:
             if loop not in self._clients:
                 for closed in [each for each in self._clients if each.is_closed()]:
