@@ -1,7 +1,6 @@
 """Settings of an App: durations, environment, and all problems at once."""
 
 import os
-import re
 from typing import Literal, Self
 
 from msgspec import Struct
@@ -11,8 +10,6 @@ from holdfast._core.address import problems_of_address
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.timing import LeaseTiming, problems_of_intervals
 from holdfast.errors import ConfigurationError
-
-SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -54,7 +51,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             reader.problems.append("no store: pass App('sqlite:///jobs.db') or set HOLDFAST_URL")
         if reconcile not in ("process", "hostname", "off"):
             reader.problems.append(f"reconcile={reconcile!r}: use 'process', 'hostname' or 'off'")
-        reader.problems += _problems_of_schema(schema)
+        reader.problems += location.problems_of_schema(schema)
         life = reader.seconds("ttl", ttl)
         pulse = None if beat is None else reader.seconds("beat", beat)
         slack = None if margin is None else reader.seconds("margin", margin)
@@ -79,12 +76,6 @@ class Settings(Struct, frozen=True, kw_only=True):
             schema=schema,
             pooler=pooler,
         )
-
-
-def _problems_of_schema(schema: object) -> list[str]:
-    if not isinstance(schema, str) or not SCHEMA.fullmatch(schema):
-        return [f"schema={schema!r}: use 1 to 63 of a-z, 0-9 and _, and no digit first"]
-    return []
 
 
 def problems_of_url(url: str, pooler: str | None = None) -> list[str]:

@@ -244,8 +244,8 @@ def test_schemas_of_one_database_know_nothing_of_each_other(postgres_dsn: str) -
     assert using(other, lambda store: store.prune(10)).total == 0
 
 
-@pytest.mark.parametrize("schema", ["", "Shop", "1st", "a b", 'a"b', "a.b", "s" * 64])
-def test_a_schema_that_is_no_plain_name_is_refused(schema: str) -> None:
+@pytest.mark.parametrize("schema", ["", "Shop", "1st", "a b", 'a"b', "a.b", "s" * 64, "public", "pg_toast"])
+def test_a_schema_that_is_no_plain_name_or_belongs_to_others_is_refused(schema: str) -> None:
     with pytest.raises(ConfigurationError, match="schema="):
         PostgresStore("postgresql://db/shop", schema=schema, clock=FakeClock(), chance=FakeChance(), process=None)  # type: ignore[arg-type]
 

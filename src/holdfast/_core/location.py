@@ -3,6 +3,7 @@
 Read without any driver, so that a wrong URL is a problem of the settings.
 """
 
+import re
 from typing import Self
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -16,6 +17,9 @@ _OURS = frozenset({"connect_timeout", "pooler"})
 # What libpq does with these, this store does by itself or not at all; the driver would send them to the server as settings.
 _LEFT_OUT = frozenset({"channel_binding", "client_encoding", "gssencmode", "keepalives", "keepalives_idle", "sslcompression"})
 _LEFT_OUT |= {"keepalives_interval", "keepalives_count", "tcp_user_timeout", "load_balance_hosts", "fallback_application_name"}
+
+
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 class Location(Struct, frozen=True):
@@ -45,6 +49,19 @@ class Location(Struct, frozen=True):
             asked.get("pooler", pooler) == "transaction",
             float(asked.get("connect_timeout") or 0) or CONNECT_TIMEOUT,
         )
+
+
+def problems_of_schema(schema: object) -> list[str]:
+    """What is wrong with the name of a schema. It must be ours alone: its old partitions are dropped by their names.
+
+    >>> problems_of_schema("public")
+    ["schema='public': others keep tables there; use one of its own, such as 'holdfast'"]
+    """
+    if not isinstance(schema, str) or not _SCHEMA.fullmatch(schema):
+        return [f"schema={schema!r}: use 1 to 63 of a-z, 0-9 and _, and no digit first"]
+    if schema in ("public", "information_schema") or schema.startswith("pg_"):
+        return [f"schema={schema!r}: others keep tables there; use one of its own, such as 'holdfast'"]
+    return []
 
 
 def problems_of_location(url: str, pooler: str | None = None) -> list[str]:

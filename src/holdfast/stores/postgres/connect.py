@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.location import Location, problems_of_location
+from holdfast._core.location import Location, problems_of_location, problems_of_schema
 from holdfast._ports.clock import Chance, Clock, loop_sleep
 from holdfast._ports.forks import care_for
 from holdfast._ports.store import Capabilities
@@ -30,7 +30,6 @@ ANSWER_LIMIT = 25.0
 SEARCH_LIMIT = 75.0
 BEAT_LIMIT = 5.0
 REFUSED_LIMIT = 5.0
-SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 _FOLDER = Path(__file__).parent / "queries"
@@ -77,10 +76,7 @@ class Connected:
         server_settings: Mapping[str, str] | None = None,
         connections: int = CONNECTIONS,
     ) -> None:
-        problems = problems_of_location(url, pooler)
-        if not SCHEMA.fullmatch(schema):
-            problems.append(f"schema={schema!r}: use 1 to 63 of a-z, 0-9 and _, and no digit first")
-        if problems:
+        if problems := [*problems_of_location(url, pooler), *problems_of_schema(schema)]:
             raise ConfigurationError(problems)
         self._location, self._schema = Location.of(url, pooler), schema
         self._clock, self._chance, self._process = clock, chance, process
