@@ -90,7 +90,7 @@ def test_a_signal_to_a_worker_is_left_to_its_supervisor(tmp_path: Path) -> None:
 def test_sigquit_shows_the_stacks_of_everybody_and_ends_nothing(tmp_path: Path) -> None:
     with fleet(tmp_path) as ships:
         crew = ships.crew()
-        jobs = [ships.enqueue("wait_in_thread", gate="gate"), ships.enqueue("hold_the_gil", seconds=1.0)]
+        jobs = [ships.enqueue("wait_in_thread", gate="gate"), ships.enqueue("hold_the_gil", seconds=4.0)]
         for job in jobs:
             ships.entry(job, "start")
         crew.send(signal.SIGQUIT)

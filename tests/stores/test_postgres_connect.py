@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import holdfast.stores.postgres
 from holdfast._core.job import State
 from holdfast.app import App
 from holdfast.errors import ConfigurationError, HoldfastError, MissingExtra, SchemaMissing, StoreUnavailable
@@ -259,6 +260,7 @@ def test_an_app_opens_nothing_until_it_is_used_and_says_what_is_wrong_with_its_u
 
 
 def test_a_driver_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holdfast.stores, "postgres", holdfast.stores.postgres)  # afterwards it is the same again
     for name in [each for each in sys.modules if each.startswith("holdfast.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "asyncpg", None)

@@ -41,12 +41,19 @@ def end(dsn: str, opened: "list[asyncpg.Connection] | None" = None) -> PostgresT
     return PostgresTransport(connect, "holdfast", name="a database", clock=SystemClock(), chance=SystemChance())
 
 
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PostgresServer]:
+    """One that tests may restart: others of this process keep connections to theirs."""
+    with PostgresServer() as server:
+        yield server
+
+
 @pytest.fixture
-def own_database(postgres_server: PostgresServer) -> Iterator[str]:
+def own_database(own_server: PostgresServer) -> Iterator[str]:
     """On the server that this test may restart."""
-    dsn = postgres_server.create_database()
+    dsn = own_server.create_database()
     yield dsn
-    postgres_server.drop_database(dsn)
+    own_server.drop_database(dsn)
 
 
 @asynccontextmanager
@@ -119,7 +126,7 @@ def test_telling_does_not_wait_for_a_database_that_does_not_answer(caplog: pytes
 
 @pytest.mark.parametrize("how", ["fast", "immediate", "terminated"])
 def test_a_lost_connection_is_made_again_and_what_was_missed_wakes_everybody(
-    how: str, postgres_server: PostgresServer, own_database: str
+    how: str, own_server: PostgresServer, own_database: str
 ) -> None:
     async def act() -> None:
         speaker = end(own_database)
@@ -128,9 +135,9 @@ def test_a_lost_connection_is_made_again_and_what_was_missed_wakes_everybody(
             await until_heard(heard, Hint("mail"))
             if how == "terminated":
                 theirs = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
-                await asyncio.to_thread(postgres_server.sql, f"SELECT pg_terminate_backend(pid) {theirs}", dsn=own_database)
+                await asyncio.to_thread(own_server.sql, f"SELECT pg_terminate_backend(pid) {theirs}", dsn=own_database)
             else:
-                await asyncio.to_thread(postgres_server.restart, how)
+                await asyncio.to_thread(own_server.restart, how)
             await until_heard(heard, Hint())
             await speaker.publish([Hint("again")])
             await until_heard(heard, Hint("again"))
@@ -141,14 +148,14 @@ def test_a_lost_connection_is_made_again_and_what_was_missed_wakes_everybody(
 
 @pytest.mark.parametrize("way", ["up", "down", "both"])
 def test_a_half_open_connection_is_noticed(
-    way: Literal["up", "down", "both"], postgres_server: PostgresServer, own_database: str, monkeypatch: pytest.MonkeyPatch
+    way: Literal["up", "down", "both"], own_server: PostgresServer, own_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "PROBE", 0.2)
     monkeypatch.setattr(postgres, "ANSWER", 0.3)
 
     async def act() -> None:
         speaker, opened = end(own_database), list[asyncpg.Connection]()
-        with TcpProxy(postgres_server.port) as proxy:
+        with TcpProxy(own_server.port) as proxy:
             async with listening(proxy.through(own_database), opened) as heard:
                 proxy.blackhole(way)
                 await speaker.publish([Hint("unheard")])

@@ -119,7 +119,7 @@ def _ask_psycopg(connection: Any, statement: str, *values: str) -> Rows:
 
     with Cursor(connection, row_factory=tuple_row) as cursor:  # not the caller's kind of cursor, nor of rows
         cursor.execute(_spelt(statement, "%s"), values or None)
-        return cursor.fetchall() if cursor.description else []
+        return cursor.fetchall()  # in a pipeline only this waits for the answer
 
 
 async def _ask_awaited_psycopg(connection: Any, statement: str, *values: str) -> Rows:
@@ -128,7 +128,7 @@ async def _ask_awaited_psycopg(connection: Any, statement: str, *values: str) ->
 
     async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
         await cursor.execute(_spelt(statement, "%s"), values or None)
-        return await cursor.fetchall() if cursor.description else []
+        return await cursor.fetchall()
 
 
 async def _ask_asyncpg(connection: Any, statement: str, *values: str) -> Rows:
