@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.texts import text
 from holdfast._ports.store import Check, Pruned
 from holdfast.errors import HoldfastError
 from holdfast.stores.postgres import checks, schema
 from holdfast.stores.postgres.days import Days
 from holdfast.stores.postgres.roles import Roles
-from holdfast.stores.postgres.texts import text
 
 
 class Keeping(Days, Roles):

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from holdfast._core.job import Hold
 from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.texts import json_text, text
 from holdfast._ports.store import BeatAnswer, LeaseView, NewLease, Overdue
 from holdfast.stores.postgres import rows
 from holdfast.stores.postgres.connect import BEAT_LIMIT, Connected
-from holdfast.stores.postgres.texts import json_text, text
 
 SHORTEST_BEAT_LIMIT: Final = 0.5
 

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Judge, Transition
 from holdfast._core.policy import HOOK_PAUSE
+from holdfast._core.texts import json_text, text
 from holdfast._ports.store import ClaimRequest, LastTries, NewLease, Note, Update
 
 Values = dict[str, bytes | str | int | float | None]
@@ -71,14 +72,6 @@ class Enqueuing(Struct, omit_defaults=True):
 def micros(seconds: float) -> int:
     """Seconds as whole microseconds."""
     return round(seconds * 1e6)
-
-
-def json_text(value: object) -> str:
-    """JSON; what UTF-8 cannot say (a lone surrogate in the name of a file) becomes a question mark."""
-    try:
-        return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
-        return msgspec.json.encode(msgspec.convert(_sayable(msgspec.to_builtins(value)), type(value))).decode()
 
 
 def records(entries: Iterable[tuple[UUID, Token, bytes | None]]) -> Values:
@@ -244,7 +237,7 @@ def updates(said: Sequence[Update]) -> Values:
     checkpoints: dict[tuple[UUID, Token], bytes | None] = {}
     for update in said:
         key = (update.job, update.token)
-        news = {"stage": _text(update.stage), "fraction": update.fraction, "message": _text(update.message)}
+        news = {"stage": text(update.stage), "fraction": update.fraction, "message": text(update.message)}
         latest.setdefault(key, {}).update({name: value for name, value in news.items() if value is not None})
         checkpoints[key] = checkpoints.get(key) if update.checkpoint is None else update.checkpoint
     packed = records([(*key, checkpoint) for key, checkpoint in checkpoints.items()])
@@ -263,7 +256,7 @@ def notes(learnt: Sequence[Note]) -> Values:
             stacks=old.stacks if note.stacks is None else note.stacks,
         )
     packed = records([(note.job, note.token, note.late_result) for note in merged.values()])
-    texts = [{"error": failure_text(note.error), "stacks": _text(note.stacks)} for note in merged.values()]
+    texts = [{"error": failure_text(note.error), "stacks": text(note.stacks)} for note in merged.values()]
     return {**packed, "notes": json_text(texts)}
 
 
@@ -283,8 +276,8 @@ def _settling(settle: Transition, place: int) -> Settling:
         reason=settle.reason,
         error=failure_text(settle.error),
         outcome=settle.record,
-        signal=_text(settle.signal),
-        stacks=_text(settle.stacks),
+        signal=text(settle.signal),
+        stacks=text(settle.stacks),
         judge=None if settle.judge is Judge.OWNER else settle.judge,
         is_kept=settle.record is not None or PLACE_OF[settle.to] is Place.PENDING,
         rescued=settle.rescued,
@@ -302,7 +295,7 @@ def _enqueuing(job: NewJob, place: int, first: int | None = None) -> Enqueuing:
         tags=json_text(job.tags) if job.tags else None,
         policy=json_text(job.policy),
         expires_in=None if job.expires_in is None else micros(job.expires_in),
-        key=_text(job.unique_key),
+        key=text(job.unique_key),
         first=first,
         at=[place],
     )
@@ -310,20 +303,3 @@ def _enqueuing(job: NewJob, place: int, first: int | None = None) -> Enqueuing:
 
 def micros_of(instant: datetime | None) -> int | None:
     return None if instant is None else (instant - _EPOCH) // timedelta(microseconds=1)
-
-
-def _text(text: str | None) -> str | None:
-    """SQLite ends a text of a JSON document at a zero character."""
-    return None if text is None else text.replace("\0", "\ufffd").encode(errors="replace").decode()
-
-
-def _sayable(value: object) -> object:
-    match value:
-        case str():
-            return value.encode(errors="replace").decode()
-        case list() | tuple():
-            return [_sayable(each) for each in value]
-        case dict():
-            return {_sayable(key): _sayable(each) for key, each in value.items()}
-        case _:
-            return value

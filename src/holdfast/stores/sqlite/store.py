@@ -17,6 +17,7 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Hold, JobRecord, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.texts import json_text
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.store import (
@@ -193,7 +194,7 @@ class SqliteStore:
         return await self._thread.run(beat)
 
     async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
-        values = {**packing.lease(structs.replace(_NOBODY, id=lease)), "why": packing.json_text(why), "seen": seen}
+        values = {**packing.lease(structs.replace(_NOBODY, id=lease)), "why": json_text(why), "seen": seen}
 
         def end(database: Database) -> LeaseEnd | None:
             is_overdue = seen is not None and self._watch.is_overdue(lease, seen, database.monotonic())
@@ -259,7 +260,7 @@ class SqliteStore:
     # keeping
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
-        await self._write("pause" if is_paused else "unpause", {"queues": packing.json_text(queues)})
+        await self._write("pause" if is_paused else "unpause", {"queues": json_text(queues)})
 
     async def prune(self, limit: int) -> Pruned:
         return answers.pruned(await self._touched("prune", {"limit": limit, "floor": packing.micros(RETENTION_FLOOR)}))

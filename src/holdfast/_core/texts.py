@@ -1,4 +1,4 @@
-"""Texts as PostgreSQL takes them: it has neither zero characters nor lone surrogates."""
+"""Texts as SQL stores take them: those have no lone surrogates, and end or refuse a text at a zero character."""
 
 import msgspec
 
