@@ -80,6 +80,7 @@ async def latencies(peer: Queue, sizes: Sizes) -> Figures:
     await peer.ping()
     async with running(peer, reports):
         await until(lambda: len(_lines(reports)) == 1)
+        os.sync()  # nobody waits for the disk because of what was before
         for n in range(sizes.pings):
             await asyncio.sleep(0.01 + 0.02 * (n * 0.618 % 1))  # never in step with anybody's polling
             await peer.ping()

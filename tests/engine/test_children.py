@@ -158,14 +158,17 @@ def test_a_handler_that_is_to_stop_does_not_wait_for_a_store_that_is_away(why: S
 def test_an_outage_longer_than_patience_is_an_error_of_the_handler() -> None:
     async def test() -> None:
         async def parent(job: Job) -> None:
+            await is_down.wait()
             try:
                 await job.enqueue(thumbnail, "a")
             except StoreUnavailable as error:
                 errors.append(error)
 
         errors: list[BaseException] = []
+        is_down = asyncio.Event()
         bench, _ = await started(parent)
         bench.store.fail("enqueue", 1000)
+        is_down.set()
         for _ in range(100):
             await turns()
             bench.clock.advance(1.0)

@@ -120,7 +120,9 @@ def statements() -> dict[str, tuple[Any, ...]]:
     return {
         "lines": packing.lines(REQUEST, ROOM),
         **dict(exchange(trail) for trail in (ONE, TWO)),
-        "exchange due_ids": (*packing.settling(()), *packing.claiming(REQUEST), jobs, None),
+        "claim due_line": (*packing.settling(()), *packing.claiming(REQUEST), *ONE.due[1]),
+        "claim due_walk": (*packing.settling(()), *packing.claiming(REQUEST), *packing.walking(REQUEST, ROOM)),
+        "claim due_ids": (*packing.settling(()), *packing.claiming(REQUEST), jobs, None),
         "settle": (*packing.settling(moves(ROOM, snooze=True)), packing.said(moves(ROOM, snooze=True))),
         "exchange_answers": packing.tokens(held(ROOM)),
         "start": packing.starts(held(ROOM))[0],

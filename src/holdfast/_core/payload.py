@@ -110,6 +110,8 @@ class PayloadType(Struct, frozen=True):
         bound = dict(zip(self.positional, args, strict=False))
         if len(args) > len(self.positional):
             raise PayloadInvalid(f"{self.name}: takes at most {len(self.positional)} positional arguments, got {len(args)}")
+        if not kwargs:
+            return bound
         if twice := bound.keys() & kwargs.keys():
             raise PayloadInvalid(f"{self.name}: multiple values for {', '.join(sorted(map(repr, twice)))}")
         if self.extra is None and (unknown := kwargs.keys() - self.fields):

@@ -27,6 +27,7 @@ BATCH = 1000
 """How many jobs one write moves at most when many were asked for, so that nobody waits long behind it."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ALL = EnqueueAnswer()
 MOVABLE = (State.AVAILABLE, State.SCHEDULED)
 
 States = dict[UUID, State]
@@ -53,13 +54,13 @@ class Client:
         ``UniqueConflict`` if a key is taken by a job with another payload. A cancelled caller leaves its neighbours alone;
         its own jobs may still land if they were on their way.
         """
-        if any(job.unique_key is not None for job in jobs):
+        if [job for job in jobs if job.unique_key is not None]:
             answer = await self._write(jobs)  # alone: another caller's conflict must not undo this one
             require_no_conflict(jobs, answer)
             return answer
         if jobs:
             await self._commits.add(jobs)
-        return EnqueueAnswer()
+        return _ALL
 
     async def get(self, job: UUID) -> JobView:
         """The job with its attempts; ``JobNotFound``."""
@@ -200,8 +201,9 @@ class Client:
     async def _write(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
         call = call_id(jobs[0].id, self._chance.uuid4())  # the same for every copy of this write, so that two copies are one
         answer = await self._ask("enqueue", lambda: self._store.enqueue(call, jobs))
-        written = [] if answer.is_refused else [job for job in jobs if job.id not in answer.duplicates]
-        await self.tell(written)
+        if answer.duplicates:
+            jobs = [] if answer.is_refused else [job for job in jobs if job.id not in answer.duplicates]
+        await self.tell(jobs)
         return answer
 
     async def _each(self, operation: str, jobs: Sequence[UUID], verb: Callable[[Sequence[UUID]], Awaitable[States]]) -> States:
@@ -232,7 +234,7 @@ def announce(jobs: Iterable[NewJob], events: Events) -> None:
 def hints_of(jobs: Iterable[NewJob], *, are_delivered: bool) -> "list[Hint]":
     """What idle workers should hear of them: of each queue that has some; where each is handed to one worker, which are due."""
     if not are_delivered:
-        return [Hint(queue) for queue in dict.fromkeys(job.queue for job in jobs)]
+        return [Hint(queue) for queue in dict.fromkeys([job.queue for job in jobs])]
     due: dict[str, Ids] = {}
     for job in jobs:
         if job.run_at is None and job.delay <= 0:  # nobody could claim it yet

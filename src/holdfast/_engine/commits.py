@@ -41,15 +41,15 @@ class Commits:
         self._flushing: asyncio.Task[None] | None = None
         self._is_writing = self._is_crowded = False
 
-    async def add(self, jobs: Sequence[NewJob]) -> None:
-        """Return once they are durable. A cancelled caller leaves its neighbours alone."""
+    def add(self, jobs: Sequence[NewJob]) -> Awaitable[None]:
+        """To be awaited at once: returns when they are durable. A cancelled caller leaves its neighbours alone."""
         if not self._is_writing and not self._is_crowded:
-            return await self._write_alone(jobs)
+            return self._write_alone(jobs)
         done = asyncio.get_running_loop().create_future()
         self._waiting.append(Call(jobs, done))
         if not self._is_writing:
             self._start_flushing()
-        await done
+        return done
 
     async def _write_alone(self, jobs: Sequence[NewJob]) -> None:
         """There is nobody to share with: no task, and no turn of the loop more than the write itself needs."""
@@ -58,7 +58,7 @@ class Commits:
             await self._write(jobs)
         finally:
             self._is_writing = False
-            if any(not call.done.done() for call in self._waiting):
+            if self._waiting and any(not call.done.done() for call in self._waiting):
                 self._start_flushing()
 
     def _start_flushing(self) -> None:

@@ -13,6 +13,7 @@ from holdfast._engine.events import EventName, Events
 from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.heart import Heart
 from holdfast._engine.inbox import Inbox
+from holdfast._engine.loop import turn
 from holdfast._engine.reporter import Reporter
 from holdfast._ports.clock import Chance
 from holdfast._ports.store import Answer, ClaimRequest, LastTries, Note, Store
@@ -223,6 +224,10 @@ class Exchange:
             return 0.0
         if self._inbox is not None and self._inbox.has_more and not self.is_behind:
             return 0.0
+        if claimed:
+            await turn()  # what was claimed begins before anything else is asked, and may have ended
+            if self._ended:
+                return 0.0
         due = self.next_due = await self._store.next_due(tuple(request.tasks), self._queues, self._last_tries)
         self.is_idle = due is None and not self._executor.running
         # What nobody delivers is to be found as soon as if nothing were delivered.

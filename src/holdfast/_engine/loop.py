@@ -20,6 +20,10 @@ class Wake:
         """Wake whoever waits, or will wait next."""
         self._event.set()
 
+    def forget(self) -> None:
+        """Whoever waits next is not woken by what was said before."""
+        self._event.clear()
+
     async def wait(self, seconds: float) -> bool:
         """Wait at most this long; whether it was woken."""
         if not self._event.is_set() and seconds > 0:
@@ -29,7 +33,7 @@ class Wake:
             except TimeoutError:
                 return False
         woken = self._event.is_set()
-        self._event.clear()
+        self.forget()
         return woken
 
 
@@ -50,6 +54,7 @@ class Service:
         """Step, wait as long as the step says or until woken, again. After a failure nothing shortens the pause."""
         failures = 0
         while True:
+            self.wake.forget()  # a step sees what was there before it
             try:
                 wait = await self._step()
             except (Exception, asyncio.CancelledError) as error:
@@ -65,7 +70,7 @@ class Service:
                 failures = 0
             wake = Wake() if failures else self.wake
             # A step that always answers 0 would never let anything else run.
-            await (wake.wait(wait) if wait > 0 else _turn())
+            await (wake.wait(wait) if wait > 0 else turn())
 
     def _pause(self, failures: int) -> float:
         """Exponential with jitter, so that a store that comes back is not met by everybody at once."""
@@ -90,8 +95,8 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def _turn() -> None:
+async def turn() -> None:
     """Let everything else that is ready run once."""
-    turn = asyncio.Event()
-    asyncio.get_running_loop().call_soon(turn.set)
-    await turn.wait()
+    taken = asyncio.Event()
+    asyncio.get_running_loop().call_soon(taken.set)
+    await taken.wait()

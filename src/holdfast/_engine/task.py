@@ -99,6 +99,9 @@ class Desk:
 
     def handles(self, jobs: Sequence[NewJob], answer: EnqueueAnswer) -> list[Handle]:
         """One for each job, or for the one that has its key already."""
+        if not answer.duplicates:
+            connect = self._connections.client
+            return [Handle(job.id, job.queue, connect) for job in jobs]
         return [self.handle(job, answer.duplicates.get(job.id)) for job in jobs]
 
     def handle(self, job: NewJob, duplicate: Duplicate | None) -> Handle:
@@ -173,10 +176,10 @@ class Order(Generic[Payload]):
     _enqueue = blocking(aenqueue)
     _enqueue_many = blocking(aenqueue_many)
 
-    async def _write(self, jobs: Sequence[NewJob]) -> list[Handle]:
+    def _write(self, jobs: Sequence[NewJob]) -> Coroutine[Any, Any, list[Handle]]:
         if self._options.within is None:
-            return await self._desk.enqueue(jobs)
-        return await self._desk.aenqueue_within(self._options.within, jobs)
+            return self._desk.enqueue(jobs)
+        return self._desk.aenqueue_within(self._options.within, jobs)
 
     def _jobs(self, payloads: Iterable[Mapping[str, object]]) -> list[NewJob]:
         encoded = [self._encode_item(place, payload) for place, payload in enumerate(payloads)]

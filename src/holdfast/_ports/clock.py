@@ -1,6 +1,7 @@
 """The only place that reads a clock, waits, or draws lots."""
 
 import asyncio
+import os
 import random
 import threading
 import time
@@ -8,6 +9,9 @@ from typing import Protocol
 from uuid import UUID
 
 from holdfast._ports.forks import care_for
+
+DRAWN = 1024
+"""Random bytes that are asked of the system at once."""
 
 
 class Clock(Protocol):
@@ -84,7 +88,6 @@ class SystemChance:
     """
 
     def __init__(self) -> None:
-        self._random = random.SystemRandom()
         self.start_afresh()
         care_for(self)
 
@@ -101,25 +104,34 @@ class SystemChance:
         self._lock = threading.Lock()
         self._millisecond = 0
         self._tail = 0
-        self._jitter = random.Random(self._random.getrandbits(64))  # seeded by the system, but asking it costs a system call
+        self._drawn = b""
+        self._jitter = random.Random(os.urandom(8))  # seeded by the system, but asking it costs a system call
 
     def uuid4(self) -> UUID:
         """128 random bits."""
-        return UUID(int=self._random.getrandbits(128))
+        with self._lock:
+            return UUID(int=self._draw(16))
 
     def uuid7(self) -> UUID:
         """A UUIDv7, greater than every one made before by this object."""
         now = time.time_ns() // 1_000_000
         with self._lock:
             if now > self._millisecond:
-                self._millisecond, self._tail = now, self._random.getrandbits(73)
+                self._millisecond, self._tail = now, self._draw(10) >> 7
             else:
-                self._tail += 1 + self._random.getrandbits(32)
+                self._tail += 1 + self._draw(4)
             return compose_uuid7(self._millisecond, self._tail)
 
     def jitter(self) -> float:
         """Uniform in [-1, 1]."""
         return self._jitter.uniform(-1.0, 1.0)
+
+    def _draw(self, size: int) -> int:
+        """So many random bytes, under the lock; drawn in advance, because a system call costs more than an id."""
+        if len(self._drawn) < size:
+            self._drawn = os.urandom(DRAWN)
+        drawn, self._drawn = self._drawn[:size], self._drawn[size:]
+        return int.from_bytes(drawn)
 
 
 def compose_uuid7(millisecond: int, tail: int) -> UUID:

@@ -34,6 +34,11 @@ class Upkeep(Generic[Session]):
         self._is_closed, self._is_patient = False, True
         self._task = asyncio.get_running_loop().create_task(self._keep(), name=f"hints by {name}")
 
+    @property
+    def has_tried(self) -> bool:
+        """Whether nobody needs to wait for the first attempt any more."""
+        return self._has_tried.is_set()
+
     async def session(self, patience: float) -> Session | None:
         """What others use; ``None`` while it is down. Only the very first attempt is waited for, up to ``patience`` seconds,
         and by nobody who comes later."""

@@ -18,8 +18,9 @@ from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.transport import Hint
 from holdfast._ports.upkeep import PerLoop, Upkeep
 
-INTERVAL = 0.005
-"""Seconds between two notifications of one event loop; the first after a pause goes at once."""
+INTERVAL, LONGEST_INTERVAL = 0.005, 0.02
+"""Seconds between two notifications of one event loop: the first after a pause goes at once, and while there is always more to
+say, which keeps everybody busy anyway, it is said less and less often."""
 PROBE, ANSWER = 10.0, 5.0
 """Seconds: a connection whose server is gone without a word would be silent for ever."""
 IDLE = 60.0
@@ -68,7 +69,8 @@ class PostgresTransport:
         if hints:
             post = self._posts.here()
             post.outbox.add(hints)
-            await post.upkeep.session(CONNECTING)
+            if not post.upkeep.has_tried:
+                await post.upkeep.session(CONNECTING)
 
     async def subscribe(self, wake: Callable[[Hint], None]) -> None:
         """From now on call ``wake`` in the running loop for each hint that arrives."""
@@ -143,7 +145,9 @@ class _Post:
 
     async def _carry(self, connection: "asyncpg.Connection") -> None:
         """Until the connection is lost, or has not been needed for a while."""
-        is_listening, silent = False, 0.0
+        is_listening, silent, interval = False, 0.0, INTERVAL
+        # NOTIFY commits, and would wait for the disk: of all that is said nothing needs to survive the server.
+        await self._ask(connection.execute("SET synchronous_commit = off"))
         while self._wakes or silent < IDLE:
             if self._wakes and not is_listening:
                 is_listening = True
@@ -154,7 +158,8 @@ class _Post:
                 if connection.is_closed():
                     raise ConnectionResetError("the server has ended it")
                 await self._tell(connection)
-                await self._clock.sleep(INTERVAL)
+                await self._clock.sleep(interval)
+                interval = min(interval * 2, LONGEST_INTERVAL) if self.outbox.has_news.is_set() else INTERVAL
             else:
                 silent += PROBE
                 await self._ask(connection.execute("SELECT 1"))

@@ -4,7 +4,7 @@ import asyncio
 import re
 import socket
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from holdfast._ports.forks import care_for
 from holdfast._ports.store import Capabilities
 from holdfast.errors import ConfigurationError, StoreUnavailable
 from holdfast.stores.postgres import failures, sessions
-from holdfast.stores.postgres.pool import Link, Pool
+from holdfast.stores.postgres.pool import EARLY, Link, Pool
 
 CONNECTIONS = 8
 """At most, besides the one for beats, in one event loop; a worker that is idle has opened two or three."""
@@ -112,10 +112,10 @@ class Connected:
     def _placed(self, text: str) -> str:
         return _OURS.sub(f'"{self._schema}".', text)
 
-    async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+    def _fetch(self, name: str, *arguments: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
         """All rows of a query, which is one transaction of its own."""
-        run = partial(self._run, self._here().shared, self._sql(name), arguments, ANSWER_LIMIT)
-        return await self._retrying(run, name)
+        pool, sql = self._here().shared, self._sql(name)
+        return self._retrying(lambda: self._run(pool, sql, arguments, ANSWER_LIMIT), name)
 
     async def _beat_fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         """The same on the connection that is reserved for beats."""
@@ -207,15 +207,22 @@ class Connected:
         if self._location.is_pooled:
             async with self._in_transaction(pool, limit) as connection:
                 return await connection.fetch(sql, *arguments)
-        async with asyncio.timeout(limit):
-            connection = await pool.take()
-            try:
-                found = await connection.fetch(sql, *arguments)
-            except BaseException as error:
-                (pool.give if failures.leaves_connection_sound(error) else pool.drop)(connection)
-                raise
-            pool.give(connection)
-            return found
+        loop = asyncio.get_running_loop()
+        until = loop.time() + limit
+        connection = pool.take_free(until) or await self._wait_for(pool, until)
+        try:
+            found = await connection.fetch(sql, *arguments)
+        except BaseException as error:
+            (pool.give if failures.leaves_connection_sound(error) else pool.drop)(connection)
+            if isinstance(error, failures.Errors) and loop.time() + EARLY >= until:
+                raise TimeoutError from error
+            raise
+        pool.give(connection)
+        return found
+
+    async def _wait_for(self, pool: Pool, until: float) -> Link:
+        async with asyncio.timeout_at(until):
+            return await pool.take(until)
 
     @asynccontextmanager
     async def _in_transaction(self, pool: Pool, limit: float) -> AsyncIterator[Link]:

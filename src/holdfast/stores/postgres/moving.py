@@ -18,6 +18,7 @@ from holdfast._ports.store import (
     EnqueueAnswer,
     ExchangeAnswer,
     Expired,
+    LastTries,
     Note,
     ReopenAnswer,
     Update,
@@ -39,7 +40,7 @@ class Moving(Connected):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._newest = UUID(int=0)  # of the ids enqueued here
+        self._newest = 0  # of the ids enqueued here, as a number
         self._trails: dict[tuple[object, ...], Trail] = {}
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
@@ -100,14 +101,11 @@ class Moving(Connected):
 
     def _may_be_known(self, jobs: Sequence[NewJob]) -> bool:
         """Ids grow within a process: only one that does not can have been enqueued before, and is looked for everywhere."""
-        ids = {job.id for job in jobs}
+        ids = {job.id.int for job in jobs}
         if len(ids) < len(jobs):
             raise HoldfastError("enqueue: two jobs of one id; each job needs an id of its own")
-        if not ids or min(ids) > self._newest:
-            self._newest = max(ids, default=self._newest)
-            return False
-        self._newest = max(self._newest, *ids)
-        return True
+        newest, self._newest = self._newest, max([self._newest, *ids])
+        return bool(ids) and min(ids) <= newest
 
     async def _exchange_in_turn(
         self, transitions: Sequence[Transition], later: Sequence[int], request: ClaimRequest | None
@@ -119,13 +117,17 @@ class Moving(Connected):
         return ExchangeAnswer(tuple(said[place] for place in range(len(transitions))), after.claims)
 
     def _sql(self, name: str) -> str:
-        """``exchange due_line`` is ``exchange.sql`` with ``due_line.sql`` in its place."""
+        """``exchange due_line`` is ``exchange.sql`` with ``due_line.sql`` in its place; ``claim due_line`` settles nothing."""
+        known = self._texts.get(name)
+        if known is not None:
+            return known
         whole, _, part = name.partition(" ")
         if not part:
             return super()._sql(name)
-        if name not in self._texts:
-            self._texts[name] = super()._sql(whole).replace("-- due", super()._sql(part))
-        return self._texts[name]
+        settling = super()._sql("settling" if whole == "exchange" else "nothing_settled")
+        text = super()._sql("exchange").replace("-- settling\n", settling).replace("-- due", super()._sql(part))
+        self._texts[name] = text
+        return text
 
     async def _settle(self, transitions: Sequence[Transition]) -> int:
         """How many landed."""
@@ -141,6 +143,8 @@ class Moving(Connected):
             settled, claims = await self._claim(running, plain)
             return settled, claims + (await self._claim(waiting))[1]
         room = request.limit or request.prefetch
+        if room > 0 and not plain and self._is_slow(request) and (walked := await self._walk(request, room)):
+            return 0, walked
         trail, is_alone = await self._look(request, room)
         if trail is None:
             return await self._settle(plain), ()
@@ -149,7 +153,8 @@ class Moving(Connected):
         if is_alone:
             settled = await self._settle(plain)
         else:
-            rows = await self._fetch(f"exchange {name}", *packing.settling(plain), *packing.claiming(request), *where)
+            verb = "exchange" if plain else "claim"
+            rows = await self._fetch(f"{verb} {name}", *packing.settling(plain), *packing.claiming(request), *where)
             settled = rows[0]["settled"] if rows else _UNKNOWN if plain else 0
         if is_alone or (not rows and request.ids is not None):
             rows = await self._retrying(partial(self._claim_alone, request, name, where), name)
@@ -159,6 +164,19 @@ class Moving(Connected):
             if trail.may_miss(rows, room):
                 claims += (await self._claim(packing.rest(request, len(rows))))[1]
         return settled, claims
+
+    def _is_slow(self, request: ClaimRequest) -> bool:
+        """Whether so little is done that each statement more is time for which a job waits."""
+        is_usual = request.ids is None and request.last_tries is not LastTries.ONLY
+        return is_usual and bool(request.tasks) and self._trails.get(kind_of(request), _NEW).is_slow
+
+    async def _walk(self, request: ClaimRequest, room: int) -> tuple[Claim, ...]:
+        """Look and claim in one statement; who finds nothing looks again, more closely: others may hold all that is seen here."""
+        values = (*packing.settling(()), *packing.claiming(request), *packing.walking(request, room))
+        rows = await self._fetch("claim due_walk", *values)
+        if rows:
+            self._remember(kind_of(request), _NEW.after_walk(len(rows), room))
+        return answers.claims_of(rows, request)
 
     async def _look(self, request: ClaimRequest, room: int) -> tuple[Trail | None, bool]:
         """Where to claim, ``None`` if there is nothing; and whether for a lease that runs one job alone."""
@@ -190,7 +208,7 @@ class Moving(Connected):
             if not is_alone or await connection.fetch(self._sql("holds"), request.lease):
                 return []
             values = (*packing.settling(()), *packing.claiming(request, is_alone=True), *where)
-            return await connection.fetch(self._sql(f"exchange {name}"), *values)
+            return await connection.fetch(self._sql(f"claim {name}"), *values)
 
     async def _lost(self, name: str, asked: Sequence[tuple[UUID, Token]], parts: Sequence[tuple[Any, ...]]) -> frozenset[UUID]:
         """Jobs of which the verb did not answer that it found them under their token."""

@@ -183,15 +183,22 @@ def split(settles: Sequence[Transition]) -> tuple[list[Transition], list[Transit
 
 
 def settling(settles: Sequence[Transition]) -> tuple[Any, ...]:
-    """Columns, in the order of claim numbers."""
+    """Columns, in the order of claim numbers.
+
+    What is the same for all goes once: the driver's look at each value of an array costs more than all else here.
+    """
     ordered = sorted(settles, key=_number_of)
     return (
         [settle.job for settle in ordered],
-        [settle.token.claim for settle in ordered],
+        _once([settle.token.claim for settle in ordered]),
         [settle.token.number for settle in ordered],
-        [settle.result for settle in ordered],
-        [settle.retention for settle in ordered],
+        _once([settle.result for settle in ordered]),
+        _once([settle.retention for settle in ordered]),
     )
+
+
+def _once(values: list[Any]) -> list[Any]:
+    return values[:1] if values and values.count(values[0]) == len(values) else values
 
 
 def said(settles: Sequence[Transition]) -> list[str]:
@@ -216,6 +223,12 @@ def lines(request: ClaimRequest, most: int) -> tuple[Any, ...]:
     """What ``lines.sql`` looks for."""
     queues = None if request.queues is None else list(dict.fromkeys(request.queues))
     return list(request.tasks), queues, most, *_TRIES[request.last_tries], request.lease
+
+
+def walking(request: ClaimRequest, most: int) -> tuple[Any, ...]:
+    """What ``due_walk.sql`` looks for."""
+    queues = None if request.queues is None else list(dict.fromkeys(request.queues))
+    return queues, most
 
 
 def parts(request: ClaimRequest) -> tuple[ClaimRequest, ClaimRequest]:

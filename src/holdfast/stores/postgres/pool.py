@@ -7,6 +7,7 @@ needs that, and on the way of a single enqueue it costs more than the statement.
 import asyncio
 import os
 import socket
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -16,6 +17,8 @@ from holdfast.errors import HoldfastError, StoreUnavailable
 
 TURN_LIMIT = 20.0
 CLOSE_LIMIT = 1.0
+EARLY = 0.01
+"""Seconds: by so much at most an alarm may come before its time."""
 
 Link = Connection  # what is lent
 
@@ -25,21 +28,32 @@ class Pool:
 
     def __init__(self, connect: Callable[[], Awaitable[Link]], most: int) -> None:
         self._connect = connect
-        self._most = most
-        self._turns = asyncio.Semaphore(most)
+        self._most = self._left = most
+        self._waiting: deque[asyncio.Future[None]] = deque()  # while nothing is left
         self._connecting = asyncio.Lock()
         self._failures = 0
         self._failure: HoldfastError | None = None
         self._free: list[Link] = []
-        self._lent: set[Link] = set()
+        self._lent: dict[Link, float] = {}  # until when
+        self._alarm: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    async def take(self) -> Link:
+    def take_free(self, until: float) -> Link | None:
+        """One that is open and that nobody uses, if there is one; it is cut off then, by the loop's clock, if it is not back.
+
+        One alarm for all: a time limit for each statement would cost as much as all else that is done for one here.
+        """
+        if not self._left or not self._free or (connection := self._free.pop()).is_closed():
+            return None
+        self._left -= 1
+        return self._lend(connection, until)
+
+    async def take(self, until: float = float("inf")) -> Link:
         """A connection that is open as far as is known; to be given back or dropped."""
-        if self._turns.locked():
-            await self._wait_for_turn()
+        if self._left:
+            self._left -= 1
         else:
-            await self._turns.acquire()
+            await self._wait_for_turn()
         try:
             while self._free:
                 connection = self._free.pop()
@@ -47,25 +61,24 @@ class Pool:
                     break
             else:
                 connection = await self._open()
-            self._lent.add(connection)
-            return connection
+            return self._lend(connection, until)
         except BaseException:
-            self._turns.release()
+            self._pass_turn()
             raise
 
     def give(self, connection: Link) -> None:
         """It can be used again."""
-        self._lent.discard(connection)
+        self._lent.pop(connection, None)
         if self._is_closed:
             connection.terminate()
         self._free.append(connection)
-        self._turns.release()
+        self._pass_turn()
 
     def drop(self, connection: Link) -> None:
         """Nobody knows what it is in the middle of."""
-        self._lent.discard(connection)
+        self._lent.pop(connection, None)
         connection.terminate()
-        self._turns.release()
+        self._pass_turn()
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[Link]:
@@ -81,6 +94,8 @@ class Pool:
     async def close(self) -> None:
         """Say good-bye to the server; those that are lent are cut off."""
         self._is_closed = True
+        if self._alarm is not None:
+            self._alarm.cancel()
         free, self._free = self._free, []
         for connection in [*self._lent]:
             connection.terminate()
@@ -104,12 +119,46 @@ class Pool:
                 os.dup2(nothing, _file_of(link), inheritable=False)
         os.close(nothing)
 
+    def _lend(self, connection: Link, until: float) -> Link:
+        self._lent[connection] = until
+        if until < (float("inf") if self._alarm is None else self._alarm.when()):
+            self._set_alarm(until)
+        return connection
+
     async def _wait_for_turn(self) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
         try:
             async with asyncio.timeout(TURN_LIMIT):
-                await self._turns.acquire()
-        except TimeoutError:
-            raise StoreUnavailable(f"all {self._most} connections were busy for {TURN_LIMIT:g} s") from None
+                await turn
+        except BaseException as error:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            elif not turn.cancelled():
+                self._pass_turn()  # it came in the same moment
+            if isinstance(error, TimeoutError):
+                raise StoreUnavailable(f"all {self._most} connections were busy for {TURN_LIMIT:g} s") from None
+            raise
+
+    def _pass_turn(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                return turn.set_result(None)
+        self._left += 1
+        return None
+
+    def _set_alarm(self, when: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = asyncio.get_running_loop().call_at(when, self._cut_off)
+
+    def _cut_off(self) -> None:
+        self._alarm, now = None, asyncio.get_running_loop().time() + EARLY
+        for connection in [each for each, until in self._lent.items() if until <= now]:
+            connection.terminate()
+        if later := [until for until in self._lent.values() if now < until < float("inf")]:
+            self._set_alarm(min(later))
 
     async def _open(self) -> Link:
         """One at a time, and its failure is everybody's who waited for it: a server that comes back meets no herd."""

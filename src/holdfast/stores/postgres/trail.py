@@ -45,6 +45,15 @@ class Trail(Struct, frozen=True):
     taken: int = 0
     slack: int = 0
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether the next claim may as well walk along all lines."""
+        return self.taken < FAST
+
+    def after_walk(self, claimed: int, room: int) -> "Trail":
+        """What a walk along all lines has shown."""
+        return structs.replace(self, taken=claimed if claimed == room else 0)
+
     def leads_on(self, now: float) -> bool:
         """Whether it may be followed without a look around."""
         return self.taken >= FAST and self.seen is not None and 0.0 <= now - self.found_at < FRESH

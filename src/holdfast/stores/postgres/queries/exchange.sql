@@ -1,8 +1,10 @@
--- Settle first-try successes under their tokens, then claim what is asked, all in one write; settle.sql is for all others.
+-- Settle first-try successes under their tokens, by settling.sql, then claim what is asked, all in one write; settle.sql is for
+-- all others, and who has none to settle puts nothing_settled.sql in the place of it.
 --
--- $1–$5: jobs, claims, numbers (ascending, each once), results, retentions. $6 lease, $7 claim, $8 whether the jobs are born
--- running, $9 how many at most, $10–$13 known tasks (ascending by bytes) with their policies and limits, $14 and $15 which
--- kinds of tries, $16 whether the lease may be one that runs a job alone; where to look is said from $17 on, in due_….sql.
+-- $1–$5: jobs, claims, numbers (ascending, each once), results, retentions; one claim, result or retention alone is that of
+-- all. $6 lease, $7 claim, $8 whether the jobs are born running, $9 how many at most, $10–$13 known tasks (ascending by bytes)
+-- with their policies and limits, $14 and $15 which kinds of tries, $16 whether the lease may be one that runs a job alone;
+-- where to look is said from $17 on, in due_….sql.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty: rows are found by
 -- = ANY(array), and what belongs to them in the parameters by width_bucket(), which is a binary search.
 -- Jobs are taken by their place, so that no plan can take more than were locked. Answers the jobs claimed, with each how many
@@ -12,43 +14,7 @@ WITH clock AS MATERIALIZED (
     SELECT now, now AT TIME ZONE 'UTC' AS utc FROM clock_timestamp() AS now
 ),
 
--- What the next steps look at first comes first: of each row only the columns up to the last one asked for are unpacked.
-gone AS (
-    DELETE FROM holdfast.active AS job
-    WHERE job.id = ANY($1::uuid[]) AND job.number = ($3::bigint[])[width_bucket(job.number, $3::bigint[])]
-        AND job.id = ($1::uuid[])[width_bucket(job.number, $3::bigint[])]
-        AND job.claim = ($2::uuid[])[width_bucket(job.number, $3::bigint[])]
-    RETURNING
-        job.id, job.unique_key, width_bucket(job.number, $3::bigint[]) AS place, job.claim, job.number, job.worker, job.task,
-        job.queue, job.priority, job.is_marked, job.attempt, job.failures, job.crashes, job.created_at, job.available_at,
-        job.claimed_at, job.started_at, job.expires_at, job.tags, job.policy, job.stage, job.fraction, job.message,
-        job.progress_at, job.rescue, job.checkpoint, job.payload
-),
-
--- day: when it may be forgotten; see the migration that made this table.
-finished AS (
-    INSERT INTO holdfast.finished (
-        id, day, forget_at, state, claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes,
-        created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
-        message, progress_at, rescue, checkpoint, payload, result
-    )
-    SELECT
-        id, CASE
-            WHEN ($5::double precision[])[place] >= 86400
-                AND ((SELECT utc FROM clock) + ($5::double precision[])[place] * interval '1 second')::date
-                    BETWEEN (SELECT first FROM holdfast.days) AND (SELECT last FROM holdfast.days)
-            THEN ((SELECT utc FROM clock) + ($5::double precision[])[place] * interval '1 second')::date
-            ELSE '-infinity'
-        END, (SELECT now FROM clock) + ($5::double precision[])[place] * interval '1 second',
-        'completed', claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes,
-        created_at, available_at, claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, policy, stage,
-        fraction, message, progress_at, rescue, checkpoint, payload, ($4::bytea[])[place]
-    FROM gone
-),
-
-freed AS (
-    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE unique_key IS NOT NULL))
-),
+-- settling
 
 -- Locked: nobody ends it before this claim is there to be found.
 owner AS MATERIALIZED (

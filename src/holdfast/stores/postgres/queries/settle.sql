@@ -1,7 +1,7 @@
 -- Settle each transition under its token.
 --
 -- $1–$6: jobs, claims, numbers (ascending, each once), results, retentions, and what else is said of those that are no
--- first-try success, as JSON.
+-- first-try success, as JSON; one claim, result or retention alone is that of all.
 -- Nothing that may be large is joined: see exchange.sql.
 -- Lock order: active jobs, their keys.
 WITH clock AS MATERIALIZED (
@@ -12,7 +12,7 @@ gone AS (
     DELETE FROM holdfast.active AS job
     WHERE job.id = ANY($1::uuid[]) AND job.number = ($3::bigint[])[width_bucket(job.number, $3::bigint[])]
         AND job.id = ($1::uuid[])[width_bucket(job.number, $3::bigint[])]
-        AND job.claim = ($2::uuid[])[width_bucket(job.number, $3::bigint[])]
+        AND job.claim = ($2::uuid[])[least(width_bucket(job.number, $3::bigint[]), cardinality($2::uuid[]))]
         AND CASE ($6::json[])[width_bucket(job.number, $3::bigint[])] ->> 'judge'
             WHEN 'owner' THEN true
             WHEN 'lease_ended' THEN NOT EXISTS (
@@ -35,7 +35,7 @@ gone AS (
 settled AS MATERIALIZED (
     SELECT
         gone.*, said.sent_to, said.is_kept, said.said_failures, said.said_crashes, said.delay, said.reason, said.said_error,
-        said.outcome, said.signal, said.stacks, ($4::bytea[])[gone.place] AS result,
+        said.outcome, said.signal, said.stacks, ($4::bytea[])[least(gone.place, cardinality($4::bytea[]))] AS result,
         -- A job marked for cancellation that does not complete ends cancelled, whoever settles it.
         gone.is_marked AND said.sent_to NOT IN ('completed', 'cancelled') AS is_stopped, said.is_end OR gone.is_marked AS is_end,
         CASE
@@ -68,8 +68,8 @@ ended AS MATERIALIZED (
     FROM (
         SELECT
             settled.*, CASE -- what still owes a hook is kept for HOOK_PATIENCE at least
-                WHEN owed_from IS NULL THEN ($5::double precision[])[place]
-                ELSE greatest(($5::double precision[])[place], 604800)
+                WHEN owed_from IS NULL THEN ($5::double precision[])[least(place, cardinality($5::double precision[]))]
+                ELSE greatest(($5::double precision[])[least(place, cardinality($5::double precision[]))], 604800)
             END AS life
         FROM settled
         WHERE is_end

@@ -1,0 +1,38 @@
+-- What the next steps look at first comes first: of each row only the columns up to the last one asked for are unpacked.
+gone AS (
+    DELETE FROM holdfast.active AS job
+    WHERE job.id = ANY($1::uuid[]) AND job.number = ($3::bigint[])[width_bucket(job.number, $3::bigint[])]
+        AND job.id = ($1::uuid[])[width_bucket(job.number, $3::bigint[])]
+        AND job.claim = ($2::uuid[])[least(width_bucket(job.number, $3::bigint[]), cardinality($2::uuid[]))]
+    RETURNING
+        job.id, job.unique_key, least(width_bucket(job.number, $3::bigint[]), cardinality($4::bytea[])) AS place,
+        ($5::double precision[])[least(width_bucket(job.number, $3::bigint[]), cardinality($5::double precision[]))] AS life,
+        job.claim, job.number, job.worker, job.task, job.queue, job.priority, job.is_marked, job.attempt, job.failures,
+        job.crashes, job.created_at, job.available_at, job.claimed_at, job.started_at, job.expires_at, job.tags, job.policy,
+        job.stage, job.fraction, job.message, job.progress_at, job.rescue, job.checkpoint, job.payload
+),
+
+-- day: when it may be forgotten; see the migration that made this table.
+finished AS (
+    INSERT INTO holdfast.finished (
+        id, day, forget_at, state, claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes,
+        created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
+        message, progress_at, rescue, checkpoint, payload, result
+    )
+    SELECT
+        id, CASE
+            WHEN life >= 86400
+                AND ((SELECT utc FROM clock) + life * interval '1 second')::date
+                    BETWEEN (SELECT first FROM holdfast.days) AND (SELECT last FROM holdfast.days)
+            THEN ((SELECT utc FROM clock) + life * interval '1 second')::date
+            ELSE '-infinity'
+        END, (SELECT now FROM clock) + life * interval '1 second',
+        'completed', claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes,
+        created_at, available_at, claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, policy, stage,
+        fraction, message, progress_at, rescue, checkpoint, payload, ($4::bytea[])[place]
+    FROM gone
+),
+
+freed AS (
+    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE unique_key IS NOT NULL))
+),

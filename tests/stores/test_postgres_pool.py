@@ -1,0 +1,169 @@
+"""Turns are lost by nobody, and a connection that does not come back in time is cut off, alone."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from holdfast.errors import StoreUnavailable
+from holdfast.stores.postgres import pool
+from holdfast.stores.postgres.pool import Link, Pool
+from tests.engine.support import run_virtual, turns
+
+
+class Plug:
+    """A connection that nothing comes through."""
+
+    def __init__(self) -> None:
+        self.is_cut = False
+
+    def is_closed(self) -> bool:
+        return self.is_cut
+
+    def terminate(self) -> None:
+        self.is_cut = True
+
+
+def pool_of(most: int) -> Pool:
+    async def connect() -> Link:
+        return cast(Link, Plug())
+
+    return Pool(connect, most)
+
+
+def is_cut(link: Link) -> bool:
+    return cast(Plug, link).is_cut
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def passing(seconds: float) -> Any:
+    return asyncio.wait([asyncio.get_running_loop().create_future()], timeout=seconds)
+
+
+def test_only_a_free_one_is_had_without_waiting() -> None:
+    async def test() -> None:
+        one = pool_of(1)
+        assert one.take_free(now() + 9) is None
+        link = await one.take()
+        assert one.take_free(now() + 9) is None
+        one.give(link)
+        assert one.take_free(now() + 9) is link
+        one.drop(link)
+        assert one.take_free(now() + 9) is None
+
+    run_virtual(test())
+
+
+def test_a_turn_goes_to_the_one_who_has_waited_longest() -> None:
+    async def test() -> None:
+        one, order = pool_of(1), list[str]()
+
+        async def use(name: str) -> None:
+            link = await one.take()
+            order.append(name)
+            one.give(link)
+
+        link = await one.take()
+        waiting = [asyncio.ensure_future(use(name)) for name in "abc"]
+        await turns()
+        one.give(link)
+        assert one.take_free(now() + 9) is None, "it has been promised"
+        await asyncio.gather(*waiting)
+        assert order == ["a", "b", "c"]
+        assert one.take_free(now() + 9) is link
+
+    run_virtual(test())
+
+
+@pytest.mark.parametrize("is_promised", [False, True])
+def test_one_who_gives_up_waiting_takes_no_turn_with_him(is_promised: bool) -> None:
+    async def test() -> None:
+        one = pool_of(1)
+        link = await one.take()
+        gone, stays = asyncio.ensure_future(one.take()), asyncio.ensure_future(one.take())
+        await turns()
+        if is_promised:
+            one.give(link)
+            gone.cancel()
+        else:
+            gone.cancel()
+            one.give(link)
+        assert await stays is link
+        one.give(link)
+        assert one.take_free(now() + 9) is link
+
+    run_virtual(test())
+
+
+def test_one_who_waits_too_long_is_told_and_the_next_one_has_his_turn() -> None:
+    async def test() -> None:
+        one = pool_of(1)
+        link = await one.take()
+        with pytest.raises(StoreUnavailable, match="all 1 connections were busy"):
+            await one.take()
+        later = asyncio.ensure_future(one.take())
+        await turns()
+        one.give(link)
+        assert await later is link
+
+    run_virtual(test())
+
+
+def test_a_failed_connection_gives_the_turn_on() -> None:
+    async def test() -> None:
+        async def connect() -> Link:
+            raise StoreUnavailable("away")
+
+        one = Pool(connect, 1)
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable, match="away"):
+                await one.take()
+
+    run_virtual(test())
+
+
+def test_what_is_not_back_in_time_is_cut_off_and_nothing_else() -> None:
+    async def test() -> None:
+        some = pool_of(4)
+        links = [await some.take() for _ in range(4)]
+        for link in links:
+            some.give(link)
+        soon, back, late = some.take_free(now() + 3), some.take_free(now() + 2), some.take_free(now() + 5)
+        ever = await some.take()
+        assert soon is not None
+        assert back is not None
+        assert late is not None
+        some.give(back)
+        await passing(2.5)
+        assert [is_cut(link) for link in (soon, back, late, ever)] == [False] * 4
+        await passing(1.0)
+        assert [is_cut(link) for link in (soon, back, late, ever)] == [True, False, False, False]
+        some.drop(soon)
+        await passing(2.0)
+        assert [is_cut(link) for link in (back, late, ever)] == [False, True, False]
+
+    run_virtual(test())
+
+
+def test_a_closed_pool_rings_no_more() -> None:
+    async def test() -> None:
+        one = pool_of(1)
+        link = await one.take(now() + 1)
+        await one.close()
+        assert is_cut(link)
+        assert one._alarm is not None
+        assert one._alarm.cancelled()
+
+    run_virtual(test())
+
+
+def test_an_alarm_rings_early_by_less_than_it_allows_for() -> None:
+    """The loop runs what is due within its clock's resolution."""
+
+    async def test() -> None:
+        assert asyncio.get_running_loop()._clock_resolution < pool.EARLY  # type: ignore[attr-defined]
+
+    run_virtual(test())
