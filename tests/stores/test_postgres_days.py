@@ -12,7 +12,7 @@ from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import Pruned, Store
 from holdfast.stores.postgres.days import AHEAD
 from holdfast.testing.clock import FakeClock
-from holdfast.testing.contracts.scene import Part, Scene, done, play, raised
+from holdfast.testing.contracts.scene import Part, Scene, done, play, raised, released
 from tests.e2e.waiting import STALL, eventually
 from tests.stores.postgres_homes import KINDS, Home, Homes
 
@@ -147,6 +147,21 @@ def test_a_reopened_job_does_not_go_with_the_day_it_had(home: Home) -> None:
         assert (await at.store.prune(ALL)).jobs == 0
         row = await at.row(hold.job)
         assert (row.state, len(row.attempts)) == (State.AVAILABLE, 2)
+
+    play(In(home), act)
+
+
+def test_records_of_a_job_that_ends_before_its_code_began_again_go_with_it(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        (job,) = await at.enqueue(at.new())
+        (claim,) = await at.claim(await at.lease(), policy=WEEK)
+        await at.settle(done(claim.hold))
+        await at.store.reopen([job])
+        (claim,) = await at.claim(await at.lease(), 0, prefetch=1, policy=WEEK)
+        await at.store.request_cancel([job])
+        await at.settle(released(claim.hold))
+        assert (await at.row(job)).state is State.CANCELLED
+        assert set(place(home, "attempts")) == {f"attempts_{at.now + timedelta(days=7):%Y%m%d}"}
 
     play(In(home), act)
 

@@ -439,7 +439,10 @@ class Store(Protocol):
     async def prune(self, limit: int) -> Pruned:
         """Forget finished jobs whose retention, but at least the floor, has passed, and all that is remembered of them;
         receipts older than the floor; leases that ended before the floor and hold nothing; and attempts that snoozed or
-        were released before the floor, because a job may do so for ever. At most ``limit`` of each."""
+        were released before the floor, because a job may do so for ever. At most ``limit`` of each.
+
+        A store that forgets whole days at once may keep until the end of its UTC day what lives for a day or longer, and
+        forget more than ``limit`` with it."""
         ...
 
     async def migrate(self) -> tuple[int, int]:

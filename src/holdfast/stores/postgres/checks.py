@@ -32,7 +32,7 @@ async def check(link: Connection, name: str, public: str, sql: Callable[[str], s
     try:
         schema.require(version, name, public)
     except SchemaMissing as error:
-        return [*found, Check("error", "schema", str(error), schema.MIGRATE)]
+        return [*found, Check("error", "schema", str(error).removesuffix(f": {schema.MIGRATE}"), schema.MIGRATE)]
     except SchemaTooNew as error:
         return [*found, Check("error", "schema", str(error), "upgrade holdfast")]
     found.append(Check("ok", "schema", f"version {version} of {schema.VERSION}"))

@@ -124,7 +124,7 @@ records AS (
 aged AS (
     UPDATE holdfast.attempts AS attempts SET day = (SELECT ended.day FROM ended WHERE ended.id = attempts.job)
     WHERE attempts.day = '-infinity' AND attempts.job = ANY(ARRAY(
-        SELECT id FROM ended WHERE attempt > 1 AND ended.day <> '-infinity'
+        SELECT id FROM ended WHERE attempt > (started_at IS NOT NULL)::integer AND ended.day <> '-infinity'
     ))
 ),
 
