@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.stores.postgres import packing
 from holdfast.stores.postgres.rows import Row, failure_of, rescue_of
 
-_ALL = EnqueueAnswer()
+ALL = EnqueueAnswer()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {state.value: state for state in State}
 
@@ -37,12 +37,12 @@ def enqueued(found: Sequence[Any], jobs: Sequence[NewJob]) -> EnqueueAnswer:
     if is_known:
         raise HoldfastError("enqueue: a job of that id exists already; each job needs an id of its own")
     if answer is None and not keyed:
-        return _ALL
+        return ALL
     receipt = Receipt(False, []) if answer is None else msgspec.json.decode(answer, type=Receipt)
     if receipt.is_lost:
         return EnqueueAnswer(is_lost=True)
     if not keyed:
-        return _ALL
+        return ALL
     held = {job: (holder, digest) for job, holder, digest in receipt.holders}
     firsts = packing.firsts_of(keyed)
     duplicates = {}

@@ -46,7 +46,9 @@ class Moving(Connected):
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         is_known = self._may_be_known(jobs)
         if under is None and not is_known and packing.is_single(jobs):
-            return answers.enqueued(await self._fetch("enqueue_one", *packing.enqueue_one(call, jobs[0])), jobs)
+            if await self._enqueue_one(call, jobs[0]):
+                return answers.ALL
+            is_known = True
         name, parameter = packing.enqueue(call, jobs, under, is_known=is_known)
         return answers.enqueued(await self._fetch(name, parameter), jobs)
 
@@ -98,6 +100,16 @@ class Moving(Connected):
         return rows.readable(lambda row: structs.replace(rows.record_of(row), heal_at=row["offered_until"]), found)
 
     # inside
+
+    async def _enqueue_one(self, call: UUID, job: NewJob) -> bool:
+        """Whether it is new; else nothing happened, and it is a copy of a call, or an id that is taken."""
+        try:
+            await self._fetch("enqueue_one", *packing.enqueue_one(call, job))
+        except HoldfastError as error:
+            if isinstance(error.__cause__, asyncpg.UniqueViolationError):
+                return False
+            raise
+        return True
 
     def _may_be_known(self, jobs: Sequence[NewJob]) -> bool:
         """Ids grow within a process: only one that does not can have been enqueued before, and is looked for everywhere."""
