@@ -179,7 +179,7 @@ POSTGRES = Race(
     peers=(RawPostgres,),
     queues=(PgQueuer, Procrastinate, HoldfastOnPostgres),
     ours=HoldfastOnPostgres,
-    sizes=Sizes(one_by_one=4_000, together=5_000, bulk=50_000, pings=250),
+    sizes=Sizes(one_by_one=4_000, together=5_000, bulk=150_000, pings=250),
     targets=(
         Target("drain, as a multiple of pgqueuer's", ("drain", OURS), ("drain", PgQueuer.name), 2.0),
         Target("one by one, as a part of the raw driver's", ("one by one", OURS), ("one by one", RawPostgres.name), 0.8),

@@ -1,13 +1,17 @@
 """Roles: what each may do is the contract's business; here is what it may not, and who may make them."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from holdfast._core.policy import Policy
+from holdfast.cli.commands import root
 from holdfast.errors import ConfigurationError
 from holdfast.testing.contracts.scene import Scene, done, play
 from holdfast.testing.servers import PostgresServer
@@ -136,6 +140,18 @@ def test_a_user_who_may_make_roles_makes_them_and_goes_on_migrating(tenant: str)
             "SELECT DISTINCT relowner::regrole::text FROM pg_class WHERE relnamespace = %s::regnamespace", [schema]
         ).fetchall()
     assert owners == [(f"{schema}_own",)]
+
+
+def test_the_command_says_which_roles_there_are_to_grant(tenant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "granted.py").write_text(f"import holdfast\napp = holdfast.App({tenant!r}, schema={schema_of(tenant)!r})\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    done = CliRunner().invoke(root, ["migrate", "granted:app", "--roles"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert (
+        done.stdout.splitlines()[1]
+        == f"roles to grant to your users: {', '.join(f'{schema_of(tenant)}_{role}' for role in ROLES)}"
+    )
 
 
 def test_without_the_right_to_make_roles_one_is_told_how_to_get_them(tenant: str, postgres_server: PostgresServer) -> None:
