@@ -22,12 +22,26 @@ input()
 """
 
 
+WITHOUT_PYTEST = """
+import sys
+sys.modules["pytest"] = None
+from holdfast.testing.servers import PostgresServer
+with PostgresServer() as server:
+    print(server.sql("SELECT 1"))
+"""
+
+
 def is_running(pid: int) -> bool:
     """Not counting one that nobody has buried yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_they_need_no_pytest() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PYTEST], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr
 
 
 def test_a_database_for_each_test(postgres_server: PostgresServer, postgres_dsn: str) -> None:
