@@ -231,6 +231,22 @@ def test_a_server_that_is_killed_or_forgets_everything_costs_messages_and_is_fou
     assert any("again" in each for each in said)
 
 
+def test_a_driver_that_closes_itself_and_tells_nobody_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PING", 1)
+    close = Client._close
+    monkeypatch.setattr(Client, "_close", lambda client, status, do_cbs=True: close(client, status, do_cbs=False))
+    with NatsServer() as server:
+
+        async def act() -> None:
+            async with ends(server.url, 2) as (speaker, receiver):
+                await deliver(speaker, receiver, JOBS[0])
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.start)
+                await deliver(speaker, receiver, JOBS[1])
+
+        run(act)
+
+
 def test_with_no_server_at_all_nobody_waits_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     async def act() -> None:
         async with ends("nats://ann:s3cret@127.0.0.1:9") as (speaker,):

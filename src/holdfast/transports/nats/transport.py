@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
@@ -154,7 +155,10 @@ class _Post:
                 await session.listen()
                 self._wake(Hint())  # whatever was said while nobody listened
             opened(session)
-            await is_lost.wait()
+            while not (is_lost.is_set() or client.is_closed):  # it may close itself and tell nobody
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PING):
+                        await is_lost.wait()
         finally:
             try:
                 async with asyncio.timeout(CLOSING):
