@@ -219,6 +219,11 @@ class App(Tasks):
     close = blocking(aclose)
     run_due = blocking(arun_due)
 
+    def _move(self, settings: Settings) -> None:
+        """Live in another store from now on: a crash test keeps away from the one that the App was told."""
+        self._connections.move(settings)
+        self.settings = settings
+
     def _rooms(self, options: WorkerOptions, open_store: Callable[[Settings], Store]) -> Rooms:
         from holdfast._ports.system_host import SystemHost
 

@@ -10,6 +10,7 @@ from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.forks import care_for
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Transport
+from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
 
 
@@ -55,6 +56,13 @@ class Connections:
                     del self._clients[closed]
                 self._clients[loop] = Client(store, transport, self.clock, self.chance, self._events)
             return self._clients[loop]
+
+    def move(self, settings: Settings) -> None:
+        """Open what these name instead. ``ConfigurationError`` when others are open already."""
+        with self._lock:
+            if self._opened is not None:
+                raise ConfigurationError(["the App's store was opened when its module was imported: open it in a function"])
+            self._settings = settings
 
     async def close(self) -> None:
         """Let go of files and sockets; the next use opens them again."""

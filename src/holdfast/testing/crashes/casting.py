@@ -1,0 +1,77 @@
+"""From a job to be, in a test, to the plan by which other processes run it."""
+
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+
+from msgspec import structs
+
+from holdfast._engine.registry import TaskDefinition
+from holdfast._engine.task import Bound
+from holdfast.app import App
+from holdfast.errors import ConfigurationError
+from holdfast.settings import problems_of_url
+from holdfast.testing.crashes.plan import Blow, Plan
+
+INTERVAL = 0.1
+GRACE = 1.0
+
+
+def plan_of(job: Bound, *, point: str, blow: Blow, folder: str, url: str | None, setup: Callable[[], object] | None) -> Plan:
+    """``ConfigurationError`` when other processes could not run it."""
+    if not isinstance(job, Bound):
+        raise ConfigurationError([f"{job!r} is no job to be: pass a task with its arguments, as in charge.bind(order=7)"])
+    if job.options.within is not None:
+        raise ConfigurationError(["within: the job is written to the store of the crash test; leave within out"])
+    url = url or f"sqlite:///{folder}/jobs.db"
+    if problems := problems_of_url(url):
+        raise ConfigurationError(problems)
+    if url.startswith("memory:"):
+        raise ConfigurationError(["memory:// lives inside one process, and what is killed is another: leave url out"])
+    module, attribute, app = _home_of(job.definition)
+    names = [module, job.definition.function.__module__, *([] if setup is None else [_module_of(setup)])]
+    settings = structs.replace(
+        app.settings,
+        url=url,
+        transport=None,
+        pooler=None,
+        reconcile="process",
+        recovery_interval=INTERVAL,
+        poll_interval=INTERVAL,
+        grace=GRACE,
+    )
+    return Plan(
+        folder=folder,
+        target=f"{module}:{attribute}",
+        task=job.definition.name,
+        modules={name: getattr(sys.modules.get(name), "__file__", None) for name in names},
+        path=tuple(sys.path),
+        settings=settings,
+        setup=None if setup is None else f"{setup.__module__}:{setup.__qualname__}",
+        point=point,
+        blow=blow,
+    )
+
+
+def _home_of(task: TaskDefinition) -> tuple[str, str, App]:
+    """Where other processes find the App that has this very task; most likely beside its handler."""
+    for name, module in _modules(task.function.__module__):
+        for attribute, value in tuple(vars(module).items()):
+            if isinstance(value, App) and value.registry.get(task.name) is task:
+                return name, attribute, value
+    remedy = "its worker is another process, and must import it: keep App and handler at the top of a module, no script"
+    raise ConfigurationError([f"task {task.name}: no module has its App; {remedy}"])
+
+
+def _modules(first: str) -> Iterator[tuple[str, ModuleType]]:
+    for name in (first, *sys.modules):
+        module = sys.modules.get(name)
+        if name != "__main__" and isinstance(module, ModuleType):
+            yield name, module
+
+
+def _module_of(setup: Callable[[], object]) -> str:
+    name, place = getattr(setup, "__module__", "__main__"), getattr(setup, "__qualname__", "<")
+    if "<" in place or name == "__main__":
+        raise ConfigurationError([f"setup={setup!r}: workers must import it; use a function at the top of a module"])
+    return str(name)

@@ -1,0 +1,107 @@
+"""A real supervisor, in a thread of the test's process, and its worker processes."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from holdfast._engine.events import Events
+from holdfast._engine.supervisor import Supervisor, SupervisorOptions
+from holdfast._engine.worker import WorkerOptions
+from holdfast._ports import guard
+from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._ports.system_host import WORKER_COMMAND, SystemHost
+from holdfast.app import open_store, open_transport
+from holdfast.testing.crashes.plan import TARGET, VARIABLE
+
+GENTLE = 2.0
+"""Seconds for workers to end by themselves; whatever still runs then is killed."""
+OPTIONS = {"worker": WorkerOptions(), "log_level": "warning", "log_format": "text"}
+
+
+class Crew:
+    """Runs from the start until ``end``. Frozen, its supervisor stands still; its workers are processes to be stopped as such."""
+
+    def __init__(self, plan: Path, processes: int) -> None:
+        clock = SystemClock()
+        self._plan = plan
+        self._supervisor = Supervisor(
+            host=SystemHost(clock, ("env", f"{VARIABLE}={plan}", *WORKER_COMMAND)),
+            clock=clock,
+            chance=SystemChance(),
+            events=Events(),
+            open_store=open_store,
+            open_transport=open_transport,
+            options=SupervisorOptions(processes=processes),
+            arguments=(TARGET, msgspec.json.encode(OPTIONS).decode()),
+        )
+        self._loop = asyncio.new_event_loop()
+        self._tasks: list[asyncio.Task[object]] = []
+        self._stands, self._goes = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="holdfast-crash-test", daemon=True)
+        self._thread.start()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why its workers refuse to work."""
+        return self._supervisor.problems
+
+    def freeze(self) -> None:
+        """Return when the supervisor stands still."""
+        self._goes.clear()
+        self._loop.call_soon_threadsafe(self._stand)
+        self._stands.wait()
+
+    def thaw(self) -> None:
+        """It goes on."""
+        self._stands.clear()
+        self._goes.set()
+
+    def end(self) -> None:
+        """Nothing of it is left, nor of what its workers have started."""
+        self.thaw()
+        for action in (self._supervisor.drain, self._supervisor.drain):
+            self._ask(action)
+        self._thread.join(GENTLE)
+        if self._thread.is_alive():
+            self._ask(lambda: self._tasks.append(self._loop.create_task(self._cut())))
+            self._thread.join()
+        _sweep(f"{VARIABLE}={self._plan}".encode())
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop):
+            self._tasks.append(self._loop.create_task(self._supervisor.run()))
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._tasks[0])
+
+    def _stand(self) -> None:
+        self._stands.set()
+        self._goes.wait()
+
+    async def _cut(self) -> None:
+        """Code runs on, or the store does not answer: whatever it is, nobody waits for it."""
+        wards = tuple(self._supervisor.wards)
+        for ward in wards:
+            ward.kill("the test is over", is_free=True)
+        await asyncio.gather(*(ward.child.wait() for ward in wards))
+        self._tasks[0].cancel()
+
+    def _ask(self, action: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(action)
+        except RuntimeError:
+            pass  # it has ended
+
+
+def _sweep(mark: bytes) -> None:
+    """What handlers have started in sessions of its own outlives their worker, but not the test."""
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc") if guard.sees_processes() else ())):
+        try:
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                guard.kill_member(pid, os.getsid(pid))
+        except OSError:
+            pass  # gone, or somebody else's

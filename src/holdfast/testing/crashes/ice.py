@@ -1,0 +1,65 @@
+"""A worker process, its guard and its runners, stopped and woken: what a machine that is paused does to them."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from holdfast._ports import guard
+from holdfast._ports.clock import blocking_sleep
+
+PAUSE = 0.005
+# Whatever ends the test's process, also a SIGKILL, closes the pipe that this one reads: nobody else would wake the stopped.
+_MOURNER = 'read -r _; kill -KILL "$@"'
+
+
+class Ice:
+    """Everybody of the session of a process. A guard that woke would kill them at once, so it is not woken."""
+
+    def __init__(self, pid: int) -> None:
+        self._session = os.getsid(pid)
+        self._pids = self._living()
+        script = ["sh", "-c", _MOURNER, "sh", *map(str, self._pids)]
+        self._mourner = subprocess.Popen(script, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the worker has ended."""
+        stat = guard.read_stat(self._session)
+        return stat is None or not stat.is_alive
+
+    def stop(self) -> None:
+        """Return when all of them stand still."""
+        self._send(signal.SIGSTOP, self._pids)
+        while any((stat := guard.read_stat(pid)) is not None and stat.state not in "TZX" for pid in self._pids):
+            blocking_sleep(PAUSE)
+
+    def thaw(self) -> None:
+        """They go on, the guard excepted."""
+        self._send(signal.SIGCONT, [pid for pid in self._pids if not _is_guard(pid)])
+
+    def melt(self) -> None:
+        """Nobody is left."""
+        for pid in self._living():
+            guard.kill_member(pid, self._session)
+        self._mourner.kill()
+        assert self._mourner.stdin is not None
+        self._mourner.stdin.close()
+        self._mourner.wait()
+
+    def _living(self) -> list[int]:
+        return [pid for pid, stat in guard.members(self._session).items() if stat.is_alive]
+
+    def _send(self, number: signal.Signals, pids: list[int]) -> None:
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+
+def _is_guard(pid: int) -> bool:
+    try:
+        return guard.__file__.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False

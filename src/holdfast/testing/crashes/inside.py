@@ -1,0 +1,132 @@
+"""A process of a trial from inside: the user's App, moved to the trial's store, with its points armed.
+
+``holdfast.testing.crashes.inside:app`` is what a worker of a trial runs, and its runner processes run.
+"""
+
+import importlib.util
+import os
+import signal
+import sys
+from functools import cache
+from operator import attrgetter
+
+from holdfast._core.job import Json
+from holdfast._engine.context import Context
+from holdfast._engine.current import CURRENT
+from holdfast._engine.handle import Handle
+from holdfast._engine.imports import import_module
+from holdfast._engine.task import Bound
+from holdfast._ports.clock import SystemClock, blocking_sleep
+from holdfast.app import App
+from holdfast.errors import ConfigurationError
+from holdfast.testing import points
+from holdfast.testing.crashes.plan import Blow, Entry, Plan
+
+PAUSE = 0.002
+
+
+def __getattr__(name: str) -> App:
+    """``app``: made when a worker asks for it, so that importing this module does nothing."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _enter()
+
+
+@cache
+def _enter() -> App:
+    plan = Plan.read()
+    sys.path[:] = plan.path
+    for name, file in plan.modules.items():
+        _import(name, file)
+    app = _find(plan.target)
+    assert isinstance(app, App)
+    app.load()
+    if app.registry.get(plan.task) is None:
+        known = ", ".join(app.registry.names()) or "none"
+        remedy = "register it when its module is imported, not inside of a test"
+        raise ConfigurationError([f"task {plan.task} is not there in a worker, which knows {known}: {remedy}"])
+    app._move(plan.settings)
+    if plan.setup is not None:
+        _set_up(plan.setup)
+    reached = Trap(plan).reached
+    points.watch(reached)
+    _watch_jobs()
+    return app
+
+
+def _import(name: str, file: str | None) -> None:
+    """By its name or, as pytest does with ``--import-mode=importlib``, by its file."""
+    try:
+        import_module(name, "to import in a worker")
+    except ConfigurationError as error:
+        if file is None or error.__cause__ is not None:  # it is there, and failed
+            raise
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+def _find(place: str) -> object:
+    module, _, attribute = place.partition(":")
+    return attrgetter(attribute)(sys.modules[module])
+
+
+def _set_up(place: str) -> None:
+    function = _find(place)
+    assert callable(function)
+    try:
+        function()
+    except Exception as error:
+        raise ConfigurationError([f"setup={place} failed in a worker: {type(error).__name__}: {error}"]) from error
+
+
+class Trap:
+    """Notes every point, and strikes the first to reach the one that it waits at."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._clock = plan, SystemClock()
+
+    def reached(self, name: str) -> None:
+        """By the code that runs here and now."""
+        plan, hold = self._plan, CURRENT.get()
+        blow = plan.blow if name == plan.point and self._is_first() else None
+        job, attempt = (None, None) if hold is None else (hold.job, hold.attempt)
+        plan.journal.add(Entry(point=name, job=job, attempt=attempt, pid=os.getpid(), time=self._clock.wall(), blow=blow))
+        if blow is Blow.KILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif blow is Blow.FREEZE:
+            while not plan.thaw.exists():  # stopped here from outside, when nobody is inside a write
+                blocking_sleep(PAUSE)
+
+    def _is_first(self) -> bool:
+        try:
+            self._plan.mark.touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+def _watch_jobs() -> None:
+    """What a handler says through its job are points, too, so that its code needs no change."""
+    progress, save, enqueue = Context._progress, Context._save, Context._enqueue
+
+    async def watched_progress(self: Context, stage: str | None, fraction: float | None, message: str | None) -> None:
+        await progress(self, stage, fraction, message)
+        for said in (stage, message):
+            if said is not None:
+                points.point(said)
+
+    async def watched_save(self: Context, value: Json) -> None:
+        await save(self, value)
+        points.point("checkpoint")
+
+    async def watched_enqueue(self: Context, child: Bound) -> Handle:
+        handle = await enqueue(self, child)
+        points.point("enqueue")
+        return handle
+
+    Context._progress = watched_progress  # type: ignore[method-assign]
+    Context._save = watched_save  # type: ignore[method-assign]
+    Context._enqueue = watched_enqueue  # type: ignore[method-assign]

@@ -1,0 +1,243 @@
+"""``crash_at`` and ``freeze_at``: one job, a store of its own, real workers, and what becomes of it."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from sqlite3 import OperationalError
+from typing import NoReturn, TypeVar
+
+from msgspec import structs
+
+from holdfast._core.durations import Duration, seconds
+from holdfast._core.job import PLACE_OF, Place, State
+from holdfast._core.timing import LeaseTiming
+from holdfast._core.view import JobView
+from holdfast._engine.connections import Connections
+from holdfast._engine.events import Events
+from holdfast._engine.handle import Handle
+from holdfast._engine.task import Bound, Desk
+from holdfast._ports import guard
+from holdfast._ports.clock import SystemClock, blocking_sleep
+from holdfast.app import open_store, open_transport
+from holdfast.errors import ConfigurationError, InsideEventLoop, Unsupported
+from holdfast.sync import PORTAL
+from holdfast.testing import history_sqlite
+from holdfast.testing.crashes.casting import plan_of
+from holdfast.testing.crashes.crew import Crew
+from holdfast.testing.crashes.ice import Ice
+from holdfast.testing.crashes.plan import Blow, Entry, Plan
+from holdfast.testing.crashes.recovery import Recovery, has_failed_again, problems_of, story_of
+
+PAUSE = 0.005
+Setup = Callable[[], object]
+Answer = TypeVar("Answer")
+
+
+def crash_at(
+    point: str,
+    job: Bound,
+    *,
+    ends: State | str = State.COMPLETED,
+    setup: Setup | None = None,
+    url: str | None = None,
+    within: Duration = "20s",
+) -> Recovery:
+    """Run a job in a worker process that is killed (SIGKILL) at the first ``point``, and assert that one more attempt ends it.
+
+    ``AssertionError``, with what happened, when the point is not reached, when it ends otherwise than in the state
+    ``ends``, needs more than one attempt more, or takes longer than ``within``. A point is what the handler calls
+    ``point(…)``, a stage or message of its ``job.progress``, ``"checkpoint"`` or ``"enqueue"`` once one is durable.
+    ``setup``, a function of a module, is called in each worker first: there it can put a fake in its place. The store is a
+    SQLite file in a temporary folder, or what ``url`` names.
+
+    >>> recovery = crash_at("after charge", charge.bind(order=7))  # doctest: +SKIP
+    >>> assert recovery.count("charged") == 1  # doctest: +SKIP
+    """
+    __tracebackhide__ = True
+    with _trial(point, job, Blow.KILL, url=url, setup=setup, within=within) as trial:
+        trial.start(processes=2)  # so that the second attempt need not wait for a process to start
+        struck = trial.until_struck()
+        return trial.recovery(struck, trial.until_ended(struck, State(ends)), State(ends))
+
+
+def freeze_at(
+    point: str,
+    job: Bound,
+    *,
+    ends: State | str = State.COMPLETED,
+    setup: Setup | None = None,
+    url: str | None = None,
+    within: Duration = "20s",
+    ttl: Duration = "1.5s",
+) -> Recovery:
+    """Freeze a job's worker and its supervisor at the first ``point`` for longer than their lease (``ttl``), thaw them when
+    another worker has ended the job, and assert that the zombie, which runs on from the point, changes nothing any more.
+
+    As ``crash_at`` otherwise. It takes a little longer than the ``ttl``. What a zombie does outside of the store nobody
+    can stop, so this is the test of idempotency keys, fencing tokens and ``job.transaction()``.
+
+    >>> recovery = freeze_at("before charge", charge.bind(order=7))  # doctest: +SKIP
+    >>> assert recovery.count("charged") == 1  # doctest: +SKIP
+    """
+    __tracebackhide__ = True
+    if not guard.sees_processes():
+        raise Unsupported("freeze_at finds the processes of a worker in /proc, which is not there")
+    with _trial(point, job, Blow.FREEZE, url=url, setup=setup, within=within) as trial:
+        zombies = trial.start(processes=1, timing=LeaseTiming.of(ttl))
+        struck = trial.until_struck()
+        ice = Ice(struck.pid)
+        try:
+            trial.freeze(zombies, ice)
+            trial.start(processes=1)
+            ended = trial.until_ended(struck, State(ends))
+            trial.thaw(zombies, ice)
+            return trial.recovery(struck, trial.require_untouched(struck, ended), State(ends))
+        finally:
+            ice.melt()
+
+
+class Trial:
+    """The job and whoever runs it."""
+
+    def __init__(self, plan: Plan, job: Bound, within: float) -> None:
+        self._plan, self._within = plan, within
+        self._clock = SystemClock()
+        self._connections = Connections(plan.settings, Events(), open_store, open_transport)
+        self._crews: list[Crew] = []
+        (self._handle,) = PORTAL.run(Desk(self._connections).enqueue([job.job()]))
+
+    def start(self, processes: int, timing: LeaseTiming | None = None) -> Crew:
+        """A supervisor and its workers; with leases of that timing, or the App's."""
+        settings = self._plan.settings
+        plan = structs.replace(self._plan, settings=structs.replace(settings, timing=timing or settings.timing))
+        self._crews.append(Crew(plan.write(f"plan-{len(self._crews)}"), processes))
+        return self._crews[-1]
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        for crew in self._crews:
+            crew.end()
+        PORTAL.run(self._connections.close())
+
+    def until_struck(self) -> Entry:
+        """Who reached the point."""
+        __tracebackhide__ = True
+
+        def struck() -> Entry | None:
+            has_ended = _has_ended(self._handle.get())  # asked first: what it noted before is there
+            found = next((entry for entry in self._plan.journal.read() if entry.blow), None)
+            if found is None and has_ended:
+                self._fail(f"the job ended without reaching {self._plan.point!r}", self._handle)
+            return found
+
+        return self._until(struck, f"{self._plan.point!r} was not reached", self._handle)
+
+    def until_ended(self, struck: Entry, ends: State) -> JobView:
+        """The job that was hurt, once it has ended or is held."""
+        __tracebackhide__ = True
+        handle = self._of(struck)
+
+        def ended() -> JobView | None:
+            view = handle.get()
+            if ends is State.COMPLETED and has_failed_again(view):
+                self._fail(f"after {self._plan.point!r} the next attempt failed", handle)
+            return view if _has_ended(view) else None
+
+        return self._until(ended, f"after {self._plan.point!r} the job did not end", handle)
+
+    def recovery(self, struck: Entry, job: JobView, ends: State) -> Recovery:
+        """``AssertionError`` if it is none."""
+        __tracebackhide__ = True
+        if problems := problems_of(job, ends):
+            self._fail(f"after {self._plan.point!r} the job did not recover once: {'; '.join(problems)}", self._of(struck))
+        return Recovery.of(job, struck, self._plan.journal.read())
+
+    def freeze(self, crew: Crew, ice: Ice) -> None:
+        """All of them, and nobody inside a write: in a SQLite file that would stop every other writer for as long."""
+        __tracebackhide__ = True
+
+        def frozen() -> bool:
+            crew.freeze()
+            ice.stop()
+            if not _is_locked(self._plan.settings.url):
+                return True
+            ice.thaw()
+            crew.thaw()
+            return False
+
+        self._until(frozen, f"at {self._plan.point!r} the file stays locked by an open transaction", self._handle)
+
+    def thaw(self, crew: Crew, ice: Ice) -> None:
+        """They go on, and find out; return when nothing of the frozen worker runs any more."""
+        __tracebackhide__ = True
+        self._plan.thaw.touch()
+        ice.thaw()
+        crew.thaw()
+        self._until(lambda: ice.is_gone, "the thawed worker did not end", self._handle)
+
+    def require_untouched(self, struck: Entry, before: JobView) -> JobView:
+        """How the job is after the zombie has ended. What that answered may be kept on its attempt, for people to read."""
+        __tracebackhide__ = True
+        after = self._of(struck).get()
+        if _without_late(after) != _without_late(before):
+            self._fail(f"the zombie changed the job, which was\n{before}\nand is\n{after}", self._of(struck))
+        return after
+
+    def _of(self, struck: Entry) -> Handle:
+        if struck.job in (None, self._handle.id):
+            return self._handle
+        return Handle(struck.job, "", self._connections.client)  # a child
+
+    def _until(self, look: Callable[[], Answer | None], complaint: str, handle: Handle) -> Answer:
+        __tracebackhide__ = True
+        deadline = self._clock.monotonic() + self._within
+        while not (answer := look()):
+            if problems := [problem for crew in self._crews for problem in crew.problems]:
+                raise ConfigurationError(problems)
+            if self._clock.monotonic() > deadline:
+                self._fail(f"{complaint} within {self._within:g} s", handle)
+            blocking_sleep(PAUSE)
+        return answer
+
+    def _fail(self, what: str, handle: Handle) -> NoReturn:
+        __tracebackhide__ = True
+        raise AssertionError(f"{what}\n{story_of(handle.get(), self._plan.journal.read())}")
+
+
+@contextmanager
+def _trial(point: str, job: Bound, blow: Blow, *, url: str | None, setup: Setup | None, within: Duration) -> Iterator[Trial]:
+    if asyncio._get_running_loop() is not None:
+        raise InsideEventLoop("asyncio.to_thread")
+    folder = tempfile.mkdtemp(prefix="holdfast-crash-")
+    try:
+        trial = Trial(plan_of(job, point=point, blow=blow, folder=folder, url=url, setup=setup), job, seconds(within))
+        try:
+            yield trial
+        finally:
+            trial.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_ended(job: JobView) -> bool:
+    return PLACE_OF[job.state] is Place.FINISHED or job.state is State.HELD
+
+
+def _without_late(job: JobView) -> JobView:
+    return structs.replace(job, attempts=tuple(structs.replace(record, late_result=None, error=None) for record in job.attempts))
+
+
+def _is_locked(url: str) -> bool:
+    """Whether somebody is inside a write of a SQLite file, and stays there; a server writes itself."""
+    if not url.startswith("sqlite:"):
+        return False
+    with history_sqlite.opened(Path(url.removeprefix("sqlite:///")), patience=0.1) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except OperationalError:
+            return True
+        connection.execute("ROLLBACK")
+        return False

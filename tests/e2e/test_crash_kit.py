@@ -1,0 +1,279 @@
+"""The crash kit for users: jobs killed and frozen at their points recover once, and a test says so, or what went wrong."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast import App, ConfigurationError, InsideEventLoop, State
+from holdfast.testing import crash_at, freeze_at, points
+from holdfast.testing.crashes.plan import VARIABLE
+from tests.e2e import crash_shop
+from tests.e2e.cells import is_alive
+from tests.e2e.fleet import ROOT, START
+from tests.e2e.waiting import until
+
+FREEZE = """
+import sys
+from holdfast.testing import freeze_at
+from tests.e2e.crash_shop import insist
+freeze_at("insist", insist.bind(folder=sys.argv[1]), ttl="30s", within="60s")
+"""
+SITE = """
+import pytest
+from holdfast import App, Job
+from holdfast.testing import crash_at, point
+
+app = App("memory://")
+
+
+@app.task
+async def pay(job: Job, book: str, times: int) -> None:
+    if times > 1 or not job.crashes:
+        point("paid")
+    point("after")
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_once(number: int, tmp_path) -> None:
+    assert crash_at("after", pay.bind(book=str(tmp_path), times=1)).count("paid") == 1
+
+
+def test_twice(tmp_path) -> None:
+    assert crash_at("after", pay.bind(book=str(tmp_path), times=2)).count("paid") == 1
+
+"""
+
+
+def belonging_to(mark: str) -> list[int]:
+    """Processes of trials whose folder begins so."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue
+        if f"{VARIABLE}={mark}".encode() in environment and is_alive(int(pid)):
+            found.append(int(pid))
+    return found
+
+
+@contextmanager
+def orders(folder: Path) -> Iterator[sqlite3.Connection]:
+    """A shop's own table, in a file in which there are to be jobs."""
+    with closing(sqlite3.connect(folder / "shop.db", isolation_level=None, check_same_thread=False)) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, paid INTEGER)")
+        connection.execute("INSERT INTO orders VALUES (7, 0)")
+        yield connection
+
+
+def test_a_job_that_is_killed_at_a_point_recovers_once_and_charges_once(tmp_path: Path) -> None:
+    recovery = crash_at("after charge", crash_shop.charge.bind(order=7, book=f"{tmp_path}/book"))
+    job = recovery.job
+    assert (job.state, job.attempt, job.crashes) == ("completed", 2, 1)
+    assert [(each.outcome, each.signal) for each in job.attempts] == [("crashed", "SIGKILL"), ("completed", None)]
+    assert recovery.reached == ("before charge", "money moved", "after charge", "before charge", "after charge")
+    assert recovery.count("money moved") == 1
+    assert (tmp_path / "book").read_text() == f"{job.id}\n"
+    assert 0.0 <= recovery.seconds < START
+
+
+def test_the_kit_sees_the_double_charge_of_a_handler_that_is_not_idempotent(tmp_path: Path) -> None:
+    recovery = crash_at("after charge", crash_shop.charge_twice.bind(order=7, book=f"{tmp_path}/book"))
+    assert recovery.count("money moved") == 2
+    assert len((tmp_path / "book").read_text().splitlines()) == 2
+
+
+def test_nothing_is_left_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    crash_at("left", crash_shop.leave_a_child.bind(pid_file=f"{tmp_path}/child"))
+    assert not is_alive(int((tmp_path / "child").read_text()))
+    assert belonging_to(str(tmp_path)) == []
+    assert [each.name for each in tmp_path.iterdir()] == ["child"]
+
+
+def test_a_checkpoint_and_what_a_job_says_are_points_so_that_a_handler_needs_no_change() -> None:
+    recovery = crash_at("checkpoint", crash_shop.copy.bind(chunks=3))
+    assert recovery.job.result == 1
+    assert recovery.reached == ("copy", "from 0", "checkpoint", "copy", "from 1", "checkpoint", "checkpoint")
+    assert crash_at("from 0", crash_shop.copy.bind(chunks=3)).job.result == 0
+
+
+def test_a_child_can_be_the_one_that_is_killed() -> None:
+    recovery = crash_at("sealed", crash_shop.newsletter.bind())
+    assert (recovery.job.task, recovery.job.result, recovery.job.crashes) == ("letter", "ada", 1)
+
+
+def test_a_handler_in_a_process_of_its_own_is_killed_there() -> None:
+    recovery = crash_at("computed", crash_shop.compute.bind())
+    assert (recovery.job.result, recovery.job.crashes) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("point", "job", "ends"),
+    [
+        ("printed", crash_shop.print_letter.bind(address="x"), "held"),
+        ("greeted", crash_shop.greet.bind(name="ada"), "failed"),
+        ("asked", crash_shop.refuse.bind(), State.FAILED),
+    ],
+)
+def test_a_job_may_be_meant_to_end_otherwise(point: str, job: object, ends: str) -> None:
+    assert crash_at(point, job, ends=ends).job.state == ends  # type: ignore[arg-type]
+
+
+def test_a_fake_takes_its_place_in_the_workers(tmp_path: Path) -> None:
+    job = crash_shop.charge.bind(order=7, book=f"{tmp_path}/book")
+    recovery = crash_at("after charge", job, setup=crash_shop.charge_a_fake)
+    assert recovery.count("fake money moved") == 2
+    assert not (tmp_path / "book").exists()
+
+
+def test_rows_of_the_users_own_are_in_the_store_that_is_named(tmp_path: Path) -> None:
+    with orders(tmp_path) as connection:
+        crash_at("paid", crash_shop.remember.bind(order=7), url=f"sqlite:///{tmp_path}/shop.db")
+        # The rows and the job's end are two commits.
+        assert connection.execute("SELECT paid FROM orders").fetchone() == (2,)
+
+
+def test_an_app_in_memory_moves_to_a_file() -> None:
+    assert crash_at("greeted", crash_shop.greet_from_memory.bind()).job.attempt == 2
+
+
+def test_s3_a_frozen_worker_and_its_supervisor_wake_as_zombies_and_change_nothing(tmp_path: Path) -> None:
+    recovery = freeze_at("insist", crash_shop.insist.bind(folder=str(tmp_path)))
+    job = recovery.job
+    assert (job.state, job.attempt, job.result, job.checkpoint) == ("completed", 2, "attempt 2", {"by": 2})
+    assert recovery.seconds >= 1.0
+    assert recovery.reached == ("insist", "insist", "checkpoint")
+    assert [each.name for each in tmp_path.iterdir()] == ["refused-1"]
+
+
+def test_what_a_zombie_does_elsewhere_is_stopped_by_the_idempotency_key_alone(tmp_path: Path) -> None:
+    recovery = freeze_at("before charge", crash_shop.charge.bind(order=7, book=f"{tmp_path}/book"))
+    assert (recovery.count("after charge"), recovery.count("money moved")) == (2, 1)
+    assert [each.late_result is not None for each in recovery.job.attempts] == [True, False]
+
+
+def test_s3_a_zombie_that_was_frozen_inside_of_a_transaction_commits_nothing(tmp_path: Path) -> None:
+    with orders(tmp_path) as connection:
+        recovery = freeze_at("inside", crash_shop.remember.bind(order=7), url=f"sqlite:///{tmp_path}/shop.db")
+        assert connection.execute("SELECT paid FROM orders").fetchone() == (1,)
+    assert recovery.count("inside") == 2
+
+
+def test_a_freeze_needs_a_file_that_others_can_write(tmp_path: Path) -> None:
+    with orders(tmp_path) as connection:
+        job = crash_shop.block.bind(lock=f"{tmp_path}/lock", locked=f"{tmp_path}/locked")
+        with ThreadPoolExecutor(1) as aside:
+            freezing = aside.submit(freeze_at, "blocked", job, url=f"sqlite:///{tmp_path}/shop.db", within="3s")
+            until((tmp_path / "lock").exists, within=START)
+            connection.execute("BEGIN IMMEDIATE")
+            (tmp_path / "locked").touch()
+            with pytest.raises(AssertionError, match=r"at 'blocked' the file stays locked by an open transaction within 3 s"):
+                freezing.result()
+            connection.execute("ROLLBACK")
+
+
+def test_the_processes_of_a_freeze_end_with_the_process_that_asked_for_it(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    asking = subprocess.Popen([sys.executable, "-c", FREEZE, str(tmp_path)], cwd=ROOT, env=environment)
+    try:
+        until(lambda: list(tmp_path.glob("holdfast-crash-*/plan-1")), within=START)  # the others are frozen
+        assert belonging_to(str(tmp_path))
+    finally:
+        asking.send_signal(signal.SIGKILL)
+        asking.wait()
+    until(lambda: not belonging_to(str(tmp_path)), within=START)
+
+
+def test_a_point_that_is_never_reached_is_named_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError) as failed:
+        crash_at("after chagre", crash_shop.charge.bind(order=7, book=f"{tmp_path}/book"))
+    said = str(failed.value)
+    assert said.startswith("the job ended without reaching 'after chagre'\n")
+    assert "reached 'after charge'" in said
+    assert said.splitlines()[-1].endswith("the job completed with attempt 1")
+
+
+def test_a_job_that_never_gets_there_is_not_waited_for_for_ever() -> None:
+    with pytest.raises(AssertionError, match=r"'any' was not reached within 0.5 s\n(.*\n)*.*the job is "):
+        crash_at("any", crash_shop.wait_for_ever.bind(), within="0.5s")
+
+
+def test_a_second_attempt_that_raises_is_no_recovery_and_its_retry_is_not_waited_for(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="the next attempt failed") as failed:
+        crash_at("after charge", crash_shop.charge_or_raise.bind(order=7, book=f"{tmp_path}/book"))
+    assert "attempt 2 failed: FileExistsError" in str(failed.value)
+
+
+def test_another_end_than_expected_is_told_with_its_reason() -> None:
+    with pytest.raises(AssertionError, match=r"it is held, not completed; 0 attempts followed, not 1"):
+        crash_at("printed", crash_shop.print_letter.bind(address="x"))
+
+
+def test_a_task_that_only_the_test_knows_is_named() -> None:
+    task = crash_shop.late.task(name=f"late-{len(crash_shop.late.registry.names())}")(lambda_free)
+    with pytest.raises(ConfigurationError, match=rf"task {task.name} is not there in a worker, which knows greet_from_memory"):
+        crash_at("any", task.bind())
+
+
+def lambda_free() -> None:
+    """A handler that no worker finds."""
+
+
+def test_an_app_that_no_module_has_is_refused() -> None:
+    app = App("memory://")
+    task = app.task(lambda_free)
+    with pytest.raises(ConfigurationError, match="task lambda_free: no module has its App"):
+        crash_at("any", task.bind())
+
+
+def test_a_setup_that_fails_is_told() -> None:
+    with pytest.raises(ConfigurationError, match=r"setup=.*:break_down failed in a worker: RuntimeError: no fake today"):
+        crash_at("greeted", crash_shop.greet.bind(name="ada"), setup=crash_shop.break_down)
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "problem"),
+    [
+        (crash_shop.greet, {}, r"pass a task with its arguments, as in charge.bind\(order=7\)"),
+        (crash_shop.greet.bind(name="ada"), {"url": "memory://"}, "memory:// lives inside one process"),
+        (crash_shop.greet.bind(name="ada"), {"url": "shop.db"}, "names no store"),
+        (crash_shop.greet.bind(name="ada"), {"setup": lambda: None}, "use a function at the top of a module"),
+        (crash_shop.greet.options(within=object()).bind(name="ada"), {}, "leave within out"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_at_once(job: object, options: dict[str, object], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        crash_at("any", job, **options)  # type: ignore[arg-type]
+
+
+def test_inside_of_an_event_loop_it_names_the_thread_to_use() -> None:
+    async def ask() -> None:
+        crash_at("greeted", crash_shop.greet.bind(name="ada"))
+
+    with pytest.raises(InsideEventLoop, match=r"await asyncio\.to_thread"):
+        asyncio.run(ask())
+
+
+def test_tests_beside_each_other_and_an_app_in_the_test_file(tmp_path: Path) -> None:
+    (tmp_path / "test_site.py").write_text(SITE)
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--import-mode=importlib", "-p", "no:cacheprovider", "test_site.py"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=2 * START)
+    assert "1 failed, 3 passed" in done.stdout, done.stdout
+    assert "assert 2 == 1" in done.stdout
+    assert belonging_to(str(tmp_path)) == []
+
+
+def test_a_point_does_nothing_where_no_trial_runs() -> None:
+    assert points._watchers == []
+    points.point("anywhere")
