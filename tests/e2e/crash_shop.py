@@ -86,6 +86,11 @@ async def newsletter(job: Job) -> str:
 
 
 @app.task
+async def forward() -> None:
+    await letter.aenqueue(to="bob")
+
+
+@app.task
 async def letter(to: str) -> str:
     point("sealed")
     return to
@@ -114,6 +119,13 @@ def insist(job: SyncJob, folder: str) -> str:
 @late.task
 def greet_from_memory() -> None:
     point("greeted")
+
+
+@app.task
+def meddle(job: SyncJob) -> None:
+    point("asleep")
+    if job.attempt == 1:
+        app.jobs.retry(job.id)
 
 
 @app.task

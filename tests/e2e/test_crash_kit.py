@@ -1,6 +1,7 @@
 """The crash kit for users: jobs killed and frozen at their points recover once, and a test says so, or what went wrong."""
 
 import asyncio
+import importlib
 import os
 import signal
 import sqlite3
@@ -50,6 +51,20 @@ def test_once(number: int, tmp_path) -> None:
 def test_twice(tmp_path) -> None:
     assert crash_at("after", pay.bind(book=str(tmp_path), times=2)).count("paid") == 1
 
+"""
+
+
+HASTY = """
+from holdfast import App
+
+app = App("sqlite:///hasty.db")
+
+
+@app.task
+def greet() -> None: ...
+
+
+app.migrate()
 """
 
 
@@ -112,6 +127,21 @@ def test_a_child_can_be_the_one_that_is_killed() -> None:
     assert (recovery.job.task, recovery.job.result, recovery.job.crashes) == ("letter", "ada", 1)
 
 
+def test_what_the_handler_asks_of_its_app_stays_in_the_trial() -> None:
+    recovery = crash_at("sealed", crash_shop.forward.bind())
+    assert (recovery.job.task, recovery.job.result, recovery.job.crashes) == ("letter", "bob", 1)
+
+
+def test_an_app_that_is_open_before_it_can_be_moved_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hasty_shop.py").write_text(HASTY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    hasty = importlib.import_module("hasty_shop")
+    with closing(hasty.app), pytest.raises(ConfigurationError, match="the App's store was opened when its module was imported"):
+        crash_at("any", hasty.greet.bind())
+    del sys.modules["hasty_shop"]
+
+
 def test_a_handler_in_a_process_of_its_own_is_killed_there() -> None:
     recovery = crash_at("computed", crash_shop.compute.bind())
     assert (recovery.job.result, recovery.job.crashes) == (2, 1)
@@ -154,6 +184,11 @@ def test_s3_a_frozen_worker_and_its_supervisor_wake_as_zombies_and_change_nothin
     assert recovery.seconds >= 1.0
     assert recovery.reached == ("insist", "insist", "checkpoint")
     assert [each.name for each in tmp_path.iterdir()] == ["refused-1"]
+
+
+def test_a_change_that_a_zombie_brought_about_is_found() -> None:
+    with pytest.raises(AssertionError, match="the zombie changed the job"):
+        freeze_at("asleep", crash_shop.meddle.bind())
 
 
 def test_what_a_zombie_does_elsewhere_is_stopped_by_the_idempotency_key_alone(tmp_path: Path) -> None:
@@ -277,3 +312,15 @@ def test_tests_beside_each_other_and_an_app_in_the_test_file(tmp_path: Path) -> 
 def test_a_point_does_nothing_where_no_trial_runs() -> None:
     assert points._watchers == []
     points.point("anywhere")
+
+
+def test_production_code_loads_nothing_but_the_point() -> None:
+    program = "import sys, holdfast.testing; print(*sorted(each for each in sys.modules if each.startswith('holdfast.testing')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["holdfast.testing", "holdfast.testing.points"]
+
+
+def test_the_kit_needs_no_pytest() -> None:
+    program = "import sys; from holdfast.testing import crash_at, freeze_at; print('pytest' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -18,6 +18,7 @@ from holdfast._core.view import JobView
 from holdfast._engine.connections import Connections
 from holdfast._engine.events import Events
 from holdfast._engine.handle import Handle
+from holdfast._engine.operators import Jobs
 from holdfast._engine.task import Bound, Desk
 from holdfast._ports import guard
 from holdfast._ports.clock import SystemClock, blocking_sleep
@@ -106,6 +107,7 @@ class Trial:
         self._plan, self._within = plan, within
         self._clock = SystemClock()
         self._connections = Connections(plan.settings, Events(), open_store, open_transport)
+        self._jobs = Jobs(self._connections.client)
         self._crews: list[Crew] = []
         (self._handle,) = PORTAL.run(Desk(self._connections).enqueue([job.job()]))
 
@@ -127,9 +129,9 @@ class Trial:
         __tracebackhide__ = True
 
         def struck() -> Entry | None:
-            has_ended = _has_ended(self._handle.get())  # asked first: what it noted before is there
+            counts = self._jobs.counts()  # asked first: what was noted before is there
             found = next((entry for entry in self._plan.journal.read() if entry.blow), None)
-            if found is None and has_ended:
+            if found is None and not any(counts[state] for state in State if not _is_end(state)):  # of a child neither
                 self._fail(f"the job ended without reaching {self._plan.point!r}", self._handle)
             return found
 
@@ -144,7 +146,7 @@ class Trial:
             view = handle.get()
             if ends is State.COMPLETED and has_failed_again(view):
                 self._fail(f"after {self._plan.point!r} the next attempt failed", handle)
-            return view if _has_ended(view) else None
+            return view if _is_end(view.state) else None
 
         return self._until(ended, f"after {self._plan.point!r} the job did not end", handle)
 
@@ -222,8 +224,8 @@ def _trial(point: str, job: Bound, blow: Blow, *, url: str | None, setup: Setup 
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _has_ended(job: JobView) -> bool:
-    return PLACE_OF[job.state] is Place.FINISHED or job.state is State.HELD
+def _is_end(state: State) -> bool:
+    return PLACE_OF[state] is Place.FINISHED or state is State.HELD
 
 
 def _without_late(job: JobView) -> JobView:
