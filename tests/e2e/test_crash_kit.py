@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import App, ConfigurationError, InsideEventLoop, State
-from holdfast.testing import crash_at, freeze_at, points
+from holdfast.testing import Recovery, crash_at, freeze_at, points
+from holdfast.testing.crashes import trials
 from holdfast.testing.crashes.plan import VARIABLE
 from tests.e2e import crash_shop
 from tests.e2e.cells import is_alive
@@ -173,6 +175,15 @@ def test_rows_of_the_users_own_are_in_the_store_that_is_named(tmp_path: Path) ->
         assert connection.execute("SELECT paid FROM orders").fetchone() == (2,)
 
 
+@pytest.mark.parametrize("hurt_at", [crash_at, freeze_at])
+def test_a_database_of_ones_own_does_as_well(hurt_at: Any, tmp_path: Path, postgres_dsn: str) -> None:
+    with closing(App(postgres_dsn)) as app:
+        app.migrate()
+        recovery = hurt_at("after charge", crash_shop.charge.bind(order=7, book=f"{tmp_path}/book"), url=postgres_dsn)
+        assert app.jobs.get(recovery.job.id) == recovery.job
+    assert (recovery.job.attempt, recovery.count("money moved")) == (2, 1)
+
+
 def test_an_app_in_memory_moves_to_a_file() -> None:
     assert crash_at("greeted", crash_shop.greet_from_memory.bind()).job.attempt == 2
 
@@ -204,17 +215,20 @@ def test_s3_a_zombie_that_was_frozen_inside_of_a_transaction_commits_nothing(tmp
     assert recovery.count("inside") == 2
 
 
-def test_a_freeze_needs_a_file_that_others_can_write(tmp_path: Path) -> None:
-    with orders(tmp_path) as connection:
+def test_a_freeze_waits_until_nobody_is_inside_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
+    look = trials._is_locked
+    monkeypatch.setattr(trials, "_is_locked", lambda url: found.append(look(url)) or found[-1])
+    with orders(tmp_path) as connection, ThreadPoolExecutor(1) as aside:
         job = crash_shop.block.bind(lock=f"{tmp_path}/lock", locked=f"{tmp_path}/locked")
-        with ThreadPoolExecutor(1) as aside:
-            freezing = aside.submit(freeze_at, "blocked", job, url=f"sqlite:///{tmp_path}/shop.db", within="3s")
-            until((tmp_path / "lock").exists, within=START)
-            connection.execute("BEGIN IMMEDIATE")
-            (tmp_path / "locked").touch()
-            with pytest.raises(AssertionError, match=r"at 'blocked' the file stays locked by an open transaction within 3 s"):
-                freezing.result()
-            connection.execute("ROLLBACK")
+        freezing = aside.submit(freeze_at, "blocked", job, url=f"sqlite:///{tmp_path}/shop.db", ttl="5s")
+        until((tmp_path / "lock").exists, within=START)
+        connection.execute("BEGIN IMMEDIATE")
+        (tmp_path / "locked").touch()
+        until(lambda: found, within=START)
+        connection.execute("ROLLBACK")
+        assert freezing.result().job.attempt == 2
+    assert (found[0], found[-1]) == (True, False)
 
 
 def test_the_processes_of_a_freeze_end_with_the_process_that_asked_for_it(tmp_path: Path) -> None:
@@ -297,6 +311,13 @@ def test_inside_of_an_event_loop_it_names_the_thread_to_use() -> None:
 
     with pytest.raises(InsideEventLoop, match=r"await asyncio\.to_thread"):
         asyncio.run(ask())
+
+
+def test_beside_an_event_loop_it_runs_in_a_thread() -> None:
+    async def ask() -> Recovery:
+        return await asyncio.to_thread(crash_at, "greeted", crash_shop.greet_from_memory.bind())
+
+    assert asyncio.run(ask()).job.attempt == 2
 
 
 def test_tests_beside_each_other_and_an_app_in_the_test_file(tmp_path: Path) -> None:

@@ -46,7 +46,9 @@ def problems_of(job: JobView, ends: State) -> list[str]:
         reason = "" if job.reason is None else f" ({job.reason})"
         found.append(f"it is {job.state}{reason}, not {ends}{error}")
     cut = _cut_short(job)
-    if len(cut) != 1:
+    if not cut:
+        found.append("no attempt was cut short: its worker gave it up before, for which a longer ttl gives less reason")
+    elif len(cut) > 1:
         found.append(f"{len(cut)} attempts were cut short, not 1")
     after = job.attempt - cut[0].attempt if cut else 0
     if after > 1 or (after < 1 and ends is State.COMPLETED):
