@@ -322,7 +322,18 @@ def test_beside_an_event_loop_it_runs_in_a_thread() -> None:
 
 def test_tests_beside_each_other_and_an_app_in_the_test_file(tmp_path: Path) -> None:
     (tmp_path / "test_site.py").write_text(SITE)
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--import-mode=importlib", "-p", "no:cacheprovider", "test_site.py"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pytest",
+        "-n",
+        "2",
+        "--import-mode=importlib",
+        "-p",
+        "no:cacheprovider",
+        "test_site.py",
+    ]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=2 * START)
     assert "1 failed, 3 passed" in done.stdout, done.stdout
