@@ -296,6 +296,11 @@ def test_a_setup_that_fails_is_told() -> None:
         (crash_shop.greet, {}, r"pass a task with its arguments, as in charge.bind\(order=7\)"),
         (crash_shop.greet.bind(name="ada"), {"url": "memory://"}, "memory:// lives inside one process"),
         (crash_shop.greet.bind(name="ada"), {"url": "shop.db"}, "names no store"),
+        (
+            crash_shop.greet.bind(name="ada"),
+            {"ends": "running"},
+            "ends='running': use 'completed', 'failed', 'cancelled' or 'held'",
+        ),
         (crash_shop.greet.bind(name="ada"), {"setup": lambda: None}, "use a function at the top of a module"),
         (crash_shop.greet.options(within=object()).bind(name="ada"), {}, "leave within out"),
     ],
@@ -320,22 +325,13 @@ def test_beside_an_event_loop_it_runs_in_a_thread() -> None:
     assert asyncio.run(ask()).job.attempt == 2
 
 
+@pytest.mark.timeout(180)
 def test_tests_beside_each_other_and_an_app_in_the_test_file(tmp_path: Path) -> None:
     (tmp_path / "test_site.py").write_text(SITE)
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "pytest",
-        "-n",
-        "2",
-        "--import-mode=importlib",
-        "-p",
-        "no:cacheprovider",
-        "test_site.py",
-    ]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=2 * START)
+    options = "-p xdist -n 2 --import-mode=importlib -p no:cacheprovider"
+    command = [sys.executable, "-P", "-m", "pytest", *options.split(), "test_site.py"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert "1 failed, 3 passed" in done.stdout, done.stdout
     assert "assert 2 == 1" in done.stdout
     assert belonging_to(str(tmp_path)) == []

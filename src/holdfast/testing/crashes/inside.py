@@ -29,7 +29,12 @@ def __getattr__(name: str) -> App:
     """``app``: made when a worker asks for it, so that importing this module does nothing."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _enter()
+    try:
+        return _enter()
+    except ConfigurationError:
+        raise
+    except Exception as error:  # above all no AttributeError: that would mean that there is no such name here
+        raise ConfigurationError([f"a worker cannot import the App of the test: {type(error).__name__}: {error}"]) from error
 
 
 @cache

@@ -58,10 +58,10 @@ def crash_at(
     >>> assert recovery.count("charged") == 1  # doctest: +SKIP
     """
     __tracebackhide__ = True
-    with _trial(point, job, Blow.KILL, url=url, setup=setup, within=within) as trial:
+    with _trial(point, job, Blow.KILL, ends=ends, url=url, setup=setup, within=within) as trial:
         trial.start(processes=2)  # so that the second attempt need not wait for a process to start
         struck = trial.until_struck()
-        return trial.recovery(struck, trial.until_ended(struck, State(ends)), State(ends))
+        return trial.recovery(struck, trial.until_ended(struck))
 
 
 def freeze_at(
@@ -86,16 +86,16 @@ def freeze_at(
     __tracebackhide__ = True
     if not guard.sees_processes():
         raise Unsupported("freeze_at finds the processes of a worker in /proc, which is not there")
-    with _trial(point, job, Blow.FREEZE, url=url, setup=setup, within=within) as trial:
+    with _trial(point, job, Blow.FREEZE, ends=ends, url=url, setup=setup, within=within) as trial:
         zombies = trial.start(processes=1, timing=LeaseTiming.of(ttl))
         struck = trial.until_struck()
         ice = Ice(struck.pid)
         try:
             trial.freeze(zombies, ice)
             trial.start(processes=1)
-            ended = trial.until_ended(struck, State(ends))
+            ended = trial.until_ended(struck)
             trial.thaw(zombies, ice)
-            return trial.recovery(struck, trial.require_untouched(struck, ended), State(ends))
+            return trial.recovery(struck, trial.require_untouched(struck, ended))
         finally:
             ice.melt()
 
@@ -103,12 +103,15 @@ def freeze_at(
 class Trial:
     """The job and whoever runs it."""
 
-    def __init__(self, plan: Plan, job: Bound, within: float) -> None:
-        self._plan, self._within = plan, within
+    def __init__(self, plan: Plan, ends: State, within: float) -> None:
+        self._plan, self._ends, self._within = plan, ends, within
         self._clock = SystemClock()
         self._connections = Connections(plan.settings, Events(), open_store, open_transport)
         self._jobs = Jobs(self._connections.client)
         self._crews: list[Crew] = []
+
+    def enqueue(self, job: Bound) -> None:
+        """The job, for whoever starts."""
         (self._handle,) = PORTAL.run(Desk(self._connections).enqueue([job.job()]))
 
     def start(self, processes: int, timing: LeaseTiming | None = None) -> Crew:
@@ -137,23 +140,23 @@ class Trial:
 
         return self._until(struck, f"{self._plan.point!r} was not reached", self._handle)
 
-    def until_ended(self, struck: Entry, ends: State) -> JobView:
+    def until_ended(self, struck: Entry) -> JobView:
         """The job that was hurt, once it has ended or is held."""
         __tracebackhide__ = True
         handle = self._of(struck)
 
         def ended() -> JobView | None:
             view = handle.get()
-            if ends is State.COMPLETED and has_failed_again(view):
+            if self._ends is State.COMPLETED and has_failed_again(view):
                 self._fail(f"after {self._plan.point!r} the next attempt failed", handle)
             return view if _is_end(view.state) else None
 
         return self._until(ended, f"after {self._plan.point!r} the job did not end", handle)
 
-    def recovery(self, struck: Entry, job: JobView, ends: State) -> Recovery:
+    def recovery(self, struck: Entry, job: JobView) -> Recovery:
         """``AssertionError`` if it is none."""
         __tracebackhide__ = True
-        if problems := problems_of(job, ends):
+        if problems := problems_of(job, self._ends):
             self._fail(f"after {self._plan.point!r} the job did not recover once: {'; '.join(problems)}", self._of(struck))
         return Recovery.of(job, struck, self._plan.journal.read())
 
@@ -210,13 +213,19 @@ class Trial:
 
 
 @contextmanager
-def _trial(point: str, job: Bound, blow: Blow, *, url: str | None, setup: Setup | None, within: Duration) -> Iterator[Trial]:
+def _trial(
+    point: str, job: Bound, blow: Blow, *, ends: str, url: str | None, setup: Setup | None, within: Duration
+) -> Iterator[Trial]:
     if asyncio._get_running_loop() is not None:
         raise InsideEventLoop("asyncio.to_thread")
+    if ends not in [state for state in State if _is_end(state)]:
+        raise ConfigurationError([f"ends={ends!r}: use 'completed', 'failed', 'cancelled' or 'held'"])
     folder = tempfile.mkdtemp(prefix="holdfast-crash-")
     try:
-        trial = Trial(plan_of(job, point=point, blow=blow, folder=folder, url=url, setup=setup), job, seconds(within))
+        plan = plan_of(job, point=point, blow=blow, folder=folder, url=url, setup=setup)
+        trial = Trial(plan, State(ends), seconds(within))
         try:
+            trial.enqueue(job)
             yield trial
         finally:
             trial.close()
