@@ -119,7 +119,7 @@ active proctype Others() {
     :: atomic { place == FIRST && unrenewed > TTL -> is_ended = 1; place = NOBODY }
     :: atomic { place == FIRST && first_began && row_unmoved > OTHERS_JUDGE_AFTER -> place = NOBODY }
     :: atomic { place == NOBODY -> place = NEXT; next_runs = 1;
-        assert(!first_runs) }                                                               /* S8: no two run at once */
+        assert(!first_runs) }                                           /* S8: the code of two attempts never runs at once */
     :: atomic { next_runs -> next_runs = 0; place = FINISHED }
     od
 }

@@ -50,10 +50,9 @@ bit is_applied, is_heard, is_copied;
 #define HAS_KEY(j) (holder == j)
 #endif
 
-/* S11: one unfinished job has the key, and nobody else has it. */
 inline check() {
     d_step {
-        for (i : 1 .. JOBS) { assert(IS_UNFINISHED(i) == (holder == i)) }
+        for (i : 1 .. JOBS) { assert(IS_UNFINISHED(i) == (holder == i)) } /* S11: one unfinished job, no other, has the key */
         i = 0; answer = 0; is_applied = 0; is_heard = 0; is_copied = 0
     }
 }
@@ -80,9 +79,8 @@ inline enqueue(j) {
     tell(j)
 }
 
-/* S10: every copy is told the same. */
 inline tell(j) {
-    assert(told[j] == UNANSWERED || told[j] == answer);
+    assert(told[j] == UNANSWERED || told[j] == answer);     /* S10: every copy of a call is told the same */
     told[j] = answer
 }
 
@@ -100,7 +98,7 @@ proctype Client(byte j) {
     :: is_over -> break
 #if defined(KEY_LOOKED_UP_EARLIER)
     :: atomic { !is_over -> found_free = (holder == 0) }
-        atomic { if :: found_free -> insert(j) :: else fi; receipt[j] = j; tell(j); is_over = 1; check() }
+        atomic { if :: found_free -> insert(j) :: else -> answer = holder fi; receipt[j] = answer; tell(j); is_over = 1; check() }
 #else
 #if defined(RECEIPT_APART)
     :: atomic { !is_over && receipt[j] == UNANSWERED ->
@@ -163,15 +161,16 @@ end:
     od
 }
 
-/* S6: what was written is finished or was deleted, and every call was answered; the key is free again. */
+/* When nobody has anything left to do. */
 active proctype Watch() {
     timeout ->
     atomic {
         for (i : 1 .. JOBS) {
-            assert(told[i] != UNANSWERED);
-            assert(told[i] != i || place[i] == FINISHED || was_deleted[i])
+            assert(told[i] != UNANSWERED);                                      /* L2: every call was answered */
+            assert(told[i] != i || place[i] == FINISHED || was_deleted[i])      /* S6: no job is lost */
         }
-        assert(holder == 0); i = 0
+        assert(holder == 0);                                                    /* S11: the key is free again */
+        i = 0
     }
 }
 

@@ -105,7 +105,8 @@ Snapshot old;
 byte failover;
 #define KEEPS_WRITES (failover < 2)
 #define IS_OLD(k) (old.owner == k)
-#define OLD_NUMBER_TOO if :: failover == 1 -> name = (old.number < name -> old.number : name); old.number = old.number - name :: else fi;
+#define OLD_NUMBER_TOO \
+    if :: failover == 1 -> name = (old.number < name -> old.number : name); old.number = old.number - name :: else fi;
 #define FORGET_OLD_CLAIM old.recorded[i] = 0; old.moved[i] = 0
 #define FORGET_OLD_LEASE old.state[i] = 0; old.reason[i] = 0
 #else
@@ -123,6 +124,8 @@ byte failover;
 #define SAME_LEASE(a, b) (claims[a].lease == claims[b].lease)
 #define SAME_WORKER(a, b) (leases[claims[a].lease].worker == leases[claims[b].lease].worker)
 #define IS_ALIVE(l) (leases[l].state == ALIVE)
+#define HAS_ENDED(l) (!IS_ALIVE(l) || leases[l].overdue || leases[l].dead)
+#define IS_CHARGED(l) (place == RUNNING && leases[l].reason == CHARGED)
 
 #if defined(TOKEN_WITHOUT_CLAIM_ID)
 #define SAME(a, b) SAME_NUMBER(a, b)
@@ -225,7 +228,7 @@ byte failover;
 inline open_lease(l) {
     if
     :: MAY_OPEN(l) ->
-        assert(leases[l].state != ENDED);                                   /* an ended lease stays ended */
+        assert(leases[l].state != ENDED);                                   /* S3: an ended lease never opens again */
         leases[l].state = ALIVE; renew(l); answer = APPLIED
     :: else -> answer = LOST
     fi
@@ -234,7 +237,7 @@ inline open_lease(l) {
 inline beat(l) {
     if
     :: MAY_BEAT(l) ->
-        assert(leases[l].state != ENDED);                                   /* S3: no beat of a former owner lands */
+        assert(leases[l].state != ENDED);                                   /* S3: the beat of a former owner changes nothing */
         leases[l].state = ALIVE; renew(l); answer = APPLIED
     :: else -> answer = LOST
     fi
@@ -252,7 +255,7 @@ inline end_lease(l, why, is_fresh) {
     if
     :: leases[l].state == ENDED -> answer = leases[l].reason
     :: leases[l].state != ENDED && MAY_END(l, why, is_fresh) ->
-        assert(leases[l].overdue || leases[l].dead);                        /* S5: only of the expired, or the dead */
+        assert(leases[l].overdue || leases[l].dead);    /* S5: only expired leases, or those of the dead, end */
         leases[l].state = ENDED; leases[l].overdue = 0;
         leases[l].reason = (why == FREE -> FREE : CHARGED);
         answer = leases[l].reason
@@ -264,10 +267,10 @@ inline end_lease(l, why, is_fresh) {
 inline claim_job(c, l) {
     if
     :: IS_CLAIMABLE && MAY_CLAIM(l) ->
-        assert(place == PENDING);                                           /* S1: nobody owns it */
-        assert(IS_ALIVE(l));
+        assert(place == PENDING);                                           /* S1: nobody owns what is claimed */
+        assert(IS_ALIVE(l));                                                /* S5: an ended lease claims nothing */
         number++;
-        assert(number > last_number || !KEEPS_WRITES);                      /* its number grows: others fence by it */
+        assert(number > last_number || !KEEPS_WRITES);                      /* S2: its number grows: others may fence by it */
         last_number = number;
         name = 1;
         do
@@ -290,7 +293,7 @@ inline claim_job(c, l) {
 inline start(k) {
     if
     :: MAY_START(k) ->
-        assert(owner == k);                                                 /* S3: no write of a former owner lands */
+        assert(owner == k);                                                 /* S3: the start of a former owner changes nothing */
         place = RUNNING; answer = APPLIED
     :: else -> answer = LOST
     fi
@@ -298,14 +301,14 @@ inline start(k) {
 
 inline report(k) {
     if
-    :: MAY_REPORT(k) -> assert(owner == k)                                  /* S3 */
+    :: MAY_REPORT(k) -> assert(owner == k)                                  /* S3: the report of a former owner changes nothing */
     :: else
     fi
 }
 
 inline settle(k, what) {
     if
-    :: MAY_SETTLE(k) -> assert(owner == k); move(what)                      /* S3 */
+    :: MAY_SETTLE(k) -> assert(owner == k); move(what)                      /* S3: the settle of a former owner changes nothing */
     :: else -> answer = (IS_REPEATED(k, what) -> APPLIED : LOST)
     fi
 }
@@ -313,16 +316,16 @@ inline settle(k, what) {
 inline rescue(k, what) {
     if
     :: MAY_RESCUE(k) ->
-        assert(owner == k);
-        assert(!IS_ALIVE(claims[k].lease) || leases[claims[k].lease].overdue || leases[claims[k].lease].dead);     /* S5 */
-        assert((what == CRASH) == (place == RUNNING && leases[claims[k].lease].reason == CHARGED) || !KEEPS_WRITES); /* S9 */
+        assert(owner == k);                                                 /* S3: the move of a late rescuer changes nothing */
+        assert(HAS_ENDED(claims[k].lease));                                 /* S5: no claim of a living lease is moved */
+        assert((what == CRASH) == IS_CHARGED(claims[k].lease) || !KEEPS_WRITES);  /* S9: the end of the lease says who pays */
         move(what)
     :: else -> answer = (IS_REPEATED(k, what) -> APPLIED : LOST)
     fi
 }
 
 inline move(what) {
-    assert(claims[owner].moved == 0);                                       /* S10: once per token */
+    assert(claims[owner].moved == 0);                                       /* S10: a token moves its job once */
     claims[owner].moved = what;
     said = what;
     if
@@ -355,7 +358,8 @@ inline reopen() {
     fate(); \
     if :: is_applied -> verb :: else fi; \
     if \
-    :: is_copied -> copy_kind = kind_of_it; copy_subject = subject_of_it; copy_detail = detail_of_it; copy_is_unchanged = is_fresh \
+    :: is_copied -> \
+        copy_kind = kind_of_it; copy_subject = subject_of_it; copy_detail = detail_of_it; copy_is_unchanged = is_fresh \
     :: else \
     fi
 
@@ -377,8 +381,8 @@ inline fate() {
     || judged[0] == k || judged[RESCUERS - 1] == k || IS_OLD(k))
 #define HAS_CLAIM(l) (claims[1].lease == l || claims[2].lease == l || claims[3].lease == l || claims[4].lease == l \
     || claims[5].lease == l || claims[6].lease == l)
-#define IS_LEASE_NAMED(l) (IS_LEASE_COPIED(l) || (copy_kind == CLAIM && copy_detail == l) || lease_of[0] == l || lease_of[1] == l \
-    || seen[0] == l || seen[RESCUERS - 1] == l || HAS_CLAIM(l))
+#define IS_LEASE_NAMED(l) (IS_LEASE_COPIED(l) || (copy_kind == CLAIM && copy_detail == l) || lease_of[0] == l \
+    || lease_of[1] == l || seen[0] == l || seen[RESCUERS - 1] == l || HAS_CLAIM(l))
 #define IS_CALLED(c) (claims[1].call == c || claims[2].call == c || claims[3].call == c || claims[4].call == c \
     || claims[5].call == c || claims[6].call == c || (copy_kind == CLAIM && copy_subject == c))
 
@@ -466,8 +470,8 @@ inline begin() { phase = CODE; claims[held[w]].ran = 1 }
 inline hear_settled() {
     if
     :: is_heard ->
-        assert((answer == APPLIED) == (claims[held[w]].moved == outcome));        /* S10: told what became of it */
-        assert(answer == APPLIED || !IS_ALIVE(lease_of[w]) || !KEEPS_WRITES);             /* S1: lost by the end of a lease only */
+        assert((answer == APPLIED) == (claims[held[w]].moved == outcome));        /* S10: its sender is told what became of it */
+        assert(answer == APPLIED || !IS_ALIVE(lease_of[w]) || !KEEPS_WRITES);   /* S1: a job is lost by the end of a lease only */
         let_go()
     :: else -> doubt = 1
 #ifdef UNKNOWN_SETTLE_DROPPED
@@ -480,7 +484,7 @@ inline audit() {
     doubt = 0;
     if
     :: IS_MINE && !IS_KNOWN ->
-        assert(!claims[owner].ran || !KEEPS_WRITES);                        /* L8: what is given back free never ran */
+        assert(!claims[owner].ran || !KEEPS_WRITES);                        /* L8: what is given back unrun has not run */
         back[w] = owner
     :: else
     fi
@@ -521,7 +525,7 @@ end:
         if :: is_heard && answer == APPLIED -> begin() :: is_heard && answer == LOST -> let_go() :: else fi;
         tidy() }
     :: atomic { phase == CODE && copy_kind == NONE && faults > 0 -> faults--; copy_kind = REPORT; copy_subject = held[w] }
-    :: atomic { phase == CODE && !IS_OWNED_BY(held[w]) -> let_go(); tidy() }      /* a report or an audit said so: the code stops */
+    :: atomic { phase == CODE && !IS_OWNED_BY(held[w]) -> let_go(); tidy() }         /* a report or an audit said so */
     :: atomic { phase == CODE -> phase = OVER; if :: outcome = DONE :: outcome = RETRY fi }
     :: atomic { phase == CODE && faults > 0 -> faults--; phase = OVER; outcome = RELEASE }           /* cut short */
     :: atomic { phase == OVER ->
@@ -540,7 +544,7 @@ end:
         SEND(end_lease(lease_of[w], FREE, 0), CLOSE, lease_of[w], FREE, 0);
         vanish(); tidy() }
     :: atomic { phase != OFF && faults > 0 -> faults--; vanish(); tidy() }                                 /* kill -9 */
-    :: atomic { phase != OFF && IS_ALIVE(lease_of[w]) && !leases[lease_of[w]].overdue && faults > 0 ->                /* frozen or cut off */
+    :: atomic { phase != OFF && IS_ALIVE(lease_of[w]) && !leases[lease_of[w]].overdue && faults > 0 ->  /* frozen or cut off */
         faults--; leases[lease_of[w]].overdue = 1 }
     od
 }
@@ -619,14 +623,16 @@ end:
 active proctype Failover() {
     atomic {
         failover = 1;
-        old.place = place; old.owner = owner; old.number = number; old.failures = failures; old.crashes = crashes; old.said = said;
+        old.place = place; old.owner = owner; old.number = number;
+        old.failures = failures; old.crashes = crashes; old.said = said;
         for (i : 1 .. CLAIMS) { old.recorded[i] = claims[i].recorded; old.moved[i] = claims[i].moved }
         for (i : 1 .. LEASES) { old.state[i] = leases[i].state; old.reason[i] = leases[i].reason }
         i = 0
     }
     atomic {
         failover = 2;
-        place = old.place; owner = old.owner; number = old.number; failures = old.failures; crashes = old.crashes; said = old.said;
+        place = old.place; owner = old.owner; number = old.number;
+        failures = old.failures; crashes = old.crashes; said = old.said;
         old.place = 0; old.owner = 0; old.number = 0; old.failures = 0; old.crashes = 0; old.said = 0;
         for (i : 1 .. CLAIMS) {
             claims[i].recorded = old.recorded[i]; claims[i].moved = old.moved[i]; old.recorded[i] = 0; old.moved[i] = 0
@@ -639,8 +645,10 @@ active proctype Failover() {
 }
 #endif
 
-/* When nobody has anything left to do, the job has ended: none is lost, nothing is stuck. */
-active proctype Watch() { timeout -> assert(IS_FINISHED) }
+/* When nobody has anything left to do. */
+active proctype Watch() {
+    timeout -> assert(IS_FINISHED)                                          /* S6, L2: no job is lost, none is stuck */
+}
 
 init {
     atomic {
