@@ -8,7 +8,7 @@
 #define FAULTS 2
 #endif
 #define JOBS 3
-#define MOVES 2 /* that an operator makes, and attempts that fail: as many of each as this */
+#define MOVES 2 /* of an operator's, and as many attempts that fail */
 
 #define ABSENT 0
 #define PENDING 1

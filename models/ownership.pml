@@ -2,11 +2,13 @@
    doubles their requests.
 
    There is no clock: a lease may pass its expiry at any moment, and whoever does nothing for a while is frozen. Faults are
-   counted down from FAULTS, wherever they strike; everything else happens in every order.
+   counted down from FAULTS, wherever they strike; everything else happens in every order. What changes nothing is left out: a
+   beat of a lease that is far from its expiry, an audit that finds nothing. An answer needs no message of its own, because
+   nothing but its receiver waits for it: it comes with the step that makes it, or never.
 
-   A claim is named by its place in the list of all claims. The store compares tokens (SAME), the assertions compare names:
+   A claim is named by its place in the list of claims. The store compares tokens (SAME), the assertions compare names:
    so they see a write of a former owner, whatever the store believes. With -DFAILOVER the store once, at any moment, forgets
-   its newest writes. The name of a mutant as -D takes one guard out; scripts/check_models.py lists them. */
+   its newest writes. The name of a mutant as -D takes one guard out; checks.toml says which. */
 
 #ifndef FAULTS
 #define FAULTS 3
@@ -46,7 +48,8 @@
 #define FREE 2
 #define SILENT 3
 
-/* Where a worker is: it holds a job from HAVE on, runs its code in CODE, and has an outcome to deliver in OVER. */
+/* Where a worker is: it holds a job from HAVE on, runs its code in CODE, and has an outcome to deliver in OVER. READ is for the
+   mutant that looks before it takes. */
 #define OFF 0
 #define OPENING 1
 #define IDLE 2
@@ -80,7 +83,7 @@ byte place, owner, number, failures, crashes, said;
 ClaimRow claims[CLAIMS + 1];
 LeaseRow leases[LEASES + 1];
 
-/* The workers: their leases, the claims they hold, those that an audit found and that are to go back. */
+/* The workers: their leases, the claims they hold, those that an audit found and that are to go back unrun. */
 byte lease_of[WORKERS], held[WORKERS], back[WORKERS];
 
 /* The rescuers: the lease each looks at, whether nobody renewed it since, and the claim to be moved. */
@@ -374,7 +377,8 @@ inline fate() {
     fi
 }
 
-/* Claims that nobody can name any more, and leases of dead workers that nobody can, give their names away. */
+/* Claims that nobody can name any more, and leases of dead workers that nobody can, give their names away: else each history
+   would be a state of its own, and there would be too many. */
 #define IS_CLAIM_COPIED(k) (copy_kind >= START && copy_kind <= RESCUE && copy_subject == k)
 #define IS_LEASE_COPIED(l) ((copy_kind == OPEN || copy_kind == BEAT || copy_kind == CLOSE) && copy_subject == l)
 #define IS_NAMED(k) (owner == k || IS_CLAIM_COPIED(k) || held[0] == k || held[1] == k || back[0] == k || back[1] == k \
