@@ -93,12 +93,15 @@ end:
 }
 
 proctype Client(byte j) {
-    bit is_over, found_free;
+    bit is_over;
+#ifdef KEY_LOOKED_UP_EARLIER
+    byte found;
+#endif
     do
     :: is_over -> break
 #if defined(KEY_LOOKED_UP_EARLIER)
-    :: atomic { !is_over -> found_free = (holder == 0) }
-        atomic { if :: found_free -> insert(j) :: else -> answer = holder fi; receipt[j] = answer; tell(j); is_over = 1; check() }
+    :: atomic { !is_over -> found = holder }
+        atomic { if :: found == 0 -> insert(j) :: else -> answer = found fi; receipt[j] = answer; tell(j); is_over = 1; check() }
 #else
 #if defined(RECEIPT_APART)
     :: atomic { !is_over && receipt[j] == UNANSWERED ->
