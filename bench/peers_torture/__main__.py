@@ -1,0 +1,134 @@
+"""``python -m bench.peers_torture``: hold all trials side by side, print the table, leave it in ``bench/results``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import get_args
+
+from rich.console import Console
+
+from bench.peers_torture import report
+from bench.peers_torture.catalogue import SETTINGS, Setting
+from bench.peers_torture.redis import RedisServer
+from bench.peers_torture.sight import RedisSight, Sight, TableSight
+from bench.peers_torture.trial import JOBS, Fault, Pace, Place, Trial
+from bench.peers_torture.verdict import Finding
+from holdfast.testing.servers import PostgresServer, ServerMissing
+
+RESULTS = Path(__file__).parents[1] / "results"
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+SERVER = {"max_connections": "1000"}
+
+
+class Ground:
+    """The servers, and a folder."""
+
+    def __init__(self, folder: Path, postgres: PostgresServer, redis: RedisServer | None) -> None:
+        self._folder = folder
+        self._postgres = postgres
+        self._redis = redis
+
+    def about(self) -> dict[str, str]:
+        """Machine and servers."""
+        return {
+            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+            "python": platform.python_version(),
+            "postgres": self._postgres.sql("SHOW server_version"),
+            "redis": self._redis.version() if self._redis else "not installed",
+        }
+
+    def trial(self, setting: Setting, fault: Fault, pace: Pace) -> Trial:
+        """On a place of its own."""
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        if setting.completed:
+            url = self._postgres.create_database()
+            look: Callable[[], Sight] = partial(TableSight, url, setting.completed, JOBS)
+        else:
+            assert self._redis is not None
+            url = self._redis.create_database()
+            look = partial(RedisSight, url, JOBS)
+        return Trial(setting, fault, Place(folder, url), pace, look)
+
+    def can_hold(self, setting: Setting) -> bool:
+        """Whether what it needs is installed."""
+        return setting.versions() is not None and bool(setting.completed or self._redis)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Hold the trials; 0 whatever is found: this tells, it does not judge. 1 if a trial could not be held."""
+    options = _parser().parse_args(arguments)
+    pace = Pace(steps=options.steps, window=options.window)
+    settings = [each for each in SETTINGS if not options.only or each.peer in options.only]
+    console = Console(width=160 if not sys.stdout.isatty() else None)
+    with _ground() as ground:
+        about = ground.about() | {
+            "jobs": f"{JOBS} of {pace.steps * pace.step:g} s on two workers",
+            "window": f"{pace.window:g} s",
+        }
+        trials = [ground.trial(each, fault, pace) for each in settings if ground.can_hold(each) for fault in options.faults]
+        found = asyncio.run(_hold(trials, Console(stderr=True)))
+    findings = {each.title: {one.fault: one for one in found if one.setting == each.title} for each in settings}
+    for name, text in about.items():
+        console.print(f"{name:10} {text}", highlight=False)
+    console.print(report.table(report.rows(settings, findings)))
+    for path in report.write(options.results, about, settings, findings):
+        console.print(f"written: {os.path.relpath(path)}", soft_wrap=True)
+    return int(any(each.error for each in found))
+
+
+async def _hold(trials: Sequence[Trial], told: Console) -> list[Finding]:
+    """All at once; a word about each that is over."""
+
+    async def hold(trial: Trial) -> Finding:
+        found = await trial.run()
+        told.print(f"{found.fault:7} {found.setting}: {found.error or 'over'}", style="red" if found.error else "dim")
+        return found
+
+    return await asyncio.gather(*(hold(trial) for trial in trials))
+
+
+@contextmanager
+def _ground() -> Iterator[Ground]:
+    with (
+        tempfile.TemporaryDirectory(prefix="holdfast-peers-") as folder,
+        PostgresServer(is_durable=True, settings=SERVER) as postgres,
+        _redis() as redis,
+    ):
+        yield Ground(Path(folder), postgres, redis)
+
+
+@contextmanager
+def _redis() -> Iterator[RedisServer | None]:
+    try:
+        server: AbstractContextManager[RedisServer] = RedisServer()
+    except ServerMissing:
+        yield None
+        return
+    with server as running:
+        yield running
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python -m bench.peers_torture", description="Kill and freeze workers of Holdfast and its peers."
+    )
+    peers = sorted({each.peer for each in SETTINGS})
+    parser.add_argument("--only", nargs="*", metavar="PEER", choices=peers, help=f"any of {', '.join(peers)} [all]")
+    parser.add_argument("--faults", nargs="*", choices=FAULTS, default=FAULTS, help="[both]")
+    parser.add_argument("--window", type=float, default=360.0, help="seconds in which jobs may begin again [360]")
+    parser.add_argument("--steps", type=int, default=20, help="seconds that each job takes [20]")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the figures go [bench/results]")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,41 @@
+"""Holdfast, through its front door."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from bench.peers_torture import journal
+from bench.peers_torture.contestants import CONCURRENCY, Order
+from holdfast import App
+
+app = App(os.environ.get("HOLDFAST_URL", "memory://"))
+
+
+@app.task
+async def torture(job: int) -> None:
+    """The work of all contestants."""
+    await journal.work(job)
+
+
+def prepare(order: Order) -> None:
+    asyncio.run(_with_app(0))
+
+
+def enqueue(order: Order, count: int) -> None:
+    asyncio.run(_with_app(count))
+
+
+def work(order: Order) -> None:
+    """``holdfast worker``; it says that it is up from the process that imports the tasks."""
+    target = "bench.peers_torture.contestants.holdfast_worker:app"
+    options = ["--concurrency", str(CONCURRENCY), "--log-level", "warning"]
+    os.execv(sys.executable, [sys.executable, "-m", "holdfast.cli", "worker", target, *options])
+
+
+async def _with_app(count: int) -> None:
+    await app.amigrate()
+    for job in range(1, count + 1):
+        await torture.aenqueue(job)
+    await app.aclose()

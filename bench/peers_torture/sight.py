@@ -1,0 +1,51 @@
+"""A look at a peer's own rows, on a connection of our own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Any, Protocol
+
+import psycopg
+
+
+class Sight(Protocol):
+    """Of one trial's store."""
+
+    def completed(self) -> set[int]:
+        """The jobs that its rows call completed."""
+        ...
+
+    def close(self) -> None:
+        """Done."""
+        ...
+
+
+class TableSight:
+    """Of a database of PostgreSQL."""
+
+    def __init__(self, url: str, query: str, count: int) -> None:
+        self._connection = psycopg.connect(url, autocommit=True)
+        self._query = query.encode()
+        self._count = count
+
+    def completed(self) -> set[int]:
+        return {row[0] for row in self._connection.execute(self._query, {"count": self._count})}
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class RedisSight:
+    """Of Celery's results in Redis."""
+
+    def __init__(self, url: str, count: int) -> None:
+        self._redis: Any = importlib.import_module("redis").Redis.from_url(url)
+        self._keys = {job: f"celery-task-meta-job-{job}" for job in range(1, count + 1)}
+
+    def completed(self) -> set[int]:
+        found = zip(self._keys, self._redis.mget(list(self._keys.values())), strict=True)
+        return {job for job, value in found if value and json.loads(value)["status"] == "SUCCESS"}
+
+    def close(self) -> None:
+        self._redis.close()
