@@ -59,7 +59,7 @@ SETTINGS = (
         peer="holdfast",
         name="defaults",
         text="on PostgreSQL; leases of 30 s, a beat every 6 s",
-        source="docs/settings.md",
+        source="docs/concepts/recovery.md",
         packages=("holdfast", "asyncpg"),
         completed=_HOLDFAST,
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -9,6 +11,15 @@ from msgspec import Struct
 
 CONCURRENCY = 10
 """Jobs at once in one worker, for all."""
+
+_GAP = 0.3
+
+
+def numbers(count: int) -> Iterator[int]:
+    """Of the jobs to enqueue, one after the other: of a heap, the worker that looks first would take everything."""
+    for job in range(1, count + 1):
+        yield job
+        time.sleep(_GAP)
 
 
 class Order(Struct, frozen=True):
@@ -28,7 +39,7 @@ class Contestant(Protocol):
         ...
 
     def enqueue(self, order: Order, count: int) -> None:
-        """Jobs numbered from 1, each of which does ``journal.work``."""
+        """Jobs with these ``numbers``, each of which does ``journal.work``."""
         ...
 
     def work(self, order: Order) -> None:

@@ -8,7 +8,7 @@ from celery import Celery  # type: ignore[import-untyped, import-not-found, unus
 from celery.signals import worker_ready  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 from bench.peers_torture import journal
-from bench.peers_torture.contestants import CONCURRENCY, Order
+from bench.peers_torture.contestants import CONCURRENCY, Order, numbers
 
 _TIMEOUT = 60
 _LATE: dict[str, Any] = {"task_acks_late": True, "task_reject_on_worker_lost": True, "worker_prefetch_multiplier": 1}
@@ -26,7 +26,7 @@ def prepare(order: Order) -> None:
 
 def enqueue(order: Order, count: int) -> None:
     task = _app_of(order).tasks["torture"]
-    for job in range(1, count + 1):
+    for job in numbers(count):
         task.apply_async(args=[job], task_id=f"job-{job}")
 
 

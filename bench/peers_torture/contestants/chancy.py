@@ -7,7 +7,7 @@ import asyncio
 from chancy import Chancy, Queue, Worker, job  # type: ignore[import-not-found, unused-ignore]
 
 from bench.peers_torture import journal
-from bench.peers_torture.contestants import CONCURRENCY, Order
+from bench.peers_torture.contestants import CONCURRENCY, Order, numbers
 
 
 async def torture(*, job: int) -> None:
@@ -38,7 +38,7 @@ async def _prepare(order: Order) -> None:
 
 async def _enqueue(order: Order, count: int) -> None:
     async with Chancy(order.url) as app:
-        for number in range(1, count + 1):
+        for number in numbers(count):
             await app.push(TORTURE.job.with_kwargs(job=number))
 
 

@@ -7,11 +7,12 @@ again. Under the setting ``told`` we are the Conductor: SIGUSR1 tells a worker t
 from __future__ import annotations
 
 import signal
+from typing import Any, cast
 
 from dbos import DBOS, SetWorkflowID  # type: ignore[import-not-found, unused-ignore]
 
 from bench.peers_torture import journal
-from bench.peers_torture.contestants import CONCURRENCY, Order
+from bench.peers_torture.contestants import CONCURRENCY, Order, numbers
 
 QUEUE = "torture"
 WITH_IDS = ("executor ids", "told")
@@ -38,7 +39,7 @@ def prepare(order: Order) -> None:
 def enqueue(order: Order, count: int) -> None:
     """By a process that runs none."""
     _launch(order, listens=False)
-    for job in range(1, count + 1):
+    for job in numbers(count):
         with SetWorkflowID(f"job-{job}"):
             DBOS.enqueue_workflow(QUEUE, torture, job)
     DBOS.destroy()
@@ -53,8 +54,9 @@ def work(order: Order) -> None:
 
 
 def _launch(order: Order, *, listens: bool = True) -> None:
-    identity = {"executor_id": order.worker} if order.setting in WITH_IDS else {}
-    DBOS(config={"name": "torture", "system_database_url": order.url, "application_version": "1", **identity})
+    executor = order.worker if order.setting in WITH_IDS else None
+    where = {"name": "torture", "system_database_url": order.url, "application_version": "1", "executor_id": executor}
+    DBOS(config=cast(Any, where))
     if not listens:
         DBOS.listen_queues([])
     DBOS.launch()

@@ -7,7 +7,7 @@ import os
 import sys
 
 from bench.peers_torture import journal
-from bench.peers_torture.contestants import CONCURRENCY, Order
+from bench.peers_torture.contestants import CONCURRENCY, Order, numbers
 from holdfast import App
 
 app = App(os.environ.get("HOLDFAST_URL", "memory://"))
@@ -36,6 +36,6 @@ def work(order: Order) -> None:
 
 async def _with_app(count: int) -> None:
     await app.amigrate()
-    for job in range(1, count + 1):
+    for job in numbers(count):
         await torture.aenqueue(job)
     await app.aclose()

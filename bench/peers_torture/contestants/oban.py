@@ -9,7 +9,7 @@ from oban import Oban, worker  # type: ignore[import-not-found, unused-ignore]
 from oban.schema import install  # type: ignore[import-not-found, unused-ignore]
 
 from bench.peers_torture import journal
-from bench.peers_torture.contestants import CONCURRENCY, Order
+from bench.peers_torture.contestants import CONCURRENCY, Order, numbers
 
 LIFELINES: dict[str, dict[str, Any]] = {"defaults": {}, "lifeline every 30 s": {"interval": 30}}
 
@@ -44,7 +44,7 @@ async def _prepare(order: Order) -> None:
 
 async def _enqueue(order: Order, count: int) -> None:
     async with await Oban.create_pool(order.url) as pool, Oban(pool=pool) as client:
-        for job in range(1, count + 1):
+        for job in numbers(count):
             await client.enqueue(TORTURE.new({"job": job}))
 
 

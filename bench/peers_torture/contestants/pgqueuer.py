@@ -10,7 +10,7 @@ from pgqueuer.db import AsyncpgPoolDriver
 from pgqueuer.models import Job
 
 from bench.peers_torture import journal
-from bench.peers_torture.contestants import CONCURRENCY, Order
+from bench.peers_torture.contestants import CONCURRENCY, Order, numbers
 
 BATCH = 5
 """It wants no more than half of the concurrency."""
@@ -36,7 +36,7 @@ async def _prepare(order: Order) -> None:
 async def _enqueue(order: Order, count: int) -> None:
     async with asyncpg.create_pool(order.url, min_size=1, max_size=4) as pool:
         queries = PgQueuer(AsyncpgPoolDriver(pool)).qm.queries
-        for job in range(1, count + 1):
+        for job in numbers(count):
             await queries.enqueue("torture", str(job).encode())
 
 

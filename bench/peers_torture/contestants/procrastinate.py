@@ -7,7 +7,7 @@ import asyncio
 from procrastinate import App, JobContext, PsycopgConnector
 
 from bench.peers_torture import journal
-from bench.peers_torture.contestants import CONCURRENCY, Order
+from bench.peers_torture.contestants import CONCURRENCY, Order, numbers
 
 
 def prepare(order: Order) -> None:
@@ -47,7 +47,7 @@ async def _prepare(order: Order) -> None:
 
 async def _enqueue(order: Order, count: int) -> None:
     async with _app_of(order).open_async() as app:
-        for job in range(1, count + 1):
+        for job in numbers(count):
             await app.tasks["torture"].defer_async(job=job)
 
 
