@@ -58,7 +58,15 @@ SETTINGS = (
     Setting(
         peer="holdfast",
         name="defaults",
-        text="on PostgreSQL; leases of 30 s, a beat every 6 s",
+        text="on PostgreSQL; leases of 30 s, a beat every 6 s; a dead process of the same machine is seen to be dead",
+        source="docs/concepts/recovery.md",
+        packages=("holdfast", "asyncpg"),
+        completed=_HOLDFAST,
+    ),
+    Setting(
+        peer="holdfast",
+        name="as on two machines",
+        text='reconcile="off", so that a worker learns of the other only what a worker elsewhere would',
         source="docs/concepts/recovery.md",
         packages=("holdfast", "asyncpg"),
         completed=_HOLDFAST,

@@ -92,4 +92,7 @@ def _twice(found: Finding) -> str:
 
 def _accepted(found: Finding) -> str:
     """Of those that were run anew: elsewhere there was nobody whose job the frozen worker could have completed."""
-    return f"{found.accepted} of {len(found.recovered)}" if found.recovered else "nobody took over"
+    if not found.recovered:
+        return "nobody took over"
+    refused = found.ended_late - found.accepted
+    return f"{found.accepted} of {len(found.recovered)}" + (f", {refused} refused" if refused else "")

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from bench.peers_torture import journal, processes
 from bench.peers_torture.catalogue import Setting
-from bench.peers_torture.contestants import CONCURRENCY
+from bench.peers_torture.contestants import CONCURRENCY, SETTING
 from bench.peers_torture.run import URL
 from bench.peers_torture.sight import Sight
 from bench.peers_torture.verdict import Finding, Seen, find
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 WORKERS = ("a", "b")
 JOBS = CONCURRENCY
 """The other worker has a free slot for each job that the victim holds."""
-LOOK = 0.25
+LOOK = 0.5
 PATIENCE = 180.0  # for a start; all trials start at once
 
 
@@ -90,11 +90,14 @@ class Trial:
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self._completed: dict[int, float] = {}
         self._sight: Sight | None = None
+        self._is_told = False
 
-    async def run(self) -> Finding:
-        """From empty tables to figures; a trial that could not be held says why."""
+    async def run(self, starts: asyncio.Semaphore) -> Finding:
+        """From empty tables to figures; a trial that could not be held says why. ``starts`` are the places for starting."""
         try:
-            return await self._run()
+            async with starts:
+                await self._begin()
+            return await self._watch()
         except Exception as error:
             words = self._place.log.read_text(errors="replace")[-1500:] if self._place.log.exists() else ""
             return Finding(setting=self.setting.title, fault=self.fault, error=f"{type(error).__name__}: {error}\n{words}")
@@ -105,11 +108,13 @@ class Trial:
             if self._sight is not None:
                 self._sight.close()
 
-    async def _run(self) -> Finding:
+    async def _begin(self) -> None:
         await self._call("prepare")
         for name in WORKERS:
             self._start(name)
         await self._until(lambda: journal.workers_up(self._place.journal) >= set(WORKERS), "both workers are up")
+
+    async def _watch(self) -> Finding:
         await asyncio.sleep(self._pace.settling)
         await self._call("enqueue", str(JOBS))
         self._sight = self._open_sight()
@@ -139,7 +144,7 @@ class Trial:
         """Kill it, and watch until nothing is left to wait for."""
         await asyncio.to_thread(processes.kill, self._place.journal, victim)
         self._workers.pop(victim).wait()
-        while not self._is_over() and self._since(fault) < self._pace.window:
+        while not self._is_over() and (self._since(fault) < self._pace.window or self._is_running_late(fault)):
             if self.setting.restarts and victim not in self._workers and self._since(fault) > self._pace.restart:
                 self._start(victim)
             await self._look(victim, fault)
@@ -163,7 +168,8 @@ class Trial:
         assert self._sight is not None
         for job in await asyncio.to_thread(self._sight.completed):
             self._completed.setdefault(job, time.monotonic())
-        if self.setting.tells and self._pace.tell < self._since(fault) <= self._pace.tell + 2 * LOOK:
+        if self.setting.tells and not self._is_told and self._since(fault) > self._pace.tell:
+            self._is_told = True
             self._workers[next(name for name in WORKERS if name != victim)].send_signal(signal.SIGUSR1)
         await asyncio.sleep(LOOK)
 
@@ -177,7 +183,14 @@ class Trial:
 
     def _is_over(self) -> bool:
         """Everything is completed, and nobody is running anything."""
-        return len(self._completed) == JOBS and not any(run.end is None and processes.is_alive(run.pid) for run in self._runs())
+        return len(self._completed) == JOBS and not self._is_running()
+
+    def _is_running_late(self, fault: float) -> bool:
+        """What began within the window may end after it."""
+        return self._is_running() and self._since(fault) < self._pace.window + self._pace.after_thaw
+
+    def _is_running(self) -> bool:
+        return any(run.end is None and processes.is_alive(run.pid) for run in self._runs())
 
     def _runs(self) -> list[journal.Run]:
         return journal.runs_in(self._place.journal)
@@ -204,6 +217,7 @@ class Trial:
         return {
             URL: self._place.url,
             "HOLDFAST_URL": self._place.url,
+            SETTING: self.setting.name,
             journal.FILE: str(self._place.journal),
             journal.WORKER: worker,
             journal.STEPS: str(self._pace.steps),

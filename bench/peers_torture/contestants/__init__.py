@@ -12,6 +12,9 @@ from msgspec import Struct
 CONCURRENCY = 10
 """Jobs at once in one worker, for all."""
 
+SETTING = "PEERS_SETTING"
+"""In the environment, for what is made before there is an order."""
+
 _GAP = 0.3
 
 

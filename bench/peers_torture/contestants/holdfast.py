@@ -7,10 +7,12 @@ import os
 import sys
 
 from bench.peers_torture import journal
-from bench.peers_torture.contestants import CONCURRENCY, Order, numbers
+from bench.peers_torture.contestants import CONCURRENCY, SETTING, Order, numbers
 from holdfast import App
 
-app = App(os.environ.get("HOLDFAST_URL", "memory://"))
+_IS_ALONE = os.environ.get(SETTING) == "as on two machines"
+
+app = App(os.environ.get("HOLDFAST_URL", "memory://"), reconcile="off" if _IS_ALONE else "process")
 
 
 @app.task
