@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.peers_torture.catalogue import Setting
 from bench.peers_torture.journal import Run, runs_in, workers_up
-from bench.peers_torture.verdict import Seen, find
+from bench.peers_torture.report import rows
+from bench.peers_torture.verdict import Finding, Seen, find
 
 ROOT = Path(__file__).parents[2]
 FAULT, THAW, WINDOW = 110.0, 150.0, 360.0
@@ -75,6 +77,27 @@ def test_the_journal_is_read_while_it_is_written(tmp_path: Path) -> None:
     file.write_text("1.0 up 0 - a 7\n2.0 start 3 x a 7\n3.0 step 3 x a 7\n4.0 do")
     assert workers_up(file) == {"a"}
     assert runs_in(file) == [Run(3, "x", "a", 7, 2.0, 3.0, None)]
+
+
+def test_the_table_tells_accepted_refused_and_missing_apart() -> None:
+    here = Setting(peer="here", name="defaults", text="", source="", packages=("holdfast",))
+    away = Setting(peer="away", name="defaults", text="", source="", packages=("no-such-package",))
+    kill = Finding(setting=here.title, fault="kill", jobs=10, completed=4, in_flight=6)
+    freeze = Finding(
+        setting=here.title,
+        fault="freeze",
+        jobs=10,
+        completed=10,
+        in_flight=6,
+        recovered=[30.2, 31.4],
+        twice=2,
+        longest=9.1,
+        ended_late=2,
+        accepted=1,
+    )
+    [found, missing] = rows([here, away], {here.title: {"kill": kill, "freeze": freeze}})
+    assert found[1:] == ("0 of 6", "0 of 10", "2 of 6 (31 s)", "2 of 10 (9.1 s)", "1 of 2, 1 refused", "4 of 10, 10 of 10")
+    assert missing[1] == "not installed"
 
 
 @pytest.mark.timeout(150)
