@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     """Hold the trials; 0 whatever is found: this tells, it does not judge. 1 if a trial could not be held."""
     options = _parser().parse_args(arguments)
     pace = Pace(steps=options.steps, window=options.window)
-    settings = [each for each in SETTINGS if not options.only or each.peer in options.only]
+    settings = [each for each in SETTINGS if not options.only or {each.peer, each.title} & set(options.only)]
     console = Console(width=160 if not sys.stdout.isatty() else None)
     with _ground() as ground:
         about = ground.about() | {
@@ -124,7 +124,9 @@ def _parser() -> argparse.ArgumentParser:
         "python -m bench.peers_torture", description="Kill and freeze workers of Holdfast and its peers."
     )
     peers = sorted({each.peer for each in SETTINGS})
-    parser.add_argument("--only", nargs="*", metavar="PEER", choices=peers, help=f"any of {', '.join(peers)} [all]")
+    known = [*peers, *(each.title for each in SETTINGS)]
+    help_of_only = f"any of {', '.join(peers)}, or the title of a row [all]"
+    parser.add_argument("--only", nargs="*", metavar="PEER", choices=known, help=help_of_only)
     parser.add_argument("--faults", nargs="*", choices=FAULTS, default=FAULTS, help="[both]")
     parser.add_argument("--window", type=float, default=360.0, help="seconds in which jobs may begin again [360]")
     parser.add_argument("--steps", type=int, default=20, help="seconds that each job takes [20]")
