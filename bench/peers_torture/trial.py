@@ -28,6 +28,7 @@ WORKERS = ("a", "b")
 JOBS = CONCURRENCY
 """The other worker has a free slot for each job that the victim holds."""
 LOOK = 0.5
+LAST_LOOKS = 6  # rows are completed a little after their handlers have ended
 PATIENCE = 180.0  # for a start; all trials start at once
 
 
@@ -121,6 +122,8 @@ class Trial:
         victim = await self._victim()
         fault = time.monotonic()
         thawed = await (self._kill(victim, fault) if self.fault == "kill" else self._freeze(victim, fault))
+        for _ in range(LAST_LOOKS):
+            await self._look(victim, fault)
         seen = Seen(
             runs=self._runs(),
             victim=victim,
