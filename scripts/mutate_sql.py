@@ -1,0 +1,233 @@
+"""Takes each guard out of the SQL of a store, one at a time, and looks which test fails.
+
+    python -m scripts.mutate_sql --store sqlite                    # every guard; who kills it is remembered
+    python -m scripts.mutate_sql --store sqlite --known            # each by the test that killed it last time, and no other
+    python -m scripts.mutate_sql --store sqlite --file start.sql   # the guards of one file
+
+What no test can notice is listed with its reason in ``tests/mutants/equivalent.toml``. The exit code is 1 if anything else survives,
+or if a killer fails without any mutant too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from scripts.sql_guards import Guard, guards
+
+ROOT = Path(__file__).resolve().parents[1]
+KNOWN = ROOT / "tests/mutants"
+TESTS = {
+    "sqlite": ("tests/contract/test_sqlite.py::TestSqlite", "tests/stores/test_sqlite_*.py", "tests/contract/test_model.py"),
+    "postgres": (
+        "tests/contract/test_postgres.py::TestPostgres",
+        "tests/stores/test_postgres_*.py",
+        "tests/contract/test_model_postgres.py",
+    ),
+}
+TOO_LONG = ("million", "failover", "disk", "versions")
+"""Files of tests that take long and know no guard that others do not."""
+CONTROL = "nothing mutated"
+
+Killers = dict[str, dict[str, str]]
+Verdict = dict[str, str]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; its exit code."""
+    given = _parser().parse_args(arguments)
+    found = [
+        (file, guard) for file, guard in _guards(given.store) if file in (given.file or [file]) and given.match in guard.name
+    ]
+    if given.list:
+        print(*(f"{file}  {guard.name}" for file, guard in found), sep="\n")
+        return 0
+    excused, killers = _equivalent(given.store), {} if given.forget else _killers(given.store)
+    chosen = [(file, guard) for file, guard in found if _excuse(excused, file, guard.name) is None]
+    chosen = [(file, guard) for file, guard in chosen if not given.new or not killers.get(file, {}).get(guard.name)][: given.most]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that lanes end with us
+    began = time.monotonic()
+    verdicts: list[Verdict] = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="holdfast-mutants-", dir=_memory()) as folder:
+            for verdict in _run(given.store, chosen, killers, lanes=given.lanes, folder=Path(folder), is_known=given.known):
+                verdicts.append(verdict)
+                _tell(verdict)
+    finally:
+        _remember(given.store, killers, verdicts)
+    return _summarise(found, chosen, verdicts, time.monotonic() - began)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m scripts.mutate_sql", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--store", choices=sorted(TESTS), required=True)
+    parser.add_argument("--file", action="append", help="only guards of this file of queries; may be repeated")
+    parser.add_argument("--match", default="", help="only guards with this in their name")
+    parser.add_argument("--most", type=int, help="at most so many")
+    parser.add_argument("--new", action="store_true", help="only those of which no killer is known")
+    parser.add_argument("--known", action="store_true", help="each by its known killer alone")
+    parser.add_argument("--forget", action="store_true", help="as if no killer were known")
+    parser.add_argument("--lanes", type=int, default=1, help="processes (1)")
+    parser.add_argument("--list", action="store_true", help="say which guards there are, and try none")
+    return parser
+
+
+def queries(store: str, source: Path = ROOT / "src") -> Path:
+    """The folder of its statements."""
+    return source / "holdfast/stores" / store / "queries"
+
+
+def _guards(store: str) -> Iterator[tuple[str, Guard]]:
+    for path in sorted(queries(store).glob("*.sql")):
+        yield from ((path.name, guard) for guard in guards(path.read_text(encoding="utf-8")))
+
+
+def _equivalent(store: str) -> Killers:
+    found: Killers = tomllib.loads((KNOWN / "equivalent.toml").read_text(encoding="utf-8")).get(store, {})
+    return found
+
+
+def _excuse(excused: Killers, file: str, name: str) -> str | None:
+    """Why no test can notice; said of one guard, or with ``#*`` of all of that text, in one file or in all."""
+    for known in (excused.get(file, {}), excused.get("*", {})):
+        reason = known.get(name) or known.get(f"{name.partition(' #')[0]} #*")
+        if reason:
+            return reason
+    return None
+
+
+def _killers(store: str) -> Killers:
+    path = KNOWN / f"killers_{store}.json"
+    known: Killers = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return known
+
+
+def _remember(store: str, killers: Killers, verdicts: Sequence[Verdict]) -> None:
+    """Guards that are gone are forgotten."""
+    there = {(file, guard.name) for file, guard in _guards(store)}
+    for verdict in verdicts:
+        file, _, name = verdict["name"].partition("  ")
+        if verdict["name"] != CONTROL and verdict["killer"]:
+            killers.setdefault(file, {})[name] = verdict["killer"]
+    kept = {
+        file: {name: test for name, test in sorted(known.items()) if (file, name) in there}
+        for file, known in sorted(killers.items())
+    }
+    path = KNOWN / f"killers_{store}.json"
+    path.write_text(json.dumps({file: known for file, known in kept.items() if known}, indent=1, ensure_ascii=False) + "\n")
+
+
+def _run(
+    store: str, chosen: Sequence[tuple[str, Guard]], killers: Killers, *, lanes: int, folder: Path, is_known: bool
+) -> Iterator[Verdict]:
+    mutants = [_mutant(store, file, guard, killers, is_known=is_known) for file, guard in chosen]
+    running = [_start(store, mutants[lane::lanes], folder / str(lane)) for lane in range(lanes) if mutants[lane::lanes]]
+    try:
+        yield from _answers(running)
+    finally:
+        for process, _ in running:
+            process.kill()
+            process.wait()
+    for process, answers in running:
+        if process.returncode not in (0, 5):  # 5: pytest ran no test itself
+            print((answers.parent / "said.txt").read_text(encoding="utf-8")[-4000:])
+            raise SystemExit(f"a lane ended with {process.returncode}")
+
+
+def _answers(running: Sequence[tuple[subprocess.Popen[bytes], Path]]) -> Iterator[Verdict]:
+    """As they come."""
+    read = [0] * len(running)
+    while True:
+        is_over = all(process.poll() is not None for process, _ in running)
+        for lane, (_, answers) in enumerate(running):
+            lines = answers.read_text(encoding="utf-8").split("\n")[:-1] if answers.exists() else []
+            yield from (json.loads(line) for line in lines[read[lane] :])
+            read[lane] = len(lines)
+        if is_over:
+            break
+        time.sleep(0.2)
+
+
+def _mutant(store: str, file: str, guard: Guard, killers: Killers, *, is_known: bool) -> dict[str, object]:
+    text, known = (queries(store) / file).read_text(encoding="utf-8"), killers.get(file, {})
+    first = [known[guard.name]] if guard.name in known else []
+    if not is_known:  # what notices one guard of a file often notices its neighbours
+        first += [test for test, _ in Counter(known.values()).most_common(12) if test not in first]
+    name = f"{file}  {guard.name}"
+    return {"name": name, "file": file, "text": guard.removed_from(text), "first": first, "is_only": is_known}
+
+
+def _start(store: str, mutants: list[dict[str, object]], folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    """A lane: a copy of the package, and a pytest that collects once."""
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    work, answers = folder / "work.json", folder / "answers.jsonl"
+    work.write_text(
+        json.dumps({"store": store, "queries": str(queries(store, folder / "src")), "answers": str(answers), "mutants": mutants})
+    )
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.lane", "-p", "no:cacheprovider", "-o", "timeout=20"]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{ROOT}",
+        "HOLDFAST_MUTANTS": str(work),
+        "MODEL_EXAMPLES": "40",
+    }
+    with (folder / "said.txt").open("wb") as said:
+        process = subprocess.Popen(
+            [*words, f"--basetemp={folder / 'tmp'}", *_tests(store)],
+            cwd=ROOT,
+            env=environment,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+        )
+    return process, answers
+
+
+def _tests(store: str) -> list[str]:
+    files = [name for pattern in TESTS[store] for name in (_matching(pattern) if "*" in pattern else [pattern])]
+    return [file for file in files if not any(word in file for word in TOO_LONG)]
+
+
+def _matching(pattern: str) -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern))
+
+
+def _memory() -> str | None:
+    """Files in memory: five times as fast, and nothing of this is worth a disk."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def _tell(verdict: Verdict) -> None:
+    test, is_control = verdict["killer"].rpartition("::")[2], verdict["name"] == CONTROL
+    how = f"killed by {test} ({verdict['where']})" if test else "lives" if is_control else "SURVIVED"
+    print(f"{verdict['seconds']:5.1f} s {verdict['tests']:4d} tests  {verdict['name']}  {how}", flush=True)
+
+
+def _summarise(
+    found: Sequence[tuple[str, Guard]], chosen: Sequence[tuple[str, Guard]], verdicts: Sequence[Verdict], seconds: float
+) -> int:
+    survivors = [verdict["name"] for verdict in verdicts if not verdict["killer"] and verdict["name"] != CONTROL]
+    liars = [verdict["killer"] for verdict in verdicts if verdict["killer"] and verdict["name"] == CONTROL]
+    excused = len(found) - len(chosen)
+    print(
+        f"{len(found)} guards, {excused} left out, {len(chosen) - len(survivors)} killed, {len(survivors)} survived; {seconds:.0f} s"
+    )
+    for name in survivors:
+        print(f"survived: {name}")
+    for test in liars:
+        print(f"fails without any mutant, so what it killed is not proven: {test}")
+    return 1 if survivors or liars else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,249 @@
+"""A pytest plugin that runs no test by itself: for each mutant it forks, and the child runs tests until one fails.
+
+Everything is imported and collected once, so that a mutant costs what its tests cost. The mutated file lies in a copy of
+the package that comes first in PYTHONPATH: processes that tests start find it there too. ``scripts/mutate_sql.py`` makes the copy.
+"""
+
+import os
+import resource
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module, reload
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+import pytest
+from hypothesis import Phase, settings
+
+from holdfast._ports.clock import SystemClock
+
+settings.register_profile(
+    "mutants", deadline=None, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate], print_blob=False
+)
+settings.load_profile("mutants")
+
+PATIENCE = 30.0
+"""Seconds for which nothing is heard of a child before it hangs: a mutant may loop for ever."""
+MOST_MEMORY = 4 << 30
+"""Bytes of address space: it may also never stop collecting rows."""
+WORK = "HOLDFAST_MUTANTS"
+CONTROL = "nothing mutated"
+
+
+class Mutant(msgspec.Struct):
+    """``text``: of the whole file. ``first``: the tests to try first, ``is_only``: and no others."""
+
+    name: str
+    file: str
+    text: str
+    first: list[str]
+    is_only: bool = False
+
+
+class Work(msgspec.Struct):
+    """``queries``: the folder of the copy. ``answers``: a file that gets a line for each verdict."""
+
+    store: str
+    queries: str
+    answers: str
+    mutants: list[Mutant]
+
+
+class Verdict(msgspec.Struct):
+    """``killer``: the test that failed, empty when none did. ``where``: in its setup, its call, or ``hung``. ``tests``: how many ran."""
+
+    name: str
+    killer: str = ""
+    where: str = ""
+    tests: int = 0
+    seconds: float = 0.0
+
+
+class Failures:
+    """The first test that failed in this process."""
+
+    def __init__(self) -> None:
+        self.first: pytest.TestReport | None = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and self.first is None:
+            self.first = report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool:
+    """Instead of pytest's own."""
+    work = msgspec.json.decode(Path(os.environ[WORK]).read_bytes(), type=Work)
+    lane = Lane(session, work)
+    killers: dict[str, None] = {}
+    with Path(work.answers).open("ab", buffering=0) as answers, grounds(session, work.store):
+        for mutant in work.mutants:
+            verdict = lane.try_one(mutant)
+            answers.write(msgspec.json.encode(verdict) + b"\n")
+            killers[verdict.killer] = None
+        answers.write(msgspec.json.encode(lane.try_none(list(filter(None, killers)))) + b"\n")
+    return True
+
+
+class Lane:
+    """One after the other."""
+
+    def __init__(self, session: pytest.Session, work: Work) -> None:
+        self._session, self._work, self._clock = session, work, SystemClock()
+        self._items = {item.nodeid: item for item in sorted(session.items, key=_length)}
+        self._uses: dict[str, set[str]] | None = None
+
+    def try_one(self, mutant: Mutant) -> Verdict:
+        """Put it in place, let a child run tests, and put the file back."""
+        path, began = Path(self._work.queries, mutant.file), self._clock.monotonic()
+        whole = path.read_text(encoding="utf-8")
+        path.write_text(mutant.text, encoding="utf-8")
+        try:
+            verdict = self._judge(mutant)
+        finally:
+            path.write_text(whole, encoding="utf-8")
+        verdict.seconds = round(self._clock.monotonic() - began, 2)
+        return verdict
+
+    def try_none(self, killers: list[str]) -> Verdict:
+        """What killed mutants must let the code itself live."""
+        file = min(Path(self._work.queries).glob("*.sql"))
+        return self.try_one(Mutant(CONTROL, file.name, file.read_text(encoding="utf-8"), killers, is_only=True))
+
+    def _judge(self, mutant: Mutant) -> Verdict:
+        known = self._run(mutant, [self._items[name] for name in mutant.first if name in self._items])
+        if known.killer or mutant.is_only:
+            return known
+        others = [item for name, item in self._items.items() if name not in mutant.first and self._may_notice(name, mutant.file)]
+        verdict = self._run(mutant, others)
+        verdict.tests += known.tests
+        return verdict
+
+    def _may_notice(self, test: str, file: str) -> bool:
+        """Tests that never use a file in this process notice nothing, unless it is part of others or they start processes."""
+        if self._uses is None:
+            self._uses = self._learn_uses()
+        name, known = file.removesuffix(".sql"), set[str]().union(*self._uses.values())
+        return name not in known or name in self._uses.get(test, {name})
+
+    def _learn_uses(self) -> dict[str, set[str]]:
+        """Which files each test uses, learnt by a child that runs all that are short."""
+        uses: dict[str, set[str]] = {}
+
+        def child(say: Callable[[object], None]) -> None:
+            asked = _recorded(self._work.store)
+            for item, after in _with_next([item for item in self._items.values() if not _length(item)]):
+                asked.clear()
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+                say([item.nodeid, sorted(asked)])
+
+        for test, names in _heard(child):
+            uses[test] = set(names)
+        return {test: names for test, names in uses.items() if names}
+
+    def _run(self, mutant: Mutant, items: Sequence[pytest.Item]) -> Verdict:
+        verdict = Verdict(mutant.name)
+
+        def child(say: Callable[[object], None]) -> None:
+            failures = Failures()
+            self._session.config.pluginmanager.register(failures)
+            _reread(self._work.store, mutant.file.removesuffix(".sql"))
+            for item, after in _with_next(items):
+                say([item.nodeid, "hung"])
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+                if failures.first is not None:
+                    say([item.nodeid, failures.first.when])
+                    return
+                say([item.nodeid, ""])
+
+        for test, where in _heard(child) if items else ():
+            verdict.killer, verdict.where = (test, where) if where else ("", "")
+            verdict.tests += where == "hung"
+        return verdict
+
+
+def _length(item: pytest.Item) -> float:
+    """What a test says of itself, if it is no short one."""
+    return max((float(mark.args[0]) for mark in item.iter_markers("timeout") if mark.args), default=0.0)
+
+
+def _with_next(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
+    return zip(items, [*items[1:], None], strict=True)
+
+
+def _heard(child: Callable[[Callable[[object], None]], None]) -> Iterator[Any]:
+    """What a child says while it does that; if it falls silent, it is killed with all that it started."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _live(child, writing)
+    os.close(writing)
+    try:
+        with os.fdopen(reading, "rb") as lines:
+            while select.select([lines], [], [], PATIENCE)[0] and (line := lines.readline()):
+                yield msgspec.json.decode(line)
+    finally:
+        _kill_session(pid)
+        os.waitpid(pid, 0)
+
+
+def _kill_session(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        os.kill(pid, signal.SIGKILL)  # it had no time to become a leader; until it is reaped the pid is its own
+
+
+def _live(child: Callable[[Callable[[object], None]], None], writing: int) -> NoReturn:
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    silence = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(silence, descriptor)
+    try:
+        child(lambda said: void(os.write(writing, msgspec.json.encode(said) + b"\n")))
+    finally:
+        os._exit(0)  # nothing of pytest's own may run twice
+
+
+def void(_: object) -> None:
+    """Nothing of interest."""
+
+
+def _reread(store: str, query: str) -> None:
+    """SQLite's statements are read when the module is imported, PostgreSQL's when they are first used."""
+    if store == "sqlite":
+        database = import_module("holdfast.stores.sqlite.database")
+        database.QUERIES[query] = database.Query(query)
+        if query == "enqueue":
+            reload(import_module("holdfast.stores.sqlite.within"))
+
+
+def _recorded(store: str) -> set[str]:
+    """From now on the names of all files that this process uses are put there."""
+    asked: set[str] = set()
+    owner, name = {
+        "sqlite": ("holdfast.stores.sqlite.database:Database", "_execute"),
+        "postgres": ("holdfast.stores.postgres.connect:Connections", "_sql"),
+    }[store]
+    module, _, kind = owner.partition(":")
+    made = getattr(import_module(module), kind)
+    whole = getattr(made, name)
+
+    def record(self: Any, query: str, *more: Any) -> Any:
+        asked.add(query)
+        return whole(self, query, *more)
+
+    setattr(made, name, record)
+    return asked
+
+
+@contextmanager
+def grounds(session: pytest.Session, store: str) -> Iterator[None]:
+    """What all children of a lane share."""
+    sys.path.insert(0, str(session.config.rootpath))
+    yield
