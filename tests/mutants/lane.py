@@ -8,7 +8,6 @@ import os
 import resource
 import select
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module, reload
@@ -78,11 +77,11 @@ class Failures:
 def pytest_runtestloop(session: pytest.Session) -> bool:
     """Instead of pytest's own."""
     work = msgspec.json.decode(Path(os.environ[WORK]).read_bytes(), type=Work)
-    lane = Lane(session, work)
-    killers: dict[str, None] = {}
-    with Path(work.answers).open("ab", buffering=0) as answers, grounds(session, work.store):
+    lane, killers = Lane(session, work), dict[str, None]()
+    with Path(work.answers).open("ab", buffering=0) as answers, grounds(session, work.store) as tidy:
         for mutant in work.mutants:
             verdict = lane.try_one(mutant)
+            tidy(verdict.where)
             answers.write(msgspec.json.encode(verdict) + b"\n")
             killers[verdict.killer] = None
         answers.write(msgspec.json.encode(lane.try_none(list(filter(None, killers)))) + b"\n")
@@ -228,7 +227,7 @@ def _recorded(store: str) -> set[str]:
     asked: set[str] = set()
     owner, name = {
         "sqlite": ("holdfast.stores.sqlite.database:Database", "_execute"),
-        "postgres": ("holdfast.stores.postgres.connect:Connections", "_sql"),
+        "postgres": ("holdfast.stores.postgres.connect:Connected", "_sql"),
     }[store]
     module, _, kind = owner.partition(":")
     made = getattr(import_module(module), kind)
@@ -243,7 +242,10 @@ def _recorded(store: str) -> set[str]:
 
 
 @contextmanager
-def grounds(session: pytest.Session, store: str) -> Iterator[None]:
-    """What all children of a lane share."""
-    sys.path.insert(0, str(session.config.rootpath))
-    yield
+def grounds(session: pytest.Session, store: str) -> Iterator[Callable[[str], None]]:
+    """What all children of a lane share; what to do after each, when it is known where it failed."""
+    if store == "postgres":
+        with import_module("tests.mutants.grounds").postgres(session) as tidy:
+            yield tidy
+    else:
+        yield void
