@@ -27,7 +27,7 @@ def said(
 
 def wrong(hold: Hold, at: Scene) -> list[Token]:
     """Tokens that are not its own."""
-    return [stale(hold.token), Token(at.chance.uuid4(), hold.token.number), Token(None, hold.token.number)]
+    return [stale(hold.token), stale(hold.token, -1), Token(at.chance.uuid4(), hold.token.number), Token(None, hold.token.number)]
 
 
 class ReportContract(Part):
