@@ -42,6 +42,7 @@ CONTROL = "nothing mutated"
 
 Killers = dict[str, dict[str, str]]
 Verdict = dict[str, str]
+Mutant = dict[str, object]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.list:
         print(*(f"{file}  {guard.name}" for file, guard in found), sep="\n")
         return 0
+    if given.forget:
+        _uses(given.store).unlink(missing_ok=True)
     excused, killers = _equivalent(given.store), {} if given.forget else _killers(given.store)
     chosen = [(file, guard) for file, guard in found if _excuse(excused, file, guard.name) is None]
     chosen = [(file, guard) for file, guard in chosen if not given.new or not killers.get(file, {}).get(guard.name)][: given.most]
@@ -61,7 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verdicts: list[Verdict] = []
     try:
         with tempfile.TemporaryDirectory(prefix="holdfast-mutants-", dir=_memory()) as folder:
-            for verdict in _run(given.store, chosen, killers, lanes=given.lanes, folder=Path(folder), is_known=given.known):
+            mutants = [_mutant(given.store, file, guard, killers, is_known=given.known) for file, guard in chosen]
+            depth = {"is_quick": given.quick, "most": given.tests}
+            for verdict in _run(given.store, mutants, Path(folder), lanes=given.lanes, depth=depth):
                 verdicts.append(verdict)
                 _tell(verdict)
     finally:
@@ -77,6 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--most", type=int, help="at most so many")
     parser.add_argument("--new", action="store_true", help="only those of which no killer is known")
     parser.add_argument("--known", action="store_true", help="each by its known killer alone")
+    parser.add_argument("--quick", action="store_true", help="without the tests that say that they are long, such as the model")
+    parser.add_argument("--tests", type=int, help="at most so many tests for one mutant, besides those that are likely")
     parser.add_argument("--forget", action="store_true", help="as if no killer were known")
     parser.add_argument("--lanes", type=int, default=1, help="processes (1)")
     parser.add_argument("--list", action="store_true", help="say which guards there are, and try none")
@@ -128,16 +135,14 @@ def _remember(store: str, killers: Killers, verdicts: Sequence[Verdict]) -> None
     path.write_text(json.dumps({file: known for file, known in kept.items() if known}, indent=1, ensure_ascii=False) + "\n")
 
 
-def _run(
-    store: str, chosen: Sequence[tuple[str, Guard]], killers: Killers, *, lanes: int, folder: Path, is_known: bool
-) -> Iterator[Verdict]:
-    mutants = [_mutant(store, file, guard, killers, is_known=is_known) for file, guard in chosen]
-    running = [_start(store, mutants[lane::lanes], folder / str(lane)) for lane in range(lanes) if mutants[lane::lanes]]
+def _run(store: str, mutants: Sequence[Mutant], folder: Path, *, lanes: int, depth: dict[str, object]) -> Iterator[Verdict]:
+    parts = [mutants[lane::lanes] for lane in range(lanes) if mutants[lane::lanes]]
+    running = [_start(store, part, folder / str(lane), depth=depth) for lane, part in enumerate(parts)]
     try:
         yield from _answers(running)
     finally:
         for process, _ in running:
-            process.kill()
+            process.send_signal(signal.SIGINT)  # so that it ends its child
             process.wait()
     for process, answers in running:
         if process.returncode not in (0, 5):  # 5: pytest ran no test itself
@@ -159,7 +164,7 @@ def _answers(running: Sequence[tuple[subprocess.Popen[bytes], Path]]) -> Iterato
         time.sleep(0.2)
 
 
-def _mutant(store: str, file: str, guard: Guard, killers: Killers, *, is_known: bool) -> dict[str, object]:
+def _mutant(store: str, file: str, guard: Guard, killers: Killers, *, is_known: bool) -> Mutant:
     text, known = (queries(store) / file).read_text(encoding="utf-8"), killers.get(file, {})
     first = [known[guard.name]] if guard.name in known else []
     if not is_known:  # what notices one guard of a file often notices its neighbours
@@ -168,13 +173,14 @@ def _mutant(store: str, file: str, guard: Guard, killers: Killers, *, is_known: 
     return {"name": name, "file": file, "text": guard.removed_from(text), "first": first, "is_only": is_known}
 
 
-def _start(store: str, mutants: list[dict[str, object]], folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
+def _start(
+    store: str, mutants: Sequence[Mutant], folder: Path, *, depth: dict[str, object]
+) -> tuple[subprocess.Popen[bytes], Path]:
     """A lane: a copy of the package, and a pytest that collects once."""
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     work, answers = folder / "work.json", folder / "answers.jsonl"
-    work.write_text(
-        json.dumps({"store": store, "queries": str(queries(store, folder / "src")), "answers": str(answers), "mutants": mutants})
-    )
+    places = {"queries": str(queries(store, folder / "src")), "answers": str(answers), "uses": str(_uses(store))}
+    work.write_text(json.dumps({"store": store, **places, "mutants": mutants, **depth}))
     words = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.lane", "-p", "no:cacheprovider", "-o", "timeout=20"]
     environment = {
         **os.environ,
@@ -200,6 +206,10 @@ def _tests(store: str) -> list[str]:
 
 def _matching(pattern: str) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern))
+
+
+def _uses(store: str) -> Path:
+    return ROOT / ".pytest_cache" / f"mutants-{store}.json"
 
 
 def _memory() -> str | None:

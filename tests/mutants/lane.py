@@ -44,12 +44,16 @@ class Mutant(msgspec.Struct):
 
 
 class Work(msgspec.Struct):
-    """``queries``: the folder of the copy. ``answers``: a file that gets a line for each verdict."""
+    """``queries``: the folder of the copy. ``answers``: a file that gets a line for each verdict. ``uses``: one that remembers which test
+    uses which file. ``is_quick``: without tests that say that they are long. ``most``: tests for one mutant."""
 
     store: str
     queries: str
     answers: str
+    uses: str
     mutants: list[Mutant]
+    is_quick: bool = False
+    most: int | None = None
 
 
 class Verdict(msgspec.Struct):
@@ -93,7 +97,8 @@ class Lane:
 
     def __init__(self, session: pytest.Session, work: Work) -> None:
         self._session, self._work, self._clock = session, work, SystemClock()
-        self._items = {item.nodeid: item for item in sorted(session.items, key=_length)}
+        items = sorted(session.items, key=_length)
+        self._items = {item.nodeid: item for item in items if not (work.is_quick and _length(item))}
         self._uses: dict[str, set[str]] | None = None
 
     def try_one(self, mutant: Mutant) -> Verdict:
@@ -118,7 +123,7 @@ class Lane:
         if known.killer or mutant.is_only:
             return known
         others = [item for name, item in self._items.items() if name not in mutant.first and self._may_notice(name, mutant.file)]
-        verdict = self._run(mutant, others)
+        verdict = self._run(mutant, others[: self._work.most])
         verdict.tests += known.tests
         return verdict
 
@@ -130,8 +135,10 @@ class Lane:
         return name not in known or name in self._uses.get(test, {name})
 
     def _learn_uses(self) -> dict[str, set[str]]:
-        """Which files each test uses, learnt by a child that runs all that are short."""
-        uses: dict[str, set[str]] = {}
+        """Which files each test uses, learnt by a child that runs all that are short, unless it is known from last time."""
+        path = Path(self._work.uses)
+        if path.exists():
+            return msgspec.json.decode(path.read_bytes(), type=dict[str, set[str]])
 
         def child(say: Callable[[object], None]) -> None:
             asked = _recorded(self._work.store)
@@ -140,9 +147,10 @@ class Lane:
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
                 say([item.nodeid, sorted(asked)])
 
-        for test, names in _heard(child):
-            uses[test] = set(names)
-        return {test: names for test, names in uses.items() if names}
+        uses = {test: set(names) for test, names in _heard(child) if names}
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(msgspec.json.encode(uses))
+        return uses
 
     def _run(self, mutant: Mutant, items: Sequence[pytest.Item]) -> Verdict:
         verdict = Verdict(mutant.name)
@@ -225,20 +233,33 @@ def _reread(store: str, query: str) -> None:
 def _recorded(store: str) -> set[str]:
     """From now on the names of all files that this process uses are put there."""
     asked: set[str] = set()
-    owner, name = {
-        "sqlite": ("holdfast.stores.sqlite.database:Database", "_execute"),
-        "postgres": ("holdfast.stores.postgres.connect:Connected", "_sql"),
-    }[store]
-    module, _, kind = owner.partition(":")
-    made = getattr(import_module(module), kind)
-    whole = getattr(made, name)
+    if store == "postgres":
+        _record(import_module("holdfast.stores.postgres.connect").Connected, "_sql", lambda _, query: asked.add(query))
+        return asked
+    database, within = import_module("holdfast.stores.sqlite.database"), import_module("holdfast.stores.sqlite.within")
+    _record(within, "enqueue", lambda *_: asked.add("enqueue"))
 
-    def record(self: Any, query: str, *more: Any) -> Any:
-        asked.add(query)
-        return whole(self, query, *more)
+    class Recorded:
+        def __init__(self, query: Any) -> None:
+            self.programs, self._query = query.programs, query
 
-    setattr(made, name, record)
+        @property
+        def statement(self) -> str:
+            asked.add(self._query.name)
+            return str(self._query.statement)
+
+    database.QUERIES.update({name: Recorded(query) for name, query in database.QUERIES.items()})
     return asked
+
+
+def _record(owner: Any, name: str, note: Callable[..., None]) -> None:
+    whole = getattr(owner, name)
+
+    def noted(*given: Any, **named: Any) -> Any:
+        note(*given)
+        return whole(*given, **named)
+
+    setattr(owner, name, noted)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from msgspec import structs
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.policy import Policy
 from holdfast._ports.store import Answer
 from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Scene, done, play, rescued
 from tests.stores.support import OnFile, sql, store_on
@@ -17,6 +18,7 @@ OTHERS = [
     structs.replace(PROCESS, clock="time:[2]"),
     structs.replace(PROCESS, boot=""),
 ]
+NOWHERE = structs.replace(PROCESS, boot="")
 CRASH = LeaseEnd(End.EXPIRED)
 
 
@@ -114,6 +116,27 @@ def test_an_owner_that_shares_no_clock_with_its_lease_claims_until_it_is_ended(t
         await owner.end_lease(lease, CRASH)
         assert (await owner.exchange((), at.request(lease))).claims == ()
         await owner.close()
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_processes_that_do_not_know_their_boot_share_no_clock(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        owner, judge = (store_on(tmp_path / "jobs.db", at.clock, process=NOWHERE) for _ in range(2))
+        await at.enqueue(at.new())
+        lease = at.new_lease(process=NOWHERE)
+        assert await owner.open_lease(lease)
+        at.advance(TTL * 10)
+        assert await judge.expired(10) == ()
+        (view,) = await judge.workers()
+        assert await judge.end_lease(lease.id, CRASH, seen=view.seen) is None
+        assert len((await owner.exchange((), at.request(lease.id, policy=Policy(timeout=1.0)))).claims) == 1
+        at.advance(TTL * 10)
+        assert await judge.overdue(10) == ()
+        (view,) = await judge.expired(10)
+        assert await judge.end_lease(lease.id, CRASH, seen=view.seen) == CRASH
+        await owner.close()
+        await judge.close()
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
