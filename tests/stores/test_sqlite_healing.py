@@ -6,18 +6,19 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
+from datetime import timedelta
 
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import JobRecord
+from holdfast._core.job import JobRecord, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._ports.store import Store
 from holdfast.errors import HoldfastError, JobLost
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.database import QUERIES, Database
-from holdfast.testing.contracts.scene import Scene, done, play, rescued
+from holdfast.testing.contracts.scene import Scene, done, play, rescued, stale
 from tests.stores.support import inside, sql
 from tests.stores.test_sqlite_transactions import (
     LONG,
@@ -98,6 +99,39 @@ def test_a_mark_that_was_offered_to_another_meanwhile_keeps_the_rows_out(file: O
         assert notes(file) == ["in time"]
 
     play(file, act)
+
+
+def test_a_token_or_a_mark_that_is_not_the_jobs_own_begins_nothing(file: OnFile) -> None:  # noqa: F811
+    async def act(at: Scene) -> None:
+        row, begun = await crashed(at), []
+        assert row.heal_at is not None
+        others = [structs.replace(row, token=token) for token in (stale(row.token), Token(None, row.token.number))]
+        others += [structs.replace(row, heal_at=row.heal_at + timedelta(seconds=1)), structs.replace(row, id=at.chance.uuid7())]
+        for other in others:
+            with pytest.raises(JobLost):
+                async with at.store.transaction(other.id, other.token, idle=LONG, heal_at=other.heal_at):
+                    begun.append(other)
+        assert begun == []
+
+    play(file, act)
+
+
+@pytest.mark.parametrize("move", ["claim = NULL", "number = number + 1", "heal_at = heal_at + 1"])
+def test_a_job_that_moves_while_its_hook_waits_for_the_lock_keeps_the_rows_out(plain: OnFile, move: str) -> None:  # noqa: F811
+    async def act(at: Scene) -> None:
+        row, loop, waits = await crashed(at), asyncio.get_running_loop(), asyncio.Event()
+        other = plain.store_that_waits(at.clock, LONG, ThirdWait(lambda: loop.call_soon_threadsafe(waits.set)))
+        with closing(driver.connect(plain.path, use_apsw=False)) as mover:
+            mover.execute("BEGIN IMMEDIATE")
+            late = asyncio.ensure_future(heal(other, row, "late"))
+            await waits.wait()  # it has found the mark, and waits for the lock
+            mover.execute(f"UPDATE holdfast_jobs SET {move} WHERE id = ?", (row.id.bytes,))
+            mover.execute("COMMIT")
+        with pytest.raises(JobLost):
+            await late
+        assert notes(plain) == []
+
+    play(plain, act)
 
 
 def test_what_takes_too_long_is_rolled_back_and_still_owed(file: OnFile) -> None:  # noqa: F811
