@@ -185,6 +185,9 @@ def test_rows_that_somebody_spoiled_keep_no_hook_from_others(plain: OnFile) -> N
         sql(plain.path, "UPDATE holdfast_jobs SET rescue = 'x' WHERE id = ?", spoiled.id.bytes)
         found = {each.id: each.rescue for each in await at.store.unhealed(["task"], 10, pause=1.0)}
         assert found == {spoiled.id: None, row.id: row.rescue}
+        sql(plain.path, "UPDATE holdfast_jobs SET policy = 'x' WHERE id = ?", spoiled.id.bytes)
+        await heal(at.store, await at.row(spoiled.id), "spoiled")
+        assert notes(plain) == ["spoiled"]
 
     play(plain, act)
 

@@ -11,6 +11,7 @@ from holdfast._core.job import Hold, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.store import Duplicate, EnqueueAnswer
 from holdfast.errors import JobLost, Unsupported
+from holdfast.testing.contracts.reporting import wrong
 from holdfast.testing.contracts.scene import TTL, Part, Scene, done, raised, released, rescued, stale, story
 
 CRASH = LeaseEnd(End.CRASHED)
@@ -126,13 +127,13 @@ class ChildContract(Part):
 
     @story
     async def test_a_transaction_needs_the_token_or_says_that_this_store_has_none(self, at: Scene) -> None:
-        hold = await at.running()
-        lost = structs.replace(hold, token=stale(hold.token))
+        hold, other = await at.running(), await at.running()
+        lost = [structs.replace(hold, token=token) for token in wrong(hold, at)] + [structs.replace(hold, job=other.job)]
         if at.store.capabilities.caller_transaction:
             assert await enter(at, hold) == "open"
-            assert (await enter(at, lost)).startswith("JobLost")
+            assert [(await enter(at, each)).split()[0] for each in lost] == ["JobLost"] * len(lost)
         else:
-            for each in (hold, lost):
+            for each in (hold, *lost):
                 said = await enter(at, each)
                 assert said.startswith("Unsupported")
                 assert at.store.capabilities.name in said
