@@ -11,6 +11,7 @@ or if a killer fails without any mutant too.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -54,8 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.list:
         print(*(f"{file}  {guard.name}" for file, guard in found), sep="\n")
         return 0
-    if given.forget:
-        _uses(given.store).unlink(missing_ok=True)
     excused, killers = _equivalent(given.store), {} if given.forget else _killers(given.store)
     chosen = [(file, guard) for file, guard in found if _excuse(excused, file, guard.name) is None]
     chosen = [(file, guard) for file, guard in chosen if not given.new or not killers.get(file, {}).get(guard.name)][: given.most]
@@ -209,7 +208,12 @@ def _matching(pattern: str) -> list[str]:
 
 
 def _uses(store: str) -> Path:
-    return ROOT / ".pytest_cache" / f"mutants-{store}.json"
+    """What was learnt of these very tests, if anything was."""
+    sources = [
+        path for folder in ("tests/contract", "tests/stores", "src/holdfast") for path in sorted(ROOT.glob(f"{folder}/**/*.py"))
+    ]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    return ROOT / ".pytest_cache" / f"mutants-{store}-{digest}.json"
 
 
 def _memory() -> str | None:

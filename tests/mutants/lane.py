@@ -5,6 +5,7 @@ the package that comes first in PYTHONPATH: processes that tests start find it t
 """
 
 import os
+import re
 import resource
 import select
 import signal
@@ -123,6 +124,8 @@ class Lane:
         if known.killer or mutant.is_only:
             return known
         others = [item for name, item in self._items.items() if name not in mutant.first and self._may_notice(name, mutant.file)]
+        words = set(re.findall(r"[a-z]{4,}", mutant.name))
+        others.sort(key=lambda item: (_length(item), -sum(word in item.name for word in words)))  # who speaks of it, first
         verdict = self._run(mutant, others[: self._work.most])
         verdict.tests += known.tests
         return verdict
