@@ -28,6 +28,8 @@ settings.load_profile("mutants")
 
 PATIENCE = 30.0
 """Seconds for which nothing is heard of a child before it hangs: a mutant may loop for ever."""
+MOST_WORK = 5
+"""Seconds of the processor for one test that does not say that it is long: whatever loops for ever need not be waited for."""
 MOST_MEMORY = 4 << 30
 """Bytes of address space: it may also never stop collecting rows."""
 WORK = "HOLDFAST_MUTANTS"
@@ -125,7 +127,8 @@ class Lane:
             return known
         others = [item for name, item in self._items.items() if name not in mutant.first and self._may_notice(name, mutant.file)]
         words = set(re.findall(r"[a-z]{4,}", mutant.name))
-        others.sort(key=lambda item: (_length(item), -sum(word in item.name for word in words)))  # who speaks of it, first
+        # Who speaks of it comes first, and what a statement costs is asked when all that it does is right.
+        others.sort(key=lambda item: (_length(item), "plans" in item.nodeid, -sum(word in item.name for word in words)))
         verdict = self._run(mutant, others[: self._work.most])
         verdict.tests += known.tests
         return verdict
@@ -164,6 +167,7 @@ class Lane:
             _reread(self._work.store, mutant.file.removesuffix(".sql"))
             for item, after in _with_next(items):
                 say([item.nodeid, "hung"])
+                _bound_work(item)
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
                 if failures.first is not None:
                     say([item.nodeid, failures.first.when])
@@ -218,6 +222,12 @@ def _live(child: Callable[[Callable[[object], None]], None], writing: int) -> No
         child(lambda said: void(os.write(writing, msgspec.json.encode(said) + b"\n")))
     finally:
         os._exit(0)  # nothing of pytest's own may run twice
+
+
+def _bound_work(item: pytest.Item) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    spent = round(used.ru_utime + used.ru_stime) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (spent + max(MOST_WORK, round(_length(item))), resource.RLIM_INFINITY))
 
 
 def void(_: object) -> None:

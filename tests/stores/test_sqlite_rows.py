@@ -49,6 +49,18 @@ def test_a_bad_row_is_claimed_held_read_and_settled_with_its_neighbours(tmp_path
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
+@pytest.mark.parametrize("poison", POISON[:4])
+def test_a_bad_row_expires_and_is_cancelled_as_others_are(tmp_path: Path, poison: str) -> None:
+    async def act(at: Scene) -> None:
+        late, unwanted = await at.enqueue(at.new(expires_in=1.0), at.new())
+        sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {poison}")
+        at.advance(2.0)
+        assert [each.job for each in await at.store.expire(10)] == [late]
+        assert await at.store.request_cancel([unwanted]) == {unwanted: State.CANCELLED}
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
 @pytest.mark.parametrize(
     "change",
     ["claim = NULL", "claim = x'00'", "id = x'00'", "created_at = 'x', claim = x'00'", "available_at = 9e18", "reason = 'NEW'"],

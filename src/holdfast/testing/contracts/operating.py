@@ -123,6 +123,9 @@ class OperateContract(Part):
         states = {waiting: State.AVAILABLE, running.job: State.RUNNING, prefetched.job: State.CLAIMED}
         assert await at.store.reopen(jobs) == ReopenAnswer(states)
         assert [await at.row(job) for job in jobs] == rows
+        at.step_wall(-60.0)  # now they run although they are not due
+        await at.store.reopen([running.job, prefetched.job])
+        assert [await at.row(job) for job in jobs[1:]] == rows[1:]
 
     @story
     async def test_a_token_of_before_the_reopening_moves_nothing(self, at: Scene) -> None:
