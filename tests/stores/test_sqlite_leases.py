@@ -7,9 +7,9 @@ from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import State
-from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, overrun_seen_by_others
 from holdfast._core.policy import Policy
-from holdfast._ports.store import Answer
+from holdfast._ports.store import Answer, Overdue
 from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Scene, done, play, rescued
 from tests.stores.support import OnFile, sql, store_on
 
@@ -116,6 +116,22 @@ def test_an_owner_that_shares_no_clock_with_its_lease_claims_until_it_is_ended(t
         await owner.end_lease(lease, CRASH)
         assert (await owner.exchange((), at.request(lease))).claims == ()
         await owner.close()
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_limits_are_judged_only_on_the_clock_of_their_lease(tmp_path: Path, other: ProcessIdentity) -> None:
+    async def act(at: Scene) -> None:
+        judge = store_on(tmp_path / "jobs.db", at.clock, process=other)
+        hold = await at.running(policy=Policy(timeout=1.0))
+        at.advance(TTL * 10)
+        move = overrun_seen_by_others(hold, Charge.TIMED_OUT, jitter=0.0)
+        assert await judge.overdue(10) == ()
+        assert (await judge.exchange([move])).answers == (Answer.LOST,)
+        assert await at.store.overdue(10) == (Overdue(hold, "worker", Charge.TIMED_OUT),)
+        assert await at.settle(move) == (Answer.APPLIED,)
+        await judge.close()
 
     play(OnFile(tmp_path / "jobs.db"), act)
 

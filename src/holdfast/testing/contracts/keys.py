@@ -223,6 +223,13 @@ class KeyContract(Part):
         assert await at.store.reopen([hold.job]) == ReopenAnswer({hold.job: State.AVAILABLE})
 
     @story
+    async def test_only_what_was_asked_for_is_said_to_have_lost_its_key_and_only_to_its_own_task(self, at: Scene) -> None:
+        asked, unasked = await at.running(key="k"), await at.running(key="l")
+        await at.settle(done(asked), done(unasked))
+        await at.enqueue(at.new(task="other", key="k"), at.new(key="l"))
+        assert await at.store.reopen([asked.job]) == ReopenAnswer({asked.job: State.AVAILABLE})
+
+    @story
     async def test_of_two_that_had_one_key_the_first_asked_for_is_reopened(self, at: Scene) -> None:
         jobs = []
         for _ in range(3):

@@ -88,6 +88,15 @@ class ReadContract(Part):
         assert sum(tasks.values()) == sum(queues.values()) == len(rows) + 2
 
     @story
+    async def test_only_a_job_that_waits_is_scheduled_whenever_it_was_to_be_due(self, at: Scene) -> None:
+        jobs = await at.enqueue(at.new(delay=60.0))
+        await at.store.request_cancel(jobs)
+        assert [row.id for row in await at.store.list(JobFilter(state=State.CANCELLED))] == list(jobs)
+        assert await at.store.list(JobFilter(state=State.SCHEDULED)) == ()
+        assert await at.store.counts() == {("", State.CANCELLED): 1}
+        assert [view.counts for view in await at.store.queues()] == [{State.CANCELLED: 1}]
+
+    @story
     async def test_next_due_is_the_time_until_the_first_job_that_could_be_claimed(self, at: Scene) -> None:
         assert await at.store.next_due(["task"]) is None
         await at.enqueue(at.new(delay=90.0, priority=-1), at.new(delay=90.0), at.new(delay=30.0), at.new(delay=99.0, priority=1))
