@@ -9,6 +9,7 @@ from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._ports.store import Answer, JobFilter, Update
 from holdfast.stores.sqlite.packing import json_text, records
+from holdfast.stores.sqlite.store import INLINE
 from holdfast.testing.contracts.scene import BOOM, Scene, done, play, raised, rescued
 from tests.stores.support import OnFile, inside, sql
 
@@ -164,5 +165,19 @@ def test_the_thread_of_a_store_is_its_own(tmp_path: Path) -> None:
         second = await inside(at.another(), lambda connection: connection)
         assert first is not second
         assert await inside(at.store, lambda connection: connection) is first
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_only_a_long_payload_lies_apart_from_its_row(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        short, long = b"s" * INLINE, b"l" * (INLINE + 1)
+        alone = [await at.enqueue(at.new(payload=payload)) for payload in (short, long)]
+        together = await at.enqueue(at.new(payload=short), at.new(payload=long))
+        rows = [(alone[0][0], short), (alone[1][0], None), (together[0], short), (together[1], None)]
+        found = sql(tmp_path / "jobs.db", "SELECT id, payload FROM holdfast_jobs ORDER BY rowid")
+        assert found == [(job.bytes, payload) for job, payload in rows]
+        bodies = sql(tmp_path / "jobs.db", "SELECT job, payload FROM holdfast_bodies ORDER BY job")
+        assert bodies == [(job.bytes, long) for job, payload in rows if payload is None]
 
     play(OnFile(tmp_path / "jobs.db"), act)

@@ -208,7 +208,8 @@ class PruneContract(Part):
 
     @story
     async def test_the_newest_attempts_are_read_however_many_there_are(self, at: Scene) -> None:
-        hold = await at.running()
+        older, hold = await at.running(), await at.running()
+        await at.settle(raised(older))
         queues = ((await at.row(hold.job)).queue,)
         for _ in range(MOST_ATTEMPTS + 2):
             await at.settle(answered(hold, Snooze(0.0)), released(hold))
@@ -217,6 +218,7 @@ class PruneContract(Part):
         await at.settle(released(hold))
         attempts = (await at.row(hold.job)).attempts
         assert [each.attempt for each in attempts] == list(range(3, MOST_ATTEMPTS + 3))
+        assert [each.attempt for each in (await at.row(older.job)).attempts] == [1]
 
     @story
     async def test_a_reopened_job_counts_from_its_new_end(self, at: Scene) -> None:
