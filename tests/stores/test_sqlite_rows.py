@@ -181,3 +181,16 @@ def test_only_a_long_payload_lies_apart_from_its_row(tmp_path: Path) -> None:
         assert bodies == [(job.bytes, long) for job, payload in rows if payload is None]
 
     play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_of_what_is_not_inserted_no_long_payload_is_left(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        long, hold = b"l" * (INLINE + 1), await at.running()
+        await at.settle(done(hold))
+        (holder,) = await at.enqueue(at.new(key="k", payload=long))
+        assert (await at.send(at.new(key="k", payload=long))).duplicates
+        assert (await at.send(at.new(key="k", payload=long * 2), at.new(payload=long))).is_refused
+        assert (await at.send(at.new(payload=long), under=hold)).is_lost
+        assert sql(tmp_path / "jobs.db", "SELECT job FROM holdfast_bodies") == [(holder.bytes,)]
+
+    play(OnFile(tmp_path / "jobs.db"), act)
