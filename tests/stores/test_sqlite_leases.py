@@ -105,14 +105,16 @@ def test_a_lease_lives_on_under_the_clock_of_its_latest_beat(tmp_path: Path, oth
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_an_owner_that_shares_no_clock_with_its_lease_claims_until_it_is_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", OTHERS)
+def test_an_owner_that_shares_no_clock_with_its_lease_claims_until_it_is_ended(tmp_path: Path, other: ProcessIdentity) -> None:
     async def act(at: Scene) -> None:
-        await at.enqueue(at.new(), at.new())
+        jobs = await at.enqueue(*(at.new() for _ in range(3)))
         lease = await at.lease()
-        owner = store_on(tmp_path / "jobs.db", at.clock, process=OTHERS[1])
+        owner = store_on(tmp_path / "jobs.db", at.clock, process=other)
         at.advance(TTL + 1.0)
         assert len((await owner.exchange((), at.request(lease))).claims) == 1
-        assert await at.claim(lease) == ()
+        assert len((await owner.exchange((), at.request(lease, ids=jobs[1:2]))).claims) == 1
+        assert await at.claim(lease) == await at.claim(lease, ids=jobs) == ()
         await owner.end_lease(lease, CRASH)
         assert (await owner.exchange((), at.request(lease))).claims == ()
         await owner.close()
@@ -139,7 +141,7 @@ def test_limits_are_judged_only_on_the_clock_of_their_lease(tmp_path: Path, othe
 def test_processes_that_do_not_know_their_boot_share_no_clock(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         owner, judge = (store_on(tmp_path / "jobs.db", at.clock, process=NOWHERE) for _ in range(2))
-        await at.enqueue(at.new())
+        _, delivered = await at.enqueue(at.new(), at.new())
         lease = at.new_lease(process=NOWHERE)
         assert await owner.open_lease(lease)
         at.advance(TTL * 10)
@@ -147,6 +149,7 @@ def test_processes_that_do_not_know_their_boot_share_no_clock(tmp_path: Path) ->
         (view,) = await judge.workers()
         assert await judge.end_lease(lease.id, CRASH, seen=view.seen) is None
         assert len((await owner.exchange((), at.request(lease.id, policy=Policy(timeout=1.0)))).claims) == 1
+        assert len((await owner.exchange((), at.request(lease.id, ids=[delivered]))).claims) == 1
         at.advance(TTL * 10)
         assert await judge.overdue(10) == ()
         (view,) = await judge.expired(10)

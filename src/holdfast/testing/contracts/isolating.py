@@ -135,13 +135,20 @@ class LastTryContract(Part):
 
     @story
     async def test_s9_a_lease_for_last_tries_holds_one_at_a_time_however_often_it_asks(self, at: Scene) -> None:
-        last = [(await with_last_try(at)).job for _ in range(2)]
-        alone = structs.replace(at.new_lease(), is_alone=True, slots=1)
-        await at.store.open_lease(alone)
-        request = at.request(alone.id, tasks=["last"], last_tries=ONLY)
-        for _ in range(2):
-            await at.store.exchange([], request)
-        (hold,) = await at.store.held(alone.id)
-        assert hold.job == last[0]
-        await at.settle(done(hold))
-        assert [claim.hold.job for claim in await at.claim(alone.id, tasks=["last"], last_tries=ONLY)] == last[1:]
+        busy = await at.lease()
+        await at.enqueue(at.new())
+        await at.claim(busy)
+        for is_by_ids in (False, True):
+            last = [(await with_last_try(at)).job for _ in range(2)]
+            alone = structs.replace(at.new_lease(), is_alone=True, slots=1)
+            await at.store.open_lease(alone)
+            request = at.request(alone.id, tasks=["last"], last_tries=ONLY, ids=last if is_by_ids else None)
+            for _ in range(2):
+                await at.store.exchange([], request)
+            (hold,) = await at.store.held(alone.id)
+            assert hold.job == last[0]
+            await at.settle(done(hold))
+            request = structs.replace(request, claim=at.chance.uuid4())
+            (claim,) = (await at.store.exchange([], request)).claims
+            assert claim.hold.job == last[1]
+            await at.settle(done(claim.hold))
