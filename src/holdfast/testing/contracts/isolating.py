@@ -78,6 +78,18 @@ class LastTryContract(Part):
         assert claim.hold.job == job
 
     @story
+    async def test_a_job_that_may_expire_has_no_last_try_before_its_first(self, at: Scene) -> None:
+        for is_by_ids in (False, True):
+            (job,), lease = await at.enqueue(at.new(expires_in=60.0)), await at.lease()
+            ids = [job] if is_by_ids else None
+            assert await at.store.next_due(["task"], None, ONLY) is None
+            assert await at.store.due(["task"], 10, last_tries=ONLY) == ()
+            assert await at.claim(lease, last_tries=ONLY, ids=ids) == ()
+            assert await at.store.next_due(["task"]) == 0.0
+            assert [each.job for each in await at.store.due(["task"], 10)] == [job]
+            assert [claim.hold.job for claim in await at.claim(lease, ids=ids)] == [job]
+
+    @story
     async def test_a_first_crash_of_three_is_no_last_try(self, at: Scene) -> None:
         hold = await at.running(policy=Policy(max_crashes=3))
         await crash(at, hold)

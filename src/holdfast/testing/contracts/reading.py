@@ -91,6 +91,7 @@ class ReadContract(Part):
     async def test_only_a_job_that_waits_is_scheduled_whenever_it_was_to_be_due(self, at: Scene) -> None:
         jobs = await at.enqueue(at.new(delay=60.0))
         await at.store.request_cancel(jobs)
+        assert [(row.id, row.state) for row in await at.store.list(JobFilter())] == [(jobs[0], State.CANCELLED)]
         assert [row.id for row in await at.store.list(JobFilter(state=State.CANCELLED))] == list(jobs)
         assert await at.store.list(JobFilter(state=State.SCHEDULED)) == ()
         assert await at.store.counts() == {("", State.CANCELLED): 1}
