@@ -1,5 +1,7 @@
 """Last tries: a job whose next crash would be its last runs alone, so that only it can be to blame."""
 
+from uuid import UUID
+
 from msgspec import structs
 
 from holdfast._core.job import Hold, State
@@ -88,6 +90,25 @@ class LastTryContract(Part):
             assert await at.store.next_due(["task"]) == 0.0
             assert [each.job for each in await at.store.due(["task"], 10)] == [job]
             assert [claim.hold.job for claim in await at.claim(lease, ids=ids)] == [job]
+
+    @story
+    async def test_due_hides_nothing_behind_what_it_leaves_out(self, at: Scene) -> None:
+        async def first(last_tries: LastTries, age: float = 0.0) -> list[UUID]:
+            return [due.job for due in await at.store.due(["last"], 1, last_tries=last_tries, age=age)]
+
+        gone, patient = await at.enqueue(at.new(task="last", expires_in=1.0), at.new(task="last", expires_in=600.0, delay=2.0))
+        at.advance(2.0)
+        assert await first(LEAVE) == [patient]
+        await at.store.delete([gone, patient])
+        last = await with_last_try(at)
+        assert await first(ONLY) == [last.job]
+        assert await first(ONLY, age=60.0) == []
+        (plain,) = await at.enqueue(at.new(task="last"))
+        assert await first(LEAVE) == [plain]
+        (again,) = await at.enqueue(at.new(task="last", expires_in=600.0, priority=-1))
+        assert await first(ONLY) == [last.job]
+        await at.store.delete([again])
+        assert await first(ALSO) == [last.job]
 
     @story
     async def test_a_first_crash_of_three_is_no_last_try(self, at: Scene) -> None:
