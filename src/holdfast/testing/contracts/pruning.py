@@ -148,13 +148,17 @@ class PruneContract(Part):
 
     @story
     async def test_a_stub_is_never_reopened(self, at: Scene) -> None:
-        stub, whole = await at.running(policy=Policy(retention=0.0), key="k"), await running(at, LONG)
-        await at.settle(done(stub), done(whole))
+        stub, whole, keyed = (
+            await running(at, 0.0),
+            await running(at, LONG),
+            await at.running(policy=Policy(retention=0.0), key="k"),
+        )
+        await at.settle(done(stub), done(whole), done(keyed))
         await at.store.prune(ALL)
         before = await at.row(stub.job)
-        await at.enqueue(at.new(key="k"))  # nobody's loss: it would not have come back anyway
-        states = {stub.job: State.COMPLETED, whole.job: State.AVAILABLE}
-        assert await at.store.reopen([stub.job, whole.job]) == ReopenAnswer(states)
+        await at.enqueue(at.new(key="k"))  # nobody's loss: the stub would not have come back anyway
+        states = {stub.job: State.COMPLETED, whole.job: State.AVAILABLE, keyed.job: State.COMPLETED}
+        assert await at.store.reopen([stub.job, whole.job, keyed.job]) == ReopenAnswer(states)
         assert await at.row(stub.job) == before
         assert await at.store.request_cancel([stub.job]) == {stub.job: State.COMPLETED}
         assert await at.store.delete([stub.job]) == {}
