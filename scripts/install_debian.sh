@@ -7,6 +7,6 @@ for package in "$@"; do
     if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
         { apt-get install -y -q "$package" || { apt-get update -q && apt-get install -y -q "$package"; }; } > /dev/null 2>&1
     fi
-    command -v "$package" > /dev/null || echo "$package cannot be installed here: the tests that need it are left out (apt-get install $package)"
+    command -v "$package" > /dev/null || echo "$package cannot be installed here, so what needs it cannot run (apt-get install $package)"
 done
 exit 0

@@ -30,7 +30,7 @@ def stamp(clone: Path, *settings: str) -> str:
 
 def test_help_names_every_target(clone: Path) -> None:
     listed = [line.split()[1] for line in run(clone, "make").stdout.splitlines()]
-    assert listed == ["help", "demo", "test", "check", "simulate", "bench", "clean"]
+    assert listed == ["help", "demo", "test", "check", "simulate", "models", "bench", "peers", "clean"]
 
 
 def test_environment_is_made_anew_when_pyproject_changes(clone: Path) -> None:
@@ -61,7 +61,7 @@ def test_interpreter_that_does_not_run_is_named(clone: Path) -> None:
 def test_ci_ends_with_pytest_closing_line_and_fails_with_make(tmp_path: Path, closing: str, code: int) -> None:
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", tmp_path / ".ci/run")
-    recipe = f"check:\n\t@echo checked\ntest:\n\t@echo '===== {closing} ====='; echo more; test $$CI = true; exit {code}\n"
+    recipe = f"check:\n\t@echo checked\nmodels:\ntest:\n\t@echo '===== {closing} ====='; echo more; test $$CI = true; exit {code}\n"
     (tmp_path / "Makefile").write_text(recipe)
     done = run(tmp_path, str(tmp_path / ".ci/run"))
     assert done.stdout.splitlines()[0] == "checked"
