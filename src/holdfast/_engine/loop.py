@@ -11,30 +11,42 @@ SHORTEST_PAUSE = 0.05
 
 
 class Wake:
-    """A signal that is remembered until somebody waits for it."""
+    """A signal that is remembered until somebody waits for it; one task waits at a time."""
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        self._is_set = False
+        self._waiter: asyncio.Future[None] | None = None
 
     def set(self) -> None:
         """Wake whoever waits, or will wait next."""
-        self._event.set()
+        self._is_set = True
+        if self._waiter is not None:
+            _release(self._waiter)
 
     def forget(self) -> None:
         """Whoever waits next is not woken by what was said before."""
-        self._event.clear()
+        self._is_set = False
 
     async def wait(self, seconds: float) -> bool:
         """Wait at most this long; whether it was woken."""
-        if not self._event.is_set() and seconds > 0:
+        if not self._is_set and seconds > 0:
+            # A future and a timer: every idle service comes by here, and asyncio.timeout() costs twice as much.
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(seconds, _release, self._waiter)
             try:
-                async with asyncio.timeout(seconds):
-                    await self._event.wait()
-            except TimeoutError:
-                return False
-        woken = self._event.is_set()
+                await self._waiter
+            finally:
+                timer.cancel()
+                self._waiter = None
+        woken = self._is_set
         self.forget()
         return woken
+
+
+def _release(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class Service:

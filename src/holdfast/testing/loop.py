@@ -111,6 +111,27 @@ class _Future(asyncio.Future[Any]):
         return self._number
 
 
+class _Handle(asyncio.TimerHandle):
+    """What asyncio keeps for its debugger is left out: a world makes thousands of these."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = _nothing, ()
+
+
+def _nothing() -> None:
+    """What a cancelled handle keeps: nothing of what it was for."""
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """The world's loop. Everything it does is decided by the random numbers it is given."""
 
@@ -125,7 +146,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._steps = 0
         self._number = 0
         self._queue: list[asyncio.Handle] = []
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, _Handle]] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
     def time(self) -> float:
@@ -175,13 +196,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
         """As asyncio's."""
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, context)
         self._queue.append(handle)
         return handle
 
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
+        """As asyncio's."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
     def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
         """As asyncio's; timers of one moment keep their order."""
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _Handle(callback, args, context)
         self._number += 1
         heapq.heappush(self._timers, (when, self._number, timer))
         return timer
@@ -218,7 +243,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _pass_time(self) -> None:
         """On to the next timer."""
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
         if not timers:
             raise Stuck("nothing can ever happen again")
