@@ -61,7 +61,9 @@ def test_interpreter_that_does_not_run_is_named(clone: Path) -> None:
 def test_ci_ends_with_pytest_closing_line_and_fails_with_make(tmp_path: Path, closing: str, code: int) -> None:
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", tmp_path / ".ci/run")
-    recipe = f"check:\n\t@echo checked\nmodels:\ntest:\n\t@echo '===== {closing} ====='; echo more; test $$CI = true; exit {code}\n"
+    recipe = (
+        f"check:\n\t@echo checked\nmodels:\ntest:\n\t@echo '===== {closing} ====='; echo more; test $$CI = true; exit {code}\n"
+    )
     (tmp_path / "Makefile").write_text(recipe)
     done = run(tmp_path, str(tmp_path / ".ci/run"))
     assert done.stdout.splitlines()[0] == "checked"

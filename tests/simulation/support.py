@@ -1,6 +1,5 @@
 """A small virtual world for tests of the simulator itself."""
 
-import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,7 +11,7 @@ class Stage:
     """A loop and one machine on it."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.loop = VirtualLoop(random.Random(seed))
+        self.loop = VirtualLoop(seed)
         self.clock = SimClock(self.loop)
         self.machine = Machine(self.loop, "m", self.clock)
 

@@ -1,17 +1,16 @@
 """Small worlds, enumerated: every call of the first worker, supervisor and client meets every fault once."""
 
-import random
-
 import pytest
 
 from holdfast._core.timing import LeaseTiming
 from holdfast.settings import Settings
+from holdfast.testing.decisions import Birth, Mishap
 from holdfast.testing.faults import Fault, Mix
 from holdfast.testing.plans import Mode, Plan
 from holdfast.testing.simulation import Outcome, perform
 
 TTL = 6.0
-CALLS = {"worker": 40, "supervisor": 40, "client": 4}
+CALLS = {"worker 0.1": 40, "supervisor 0.1": 40, "client 0": 4}
 FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
 
 
@@ -44,9 +43,9 @@ def _perform(role: str, call: int, fault: Fault) -> Outcome:
         rate_error=0.001,
         step=0.0,
         keys=1,
-        script=(role, call, fault),
+        script=(*(Birth(0, job) for job in range(3)), Mishap(role, "", call, fault)),
     )
-    return perform(plan, random.Random(call))
+    return perform(plan, call)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -60,7 +59,7 @@ def test_one_fault_at_every_call(role: str, fault: Fault) -> None:
 def test_the_calls_that_meet_a_fault_are_really_made() -> None:
     plain = _perform("nobody", 0, Fault.NONE)
     assert plain.is_clean
-    lost = _perform("client", 1, Fault.ANSWER_LOST)
+    lost = _perform("client 0", 1, Fault.ANSWER_LOST)
     assert lost.report.unknown["enqueue"] > 0
-    dead = _perform("worker", 3, Fault.CRASH_BEFORE)
+    dead = _perform("worker 0.1", 3, Fault.CRASH_BEFORE)
     assert any(event.what == "process.end" and "SIGKILL" in event.note for event in dead.history)

@@ -167,7 +167,7 @@ def test_what_is_sent_and_answered_is_written_down() -> None:
 
 def test_focus_makes_one_verb_fail_more_often() -> None:
     faults = Faults(random.Random(1), Mix(rates={Fault.BEFORE: 0.1}, focus="beat"))
-    failed = {verb: sum(faults.draw(verb) is Fault.BEFORE for _ in range(1000)) for verb in ("beat", "held")}
+    failed = {verb: sum(faults.draw(verb).fault is Fault.BEFORE for _ in range(1000)) for verb in ("beat", "held")}
     assert failed["beat"] > 3 * failed["held"]
 
 

@@ -1,7 +1,6 @@
 """Virtual time, and processes that die and freeze in it."""
 
 import asyncio
-import random
 from collections.abc import Coroutine
 from typing import Any
 
@@ -125,7 +124,7 @@ def test_a_process_that_raises_ends_with_code_1_and_is_heard_of() -> None:
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    loop = VirtualLoop(random.Random(0))
+    loop = VirtualLoop(0)
     try:
         loop.run_until_complete(main)
     finally:

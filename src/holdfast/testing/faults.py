@@ -7,7 +7,8 @@ store in virtual time and around a real one in real time: it only waits through 
 import asyncio
 import inspect
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from enum import StrEnum
@@ -45,13 +46,9 @@ class Fault(StrEnum):
 
 
 class Mix(Struct, frozen=True, kw_only=True):
-    """How often each fault happens, of all calls; five times as often to calls of ``focus``. Times in seconds.
-
-    ``at``: what happens to the n-th call of a process for certain, counted from 1.
-    """
+    """How often each fault happens, of all calls; five times as often to calls of ``focus``. Times in seconds."""
 
     rates: dict[Fault, float] = {}
-    at: dict[int, Fault] = {}
     focus: str = ""
     latency: float = 0.005
     timeout: float = 1.0
@@ -59,53 +56,99 @@ class Mix(Struct, frozen=True, kw_only=True):
     latest: float = 20.0
 
 
+class Fate(Struct, frozen=True):
+    """What happens to one call, and how long all of it takes: seconds, out of numbers from 0 to 1."""
+
+    fault: Fault
+    mix: Mix
+    is_refusing: bool
+    side: float
+    there: float
+    back: float
+    wait: float
+
+    @property
+    def delay(self) -> float:
+        """An ordinary way there or back."""
+        return self.there * self.mix.latency
+
+    @property
+    def patience(self) -> float:
+        """From a failed call to its error: at once, or a time-out."""
+        if self.is_refusing or self.wait < 0.2:
+            return self.back * self.mix.latency
+        return (self.wait - 0.2) / 0.8 * self.mix.timeout
+
+    @property
+    def slow_way_there(self) -> float:
+        """When it is slow."""
+        return self.there * self.mix.slowest
+
+    @property
+    def slow_way_back(self) -> float:
+        """When it is slow."""
+        return self.back * self.mix.slowest
+
+    @property
+    def lateness(self) -> float:
+        """How long after its sending a late or doubled call is applied."""
+        return self.back**2 * self.mix.latest
+
+
 class Faults:
     """Draws the fate of each call of one process. ``is_out``: nothing reaches the store at the moment; ``is_refusing``: and
-    whoever tries is told at once. ``calls``: so far."""
+    whoever tries is told at once. ``calls``: so far.
 
-    def __init__(self, numbers: random.Random, mix: Mix) -> None:
-        self.numbers = numbers
+    ``script``: what happens to the n-th call of a verb, instead of what ``mix`` says; ``note`` is told of each fault.
+    """
+
+    def __init__(
+        self,
+        numbers: random.Random,
+        mix: Mix,
+        *,
+        script: Mapping[tuple[str, int], Fault] | None = None,
+        note: Callable[[str, int, Fault], None] = lambda verb, nth, fault: None,
+    ) -> None:
         self.mix = mix
         self.is_out = False
         self.is_refusing = False
         self.calls = 0
+        self._draw = numbers.random
+        self._script = script
+        self._note = note
+        self._calls_of: defaultdict[str, int] = defaultdict(int)
 
-    def draw(self, verb: str) -> Fault:
-        """What happens to the next call."""
+    def draw(self, verb: str) -> Fate:
+        """What happens to the next call: always as many numbers, so that no fault moves what comes after it."""
+        draw = self._draw
+        lot, side, there, back, wait = draw(), draw(), draw(), draw(), draw()
         self.calls += 1
-        if self.is_out:
-            return Fault.BEFORE
-        if self.calls in self.mix.at:
-            return self.mix.at[self.calls]
-        number = self.numbers.random()
+        self._calls_of[verb] = nth = self._calls_of[verb] + 1
+        fault = Fault.BEFORE
+        if not self.is_out:
+            fault = self._choose(verb, lot) if self._script is None else self._look_up(verb, nth, self._script)
+            if fault is not Fault.NONE:
+                self._note(verb, nth, fault)
+        return Fate(fault, self.mix, self.is_refusing, side, there, back, wait)
+
+    def _choose(self, verb: str, lot: float) -> Fault:
+        rates = self.mix.rates
         if verb == self.mix.focus:
-            number *= max(0.2, sum(self.mix.rates.values()) / MOST)  # no verb fails every time
-        for fault, rate in self.mix.rates.items():
-            number -= rate
-            if number < 0:
+            lot *= max(0.2, sum(rates.values()) / MOST)  # no verb fails every time
+        for fault, rate in rates.items():
+            lot -= rate
+            if lot < 0:
                 return fault
         return Fault.NONE
 
+    def _look_up(self, verb: str, nth: int, script: Mapping[tuple[str, int], Fault]) -> Fault:
+        return script.get((verb, nth)) or script.get(("", self.calls), Fault.NONE)
+
     def stop(self) -> None:
         """From now on everything arrives."""
-        self.mix = Mix(latency=self.mix.latency)
+        self.mix, self._script = Mix(latency=self.mix.latency), None
         self.is_out = self.is_refusing = False
-
-    def delay(self) -> float:
-        """An ordinary way there or back."""
-        return self.numbers.random() * self.mix.latency
-
-    def patience(self) -> float:
-        """From a failed call to its error: at once, or a time-out."""
-        return self.delay() if self.is_refusing or self.numbers.random() < 0.2 else self.numbers.random() * self.mix.timeout
-
-    def slowness(self) -> float:
-        """A slow way."""
-        return self.numbers.random() * self.mix.slowest
-
-    def lateness(self) -> float:
-        """How long after its sending a late or doubled call is applied."""
-        return self.numbers.random() ** 2 * self.mix.latest
 
 
 class _Faulty:
@@ -160,22 +203,22 @@ class _Faulty:
 
     @asynccontextmanager
     async def _healing(self, transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
-        fault = self._faults.draw("transaction")
-        if fault in (Fault.BEFORE, Fault.CRASH_BEFORE):
-            await self._travel_nowhere(fault)
-        await self._clock.sleep(self._faults.delay())
+        fate = self._faults.draw("transaction")
+        if fate.fault in (Fault.BEFORE, Fault.CRASH_BEFORE):
+            await self._travel_nowhere(fate)
+        await self._clock.sleep(fate.delay)
         async with AsyncExitStack() as commit:
             yield await commit.enter_async_context(transaction)
-            if fault is Fault.LATE:
-                self._carry(self._deliver(self._faults.lateness(), commit.pop_all().aclose))
-        if fault in (Fault.LATE, Fault.ANSWER_LOST, Fault.CRASH_AFTER):
-            await self._travel_nowhere(fault)
+            if fate.fault is Fault.LATE:
+                self._carry(self._deliver(fate.lateness, commit.pop_all().aclose))
+        if fate.fault in (Fault.LATE, Fault.ANSWER_LOST, Fault.CRASH_AFTER):
+            await self._travel_nowhere(fate)
 
-    async def _travel_nowhere(self, fault: Fault) -> None:
-        if fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
+    async def _travel_nowhere(self, fate: Fate) -> None:
+        if fate.fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
             self._crash()
             await asyncio.get_running_loop().create_future()
-        await self._clock.sleep(self._faults.patience())
+        await self._clock.sleep(fate.patience)
         raise StoreUnavailable("transaction: the store cannot be reached, or its answer was lost")
 
     async def _call(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -196,43 +239,43 @@ class _Faulty:
         return await getattr(self._store, verb)(*arguments, **keywords)
 
     async def _travel(self, verb: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        fault, faults = self._faults.draw(verb), self._faults
-        match fault:
+        fate = self._faults.draw(verb)
+        match fate.fault:
             case Fault.BEFORE:
-                await self._clock.sleep(faults.patience())
+                await self._clock.sleep(fate.patience)
                 raise StoreUnavailable(f"{verb}: the store cannot be reached")
             case Fault.ANSWER_LOST:
-                await self._clock.sleep(faults.delay())
+                await self._clock.sleep(fate.delay)
                 await ask()
-                await self._clock.sleep(faults.patience())
+                await self._clock.sleep(fate.patience)
                 raise StoreUnavailable(f"{verb}: the answer was lost")
             case Fault.LATE:
-                self._carry(self._deliver(faults.lateness(), ask))
-                await self._clock.sleep(faults.patience())
+                self._carry(self._deliver(fate.lateness, ask))
+                await self._clock.sleep(fate.patience)
                 raise StoreUnavailable(f"{verb}: no answer in time")
             case Fault.TWICE:
-                self._carry(self._deliver(faults.lateness(), ask))
+                self._carry(self._deliver(fate.lateness, ask))
             case Fault.SLOW:
-                await self._clock.sleep(faults.slowness())
+                await self._clock.sleep(fate.slow_way_there)
                 answer = await ask()
-                await self._clock.sleep(faults.slowness())
+                await self._clock.sleep(fate.slow_way_back)
                 return answer
             case Fault.IN_FLIGHT:
-                sent = self._carry(self._deliver(faults.slowness(), ask))
+                sent = self._carry(self._deliver(fate.slow_way_there, ask))
                 await asyncio.wait([sent])
                 return sent.result()
             case Fault.CRASH_BEFORE | Fault.CRASH_AFTER:
-                if fault is Fault.CRASH_AFTER:
+                if fate.fault is Fault.CRASH_AFTER:
                     await ask()
                 self._crash()
                 await asyncio.get_running_loop().create_future()
             case Fault.NONE:
                 pass
-        if faults.numbers.random() < 0.5:  # the way there takes the time, or the way back
-            await self._clock.sleep(faults.delay())
+        if fate.side < 0.5:  # the way there takes the time, or the way back
+            await self._clock.sleep(fate.delay)
             return await ask()
         answer = await ask()
-        await self._clock.sleep(faults.delay())
+        await self._clock.sleep(fate.delay)
         return answer
 
     async def _deliver(self, delay: float, ask: Callable[[], Awaitable[Any]]) -> Any:

@@ -157,7 +157,7 @@ class Machine:
         self.on_process: Callable[[Process, str], None] = lambda process, role: None
         self._boots = 1
 
-    def process(self, role: str) -> Process:
+    def process(self, role: str, title: str = "") -> Process:
         """A new process, not yet running anything."""
         taken = {each.identity.pid for each in self.processes if not each.is_dead}
         pid = 100
@@ -167,7 +167,7 @@ class Machine:
         identity = ProcessIdentity(
             host=self.name, pid=pid, start=start, boot=f"{self.name}-boot-{self._boots}", pid_namespace="1", clock="1"
         )
-        made = Process(self.loop, label(identity), identity)
+        made = Process(self.loop, label(identity), identity, title or role)
         self.processes.append(made)
         self.on_process(made, role)
         return made
@@ -260,6 +260,7 @@ class SimChild:
         self._process = process
         self._channel = channel
         self._guard = guard
+        self._reaping = process.numbers.uniform(*REAPING)
         self._reaped: asyncio.Future[Exit] = loop.create_future()
         process.on_exit.append(self._die)
 
@@ -295,7 +296,7 @@ class SimChild:
         return await asyncio.shield(self._reaped)
 
     def _die(self, how: Exit) -> None:
-        self._loop.call_later(self._loop.chance.uniform(*REAPING), self._reap, how, context=self._loop.outside)
+        self._loop.call_later(self._reaping, self._reap, how, context=self._loop.outside)
 
     def _reap(self, how: Exit) -> None:
         if not self._reaped.done():
@@ -310,7 +311,9 @@ class SimHost:
         machine: Machine,
         supervisor: Process,
         run_worker: Callable[[Cell, Process, Sequence[str]], Coroutine[object, object, object]],
+        title: Callable[[str], str] = str,
     ) -> None:
+        self._title = title
         self._machine = machine
         self._supervisor = supervisor
         self._run_worker = run_worker
@@ -332,17 +335,19 @@ class SimHost:
     async def spawn(self, arguments: Sequence[str]) -> SimChild:
         """A worker with a pipe and a guard; its first line runs when its imports are done."""
         loop = self._machine.loop
-        worker, watcher = self._machine.process("worker"), self._machine.process("guard")
+        title = self._title("worker")
+        worker, watcher = self._machine.process("worker", title), self._machine.process("guard", f"the guard of {title}")
         ours, theirs = SimChannel.pair(loop)
         guard = Guard(loop, self._machine.clock, watcher, worker)
         child = SimChild(loop, worker, ours, guard)
+        importing = worker.numbers.uniform(*IMPORTING)
         worker.on_exit.append(lambda _: theirs.close())
         self._supervisor.on_exit += [lambda _: ours.close(), lambda _: guard.lose_supervisor()]
         self.workers = [(each, its) for each, its in self.workers if not each.is_dead]
         self.workers.append((worker, guard))
 
         async def main() -> None:
-            await self._machine.clock.sleep(loop.chance.uniform(*IMPORTING))
+            await self._machine.clock.sleep(importing)
             await self._run_worker(SimCell(worker, theirs, guard), worker, arguments)
 
         loop.start(worker, main())

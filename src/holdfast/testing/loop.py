@@ -10,7 +10,9 @@ import heapq
 import random
 import warnings
 from collections.abc import Callable, Coroutine
+from functools import cached_property
 from typing import Any, TypeVar
+from zlib import crc32
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._ports.host import Exit
@@ -24,10 +26,12 @@ class Stuck(AssertionError):
 
 
 class Process:
-    """One simulated operating-system process."""
+    """One simulated operating-system process. ``title``: which of its kind it is; the same seed has the same title again."""
 
-    def __init__(self, loop: "VirtualLoop", name: str, identity: ProcessIdentity) -> None:
+    def __init__(self, loop: "VirtualLoop", name: str, identity: ProcessIdentity, title: str) -> None:
         self.name = name
+        self.title = title
+        self.number = crc32(title.encode())
         self.identity = identity
         self.exit: Exit | None = None
         self.thawed_at = -1e9
@@ -39,6 +43,11 @@ class Process:
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+    @cached_property
+    def numbers(self) -> random.Random:
+        """What it decides itself."""
+        return self._loop.stream(self.title)
 
     @property
     def is_dead(self) -> bool:
@@ -133,13 +142,13 @@ def _nothing() -> None:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The world's loop. Everything it does is decided by the random numbers it is given."""
+    """The world's loop. Everything it does is decided by its seed."""
 
     _stopping: bool  # asyncio's own; its stubs do not show it
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, seed: int) -> None:
         super().__init__()
-        self.chance = chance
+        self.seed = seed
         self.outside = contextvars.Context()  # the world itself: never dead, never frozen
         self.complaints: list[str] = []
         self._now = 1000.0
@@ -152,6 +161,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         """Virtual seconds; every process sees them through the clock of its machine."""
         return self._now
+
+    def stream(self, purpose: str) -> random.Random:
+        """Numbers for one purpose: whatever else happens, and draws or does not draw, these stay."""
+        return random.Random(f"{self.seed}/{purpose}")
 
     def start(self, process: Process, main: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
         """Run ``main`` as the process; the process ends with it: exit code 0, or 1 when it raised."""
@@ -257,7 +270,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         owners = [handle._context.get(PROCESS) for handle in batch]  # type: ignore[attr-defined]
         if owners.count(owners[0]) == len(owners):
             return batch
-        ranks = {owner: self.chance.random() for owner in dict.fromkeys(owners)}
+        now, steps, seed = self._now, self._steps, self.seed
+        # Out of numbers only: a string's hash is another one in each interpreter.
+        ranks = {owner: hash((0 if owner is None else owner.number, now, steps, seed)) for owner in dict.fromkeys(owners)}
         order = sorted(range(len(batch)), key=lambda place: ranks[owners[place]])
         return [batch[place] for place in order]
 

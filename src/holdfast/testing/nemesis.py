@@ -1,23 +1,27 @@
 """What goes wrong around processes: kills, freezes, cuts, outages, power, clock steps."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from math import inf
+
+from msgspec import structs
 
 from holdfast._ports.host import Exit
 from holdfast.stores.memory import Snapshot
+from holdfast.testing.decisions import Strike
 from holdfast.testing.hosts import Guard
 from holdfast.testing.loop import Process
 from holdfast.testing.plans import Mode
+from holdfast.testing.strikes import strikes_of
 from holdfast.testing.world import Slot, World
 
 _KILLED = Exit(signal="SIGKILL")
 
 
 class Nemesis:
-    """Strikes at random, never at the healthy core."""
+    """Does what was decided, never to the healthy core."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._numbers = world.numbers
         self._stepped = self._lull_over = 0.0
         self._frozen: list[Process] = []
         self._cut_until: dict[Process, float] = {}
@@ -25,43 +29,20 @@ class Nemesis:
         self._until: dict[Process, float] = {}
         self._lost: set[Process] = set()
         self._remembered: list[Snapshot] = []
-        strikes: dict[str, Callable[[], None]] = {
-            "kill_worker": self._kill_worker,
-            "kill_supervisor": lambda: self._kill([self._supervisor()]),
-            "kill_together": lambda: self._kill(self._slot().members()),
-            "lose_power": self._lose_power,
-            "drain": self._drain,
-            "freeze_worker": lambda: self._freeze(self._session()[:1]),
-            "freeze_session": lambda: self._freeze(self._session()),
-            "freeze_supervisor": lambda: self._freeze([self._supervisor()]),
-            "freeze_together": lambda: self._freeze(self._slot().members()),
-            "cut_worker": lambda: self._cut(self._session()[:1]),
-            "cut_supervisor": lambda: self._cut([self._supervisor()]),
-            "cut_together": lambda: self._cut(self._slot().members()),
-            "outage": self._outage,
-            "lull": self._lull,
-            "step_clock": self._step_clock,
-            "fail_over": self._fail_over,
-        }
-        self._strikes = [strikes[name] for name in world.plan.strikes]
 
     async def rage(self) -> None:
         """Until the time of chaos is over."""
-        world = self._world
-        if world.plan.is_live:
-            world.loop.call_later(self._numbers.random() * world.plan.chaos, self.break_for_ever, context=world.loop.outside)
-        while world.now() < world.plan.chaos:
-            await self._pause(self._numbers.expovariate(1 / world.plan.interval))
-            if self._strikes and world.now() < world.plan.chaos and self._targets():
-                self._numbers.choice(self._strikes)()
+        world, start = self._world, self._world.loop.time()
+        for strike in strikes_of(world.plan, world.loop.stream("strikes")):
+            world.loop.call_at(start + strike.time, self._strike, strike, context=world.loop.outside)
+        if world.plan.mode is Mode.FORGETFUL:
+            self._remember()
+        await world.pause(world.plan.chaos)
 
-    async def _pause(self, seconds: float) -> None:
-        """Until the next strike; a store that may forget remembers what it was at some moments before."""
-        moments = 4 if self._world.plan.mode is Mode.FORGETFUL else 1
-        for _ in range(moments):
-            if moments > 1:
-                self._remembered = [*self._remembered[-3:], self._world.store.snapshot()]
-            await self._world.pause(seconds / moments)
+    def _strike(self, strike: Strike) -> None:
+        whom = self._do(strike)
+        if whom or strike.is_for_ever:
+            self._world.decisions.append(structs.replace(strike, whom=", ".join(whom)))
 
     def heal(self) -> None:
         """Everything is well from now on – or, in a live world, as broken as it is."""
@@ -78,89 +59,97 @@ class Nemesis:
                     world.start(slot)
         world.write("calm", "the world")
 
-    def break_for_ever(self) -> None:
-        """Every slot but the core stays dead, frozen, cut off or under faults."""
-        for slot in self._targets():
-            slot.is_broken = True
-            match self._numbers.choice(["dead", "frozen", "half frozen", "cut", "faulty"]):
-                case "dead":
-                    self._kill(slot.members())
-                case "frozen":
-                    self._freeze(slot.members(), for_ever=True)
-                case "half frozen":
-                    sessions = [each for each in slot.members() if each is not slot.process]
-                    self._freeze([slot.process] if self._numbers.random() < 0.5 else sessions, for_ever=True)
-                case "cut":
-                    self._cut(slot.members(), for_ever=True)
-                case _:
-                    slot.is_broken = False
-
     # whom
 
-    def _targets(self) -> list[Slot]:
-        return [slot for slot in self._world.slots if not slot.is_core]
+    def _whom(self, which: str, slot: Slot, strike: Strike) -> list[Process]:
+        if which == "together":
+            return slot.members()
+        supervisor = [slot.process] if slot.process is not None and not slot.process.is_dead else []
+        if which == "supervisor":
+            return supervisor
+        if which == "sessions":
+            return [each for each in slot.members() if each not in supervisor]
+        living: list[tuple[Process, Guard]] = [pair for host in slot.hosts for pair in host.workers if not pair[0].is_dead]
+        if not living:
+            return []
+        worker, guard = living[int(strike.pick * len(living))]
+        return [worker] if which == "worker" else [worker, guard.process]
 
-    def _slot(self) -> Slot:
-        return self._numbers.choice(self._targets())
-
-    def _supervisor(self) -> Process | None:
-        return self._slot().process
-
-    def _session(self) -> list[Process | None]:
-        """A worker and its guard."""
-        sessions: list[tuple[Process, Guard]] = [
-            pair for host in self._slot().hosts for pair in host.workers if not pair[0].is_dead
-        ]
-        if not sessions:
-            return [None]
-        worker, guard = self._numbers.choice(sessions)
-        return [worker, guard.process]
+    def _living(self) -> list[Process]:
+        return [process for machine in self._world.machines for process in machine.processes if not process.is_dead]
 
     # what
 
-    def _kill_worker(self) -> None:
-        self._kill(self._session()[:1])
+    def _do(self, strike: Strike) -> list[str]:
+        """The titles of those whom it has hit."""
+        match strike.name:
+            case "outage":
+                return self._cut(self._living(), strike)
+            case "step_clock":
+                return self._step_clock(strike.seconds)
+            case "fail_over":
+                return self._fail_over(strike.pick)
+            case _:
+                slots = self._world.slots
+                slot = slots[strike.slot] if strike.slot < len(slots) else None
+                return [] if slot is None or slot.is_core else self._do_to(slot, strike)
 
-    def _kill(self, whom: Iterable[Process | None]) -> None:
+    def _do_to(self, slot: Slot, strike: Strike) -> list[str]:
+        slot.is_broken = slot.is_broken or strike.is_for_ever
+        verb, _, which = strike.name.partition("_")
+        match verb:
+            case "kill":
+                return self._kill(self._whom(which, slot, strike))
+            case "freeze":
+                return self._freeze(self._whom(which, slot, strike), strike)
+            case "cut":
+                return self._cut(self._whom(which, slot, strike), strike)
+            case "lull":
+                return self._lull(slot, strike)
+            case "lose":
+                return self._lose_power(slot)
+            case "drain":
+                return self._drain(slot)
+            case _:
+                raise ValueError(f"no such strike: {strike}")
+
+    def _kill(self, whom: Iterable[Process]) -> list[str]:
+        hit = []
         for process in whom:
-            if process is not None:
-                process.end(_KILLED)
+            hit.append(process.title)
+            process.end(_KILLED)
+        return hit
 
-    def _lose_power(self) -> None:
-        slot = self._slot()
-        if slot.machine is not self._world.slots[0].machine or not self._world.plan.is_live:
-            slot.machine.lose_power()
+    def _lose_power(self, slot: Slot) -> list[str]:
+        if slot.machine is self._world.slots[0].machine and self._world.plan.is_live:
+            return []
+        slot.machine.lose_power()
+        return [slot.machine.name]
 
-    def _drain(self) -> None:
-        slot = self._slot()
-        if slot.supervisor is not None and slot.process is not None and not slot.process.is_dead:
-            self._world.loop.call_soon(slot.supervisor.drain, context=self._world.loop.context_of(slot.process))
+    def _drain(self, slot: Slot) -> list[str]:
+        if slot.supervisor is None or slot.process is None or slot.process.is_dead:
+            return []
+        self._world.loop.call_soon(slot.supervisor.drain, context=self._world.loop.context_of(slot.process))
+        return [slot.process.title]
 
-    def _freeze(self, whom: Iterable[Process | None], *, for_ever: bool = False) -> None:
-        world, duration = self._world, self._duration()
+    def _freeze(self, whom: Iterable[Process], strike: Strike) -> list[str]:
+        world, hit = self._world, []
         for process in whom:
-            if process is None or process.is_dead:
+            if process.is_dead:
                 continue
-            if for_ever:
+            hit.append(process.title)
+            if strike.is_for_ever:
                 self._lost.add(process)
             # Of two freezes that overlap the later end counts: a worker awake beside a frozen guard is nobody's promise.
-            until = world.loop.time() + duration
+            until = world.loop.time() + strike.seconds
             self._until[process] = max(until, self._until.get(process, until))
             if not process.is_frozen_by("stopped"):
                 process.freeze()
                 world.write("process.freeze", process.name)
                 self._frozen.append(process)
-            if not for_ever:
+            if not strike.is_for_ever:
                 world.loop.call_at(until, self._thaw_in_time, process, context=world.loop.outside)
-
-    def _duration(self) -> float:
-        """Well below the ttl, below it, on the brink of it, or far beyond."""
-        settings, number = self._world.plan.settings, self._numbers.random()
-        ttl, margin = settings.timing.ttl, settings.timing.margin
-        brink = ttl - margin + number * (2 * margin + settings.recovery_interval)
-        if self._world.plan.mode is Mode.BRINK:
-            return brink
-        return self._numbers.choice([ttl * number / 2, ttl * (1 + number) / 2, brink, ttl * (1 + 1.5 * number)])
+        return hit
 
     def _thaw_in_time(self, process: Process) -> None:
         if self._world.loop.time() >= self._until[process]:
@@ -171,21 +160,23 @@ class Nemesis:
             self._world.write("process.thaw", process.name)
             process.thaw()
 
-    def _cut(self, whom: Iterable[Process | None], *, for_ever: bool = False, duration: float | None = None) -> None:
-        world, duration = self._world, self._duration() if duration is None else duration
-        is_refusing = self._numbers.random() < 0.5
+    def _cut(self, whom: Iterable[Process], strike: Strike) -> list[str]:
+        world, hit = self._world, []
         for process in whom:
-            faults = None if process is None else world.faults.get(process.name)
-            if process is not None and faults is not None and not process.is_dead:
-                if not faults.is_out:
-                    self._cut_off[process] = world.now(), faults.calls
-                faults.is_out, faults.is_refusing = True, is_refusing
-                world.write("process.cut", process.name)
-                # Of two that overlap the later end counts: a store away for all must come back for all.
-                until = world.loop.time() + duration
-                self._cut_until[process] = max(until, self._cut_until.get(process, until))
-                if not for_ever:
-                    world.loop.call_at(until, self._connect, process, context=world.loop.outside)
+            faults = world.faults.get(process.name)
+            if faults is None or process.is_dead:
+                continue
+            hit.append(process.title)
+            if not faults.is_out:
+                self._cut_off[process] = world.now(), faults.calls
+            faults.is_out, faults.is_refusing = True, strike.is_refusing
+            world.write("process.cut", process.name)
+            # Of two that overlap the later end counts: a store away for all must come back for all.
+            until = inf if strike.is_for_ever else world.loop.time() + strike.seconds
+            self._cut_until[process] = max(until, self._cut_until.get(process, until))
+            if not strike.is_for_ever:
+                world.loop.call_at(until, self._connect, process, context=world.loop.outside)
+        return hit
 
     def _connect(self, process: Process) -> None:
         faults = self._world.faults[process.name]
@@ -196,31 +187,32 @@ class Nemesis:
             self._world.write("process.connect", process.name, f"{faults.calls - calls} {self._world.now() - since:.3f}")
         faults.is_out = False
 
-    def _outage(self) -> None:
-        self._cut(self._living())
+    def _lull(self, slot: Slot, strike: Strike) -> list[str]:
+        if self._world.now() <= self._lull_over + 2 * self._world.plan.settings.timing.beat:
+            return []
+        hit = self._cut(self._living() if strike.pick < 0.5 else slot.members(), strike)
+        self._lull_over = self._world.now() + strike.seconds if hit else self._lull_over
+        return hit
 
-    def _lull(self) -> None:
-        """So short that a beat comes through in time before and after it, also one that hangs at its end."""
-        timing = self._world.plan.settings.timing
-        longest = timing.ttl - timing.margin - 2.6 * timing.beat
-        duration = longest * self._numbers.random()
-        if self._world.now() > self._lull_over + 2 * timing.beat:
-            self._lull_over = self._world.now() + duration
-            self._cut(self._living() if self._numbers.random() < 0.5 else self._slot().members(), duration=duration)
+    def _step_clock(self, step: float) -> list[str]:
+        clock, most = self._world.store_clock, self._world.plan.step / 2
+        if clock is None:
+            return []
+        # The sum of all steps stays within what the plan allows, whatever their order.
+        step = max(-most, min(most, self._stepped + step)) - self._stepped
+        self._stepped += step
+        clock.stepped += step
+        self._world.write("clock.step", "store", f"{step:+.3f}")
+        return ["the store"]
 
-    def _living(self) -> list[Process]:
-        return [process for machine in self._world.machines for process in machine.processes if not process.is_dead]
+    def _remember(self) -> None:
+        """What the store's stand-in may know."""
+        world = self._world
+        if not world.is_calm:
+            self._remembered = [*self._remembered[-3:], world.store.snapshot()]
+            world.loop.call_later(world.plan.interval / 4, self._remember, context=world.loop.outside)
 
-    def _step_clock(self) -> None:
-        clock, plan = self._world.store_clock, self._world.plan
-        if clock is not None:
-            step = self._numbers.uniform(-1, 1) * plan.step
-            # The sum of all steps stays within what the plan allows, whatever their order.
-            step = max(-plan.step / 2, min(plan.step / 2, self._stepped + step)) - self._stepped
-            self._stepped += step
-            clock.stepped += step
-            self._world.write("clock.step", "store", f"{step:+.3f}")
-
-    def _fail_over(self) -> None:
+    def _fail_over(self, pick: float) -> list[str]:
         """The store's stand-in takes over and has not heard of the newest writes."""
-        self._world.store.fail_over(self._numbers.choice(self._remembered))
+        self._world.store.fail_over(self._remembered[int(pick * len(self._remembered))])
+        return ["the store"]

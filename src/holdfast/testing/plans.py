@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.timing import LeaseTiming
 from holdfast.settings import Settings
+from holdfast.testing.decisions import Decision
 from holdfast.testing.faults import Fault, Mix
 from holdfast.testing.programs import LIMITED, NAMES
 from holdfast.testing.verdicts import Rules
@@ -47,6 +48,7 @@ WEIGHTS = {
 }  # fmt: skip
 UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which anybody might pay
 QUIET = (Mode.OUTAGES, Mode.LULLS, Mode.DRAINS, Mode.CROWD)  # the store's calls meet no fault but an outage
+QUEUES = ("default", "slow")
 OPERATIONS = ("cancel", "cancel", "retry", "retry", "reschedule", "delete", "purge", "pause", "resume", "prune")
 HARMLESS = ("reschedule", "purge", "pause", "resume", "prune")
 
@@ -56,9 +58,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     ``keys``: how many unique keys there are; ``operations``: what an operator does at random; ``has_strangers``: some jobs are of
     a task that nobody knows; ``hint_loss``: how many hints get lost.
-    ``has_hooks``: all tasks have an ``on_rescue``; never drawn, but asked for, so that the same seed is the same world without.
-    ``has_queue``: jobs are delivered by a queue that suffers too; asked for as well.
-    ``script``: what happens to which call of the first worker, supervisor or client; without it all draw from ``mix``.
+    ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: jobs are delivered by a queue that suffers too.
+    ``script``: all that happens; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
 
     mode: Mode
@@ -83,7 +84,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     has_strangers: bool = False
     hint_loss: float = 0.3
     floor: float = RETENTION_FLOOR
-    script: tuple[str, int, Fault] | None = None
+    script: tuple[Decision, ...] | None = None
     has_hooks: bool = False
     has_queue: bool = False
 
@@ -161,6 +162,8 @@ def draw(numbers: random.Random) -> Plan:
         has_strangers=has_hints and numbers.random() < (0.7 if crowds else 0.1),
         hint_loss=0.3 if has_hints else 1.0,
         floor=4 * ttl + 30.0 if keeps_shortly else RETENTION_FLOOR,  # longer than anything is under way
+        has_hooks=numbers.random() < 0.15,
+        has_queue=numbers.random() < 0.25,
     )
 
 

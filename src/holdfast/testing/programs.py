@@ -5,7 +5,9 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from copy import copy
 from functools import cache, partial
+from uuid import UUID
 
 from holdfast._core.job import Json, NewJob
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
@@ -18,10 +20,11 @@ from holdfast._engine.options import Options
 from holdfast._engine.registry import Registry, TaskDefinition
 from holdfast._engine.registry import define as _define
 from holdfast._engine.task import Bound, Desk
-from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.clock import Chance
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Duplicate
 from holdfast.testing.history import Event, History, Phase
+from holdfast.testing.hosts import SimChance, SimClock
 from holdfast.testing.loop import Process, VirtualLoop
 
 
@@ -54,23 +57,28 @@ class Scene:
         loop: VirtualLoop,
         process: Process,
         *,
-        clock: Clock,
+        clock: SimClock,
         history: History,
         now: Callable[[], float],
         pace: Callable[[], float],
         is_rough: Callable[[], bool],
         tasks: Mapping[str, TaskDefinition],
-        ids: Chance,
     ) -> None:
-        self.chance: random.Random = loop.chance
+        self.chance: random.Random = process.numbers
+        self.title, self.hooks = process.title, 0
         self._tasks = tasks
-        self._cradle = Cradle(ids)
         self._pace, self._is_rough = pace, is_rough
         self._loop = loop
         self._process = process
         self._clock = clock
         self._history = history
         self._now = now
+
+    def of(self, job: UUID, run: str) -> "Scene":
+        """The same for one run of a job's code, which does the same wherever and whenever it runs."""
+        made = copy(self)
+        made.chance = self._loop.stream(f"{job.int & TAIL} {run}")
+        return made
 
     @property
     def pace(self) -> float:
@@ -106,7 +114,8 @@ class Scene:
 
     async def bear(self, job: Job, name: str, key: str | None) -> None:
         """Enqueue a child."""
-        await job.enqueue(Bound(self._cradle, self._tasks[name], Options(unique_key=key), b"{}"))
+        cradle = Cradle(SimChance(self.chance, self._clock))
+        await job.enqueue(Bound(cradle, self._tasks[name], Options(unique_key=key), b"{}"))
 
     async def wait(self, seconds: float) -> None:
         """Work, or look like it."""
@@ -125,13 +134,14 @@ class Scene:
         await self._clock.sleep(0.0)
 
 
+TAIL = 2**32 - 1  # of an id: without the time, which anything might move
 SCENE: ContextVar[Scene] = ContextVar("scene")
 
 
 @asynccontextmanager
 async def _written(job: Job) -> AsyncIterator[Scene]:
     """Says when code starts and when it has ended, however."""
-    scene = SCENE.get()
+    scene = SCENE.get().of(job.id, f"claim {job.token.number}")
     scene.write("handler.start", job)
     try:
         yield scene
@@ -320,6 +330,8 @@ _FORGOTTEN: tuple[Callable[[Job], Awaitable[Json]], ...] = (quick, silent, raisi
 async def heal(rows: list[str], job: RescuedJob) -> None:
     """What a hook does: write a row, in time or not, and end well or not."""
     scene = SCENE.get()
+    scene.hooks += 1
+    scene = scene.of(job.id, f"hook {job.attempt} {scene.title} {scene.hooks}")
     await scene.wait(scene.chance.random() * 1.5 * scene.pace)
     rows.append(f"{job.attempt} {job.reason} {job.state}")
     if scene.is_rough and scene.chance.random() < 0.3:

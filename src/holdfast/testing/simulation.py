@@ -8,8 +8,8 @@ from msgspec import Struct, structs
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.checker import check
+from holdfast.testing.decisions import Decision
 from holdfast.testing.history import History
-from holdfast.testing.hooks import HookedStore
 from holdfast.testing.loop import Stuck
 from holdfast.testing.nemesis import Nemesis
 from holdfast.testing.plans import Plan, draw
@@ -20,10 +20,11 @@ PRUNING = 80.0  # seconds in which every supervisor has pruned once
 
 
 class Outcome(Struct):
-    """What became of one seed. ``complaints``: exceptions that nobody caught in a living process."""
+    """What became of one seed. ``decisions``: all that happened; ``complaints``: exceptions nobody caught in a living process."""
 
     seed: int
     plan: Plan
+    decisions: list[Decision]
     report: Report
     history: History
     complaints: list[str]
@@ -39,19 +40,19 @@ class Outcome(Struct):
         return "\n".join([*self.complaints[:5], self.report.explain(self.history)])
 
 
-def simulate(seed: int, kind: type[MemoryStore] | None = None, *, has_hooks: bool = False, has_queue: bool = False) -> Outcome:
+def simulate(seed: int, kind: type[MemoryStore] = MemoryStore, *, has_hooks: bool = False, has_queue: bool = False) -> Outcome:
     """Run one world and check its history. The same seed gives the same history; ``kind`` may be a broken store.
 
-    ``has_hooks``: its tasks have an ``on_rescue``. ``has_queue``: a queue delivers its jobs, as badly as it can.
+    ``has_hooks``: its tasks have an ``on_rescue`` in any case. ``has_queue``: a queue delivers its jobs in any case.
     """
-    numbers = random.Random(seed)
-    plan = structs.replace(draw(numbers), has_hooks=has_hooks, has_queue=has_queue)
-    return perform(plan, numbers, kind or (HookedStore if has_hooks else MemoryStore), seed=seed)
+    plan = draw(random.Random(seed))
+    plan = structs.replace(plan, has_hooks=plan.has_hooks or has_hooks, has_queue=plan.has_queue or has_queue)
+    return perform(plan, seed, kind)
 
 
-def perform(plan: Plan, numbers: random.Random, kind: type[MemoryStore] = MemoryStore, *, seed: int = 0) -> Outcome:
+def perform(plan: Plan, seed: int, kind: type[MemoryStore] = MemoryStore) -> Outcome:
     """Run the world of a plan and check its history."""
-    world = World(plan, numbers, kind)
+    world = World(plan, seed, kind)
     was_collecting = gc.isenabled()
     gc.disable()  # when it runs must not depend on what ran before
     try:
@@ -66,7 +67,7 @@ def perform(plan: Plan, numbers: random.Random, kind: type[MemoryStore] = Memory
         world.loop.dispose([process for machine in world.machines for process in machine.processes])
         if was_collecting:
             gc.enable()
-    return Outcome(seed, plan, check(history, plan.rules), history, list(world.loop.complaints), seconds)
+    return Outcome(seed, plan, world.decisions, check(history, plan.rules), history, list(world.loop.complaints), seconds)
 
 
 async def _run(world: World) -> None:

@@ -228,6 +228,8 @@ def witnessed(
     known: Collection[str] = (),
 ) -> Witness:
     """A store of that kind that writes down what it does; set ``caller`` before each call. ``known``: tasks; empty: any."""
+    if profile.caller_transaction and not issubclass(kind, HookedStore):
+        kind = HookedStore if kind is MemoryStore else type(kind.__name__, (kind, HookedStore), {})
     made: Witness = type(f"Witnessed{kind.__name__}", (Witness, kind), {"floor": floor, "known": known})(clock)
     made.history, made.now, made.profile, made._rows_told = history, now, profile, {}
     return made

@@ -3,33 +3,35 @@
 import asyncio
 import contextvars
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
-
-from msgspec import structs
 
 from holdfast._core.job import PLACE_OF, NewJob, Place, State
 from holdfast._engine.client import Client
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.supervisor import Supervisor, SupervisorOptions
 from holdfast._engine.worker import Worker, WorkerOptions
+from holdfast._ports.clock import compose_uuid7
 from holdfast._ports.host import Cell, Exit
 from holdfast._ports.store import Capabilities, Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.faults import Faults, Mix, faulty
+from holdfast.testing.decisions import Birth, Decision, Mishap, Operation
+from holdfast.testing.faults import Fault, Faults, Mix, faulty
 from holdfast.testing.history import IN_CARE, Event, History, Phase
 from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
 from holdfast.testing.loop import PROCESS, Process, VirtualLoop
 from holdfast.testing.plans import QUIET, Plan
 from holdfast.testing.programs import NAMES, SCENE, Scene, registry, tasks
 from holdfast.testing.queue import FaultyQueue, FaultyTransport, Mishaps
+from holdfast.testing.strikes import operations_of
 from holdfast.testing.truth import witnessed
 
 STRANGER = "stranger"  # a task that nobody knows
-QUEUES = ("default", "slow")
 FAILURES = (EventName.STORE_UNAVAILABLE, EventName.SUBSCRIBER_FAILED)
 
 
@@ -39,11 +41,17 @@ class Slot:
     def __init__(self, machine: Machine, number: int) -> None:
         self.machine = machine
         self.number = number
+        self.lives: Counter[str] = Counter()
         self.process: Process | None = None
         self.supervisor: Supervisor | None = None
         self.hosts: list[SimHost] = []
         self.is_core = False
         self.is_broken = False
+
+    def title(self, role: str) -> str:
+        """That of the next process of a role that is started here."""
+        self.lives[role] += 1
+        return f"{role} {self.number}.{self.lives[role]}"
 
     def members(self) -> list[Process]:
         """The living processes it has started, guards and orphans included."""
@@ -54,17 +62,19 @@ class Slot:
 class World:
     """Everything one seed decides."""
 
-    def __init__(self, plan: Plan, numbers: random.Random, kind: type[MemoryStore] = MemoryStore) -> None:
+    def __init__(self, plan: Plan, seed: int, kind: type[MemoryStore] = MemoryStore) -> None:
         self.plan = plan
-        self.numbers = numbers
-        self.loop = VirtualLoop(numbers)
+        self.loop = VirtualLoop(seed)
+        self.decisions: list[Decision] = []
         self.history = History()
         self.is_over = False
         self.is_calm = False
         self.faults: dict[str, Faults] = {}
-        self.subscribers: list[tuple[Process, contextvars.Context, Callable[[Hint], None]]] = []
+        self.subscribers: list[tuple[Process, contextvars.Context, Callable[[Hint], None], random.Random]] = []
         self._started = self.loop.time()
         self._true_clock = SimClock(self.loop)
+        self._numbers = self.loop.stream("clocks")
+        self._births, self._scripted = _look_into(plan)
         ttl = plan.settings.timing.ttl
         self._tasks, self._registry = tasks(ttl, has_hooks=plan.has_hooks), registry(ttl, has_hooks=plan.has_hooks)
         self.machines = [self._machine(f"m{number}") for number in range(1 if plan.lease_clock == "kernel" else plan.supervisors)]
@@ -83,7 +93,6 @@ class World:
         self.queue = queue_of(plan) if plan.has_queue else None
         self.clients: list[Process] = []
         self._core: set[str] = set()
-        self._roles: set[str] = set()
 
     # what everything uses
 
@@ -99,14 +108,15 @@ class World:
         """Let the world go on."""
         await self._true_clock.sleep(seconds)
 
-    def connect(self, process: Process, role: str, *, is_healthy: bool = False) -> Store:
+    def connect(self, process: Process, *, is_healthy: bool = False) -> Store:
         """The store as this process reaches it."""
         is_well = is_healthy or (self.is_calm and not self.plan.is_live)
-        mix = Mix(latency=self.plan.mix.latency) if is_well else self.plan.mix
-        if self.plan.script is not None and self.plan.script[0] == role and role not in self._roles:
-            mix = structs.replace(mix, at={self.plan.script[1]: self.plan.script[2]})
-        self._roles.add(role)
-        self.faults[process.name] = faults = Faults(self.numbers, mix)
+        self.faults[process.name] = faults = Faults(
+            self.loop.stream(f"calls of {process.title}"),
+            Mix(latency=self.plan.mix.latency) if is_well else self.plan.mix,
+            script=None if is_well or self._scripted is None else self._scripted.get(process.title, {}),
+            note=lambda verb, nth, fault: self.decisions.append(Mishap(process.title, verb, nth, fault)),
+        )
         return faulty(
             self.store,
             process=process.name,
@@ -134,14 +144,14 @@ class World:
         return task
 
     def _machine(self, name: str) -> Machine:
-        numbers = self.numbers
+        numbers = self._numbers
         clock = SimClock(self.loop, rate=self._rate(), origin=numbers.uniform(0, 1e5), wall_error=numbers.uniform(-3600, 3600))
         machine = Machine(self.loop, name, clock)
         machine.on_process = self._born
         return machine
 
     def _rate(self) -> float:
-        return 1.0 + self.numbers.uniform(-1, 1) * self.plan.rate_error
+        return 1.0 + self._numbers.uniform(-1, 1) * self.plan.rate_error
 
     def _born(self, process: Process, role: str) -> None:
         self.write("process.start", process.name, role)
@@ -155,13 +165,13 @@ class World:
 
     def start(self, slot: Slot) -> None:
         """A supervisor, for as long as it lives; then another one."""
-        process = slot.machine.process("supervisor")
-        host = SimHost(slot.machine, process, lambda *given: self._run_worker(slot, *given))
-        store = self.connect(process, "supervisor", is_healthy=slot.is_core)
+        process = slot.machine.process("supervisor", slot.title("supervisor"))
+        host = SimHost(slot.machine, process, lambda *given: self._run_worker(slot, *given), slot.title)
+        store = self.connect(process, is_healthy=slot.is_core)
         supervisor = Supervisor(
             host=host,
             clock=slot.machine.clock,
-            chance=SimChance(self.numbers, slot.machine.clock),
+            chance=SimChance(process.numbers, slot.machine.clock),
             events=Ears(self, process),
             open_store=lambda settings: store,
             open_transport=lambda settings: self.transport(process),
@@ -170,12 +180,12 @@ class World:
         )
         slot.process, slot.supervisor = process, supervisor
         slot.hosts = [each for each in slot.hosts if any(not worker.is_dead for worker, _ in each.workers)] + [host]
-        process.on_exit.append(lambda _: self._restart(slot))
+        process.on_exit.append(lambda _: self._restart(slot, process.numbers.random()))
         self.loop.start(process, supervisor.run())
 
-    def _restart(self, slot: Slot) -> None:
+    def _restart(self, slot: Slot, patience: float) -> None:
         if not self.is_over and not slot.is_broken:
-            pause = self.numbers.random() ** 2 * self.plan.settings.timing.ttl
+            pause = patience**2 * self.plan.settings.timing.ttl
             self.loop.call_later(0.1 + (0.0 if self.is_calm else pause), self._start_again, slot, context=self.loop.outside)
 
     def _start_again(self, slot: Slot) -> None:
@@ -186,7 +196,6 @@ class World:
         clock = slot.machine.clock
         if slot.is_core:
             self._core.add(process.name)
-        chance = SimChance(self.numbers, clock)
         scene = Scene(
             self.loop,
             process,
@@ -196,17 +205,16 @@ class World:
             pace=self._pace,
             is_rough=lambda: not self.is_calm and self.plan.mode not in QUIET,
             tasks=self._tasks,
-            ids=chance,
         )
         SCENE.set(scene)
         worker = Worker(
             cell=cell,
-            store=self.connect(process, "worker", is_healthy=slot.is_core),
+            store=self.connect(process, is_healthy=slot.is_core),
             transport=self.transport(process),
             registry=self._registry,
             settings=self.plan.settings,
             clock=clock,
-            chance=chance,
+            chance=SimChance(process.numbers, clock),
             events=Ears(self, process),
             options=WorkerOptions(concurrency=self.plan.concurrency, threads=1),
         )
@@ -221,38 +229,46 @@ class World:
     def start_clients(self) -> None:
         """Those who enqueue, and the operator."""
         share = max(1, self.plan.jobs // self.plan.clients)
-        for _ in range(self.plan.clients):
-            self._start_client("client", lambda client, chance: self._enqueue(client, chance, share))
+        for number in range(self.plan.clients):
+            self._start_client(f"client {number}", partial(self._enqueue, number=number, jobs=share))
         if self.plan.operations:
-            self._start_client("operator", lambda client, chance: self._operate(client))
+            operations = operations_of(self.plan, self.loop.stream("operations"))
+            self.decisions += operations
+            self._start_client("operator", lambda client, clock: self._operate(client, operations))
 
     def _start_client(
-        self, role: str, main: Callable[[Client, SimChance], Coroutine[Any, Any, None]], *, is_healthy: bool = False
+        self, title: str, main: Callable[[Client, SimClock], Coroutine[Any, Any, None]], *, is_healthy: bool = False
     ) -> None:
-        machine = self.numbers.choice(self.machines)
-        process = machine.process(role)
-        chance = SimChance(self.numbers, machine.clock)
-        bus, store = self.transport(process), self.connect(process, role, is_healthy=is_healthy)
+        machine = self.loop.stream(f"place of {title}").choice(self.machines)
+        process = machine.process(title.partition(" ")[0], title)
+        chance = SimChance(process.numbers, machine.clock)
+        bus, store = self.transport(process), self.connect(process, is_healthy=is_healthy)
         client = Client(store, bus, machine.clock, chance, Ears(self, process), give_up=self.plan.settings.timing.ttl)
         self.clients.append(process)
-        self.loop.start(process, main(client, chance))
+        self.loop.start(process, main(client, machine.clock))
 
-    async def _enqueue(self, client: Client, chance: SimChance, jobs: int) -> None:
-        numbers = self.numbers
-        while jobs > 0:
-            batch = [self._new_job(chance) for _ in range(min(jobs, numbers.choice([1, 1, 2, 5])))]
-            jobs -= len(batch)
+    async def _enqueue(self, client: Client, clock: SimClock, *, number: int, jobs: int) -> None:
+        pace, first = self.loop.stream(f"pace of client {number}"), 0
+        while first < jobs:
+            last = min(jobs, first + pace.choice([1, 1, 2, 5]))
+            batch = [self._new_job(clock, number, job) for job in range(first, last) if self._is_born(number, job)]
+            first = last
             try:
-                await client.enqueue(batch)
+                if batch:
+                    await client.enqueue(batch)
             except (StoreUnavailable, UniqueConflict):
                 pass
-            await self.pause(numbers.random() * self.plan.chaos / 10)
+            await self.pause(pace.random() * self.plan.chaos / 10)
 
-    def _new_job(self, chance: SimChance) -> NewJob:
-        numbers, plan = self.numbers, self.plan
+    def _is_born(self, client: int, job: int) -> bool:
+        return self._births is None or (client, job) in self._births
+
+    def _new_job(self, clock: SimClock, client: int, job: int) -> NewJob:
+        numbers, plan = self.loop.stream(f"job {client}.{job}"), self.plan
         task, ttl = self._tasks[numbers.choice(plan.tasks)], plan.settings.timing.ttl
+        self.decisions.append(Birth(client, job, task.name))
         return NewJob(
-            id=chance.uuid7(),
+            id=compose_uuid7(int(clock.wall() * 1000), job << 32 | numbers.getrandbits(32)),
             task=STRANGER if plan.has_strangers and numbers.random() < 0.4 else task.name,
             payload=b"{}" if numbers.random() < 0.95 else b'{"job": 1}',
             policy=task.policy,
@@ -263,33 +279,32 @@ class World:
             unique_key=f"key {numbers.randrange(plan.keys)}" if plan.keys and numbers.random() < 0.6 else None,
         )
 
-    async def _operate(self, client: Client) -> None:
-        while not self.is_calm:
-            await self.pause(self.numbers.random() * self.plan.chaos / 8)
+    async def _operate(self, client: Client, operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            await self.pause(max(0.0, operation.time - self.now()))
             ids = list(self.store.snapshot().jobs)
             if ids and not self.is_calm:
                 try:
-                    await self._interfere(client, self.numbers.choice(self.plan.operations), self.numbers.choice(ids))
+                    await self._interfere(client, operation, ids[int(operation.pick * len(ids))])
                 except StoreUnavailable:
                     pass
 
-    async def _interfere(self, client: Client, operation: str, job: UUID) -> None:
-        queue = self.numbers.choice(QUEUES)
-        match operation:
+    async def _interfere(self, client: Client, operation: Operation, job: UUID) -> None:
+        match operation.name:
             case "cancel":
                 await client.cancel([job])
             case "retry":
                 await client.retry([job])
             case "reschedule":
-                await client.reschedule([job], delay=self.numbers.random() * self.plan.settings.timing.ttl, run_at=None)
+                await client.reschedule([job], delay=operation.delay, run_at=None)
             case "delete":
                 await client.delete([job])
             case "purge":
-                await client.purge(queue)
+                await client.purge(operation.queue)
             case "prune":
                 await client.prune()
             case _:
-                await client.pause([queue], is_paused=operation == "pause")
+                await client.pause([operation.queue], is_paused=operation.name == "pause")
 
     def resume_queues(self) -> None:
         """Somebody comes and lets go on what an operator has paused."""
@@ -298,7 +313,7 @@ class World:
             while paused := sorted(self.store.snapshot().paused):
                 await client.pause(paused, is_paused=False)
 
-        self._start_client("operator", lambda client, chance: resume(client), is_healthy=True)
+        self._start_client("caretaker", lambda client, clock: resume(client), is_healthy=True)
 
     # the end
 
@@ -341,10 +356,9 @@ class Bus:
         """To whoever happens to hear it."""
         world = self._world
         for hint in hints:
-            for process, context, wake in world.subscribers:
-                number = world.numbers.random()
+            for process, context, wake, numbers in world.subscribers:
+                number, delay = numbers.random(), numbers.random() ** 4 * world.plan.settings.timing.beat
                 for _ in range(0 if number < world.plan.hint_loss else 2 if number > 0.95 else 1):
-                    delay = world.numbers.random() ** 4 * world.plan.settings.timing.beat
                     if not process.is_dead:
                         world.loop.call_later(delay, wake, hint, context=context)
 
@@ -353,15 +367,32 @@ class Bus:
         self._world.subscribers = [each for each in self._world.subscribers if not each[0].is_dead]
         process = PROCESS.get()
         assert process is not None
-        self._world.subscribers.append((process, contextvars.copy_context(), wake))
+        numbers = self._world.loop.stream(f"hints to {process.title}")
+        self._world.subscribers.append((process, contextvars.copy_context(), wake, numbers))
 
     async def close(self) -> None:
         """Hear nothing more."""
         self._world.subscribers = [each for each in self._world.subscribers if each[0] is not self._process]
 
 
+Scripted = dict[str, dict[tuple[str, int], Fault]]
+
+
+def _look_into(plan: Plan) -> tuple[set[tuple[int, int]] | None, Scripted | None]:
+    """Which jobs a script knows of which client, and which calls of whom meet a fault."""
+    if plan.script is None:
+        return None, None
+    births, mishaps = set(), Scripted()
+    for each in plan.script:
+        if isinstance(each, Birth):
+            births.add((each.client, each.job))
+        elif isinstance(each, Mishap):
+            mishaps.setdefault(each.process, {})[each.verb, each.nth] = each.fault
+    return births, mishaps
+
+
 def queue_of(plan: Plan) -> FaultyQueue:
-    """With numbers of its own, so that all else of a seed is the same without it."""
+    """With numbers of its own, so that all else is the same without it."""
     numbers, timing = random.Random(plan.chaos), plan.settings.timing
     mishaps = Mishaps(plan.hint_loss, double=0.2, swap=0.3, lateness=timing.beat)
     is_kept = numbers.random() < 0.5

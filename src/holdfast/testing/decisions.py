@@ -1,0 +1,55 @@
+"""What a world does to those who live in it, as data: drawn from a seed, or given one by one, as a script.
+
+Each says all that it needs, so that one can be left out and the others stay what they are.
+"""
+
+from msgspec import Struct
+
+from holdfast.testing.faults import Fault
+
+
+class Birth(Struct, frozen=True, tag=True):
+    """A client enqueues this one of its jobs."""
+
+    client: int
+    job: int
+    task: str = ""
+
+
+class Mishap(Struct, frozen=True, tag=True):
+    """What happens to the ``nth`` call of a verb by a process, counted from 1; an empty verb: of its calls of any."""
+
+    process: str
+    verb: str
+    nth: int
+    fault: Fault
+
+
+class Strike(Struct, frozen=True, tag=True):
+    """Something goes wrong around processes, at a time in seconds since the start.
+
+    ``slot``: whose; ``pick``: which of those that live then, from 0 to 1; ``is_refusing``: who is cut off is told at once;
+    ``is_for_ever``: that slot never comes back. ``whom``: who it was, only to be told.
+    """
+
+    time: float
+    name: str
+    slot: int = 0
+    pick: float = 0.0
+    seconds: float = 0.0
+    is_refusing: bool = False
+    is_for_ever: bool = False
+    whom: str = ""
+
+
+class Operation(Struct, frozen=True, tag=True):
+    """An operator does something. ``pick``: to which of the jobs there are then, from 0 to 1."""
+
+    time: float
+    name: str
+    pick: float
+    queue: str
+    delay: float
+
+
+Decision = Birth | Mishap | Strike | Operation

@@ -1,0 +1,73 @@
+"""When something happens to whom: drawn before anything runs, so that nothing that runs changes it."""
+
+import random
+from collections.abc import Iterator
+
+from holdfast.testing.decisions import Operation, Strike
+from holdfast.testing.plans import QUEUES, Mode, Plan
+
+BREAKS = ("kill_together", "freeze_together", "freeze_supervisor", "freeze_sessions", "cut_together", "")
+
+
+def strikes_of(plan: Plan, numbers: random.Random) -> list[Strike]:
+    """Those of the script, or else those that are drawn."""
+    if plan.script is not None:
+        return [each for each in plan.script if isinstance(each, Strike)]
+    targets = range(1 if plan.is_live else 0, plan.supervisors)  # the core is spared
+    strikes = list(_draw_strikes(plan, targets, numbers)) if targets and plan.strikes else []
+    if plan.is_live:
+        strikes += _draw_breaks(plan, targets, numbers)
+    return sorted(strikes, key=lambda each: each.time)
+
+
+def operations_of(plan: Plan, numbers: random.Random) -> list[Operation]:
+    """Those of the script, or else those that are drawn."""
+    if plan.script is not None:
+        return [each for each in plan.script if isinstance(each, Operation)]
+    return list(_draw_operations(plan, numbers))
+
+
+def _draw_strikes(plan: Plan, targets: range, numbers: random.Random) -> Iterator[Strike]:
+    time = numbers.expovariate(1 / plan.interval)
+    while time < plan.chaos:
+        name = numbers.choice(plan.strikes)
+        yield Strike(
+            time,
+            name,
+            numbers.choice(targets),
+            numbers.random(),
+            _draw_seconds(name, plan, numbers),
+            is_refusing=numbers.random() < 0.5,
+        )
+        time += numbers.expovariate(1 / plan.interval)
+
+
+def _draw_breaks(plan: Plan, targets: range, numbers: random.Random) -> Iterator[Strike]:
+    """Every slot but the core stays dead, frozen, cut off or under faults."""
+    time = numbers.random() * plan.chaos
+    for slot in targets:
+        name = numbers.choice(BREAKS)
+        if name:
+            yield Strike(time, name, slot, is_refusing=numbers.random() < 0.5, is_for_ever=True)
+
+
+def _draw_seconds(name: str, plan: Plan, numbers: random.Random) -> float:
+    """A step's size, a lull's length; else well below the ttl, below it, on the brink of it, or far beyond."""
+    timing, number = plan.settings.timing, numbers.random()
+    ttl, margin = timing.ttl, timing.margin
+    if name == "step_clock":
+        return (2 * number - 1) * plan.step
+    if name == "lull":  # so short that a beat comes through in time before and after it, also one that hangs at its end
+        return (ttl - margin - 2.6 * timing.beat) * number
+    brink = ttl - margin + number * (2 * margin + plan.settings.recovery_interval)
+    if plan.mode is Mode.BRINK:
+        return brink
+    return numbers.choice([ttl * number / 2, ttl * (1 + number) / 2, brink, ttl * (1 + 1.5 * number)])
+
+
+def _draw_operations(plan: Plan, numbers: random.Random) -> Iterator[Operation]:
+    time = numbers.random() * plan.chaos / 8
+    while time < plan.chaos:
+        name, pick, queue = numbers.choice(plan.operations), numbers.random(), numbers.choice(QUEUES)
+        yield Operation(time, name, pick, queue, delay=numbers.random() * plan.settings.timing.ttl)
+        time += numbers.random() * plan.chaos / 8

@@ -1,0 +1,81 @@
+"""What happens in a world is data: played again from it a world is the same, and what is left out moves nothing else."""
+
+import random
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from holdfast.testing.decisions import Birth, Mishap, Operation, Strike
+from holdfast.testing.faults import Fault, Faults, Mix
+from holdfast.testing.history import Phase
+from holdfast.testing.programs import TAIL
+from holdfast.testing.simulation import Outcome, perform, simulate
+
+SEEDS = range(40)
+
+
+def _again(outcome: Outcome, *kept: type) -> Outcome:
+    """The same world with nothing but the decisions of these kinds."""
+    script = tuple(each for each in outcome.decisions if isinstance(each, kept))
+    return perform(structs.replace(outcome.plan, script=script), outcome.seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_world_played_from_its_decisions_is_the_same(seed: int) -> None:
+    drawn = simulate(seed)
+    played = _again(drawn, Birth, Mishap, Strike, Operation)
+    assert played.history.digest() == drawn.history.digest()
+    assert played.decisions == drawn.decisions
+
+
+def test_all_kinds_of_decisions_are_drawn() -> None:
+    made = [each for seed in SEEDS for each in simulate(seed).decisions]
+    assert {type(each) for each in made} == {Birth, Mishap, Strike, Operation}
+    assert {each.fault for each in made if isinstance(each, Mishap)} == set(Fault) - {Fault.NONE}
+    assert all(each.whom for each in made if isinstance(each, Strike) and not each.is_for_ever)
+
+
+def test_nothing_goes_wrong_unless_it_was_decided() -> None:
+    stormy = next(outcome for outcome in map(simulate, SEEDS) if outcome.report.unknown.total() > 20)
+    quiet = _again(stormy, Birth)
+    assert quiet.is_clean
+    assert quiet.report.starts > 0
+    assert not any(event.phase is Phase.UNKNOWN for event in quiet.history)
+    assert not any(event.what == "process.freeze" or "SIGKILL" in event.note for event in quiet.history)
+
+
+def test_jobs_that_are_left_out_leave_the_others_what_they_are() -> None:
+    def born(outcome: Outcome) -> dict[tuple[int, int], str]:
+        return {(each.client, each.job): each.task for each in outcome.decisions if isinstance(each, Birth)}
+
+    def ids(outcome: Outcome) -> set[int]:
+        return {_tail(event.job) for event in outcome.history if event.what == "enqueue" and event.job is not None}
+
+    def _tail(job: UUID) -> int:
+        return job.int & TAIL
+
+    whole = _again(simulate(3), Birth)
+    few = structs.replace(whole, decisions=whole.decisions[1::2])
+    half = _again(few, Birth)
+    assert born(half) == born(few)
+    assert len(born(half)) < len(born(whole))
+    assert ids(half) < ids(whole)
+
+
+def test_a_fault_moves_nothing_that_comes_after_it() -> None:
+    def fates(rates: dict[Fault, float]) -> list[tuple[float, ...]]:
+        faults = Faults(random.Random(1), Mix(rates=rates))
+        drawn = [faults.draw("beat") for _ in range(50)]
+        return [(each.side, each.there, each.back, each.wait) for each in drawn]
+
+    assert fates({}) == fates({Fault.LATE: 0.5}) == fates({Fault.BEFORE: 1.0})
+
+
+def test_a_script_speaks_of_the_calls_of_a_verb_or_of_any() -> None:
+    faults = Faults(random.Random(1), Mix(), script={("beat", 2): Fault.SLOW, ("", 4): Fault.LATE})
+    assert [faults.draw(verb).fault for verb in ("beat", "held", "beat", "held", "beat")] == [
+        Fault.NONE, Fault.NONE, Fault.SLOW, Fault.LATE, Fault.NONE,
+    ]  # fmt: skip
+    faults.stop()
+    assert faults.draw("held").fault is Fault.NONE
