@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from holdfast.testing.decisions import Birth, Mishap, Operation, Strike
-from holdfast.testing.faults import Fault, Faults, Mix
+from holdfast.testing.fates import Fault, Faults, Mix
 from holdfast.testing.history import Phase
 from holdfast.testing.programs import TAIL
 from holdfast.testing.simulation import Outcome, perform, simulate

@@ -5,7 +5,7 @@ import pytest
 from holdfast._core.timing import LeaseTiming
 from holdfast.settings import Settings
 from holdfast.testing.decisions import Birth, Mishap
-from holdfast.testing.faults import Fault, Mix
+from holdfast.testing.fates import Fault, Mix
 from holdfast.testing.plans import Mode, Plan
 from holdfast.testing.simulation import Outcome, perform
 

@@ -3,9 +3,11 @@
 Each says all that it needs, so that one can be left out and the others stay what they are.
 """
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
-from holdfast.testing.faults import Fault
+from holdfast.testing.fates import Fault
 
 
 class Birth(Struct, frozen=True, tag=True):
@@ -53,3 +55,17 @@ class Operation(Struct, frozen=True, tag=True):
 
 
 Decision = Birth | Mishap | Strike | Operation
+Scripted = dict[str, dict[tuple[str, int], Fault]]
+
+
+def look_into(script: Iterable[Decision] | None) -> tuple[set[tuple[int, int]] | None, Scripted | None]:
+    """Which jobs a script knows of which client, and which calls of whom meet a fault."""
+    if script is None:
+        return None, None
+    births, mishaps = set(), Scripted()
+    for each in script:
+        if isinstance(each, Birth):
+            births.add((each.client, each.job))
+        elif isinstance(each, Mishap):
+            mishaps.setdefault(each.process, {})[each.verb, each.nth] = each.fault
+    return births, mishaps

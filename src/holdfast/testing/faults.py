@@ -6,149 +6,26 @@ store in virtual time and around a real one in real time: it only waits through 
 
 import asyncio
 import inspect
-import random
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
-from enum import StrEnum
 from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from holdfast._core.job import NewJob, Token
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Answer, Capabilities, EnqueueAnswer, Store
 from holdfast.errors import StoreUnavailable
+from holdfast.testing.fates import Fate, Fault, Faults
 from holdfast.testing.history import By, Event, History, Phase, outcome_of
 
-MOST = 0.7  # of the calls of one verb meet a fault
 VERBS = tuple(name for name, member in vars(Store).items() if inspect.iscoroutinefunction(member))
 
 Item = tuple[str, UUID, Token | None, By | None]
 Carry = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
-
-
-class Fault(StrEnum):
-    """What happens to one call."""
-
-    NONE = "none"
-    BEFORE = "before"  # an error; nothing was applied
-    ANSWER_LOST = "answer_lost"  # applied, then an error
-    LATE = "late"  # an error now, applied afterwards
-    TWICE = "twice"  # applied and answered, then applied again
-    SLOW = "slow"  # applied and answered, in the end
-    IN_FLIGHT = "in_flight"  # on its way: it arrives whatever becomes of its sender
-    CRASH_BEFORE = "crash_before"  # the sender dies, nothing was applied
-    CRASH_AFTER = "crash_after"  # applied, the sender dies before it knows
-
-
-class Mix(Struct, frozen=True, kw_only=True):
-    """How often each fault happens, of all calls; five times as often to calls of ``focus``. Times in seconds."""
-
-    rates: dict[Fault, float] = {}
-    focus: str = ""
-    latency: float = 0.005
-    timeout: float = 1.0
-    slowest: float = 2.0
-    latest: float = 20.0
-
-
-class Fate(Struct, frozen=True):
-    """What happens to one call, and how long all of it takes: seconds, out of numbers from 0 to 1."""
-
-    fault: Fault
-    mix: Mix
-    is_refusing: bool
-    side: float
-    there: float
-    back: float
-    wait: float
-
-    @property
-    def delay(self) -> float:
-        """An ordinary way there or back."""
-        return self.there * self.mix.latency
-
-    @property
-    def patience(self) -> float:
-        """From a failed call to its error: at once, or a time-out."""
-        if self.is_refusing or self.wait < 0.2:
-            return self.back * self.mix.latency
-        return (self.wait - 0.2) / 0.8 * self.mix.timeout
-
-    @property
-    def slow_way_there(self) -> float:
-        """When it is slow."""
-        return self.there * self.mix.slowest
-
-    @property
-    def slow_way_back(self) -> float:
-        """When it is slow."""
-        return self.back * self.mix.slowest
-
-    @property
-    def lateness(self) -> float:
-        """How long after its sending a late or doubled call is applied."""
-        return self.back**2 * self.mix.latest
-
-
-class Faults:
-    """Draws the fate of each call of one process. ``is_out``: nothing reaches the store at the moment; ``is_refusing``: and
-    whoever tries is told at once. ``calls``: so far.
-
-    ``script``: what happens to the n-th call of a verb, instead of what ``mix`` says; ``note`` is told of each fault.
-    """
-
-    def __init__(
-        self,
-        numbers: random.Random,
-        mix: Mix,
-        *,
-        script: Mapping[tuple[str, int], Fault] | None = None,
-        note: Callable[[str, int, Fault], None] = lambda verb, nth, fault: None,
-    ) -> None:
-        self.mix = mix
-        self.is_out = False
-        self.is_refusing = False
-        self.calls = 0
-        self._draw = numbers.random
-        self._script = script
-        self._note = note
-        self._calls_of: defaultdict[str, int] = defaultdict(int)
-
-    def draw(self, verb: str) -> Fate:
-        """What happens to the next call: always as many numbers, so that no fault moves what comes after it."""
-        draw = self._draw
-        lot, side, there, back, wait = draw(), draw(), draw(), draw(), draw()
-        self.calls += 1
-        self._calls_of[verb] = nth = self._calls_of[verb] + 1
-        fault = Fault.BEFORE
-        if not self.is_out:
-            fault = self._choose(verb, lot) if self._script is None else self._look_up(verb, nth, self._script)
-            if fault is not Fault.NONE:
-                self._note(verb, nth, fault)
-        return Fate(fault, self.mix, self.is_refusing, side, there, back, wait)
-
-    def _choose(self, verb: str, lot: float) -> Fault:
-        rates = self.mix.rates
-        if verb == self.mix.focus:
-            lot *= max(0.2, sum(rates.values()) / MOST)  # no verb fails every time
-        for fault, rate in rates.items():
-            lot -= rate
-            if lot < 0:
-                return fault
-        return Fault.NONE
-
-    def _look_up(self, verb: str, nth: int, script: Mapping[tuple[str, int], Fault]) -> Fault:
-        return script.get((verb, nth)) or script.get(("", self.calls), Fault.NONE)
-
-    def stop(self) -> None:
-        """From now on everything arrives."""
-        self.mix, self._script = Mix(latency=self.mix.latency), None
-        self.is_out = self.is_refusing = False
 
 
 class _Faulty:

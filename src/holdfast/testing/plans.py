@@ -10,7 +10,7 @@ from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.timing import LeaseTiming
 from holdfast.settings import Settings
 from holdfast.testing.decisions import Decision
-from holdfast.testing.faults import Fault, Mix
+from holdfast.testing.fates import Fault, Mix
 from holdfast.testing.programs import LIMITED, NAMES
 from holdfast.testing.verdicts import Rules
 

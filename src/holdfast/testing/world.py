@@ -20,14 +20,16 @@ from holdfast._ports.store import Capabilities, Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.decisions import Birth, Decision, Mishap, Operation
-from holdfast.testing.faults import Fault, Faults, Mix, faulty
+from holdfast.testing.bus import Bus, queue_of
+from holdfast.testing.decisions import Birth, Decision, Mishap, Operation, look_into
+from holdfast.testing.fates import Faults, Mix
+from holdfast.testing.faults import faulty
 from holdfast.testing.history import IN_CARE, Event, History, Phase
 from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
-from holdfast.testing.loop import PROCESS, Process, VirtualLoop
+from holdfast.testing.loop import Process, VirtualLoop
 from holdfast.testing.plans import QUIET, Plan
 from holdfast.testing.programs import NAMES, SCENE, Scene, registry, tasks
-from holdfast.testing.queue import FaultyQueue, FaultyTransport, Mishaps
+from holdfast.testing.queue import FaultyTransport
 from holdfast.testing.strikes import operations_of
 from holdfast.testing.truth import witnessed
 
@@ -74,7 +76,7 @@ class World:
         self._started = self.loop.time()
         self._true_clock = SimClock(self.loop)
         self._numbers = self.loop.stream("clocks")
-        self._births, self._scripted = _look_into(plan)
+        self._births, self._scripted = look_into(plan.script)
         ttl = plan.settings.timing.ttl
         self._tasks, self._registry = tasks(ttl, has_hooks=plan.has_hooks), registry(ttl, has_hooks=plan.has_hooks)
         self.machines = [self._machine(f"m{number}") for number in range(1 if plan.lease_clock == "kernel" else plan.supervisors)]
@@ -341,59 +343,3 @@ class Ears(Events):
         operation, error = fields.get("operation"), str(fields.get("error", ""))
         if name in FAILURES and not error.startswith(("StoreUnavailable", "TimeoutError", f"{operation}: ")):
             self._world.loop.complaints.append(f"{name}: {operation}: {error}")
-
-
-class Bus:
-    """Hints between simulated processes: lost, repeated, late."""
-
-    deliveries = None
-
-    def __init__(self, world: World, process: Process) -> None:
-        self._world = world
-        self._process = process
-
-    async def publish(self, hints: Sequence[Hint]) -> None:
-        """To whoever happens to hear it."""
-        world = self._world
-        for hint in hints:
-            for process, context, wake, numbers in world.subscribers:
-                number, delay = numbers.random(), numbers.random() ** 4 * world.plan.settings.timing.beat
-                for _ in range(0 if number < world.plan.hint_loss else 2 if number > 0.95 else 1):
-                    if not process.is_dead:
-                        world.loop.call_later(delay, wake, hint, context=context)
-
-    async def subscribe(self, wake: Callable[[Hint], None]) -> None:
-        """Hear what comes through."""
-        self._world.subscribers = [each for each in self._world.subscribers if not each[0].is_dead]
-        process = PROCESS.get()
-        assert process is not None
-        numbers = self._world.loop.stream(f"hints to {process.title}")
-        self._world.subscribers.append((process, contextvars.copy_context(), wake, numbers))
-
-    async def close(self) -> None:
-        """Hear nothing more."""
-        self._world.subscribers = [each for each in self._world.subscribers if each[0] is not self._process]
-
-
-Scripted = dict[str, dict[tuple[str, int], Fault]]
-
-
-def _look_into(plan: Plan) -> tuple[set[tuple[int, int]] | None, Scripted | None]:
-    """Which jobs a script knows of which client, and which calls of whom meet a fault."""
-    if plan.script is None:
-        return None, None
-    births, mishaps = set(), Scripted()
-    for each in plan.script:
-        if isinstance(each, Birth):
-            births.add((each.client, each.job))
-        elif isinstance(each, Mishap):
-            mishaps.setdefault(each.process, {})[each.verb, each.nth] = each.fault
-    return births, mishaps
-
-
-def queue_of(plan: Plan) -> FaultyQueue:
-    """With numbers of its own, so that all else is the same without it."""
-    numbers, timing = random.Random(plan.chaos), plan.settings.timing
-    mishaps = Mishaps(plan.hint_loss, double=0.2, swap=0.3, lateness=timing.beat)
-    is_kept = numbers.random() < 0.5
-    return FaultyQueue(numbers, mishaps, ack_wait=1.1 * (timing.ttl + plan.settings.recovery_interval), last_until_finish=is_kept)
