@@ -115,6 +115,10 @@ class Tale:
         """It is paused, or goes on."""
         return self.say("queue", Phase.TRUTH, by=By("pause"), note=note)
 
+    def confirmed(self) -> "Tale":
+        """Whoever asked to cancel it is told that it was done."""
+        return self.say("request_cancel", Phase.OK, "operator", job=JOB)
+
     def answer(self, phase: Phase, outcome: str, token: Token = FIRST, note: str = "") -> "Tale":
         """What the one who settled was told."""
         by = By("exchange", token, Judge.OWNER, outcome)
@@ -137,6 +141,16 @@ def begun() -> Tale:
 
 def stopped() -> Tale:
     return begun().life("handler.end", FIRST)
+
+
+def asked(tale: Tale) -> Tale:
+    """Somebody asks to cancel it."""
+    return tale.say("request_cancel", Phase.INVOKE, "operator", job=JOB)
+
+
+def marked(tale: Tale) -> Tale:
+    """Its row says that it is to be cancelled."""
+    return tale.job(By("request_cancel"), is_cancel_requested=True)
 
 
 def dead() -> Tale:

@@ -49,7 +49,7 @@ class Charges:
         """No finished result was lost."""
         if self._ledger.rules.keeps_results:
             for job, token in self._undelivered:
-                self._expect("L8", False, job, "the result of {} was never written", token)
+                self._expect("L8", False, job, "the result that code of {} had returned was never written", token)
 
     def _see_lease(self, event: Event) -> None:
         if event.lease is not None and isinstance(event.after, LeaseRow):
@@ -98,7 +98,7 @@ class Charges:
         lease = None if after.lease is None else self._leases.get(after.lease)
         if lease is None or after.lease is None or not self._ledger.rules.isolates:
             return
-        said = "its last try was not kept apart" if before.is_last_try else "it was claimed by a worker for last tries"
+        said = "its last try ran beside others" if before.is_last_try else "it was claimed by a worker for last tries"
         self._expect("S9", before.is_last_try == lease.is_alone, job, said)
         is_alone = not lease.is_alone or self._holds[after.lease] == 0
         self._expect("S9", is_alone, job, "two jobs run in a worker for one last try")
@@ -122,7 +122,7 @@ class Charges:
         is_drained = by.judge is Judge.LEASE_ENDED and lease is not None and lease.is_draining and job not in lease.culprits
         is_free = (before.failures, before.crashes) == (after.failures, after.crashes)
         if is_drained or by.record is AttemptOutcome.RELEASED:
-            self._expect("L7", is_free, job, "it paid although its worker only gave it back")
+            self._expect("L7", is_free, job, "the job paid although its worker only gave it back")
 
     def _expect_overrun(self, event: Event, job: UUID, before: JobRow, lease: LeaseRow | None, *, is_timed: bool) -> None:
         """By the owner's side: code rested, or ran, for as long as its task says. By others: much longer by the row."""
@@ -132,18 +132,18 @@ class Charges:
             return
         attempt.rest = max(attempt.rest, event.time - attempt.moved)
         took = event.time - attempt.started if is_timed else attempt.rest
-        said = "it was charged after {:.2f} s, its limit is {:.2f} s"
+        said = "the job was charged after {:.2f} s, and its limit is {:.2f} s"
         self._expect("S9", took * RATE + ACCURACY >= limit, job, said, took, limit)
         if event.by.judge in (Judge.STALLED, Judge.TIMED_OUT) and lease is not None and not self._ledger.has_forgotten:
             known = (self._claimed if is_timed else self._reported).get(job, attempt.started)
             late, wanted = event.time - known, limit + lease.ttl + lease.grace
-            said = "others judged it {:.2f} s after they had heard of it, not {:.2f} s"
+            said = "others judged the job {:.2f} s after they had last heard of it, and not {:.2f} s"
             self._expect("S9", late * RATE + rules.step + ACCURACY >= wanted, job, said, late, wanted)
 
     def _expect_result(self, job: UUID, before: JobRow, after: JobRow) -> None:
         is_completing = after.state is State.COMPLETED and before.state is not State.COMPLETED
         if is_completing:
             is_own = after.result == str(before.token) or (not after.result and not self._ledger.rules.returns_tokens)
-            self._expect("S13", is_own, job, "it completed under {} with the result '{}'", before.token, after.result)
+            self._expect("S13", is_own, job, "the job of {} completed with the result '{}'", before.token, after.result)
         elif after.result != before.result:
-            self._expect("S13", not after.result, job, "its result became '{}' apart from its state", after.result)
+            self._expect("S13", not after.result, job, "the result of the job became '{}' apart from its state", after.result)

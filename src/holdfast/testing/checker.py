@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import Charge, Judge
+from holdfast.testing.cancels import Cancels
 from holdfast.testing.charges import Charges
 from holdfast.testing.history import FAIL_OVER, IN_CARE, By, Event, History, JobRow, LeaseRow, Phase
 from holdfast.testing.hooks import Debts
@@ -65,11 +66,12 @@ class Checker:
         self._ledger = Ledger(rules)
         self.report, self._rules, self._expect = self._ledger.report, rules, self._ledger.expect
         self._turns = Turns(self._ledger)
-        self._others = Inserts(self._ledger), Charges(self._ledger), Zombies(self._ledger), Debts(self._ledger)
+        self._others = tuple(kind(self._ledger) for kind in (Inserts, Cancels, Charges, Zombies, Debts))
         self._jobs: defaultdict[UUID, _Job] = defaultdict(_Job)
         self._leases: dict[UUID, _Lease] = {}
         self._processes: defaultdict[str, _Process] = defaultdict(_Process)
         self._holds: defaultdict[str, set[UUID]] = defaultdict(set)
+        self._runs: defaultdict[str, set[tuple[UUID, Token]]] = defaultdict(set)
         self._calm_since = 0.0 if rules.is_always_calm else float("inf")
         self._now = 0.0
         self._is_done = False
@@ -99,7 +101,7 @@ class Checker:
         self._ledger.index += 1
         self._now = self._ledger.now = event.time
         if event.phase is Phase.UNKNOWN:
-            self.report.unknown[event.what] += 1
+            self._ledger.doubt(event.what, event.job)
             return
         for seer in self._seers.get(event.what, ()):
             seer(event)
@@ -117,7 +119,7 @@ class Checker:
             if track.row is not None:
                 is_settled = track.row.is_finished or track.row.state is State.HELD
                 is_settled = is_settled or not track.row.is_known or self._is_paused(track.row)
-                self._expect("L2", is_settled, job, "at the end it is still {}", track.row.state)
+                self._expect("L2", is_settled, job, "at the end the job is still {}", track.row.state)
 
     def _is_paused(self, row: JobRow) -> bool:
         return row.state is State.AVAILABLE and row.queue in self._turns.paused
@@ -128,6 +130,7 @@ class Checker:
         assert event.job is not None
         before, after = event.before, event.after
         job, track = event.job, self._jobs[event.job]
+        self._ledger.learn(job)
         if event.by is not None and event.by.verb == FAIL_OVER:
             track.row = after if isinstance(after, JobRow) else None
             track.is_forgotten, track.orphaned_at, self._ledger.has_forgotten = True, None, True
@@ -147,10 +150,10 @@ class Checker:
                     event.by is not None and event.by.verb in ("prune", "unhealed", "heal") and after.state is before.state
                 )
                 is_allowed = is_beside or (track.is_reopening and after.state is State.AVAILABLE)
-                self._expect("S4", is_allowed, job, "{} became {} without an operator", before.state, after.state)
+                self._expect("S4", is_allowed, job, "it was {} and became {} without an operator", before.state, after.state)
             case _:
                 pass
-        self._expect("S2", after.token.number >= before.token.number, job, "its claim number went down")
+        self._expect("S2", after.token.number >= before.token.number, job, "the claim number of the job went down")
         track.row = after
 
     def _see_claim(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
@@ -158,19 +161,25 @@ class Checker:
         # A store that forgot a claim may make it again, of the same call, for the same lease: nobody else was given that token.
         is_unmade = after.token not in track.tokens or (track.is_forgotten and track.tokens[after.token] == after.lease)
         is_new = is_unmade and after.token.number > before.token.number
-        self._expect("S2", is_new, job, "token {} is not new", after.token)
-        self._expect("S1", before.state in (State.AVAILABLE, State.SCHEDULED), job, "it was claimed while {}", before.state)
-        self._expect("S1", after.lease is not None, job, "it was claimed for no lease")
+        self._expect("S2", is_new, job, "{} was made a second time", after.token)
+        self._expect(
+            "S1", before.state in (State.AVAILABLE, State.SCHEDULED), job, "it was claimed while it was {}", before.state
+        )
+        self._expect("S1", after.lease is not None, job, "the job was claimed for no lease")
         lease = None if after.lease is None else self._leases.get(after.lease)
         if lease is not None:
-            self._expect("S8", not lease.is_ended, job, "it was claimed for a lease that had ended")
+            is_known = not after.task or not lease.row.tasks or after.task in lease.row.tasks
+            self._expect("S16", is_known, job, "{} took the job and has no code for its task {}", lease.row.process, after.task)
+            self._expect("S8", not lease.is_ended, job, "the job was claimed for a lease that had ended")
             if self._rules.is_timed:
                 late = lease.row.overdue + (self._now - lease.at) / RATE
-                self._expect("S8", late <= self._rules.step + 0.01, job, "its lease had run out {:.3f} s before", late)
+                self._expect(
+                    "S8", late <= self._rules.step + 0.01, job, "its lease had run out {:.3f} s before it was claimed", late
+                )
         spent = 1 if after.state is State.RUNNING else 0
         is_counted = after.attempt == before.attempt + spent
         is_kept = (after.failures, after.crashes) == (before.failures, before.crashes)
-        self._expect("S9", is_counted and is_kept, job, "the claim changed its budgets")
+        self._expect("S9", is_counted and is_kept, job, "the claim changed the budgets of the job")
         track.tokens[after.token] = after.lease
         track.orphaned_at = None
         if lease is not None:
@@ -179,14 +188,14 @@ class Checker:
             track.orphaned_at, track.was_in_care = None if died_at is None else self._now, False
 
     def _see_write(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
-        self._expect("S1", after.token == before.token, job, "the owner changed from {} to {}", before.token, after.token)
+        self._expect("S1", after.token == before.token, job, "{} took it from {} without a right", after.token, before.token)
         self._expect_right(event, job, before)
         is_witnessed = after.witness in (before.witness, "", str(before.token))
-        self._expect("S3", is_witnessed, job, "{} reported for the job of {}", after.witness, before.token)
+        self._expect("S3", is_witnessed, job, "progress of {} was written, and {} owns it", after.witness, before.token)
         if before.state is State.CLAIMED and after.state is State.RUNNING:
             lease = None if before.lease is None else self._leases.get(before.lease)
-            self._expect("S8", lease is None or not lease.is_ended, job, "started under a lease that had ended")
-            self._expect("S9", after.attempt == before.attempt + 1, job, "the start did not count")
+            self._expect("S8", lease is None or not lease.is_ended, job, "the job was started under a lease that had ended")
+            self._expect("S9", after.attempt == before.attempt + 1, job, "the start was not counted as an attempt")
 
     def _see_move(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
         track = self._jobs[job]
@@ -195,13 +204,13 @@ class Checker:
         is_rescue = event.by is not None and event.by.judge is Judge.LEASE_ENDED
         if is_rescue:
             self.report.rescues += 1
-            self._expect("S5", lease is None or lease.is_ended, job, "it was rescued from a lease that had not ended")
+            self._expect("S5", lease is None or lease.is_ended, job, "the job was taken from an owner whose lease had not ended")
         owner = track.running.get(before.token)
         is_stopped = owner is None or self._is_excused(owner)
-        self._expect("S8", is_stopped, job, "it moved while the code of {} was running in {}", before.token, owner)
+        self._expect("S8", is_stopped, job, "the job moved on from {} while code of that claim was still running", before.token)
         self._expect_budget(job, after)
         if not self._rules.has_crashes:
-            self._expect("L8", after.crashes == 0, job, "it was charged for a crash, and no process has crashed")
+            self._expect("L8", after.crashes == 0, job, "the job was charged for a crash, and no process has crashed")
         if event.by is not None:
             self._expect_charge(job, before, after, is_charged=is_rescue and _is_charged(job, before, lease))
             track.moved[before.token] = event.by
@@ -212,27 +221,29 @@ class Checker:
     def _expect_right(self, event: Event, job: UUID, before: JobRow) -> None:
         if event.by is not None and event.by.token is not None:
             is_owner = event.by.token == before.token
-            self._expect("S3", is_owner, job, "{} of {} changed the job of {}", event.by.verb, event.by.token, before.token)
+            self._expect("S3", is_owner, job, "a write of {} changed the job, which {} owned", event.by.token, before.token)
 
     def _expect_charge(self, job: UUID, before: JobRow, after: JobRow, *, is_charged: bool) -> None:
         crashes = before.crashes + 1 if is_charged else before.crashes
-        said = "a crash was not counted" if is_charged else "it was charged for a crash without one"
-        self._expect("S9", after.crashes == crashes, job, "{}: {} became {}", said, before.crashes, after.crashes)
+        said = "a crash was not counted" if is_charged else "a crash was charged and there was none"
+        self._expect("S9", after.crashes == crashes, job, "{}: {} crashes became {}", said, before.crashes, after.crashes)
 
     def _expect_budget(self, job: UUID, after: JobRow) -> None:
         is_spent = after.failures >= after.policy.max_attempts or after.crashes >= after.policy.max_crashes
         is_over = after.failures > after.policy.max_attempts or after.crashes > after.policy.max_crashes
         is_waiting = PLACE_OF[after.state] is Place.PENDING and after.state is not State.HELD
-        self._expect("S9", not is_over and not (is_spent and is_waiting), job, "it goes on beyond its budget")
+        self._expect("S9", not is_over and not (is_spent and is_waiting), job, "it goes on, and its budget is spent")
 
     def _expect_bound(self, job: UUID, track: _Job, lease: _Lease | None) -> None:
         if track.orphaned_at is not None and self._rules.bound is not None and self._now >= self._calm_since:
             # A beat that was on its way when its sender died counts as a sign of life.
             beaten_at = 0.0 if lease is None else lease.beaten_at
             took = self._now - max(track.orphaned_at, self._calm_since, beaten_at)
-            self.report.slowest_recovery = max(self.report.slowest_recovery, took)
+            self.report.recoveries.append(took)
             bound = self._rules.local_bound if track.was_in_care else self._rules.bound
-            self._expect("L1", bound is None or took <= bound, job, "back in line only {:.1f} s after its owner's death", took)
+            self._expect(
+                "L1", bound is None or took <= bound, job, "it was back in line only {:.1f} s after its owner's death", took
+            )
         track.orphaned_at = None
 
     # truth: leases
@@ -246,8 +257,9 @@ class Checker:
         if not isinstance(after, LeaseRow):
             return
         if known is not None and known.is_ended:
-            self._expect("S3", after.is_ended, None, "lease {} ended and lives again", event.lease)
-            self._expect("S3", after.overdue >= 0 or after.overdue >= known.row.overdue, None, "an ended lease was beaten")
+            self._expect("S3", after.is_ended, None, "{} had ended and lives again", event.lease)
+            is_older = after.overdue >= 0 or after.overdue >= known.row.overdue
+            self._expect("S3", is_older, None, "{} was renewed after its end", event.lease)
         elif known is not None and after.is_ended:
             self._see_lease_end(event, known, after)
         beaten_at = event.time if known is None or not after.is_ended else known.beaten_at
@@ -256,12 +268,10 @@ class Checker:
     def _see_lease_end(self, event: Event, known: _Lease, after: LeaseRow) -> None:
         holder = self._processes[after.process]
         if event.by is not None and event.by.is_judged:
-            self._expect(
-                "S5", after.overdue >= 0, None, "lease {} was ended {:.3f} s before its expiry", event.lease, -after.overdue
-            )
+            self._expect("S5", after.overdue >= 0, None, "{} was ended {:.3f} s before it ran out", event.lease, -after.overdue)
         elif event.by is not None:
             is_own = event.process == after.process
-            self._expect("S5", is_own or holder.died_at is not None, None, "lease {} of a living process was ended", event.lease)
+            self._expect("S5", is_own or holder.died_at is not None, None, "{} was ended, and its worker lived", event.lease)
 
     # what callers saw
 
@@ -270,8 +280,8 @@ class Checker:
             return
         track = self._jobs[event.job]
         told = track.told.setdefault(event.token, event.process)
-        self._expect("S1", told == event.process, event.job, "token {} was given to {} as well", event.token, told)
-        self._expect("S1", event.token in track.tokens, event.job, "token {} was given and never made", event.token)
+        self._expect("S1", told == event.process, event.job, "{} was given to {} as well", event.token, told)
+        self._expect("S1", event.token in track.tokens, event.job, "{} was given to somebody and never made", event.token)
 
     def _see_reopening(self, event: Event) -> None:
         if event.job is not None and event.phase is Phase.INVOKE:
@@ -287,12 +297,14 @@ class Checker:
         if event.phase is Phase.OK:
             # Marked for cancellation it ends cancelled, whoever settles it and whatever the outcome was.
             is_same = is_same or (moved is not None and track.row is not None and track.row.state is State.CANCELLED)
-            self._expect("S10", is_same, job, "'{}' of {} was confirmed, the store did {}", by.outcome, token, moved)
+            self._expect(
+                "S10", is_same, job, "'{}' was confirmed to {}, '{}' was done", by.outcome, token, moved and moved.outcome
+            )
         elif event.note == "missing":
-            self._expect("S10", track.row is None, job, "the store found no trace of it")
+            self._expect("S10", track.row is None, job, "the store said that there is no such job")
         else:
             is_denied = is_same and moved is not None and moved.judge is by.judge
-            self._expect("S10", not is_denied, job, "'{}' of {} was done and denied", by.outcome, token)
+            self._expect("S10", not is_denied, job, "'{}' of {} was done and denied", by.outcome.split()[0], token)
 
     # life
 
@@ -301,11 +313,12 @@ class Checker:
         assert event.token is not None
         job, token, track = event.job, event.token, self._jobs[event.job]
         self.report.starts += 1
-        self._expect("S1", token in track.tokens, job, "code started with token {}, which was never made", token)
-        self._expect("S10", token not in track.started, job, "code started twice with token {}", token)
+        self._expect("S1", token in track.tokens, job, "code started under {}, which was never made", token)
+        self._expect("S10", token not in track.started, job, "code started twice under {}", token)
         track.started.add(token)
         self._see_overlap(event, job, token)
         track.running[token] = event.process
+        self._runs[event.process].add((job, token))
         if track.row is not None and track.row.token == token and track.row.lease in self._leases:
             lease = self._leases[track.row.lease]
             late = self._now - lease.at - (lease.row.ttl - lease.row.margin) * RATE - 0.001
@@ -329,22 +342,24 @@ class Checker:
             self.report.overlaps_outside += 1
         else:
             self.report.overlaps_inside += 1
-            self._expect("S8", False, job, "code of {} runs beside other code of the job in {}", token, ", ".join(others))
+            self._expect("S8", False, job, "code of {} ran beside other code of the job", token)
 
     def _see_end(self, event: Event) -> None:
         if event.job is not None and event.token is not None:
             self._jobs[event.job].running.pop(event.token, None)
+            self._runs[event.process].discard((event.job, event.token))
 
     def _see_death(self, event: Event) -> None:
         self._processes[event.process].died_at = event.time
-        for track in self._jobs.values():
-            track.running = {token: who for token, who in track.running.items() if who != event.process}
+        for job, token in self._runs.pop(event.process, ()):
+            if self._jobs[job].running.get(token) == event.process:
+                del self._jobs[job].running[token]
         is_in_care = event.note.endswith(IN_CARE)
         for job in self._holds.pop(event.process, ()):
             self._jobs[job].orphaned_at, self._jobs[job].was_in_care = event.time, is_in_care
         if is_in_care:
             was_killed = event.note.startswith("SIGKILL")
-            self._expect("L3", self._rules.has_kills or not was_killed, None, "{} was killed", event.process)
+            self._expect("L3", self._rules.has_kills or not was_killed, None, "{} was killed without a reason", event.process)
 
     def _see_freeze(self, event: Event) -> None:
         self._processes[event.process].is_frozen = True

@@ -59,6 +59,7 @@ class JobRow(Struct, frozen=True):
     expires_in: float | None = None
     is_owed: bool = False
     healed: int = 0
+    task: str = ""
 
     @property
     def is_finished(self) -> bool:
@@ -86,6 +87,7 @@ class LeaseRow(Struct, frozen=True):
     is_alone: bool = False
     grace: float = 20.0
     slots: int = 0
+    tasks: tuple[str, ...] = ()
 
 
 class By(Struct, frozen=True):

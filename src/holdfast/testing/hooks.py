@@ -65,7 +65,7 @@ class Debts:
         if self._ledger.rules.is_complete and not self._is_done:
             for job, row in self._rows.items():
                 is_left = row.is_owed and row.is_known and (row.is_finished or row.state is State.HELD)
-                self._expect("L2", not is_left, job, "at the end its hook is still owed")
+                self._expect("L2", not is_left, job, "at the end the hook of the job is still owed")
 
     def _see_done(self, event: Event) -> None:
         self._is_done = True
@@ -73,7 +73,7 @@ class Debts:
     def _see_start(self, event: Event) -> None:
         row = None if event.job is None else self._rows.get(event.job)
         if row is not None and row.policy.heals and row.token == event.token:
-            self._expect("S7", not row.is_owed, event.job, "its code starts, and its hook is owed")
+            self._expect("S7", not row.is_owed, event.job, "code of the job starts, and its hook is owed")
 
     def _see_row(self, event: Event) -> None:
         assert event.job is not None
@@ -82,7 +82,7 @@ class Debts:
             self._rows.pop(job, None)
             is_pruned = event.by is not None and event.by.verb == "prune"
             if isinstance(before, JobRow) and is_pruned:
-                self._expect("S7", not before.is_owed, job, "it was forgotten, and its hook was owed")
+                self._expect("S7", not before.is_owed, job, "the job was forgotten, and its hook was owed")
             return
         self._rows[job] = after
         if isinstance(before, JobRow) and not (event.by is not None and event.by.verb == FAIL_OVER):
@@ -90,16 +90,16 @@ class Debts:
 
     def _judge(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
         if event.by is not None and event.by.verb == "prune":
-            self._expect("S7", not before.is_owed, job, "its payload was forgotten, and its hook was owed")
+            self._expect("S7", not before.is_owed, job, "the payload of the job was forgotten, and its hook was owed")
         healed = after.healed - before.healed
         is_paid = before.is_owed and not after.is_owed
         if healed:
             is_own = event.by is not None and event.by.token == before.token
-            self._expect("S3", is_own, job, "the hook of a former owner has healed it")
-            self._expect("S7", healed == 1 and is_paid, job, "it was healed, and nothing was owed")
+            self._expect("S3", is_own, job, "the hook of a former owner has committed")
+            self._expect("S7", healed == 1 and is_paid, job, "a hook of the job has committed, and none was owed")
         elif is_paid:
             is_completed = after.state is State.COMPLETED and PLACE_OF[before.state] is Place.ACTIVE
-            self._expect("S7", is_completed, job, "its hook is owed no more, and it was not healed")
+            self._expect("S7", is_completed, job, "the hook of the job is owed no more, and has not committed")
         is_rescue = event.by is not None and event.by.judge in (Judge.LEASE_ENDED, Judge.STALLED, Judge.TIMED_OUT)
         if is_rescue and before.state is State.RUNNING and PLACE_OF[after.state] is not Place.ACTIVE:
             self._expect("S7", after.is_owed is before.policy.heals or before.is_owed, job, "it was rescued, and owes no hook")

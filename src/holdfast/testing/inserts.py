@@ -55,7 +55,7 @@ class Inserts:
         self._close_write()
         for job, known in self._jobs.items():
             is_kept = known.row is not None or known.is_forgotten or known.is_gone or not known.is_acknowledged
-            self._expect("S6", is_kept, job, "it was acknowledged and does not exist")
+            self._expect("S6", is_kept, job, "the job was acknowledged and does not exist")
 
     # what callers saw
 
@@ -73,11 +73,11 @@ class Inserts:
             case Phase.OK:
                 known.is_acknowledged = True
                 is_there = known.row is not None or known.is_forgotten or known.is_gone
-                self._expect("S6", is_there, job, "its enqueue was acknowledged and it does not exist")
+                self._expect("S6", is_there, job, "the job was acknowledged and does not exist")
             case Phase.FAIL:
                 known.is_refused = True
                 is_absent = not known.was_inserted or self._ledger.has_forgotten
-                self._expect("S7", is_absent, job, "its enqueue was refused and it exists")
+                self._expect("S7", is_absent, job, "the job was refused and exists")
                 if by is not None and by.holder is not None:
                     self._see_duplicate(job, known, by.holder)
             case _:
@@ -88,7 +88,7 @@ class Inserts:
         is_held = other.had_key and (other.freed_at is None or known.asked_at is None or other.freed_at >= known.asked_at)
         is_held = is_held or (known.call is not None and other.call == known.call)
         self._expect(
-            "S11", is_held or self._ledger.has_forgotten, job, "it was refused for job {}, which has no such key", holder
+            "S11", is_held or self._ledger.has_forgotten, job, "the job was refused for {}, which has no such key", holder
         )
 
     # truth
@@ -110,7 +110,7 @@ class Inserts:
         known.row = row
 
     def _see_insert(self, job: UUID, known: _Known, by: By | None) -> None:
-        self._expect("S10", self._ledger.has_forgotten or not known.was_inserted, job, "it was inserted again")
+        self._expect("S10", self._ledger.has_forgotten or not known.was_inserted, job, "the job was inserted again")
         known.was_inserted = True
         if by is None:
             return
@@ -118,7 +118,7 @@ class Inserts:
         if by.parent is not None:
             parent = self._jobs[by.parent].row
             is_owner = parent is not None and PLACE_OF[parent.state] is Place.ACTIVE and parent.token == by.token
-            self._expect("S7", is_owner, job, "job {} had been taken from {}, whose child it is", by.parent, by.token)
+            self._expect("S7", is_owner, job, "the job is a child of {}, which {} no longer owned", by.parent, by.token)
         if by.call is not None:
             self._see_written(by.call, job)
 
@@ -151,7 +151,7 @@ class Inserts:
                 is_allowed = row.is_finished and is_old
             case _:
                 is_allowed = known.is_gone = False
-        self._expect("S6", is_allowed, job, "its row is gone, it was {}", row and row.state)
+        self._expect("S6", is_allowed, job, "the row of the job is gone, it was {}", row and row.state)
 
     def _see_key(self, job: UUID, known: _Known, row: JobRow | None, *, is_forgetting: bool) -> None:
         key = row.key if row is not None else known.row.key if known.row is not None else ""
@@ -162,7 +162,7 @@ class Inserts:
             holders.add(job)
             known.had_key, known.freed_at = True, None
             others = holders - {job}
-            self._expect("S11", not others or is_forgetting, job, "it has the key {} of job {}", key, next(iter(others), None))
+            self._expect("S11", not others or is_forgetting, job, "the job has the key {} of {}", key, next(iter(others), None))
         elif job in holders:
             holders.remove(job)
             known.freed_at = self._ledger.now

@@ -185,6 +185,7 @@ class Witness(MemoryStore):
             is_alone=known.spec.is_alone,
             grace=known.spec.grace,
             slots=known.spec.slots,
+            tasks=known.spec.tasks,
         )
 
     def _row_of(self, row: JobRecord) -> JobRow:
@@ -208,6 +209,7 @@ class Witness(MemoryStore):
             expires_in=None if row.expires_at is None else (row.expires_at - now).total_seconds(),
             is_owed=row.heal_at is not None,
             healed=len(self.rows[row.id]) if isinstance(self, HookedStore) else 0,
+            task=row.task,
         )
 
     def _tell_leases(self, before: dict[UUID, LeaseRow | None], by: By) -> None:

@@ -30,6 +30,7 @@ class Turns:
         self._workers: dict[str, _Worker] = {}
         self._ready: set[str] = set()
         self._leases: dict[UUID, str] = {}
+        self._free: set[str] = set()
         self._free_since = NEVER
 
     def seers(self) -> Seers:
@@ -61,16 +62,16 @@ class Turns:
             elif after.reason is Reason.EXPIRED and before.reason is not Reason.EXPIRED:
                 is_late = before.attempt == 0 and after.expires_in is not None and after.expires_in <= ACCURACY
                 is_late = is_late and before.state is State.AVAILABLE
-                self._expect("S6", is_late, job, "it was failed as expired and had not expired")
+                self._expect("S6", is_late, job, "the job was failed as expired and had not expired")
         if self._ledger.rules.prompt is not None:
             self._see_turn(job, before, after)
 
     def _expect_claimable(self, job: UUID, before: JobRow, after: JobRow) -> None:
-        self._expect("S1", before.queue not in self.paused, job, "it was claimed while its queue {} is paused", before.queue)
-        self._expect("S1", after.due_in <= ACCURACY, job, "it was claimed {:.3f} s before it was due", after.due_in)
+        self._expect("S1", before.queue not in self.paused, job, "the job was claimed while its queue {} is paused", before.queue)
+        self._expect("S1", after.due_in <= ACCURACY, job, "the job was claimed {:.3f} s before it was due", after.due_in)
         left = after.expires_in
         is_worth_it = before.attempt > 0 or left is None or left >= -ACCURACY
-        self._expect("S1", is_worth_it, job, "it was claimed {:.3f} s after it had expired", -(left or 0.0))
+        self._expect("S1", is_worth_it, job, "the job was claimed {:.3f} s after it had expired", -(left or 0.0))
 
     # promptness
 
@@ -87,10 +88,10 @@ class Turns:
 
     def _count(self, row: JobRow | None, number: int) -> None:
         if row is not None and row.lease is not None and PLACE_OF[row.state] is Place.ACTIVE:
-            worker = self._workers.get(self._leases.get(row.lease, ""))
-            if worker is not None:
-                worker.holds += number
-                self._judge_free()
+            process = self._leases.get(row.lease, "")
+            if process in self._workers:
+                self._workers[process].holds += number
+                self._judge_free(process)
 
     def _expect_prompt(self, job: UUID, usable_at: float, expires_at: float, row: JobRow) -> None:
         rules = self._ledger.rules
@@ -109,25 +110,29 @@ class Turns:
         elif event.lease not in self._leases and not event.after.is_alone:
             self._leases[event.lease] = process
             self._workers[process] = _Worker(event.after.slots, process in self._ready)
-            self._judge_free()
+            self._judge_free(process)
 
     def _see_ready(self, event: Event) -> None:
         if event.phase is Phase.LIFE:
             self._ready.add(event.process)
             if event.process in self._workers:
                 self._workers[event.process].is_ready = True
-                self._judge_free()
+                self._judge_free(event.process)
 
     def _see_death(self, event: Event) -> None:
         self._see_gone(event.process)
 
     def _see_gone(self, process: str) -> None:
         if self._workers.pop(process, None) is not None:
-            self._judge_free()
+            self._judge_free(process)
 
-    def _judge_free(self) -> None:
-        is_free = any(worker.is_ready and worker.holds < worker.slots for worker in self._workers.values())
-        if not is_free:
+    def _judge_free(self, process: str) -> None:
+        worker = self._workers.get(process)
+        if worker is not None and worker.is_ready and worker.holds < worker.slots:
+            self._free.add(process)
+        else:
+            self._free.discard(process)
+        if not self._free:
             self._free_since = NEVER
         elif self._free_since == NEVER:
             self._free_since = self._ledger.now

@@ -67,9 +67,7 @@ class Zombies:
         if process.ended is None or bound is None or self._calm_since == NEVER:
             return
         took = self._ledger.now - max(process.ended[0], process.hampered, self._calm_since)
-        self._expect(
-            "L5", took <= bound, None, "{} lived {:.2f} s after its lease {} had been ended", name, took, process.ended[1]
-        )
+        self._expect("L5", took <= bound, None, "{} lived for {:.2f} s after its lease had been ended", name, took)
 
     def _see_freeze(self, event: Event) -> None:
         self._of(event.process).is_frozen = True
@@ -86,7 +84,7 @@ class Zombies:
         certain, each_second = self._ledger.rules.calls or (NEVER, NEVER)
         calls, seconds = (float(word) for word in event.note.split())
         allowed = certain + each_second * seconds
-        said = "{} asked {:.0f} times in the {:.1f} s without a store, more than {:.0f}"
+        said = "{} asked {:.0f} times in {:.1f} s without a store, and {:.0f} are allowed"
         self._expect("L9", calls <= allowed, None, said, event.process, calls, seconds, allowed)
 
     def _of(self, name: str) -> _Process:

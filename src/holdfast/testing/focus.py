@@ -1,0 +1,46 @@
+"""Of whom a story is to speak: the job of a violation, or the one held by whoever is blamed, and the claims in question."""
+
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+from holdfast._core.job import Token
+from holdfast.testing.history import Event, JobRow, LeaseRow
+
+
+class Focus:
+    """``values``: of what else the violation speaks. Without a job they name leases or processes."""
+
+    def __init__(self, events: Sequence[Event], job: UUID | None, values: Sequence[object]) -> None:
+        self.processes = {value for value in values if isinstance(value, str)} if job is None else set()
+        self.leases = set[UUID]() if job is not None else set(self._blamed(events, values))
+        self.jobs = [job, *_others(events, job, values)] if job is not None else self._held(events)
+        self.leases |= {event.lease for event in events if event.job in self.jobs and event.lease is not None}
+        ours = [event for event in events if event.job in self.jobs]
+        spoken = [*values, *_claims(ours[-1:]), *_claims([event for event in ours if event.what == "job"][-1:])]
+        self.tokens = {value for value in spoken if isinstance(value, Token) and value.claim is not None}
+        rows = (event.after for event in reversed(ours))
+        self.queue = next((row.queue for row in rows if isinstance(row, JobRow)), "")
+
+    def _blamed(self, events: Sequence[Event], values: Sequence[object]) -> Iterator[UUID]:
+        for event in events:
+            is_theirs = isinstance(event.after, LeaseRow) and event.after.process in self.processes
+            if event.lease is not None and (is_theirs or event.lease in values):
+                yield event.lease
+
+    def _held(self, events: Sequence[Event]) -> list[UUID]:
+        """The last job that had an owner under one of these leases."""
+        held = (event.job for event in reversed(events) if event.lease in self.leases and event.what == "job")
+        job = next(held, None)
+        return [] if job is None else [job]
+
+
+def _others(events: Sequence[Event], job: UUID, values: Sequence[object]) -> list[UUID]:
+    known = {event.job for event in events}
+    return [value for value in values if isinstance(value, UUID) and value in known and value != job]
+
+
+def _claims(events: Sequence[Event]) -> Iterator[object]:
+    """Of which claims an event speaks."""
+    for event in events:
+        rows = (row for row in (event.before, event.after) if isinstance(row, JobRow))
+        yield from (event.token, event.by and event.by.token, *(row.token for row in rows))
