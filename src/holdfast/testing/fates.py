@@ -1,12 +1,15 @@
 """What happens to each call of a process, and how long it takes: drawn, or looked up in a script."""
 
 import random
+from asyncio import CancelledError
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct
 
+ODD = "the driver says something odd"
+ODD_ERRORS = (OSError, ValueError, RuntimeError, KeyError, CancelledError)
 MOST = 0.7  # of the calls of one verb meet a fault
 
 
@@ -22,6 +25,8 @@ class Fault(StrEnum):
     IN_FLIGHT = "in_flight"  # on its way: it arrives whatever becomes of its sender
     CRASH_BEFORE = "crash_before"  # the sender dies, nothing was applied
     CRASH_AFTER = "crash_after"  # applied, the sender dies before it knows
+    WRONG_BEFORE = "wrong_before"  # an error that no store promises; nothing was applied
+    WRONG_AFTER = "wrong_after"  # the same, and it was applied
 
 
 class Mix(Struct, frozen=True, kw_only=True):
@@ -72,6 +77,15 @@ class Fate(Struct, frozen=True):
     def lateness(self) -> float:
         """How long after its sending a late or doubled call is applied."""
         return self.back**2 * self.mix.latest
+
+    def odd(self) -> BaseException:
+        """What no store promises: errors of drivers and of the machine, and a cancellation that strays out of a driver's inside."""
+        return ODD_ERRORS[int(self.side * len(ODD_ERRORS))](ODD)
+
+
+def is_odd(error: BaseException) -> bool:
+    """Whether it was made up here."""
+    return isinstance(error, ODD_ERRORS) and ODD in error.args
 
 
 class Faults:

@@ -1,4 +1,5 @@
-"""Faults around every verb of a store: refused, applied but unanswered, applied late, applied twice, slow, cut off.
+"""Faults around every verb of a store: refused, applied but unanswered, applied late, applied twice, slow, cut off,
+answered with an error that no store promises.
 
 The wrapper is generated from the ``Store`` protocol, so a new verb cannot be forgotten. It runs around the memory
 store in virtual time and around a real one in real time: it only waits through the clock it is given.
@@ -81,14 +82,14 @@ class _Faulty:
     @asynccontextmanager
     async def _healing(self, transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
         fate = self._faults.draw("transaction")
-        if fate.fault in (Fault.BEFORE, Fault.CRASH_BEFORE):
+        if fate.fault in (Fault.BEFORE, Fault.CRASH_BEFORE, Fault.WRONG_BEFORE):
             await self._travel_nowhere(fate)
         await self._clock.sleep(fate.delay)
         async with AsyncExitStack() as commit:
             yield await commit.enter_async_context(transaction)
             if fate.fault is Fault.LATE:
                 self._carry(self._deliver(fate.lateness, commit.pop_all().aclose))
-        if fate.fault in (Fault.LATE, Fault.ANSWER_LOST, Fault.CRASH_AFTER):
+        if fate.fault in (Fault.LATE, Fault.ANSWER_LOST, Fault.CRASH_AFTER, Fault.WRONG_AFTER):
             await self._travel_nowhere(fate)
 
     async def _travel_nowhere(self, fate: Fate) -> None:
@@ -96,6 +97,8 @@ class _Faulty:
             self._crash()
             await asyncio.get_running_loop().create_future()
         await self._clock.sleep(fate.patience)
+        if fate.fault in (Fault.WRONG_BEFORE, Fault.WRONG_AFTER):
+            raise fate.odd()
         raise StoreUnavailable("transaction: the store cannot be reached, or its answer was lost")
 
     async def _call(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -146,6 +149,11 @@ class _Faulty:
                     await ask()
                 self._crash()
                 await asyncio.get_running_loop().create_future()
+            case Fault.WRONG_BEFORE | Fault.WRONG_AFTER:
+                await self._clock.sleep(fate.delay)
+                if fate.fault is Fault.WRONG_AFTER:
+                    await ask()
+                raise fate.odd()
             case Fault.NONE:
                 pass
         if fate.side < 0.5:  # the way there takes the time, or the way back

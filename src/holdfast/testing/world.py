@@ -22,7 +22,7 @@ from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.bus import Bus, queue_of
 from holdfast.testing.decisions import Birth, Decision, Mishap, Operation, look_into
-from holdfast.testing.fates import Faults, Mix
+from holdfast.testing.fates import ODD, ODD_ERRORS, Faults, Mix, is_odd
 from holdfast.testing.faults import faulty
 from holdfast.testing.history import IN_CARE, Event, History, Phase
 from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
@@ -34,6 +34,7 @@ from holdfast.testing.strikes import operations_of
 from holdfast.testing.truth import witnessed
 
 STRANGER = "stranger"  # a task that nobody knows
+_ODD_NAMES = [each.__name__ for each in ODD_ERRORS]
 FAILURES = (EventName.STORE_UNAVAILABLE, EventName.SUBSCRIBER_FAILED)
 
 
@@ -260,6 +261,8 @@ class World:
                     await client.enqueue(batch)
             except (StoreUnavailable, UniqueConflict):
                 pass
+            except ODD_ERRORS as error:
+                _require_odd(error)
             await self.pause(pace.random() * self.plan.chaos / 10)
 
     def _is_born(self, client: int, job: int) -> bool:
@@ -290,6 +293,8 @@ class World:
                     await self._interfere(client, operation, ids[int(operation.pick * len(ids))])
                 except StoreUnavailable:
                     pass
+                except ODD_ERRORS as error:
+                    _require_odd(error)
 
     async def _interfere(self, client: Client, operation: Operation, job: UUID) -> None:
         match operation.name:
@@ -328,6 +333,12 @@ class World:
         return is_settled and not owed and all(client.is_dead for client in self.clients)
 
 
+def _require_odd(error: BaseException) -> None:
+    """A client's user is told of what the driver said, and of nothing else."""
+    if not is_odd(error):
+        raise error
+
+
 class Ears(Events):
     """Logs nothing, and hears when a loop of the engine goes on after an error that is no fault of the store."""
 
@@ -341,5 +352,6 @@ class Ears(Events):
         if name is EventName.WORKER_READY:
             self._world.write("worker.ready", self._process.name)
         operation, error = fields.get("operation"), str(fields.get("error", ""))
-        if name in FAILURES and not error.startswith(("StoreUnavailable", "TimeoutError", f"{operation}: ")):
+        is_told = error.startswith(("StoreUnavailable", "TimeoutError", f"{operation}: ")) or ODD in error or error in _ODD_NAMES
+        if name in FAILURES and not is_told:
             self._world.loop.complaints.append(f"{name}: {operation}: {error}")
