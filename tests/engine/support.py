@@ -162,6 +162,10 @@ class Flaky:
         """The next calls never arrive."""
         self._plans[verb].extend(["before"] * times)
 
+    def cancel(self, verb: str) -> None:
+        """Out of the next call's inside a cancellation strays that nobody asked for."""
+        self._plans[verb].append("stray")
+
     def mend(self) -> None:
         """Everything that was planned to go wrong goes well."""
         self._plans.clear()
@@ -192,6 +196,8 @@ class Flaky:
             plan = self._plans[verb].popleft() if self._plans[verb] else None
             if self.is_out or plan == "before":
                 raise StoreUnavailable(f"{verb}: not reached")
+            if plan == "stray":
+                raise asyncio.CancelledError
             if plan == "late":
                 self.late.append(lambda: getattr(self.store, verb)(*arguments, **keywords))
                 raise StoreUnavailable(f"{verb}: no answer in time")

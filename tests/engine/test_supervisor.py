@@ -470,6 +470,23 @@ def test_l8_a_burial_is_tried_until_the_store_answers_and_what_was_undelivered_i
     run_virtual(test())
 
 
+def test_l2_a_cancellation_that_strays_out_of_the_store_ends_neither_a_worker_s_start_nor_a_burial() -> None:
+    async def test() -> None:
+        fleet = Fleet()
+        fleet.store.cancel("open_lease")
+        child = await fleet.spawned()
+        child.far.say(HELLO)
+        leased = await child.far.hear(messages.Leased)
+        fleet.store.cancel("end_lease")
+        child.end(KILLED)
+        await until(lambda: fleet.store.calls.count("end_lease") == 2)
+        await passing(1)
+        assert leased.lease not in {view.id for view in await fleet.memory.workers()}
+        assert not fleet.running.done()
+
+    run_virtual(test())
+
+
 def test_l8_a_worker_that_died_past_its_deadline_in_an_outage_charges_nobody() -> None:
     async def test() -> None:
         fleet = Fleet()

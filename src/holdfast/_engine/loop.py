@@ -8,6 +8,8 @@ from holdfast._engine.events import EventName, Events
 from holdfast._ports.clock import Chance
 
 SHORTEST_PAUSE = 0.05
+ERRORS = (Exception, asyncio.CancelledError)
+"""What a call of a store may raise, a cancellation that nobody asked for among it."""
 
 
 class Wake:
@@ -69,9 +71,8 @@ class Service:
             self.wake.forget()  # a step sees what was there before it
             try:
                 wait = await self._step()
-            except (Exception, asyncio.CancelledError) as error:
-                if is_cancelled():
-                    raise
+            except ERRORS as error:
+                require_not_cancelled()
                 failures += 1
                 wait = self._pause(failures)
                 operation, text = self.name, f"{type(error).__name__}: {error}".removesuffix(": ")
@@ -99,6 +100,12 @@ def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, No
         except (SystemExit, KeyboardInterrupt):
             if task.done():
                 raise
+
+
+def require_not_cancelled() -> None:
+    """Whoever goes on after ``ERRORS`` asks first."""
+    if is_cancelled():
+        raise asyncio.CancelledError
 
 
 def is_cancelled() -> bool:

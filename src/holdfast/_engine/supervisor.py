@@ -14,7 +14,7 @@ from holdfast._engine.courier import Courier
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.isolation import Isolation
 from holdfast._engine.keepers import keepers
-from holdfast._engine.loop import Service
+from holdfast._engine.loop import ERRORS, Service, require_not_cancelled
 from holdfast._engine.pace import Pace
 from holdfast._engine.recovery import Contact, Recovery
 from holdfast._engine.ward import Ward, queues_of, tasks_of
@@ -94,7 +94,7 @@ class Supervisor:
             try:
                 await self._transport.close()
                 await self._store.close()
-            except Exception as error:
+            except ERRORS as error:
                 self._complain("close", error)
         return self._exit_code
 
@@ -188,7 +188,7 @@ class Supervisor:
                 await self._prepare(hello.settings)
                 await self._open_lease(ward, hello)
                 break
-            except Exception as error:
+            except ERRORS as error:
                 self._complain("open", error)
                 if not self._services and isinstance(error, HoldfastError) and not isinstance(error, StoreUnavailable):
                     self._give_up(USAGE if isinstance(error, ConfigurationError) else FAILED, str(error).splitlines())
@@ -370,7 +370,7 @@ class Supervisor:
                 if await self._recovery.end(ward.lease.id, ward.name, why, undelivered=ward.undelivered):
                     self._wake_isolation()
                 return
-            except Exception as error:
+            except ERRORS as error:
                 self._complain("end_lease", error)
                 self._contact.broke()
                 failures += 1
@@ -395,5 +395,6 @@ class Supervisor:
             return self._clock.boottime()
         return self._clock.monotonic()
 
-    def _complain(self, operation: str, error: Exception) -> None:
+    def _complain(self, operation: str, error: BaseException) -> None:
+        require_not_cancelled()
         self._events.emit(EventName.STORE_UNAVAILABLE, operation=operation, error=f"{type(error).__name__}: {error}")
