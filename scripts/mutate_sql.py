@@ -1,11 +1,12 @@
 """Takes each guard out of the SQL of a store, one at a time, and looks which test fails.
 
     python -m scripts.mutate_sql --store sqlite                    # every guard; who kills it is remembered
-    python -m scripts.mutate_sql --store sqlite --known            # each by the test that killed it last time, and no other
+    python -m scripts.mutate_sql --store sqlite --known            # each by the test that killed it last time
+    python -m scripts.mutate_sql --store sqlite --new              # those of which no killer is known
     python -m scripts.mutate_sql --store sqlite --file start.sql   # the guards of one file
 
-What no test can notice is listed with its reason in ``tests/mutants/equivalent.toml``. The exit code is 1 if anything else survives,
-or if a killer fails without any mutant too.
+With ``--known`` another test is searched for what its killer does not kill any more. What no test can notice is listed with its reason
+in ``tests/mutants/equivalent.toml``. The exit code is 1 if anything else survives, or if a killer fails without any mutant too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from scripts.sql_guards import Guard, guards
 
@@ -43,7 +45,9 @@ CONTROL = "nothing mutated"
 
 Killers = dict[str, dict[str, str]]
 Verdict = dict[str, str]
-Mutant = dict[str, object]
+Mutant = dict[str, Any]
+Place = tuple[str, Guard]
+"""A file and a guard in it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,22 +59,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.list:
         print(*(f"{file}  {guard.name}" for file, guard in found), sep="\n")
         return 0
-    excused, killers = _equivalent(given.store), {} if given.forget else _killers(given.store)
-    chosen = [(file, guard) for file, guard in found if _excuse(excused, file, guard.name) is None]
-    chosen = [(file, guard) for file, guard in chosen if not given.new or not killers.get(file, {}).get(guard.name)][: given.most]
+    killers, excused = _killers(given.store), _equivalent(given.store)
+    judged = [(file, guard) for file, guard in found if _excuse(excused, file, guard.name) is None]
+    chosen = [each for each in judged if not (given.new and _killer(killers, *each))][: given.most]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that lanes end with us
     began = time.monotonic()
-    verdicts: list[Verdict] = []
-    try:
-        with tempfile.TemporaryDirectory(prefix="holdfast-mutants-", dir=_memory()) as folder:
-            mutants = [_mutant(given.store, file, guard, killers, is_known=given.known) for file, guard in chosen]
-            depth = {"is_quick": given.quick, "most": given.tests}
-            for verdict in _run(given.store, mutants, Path(folder), lanes=given.lanes, depth=depth):
-                verdicts.append(verdict)
-                _tell(verdict)
-    finally:
-        _remember(given.store, killers, verdicts)
-    return _summarise(found, chosen, verdicts, time.monotonic() - began)
+    liars = _try_known(given, chosen, killers) if given.known else _try(given, chosen, killers)
+    left = [f"{file}  {guard.name}" for file, guard in judged if not _killer(killers, file, guard)]
+    for name in left:
+        print(f"open: {name}")
+    for test in liars:
+        print(f"fails without any mutant, so what it killed is not proven: {test}")
+    counts = f"{len(judged) - len(left)} killed, {len(found) - len(judged)} equivalent, {len(left)} open"
+    print(f"{given.store}: {len(found)} guards: {counts}; {time.monotonic() - began:.0f} s")
+    return 1 if left or liars else 0
+
+
+def unjudged(store: str) -> list[str]:
+    """Guards of which neither a test that fails without them is known, nor a reason why none can."""
+    killers, excused = _killers(store), _equivalent(store)
+    return [
+        f"{file}  {guard.name}"
+        for file, guard in _guards(store)
+        if not _killer(killers, file, guard) and _excuse(excused, file, guard.name) is None
+    ]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,11 +92,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--match", default="", help="only guards with this in their name")
     parser.add_argument("--most", type=int, help="at most so many")
     parser.add_argument("--new", action="store_true", help="only those of which no killer is known")
-    parser.add_argument("--known", action="store_true", help="each by its known killer alone")
+    parser.add_argument(
+        "--known", action="store_true", help="each by its known killer, and by others only if that fails to kill it"
+    )
     parser.add_argument("--quick", action="store_true", help="without the tests that say that they are long, such as the model")
     parser.add_argument("--tests", type=int, help="at most so many tests for one mutant, besides those that are likely")
     parser.add_argument("--forget", action="store_true", help="as if no killer were known")
     parser.add_argument("--lanes", type=int, default=1, help="processes (1)")
+    parser.add_argument("--verbose", action="store_true", help="tell of each, also with --known")
     parser.add_argument("--list", action="store_true", help="say which guards there are, and try none")
     return parser
 
@@ -94,7 +109,7 @@ def queries(store: str, source: Path = ROOT / "src") -> Path:
     return source / "holdfast/stores" / store / "queries"
 
 
-def _guards(store: str) -> Iterator[tuple[str, Guard]]:
+def _guards(store: str) -> Iterator[Place]:
     for path in sorted(queries(store).glob("*.sql")):
         yield from ((path.name, guard) for guard in guards(path.read_text(encoding="utf-8")))
 
@@ -119,19 +134,48 @@ def _killers(store: str) -> Killers:
     return known
 
 
+def _killer(killers: Killers, file: str, guard: Guard) -> str:
+    return killers.get(file, {}).get(guard.name, "")
+
+
 def _remember(store: str, killers: Killers, verdicts: Sequence[Verdict]) -> None:
-    """Guards that are gone are forgotten."""
+    """Guards that are gone are forgotten, and killers that kill no more."""
     there = {(file, guard.name) for file, guard in _guards(store)}
     for verdict in verdicts:
         file, _, name = verdict["name"].partition("  ")
-        if verdict["name"] != CONTROL and verdict["killer"]:
-            killers.setdefault(file, {})[name] = verdict["killer"]
+        killers.setdefault(file, {})[name] = verdict["killer"]
     kept = {
-        file: {name: test for name, test in sorted(known.items()) if (file, name) in there}
+        file: {name: test for name, test in sorted(known.items()) if test and (file, name) in there}
         for file, known in sorted(killers.items())
     }
     path = KNOWN / f"killers_{store}.json"
     path.write_text(json.dumps({file: known for file, known in kept.items() if known}, indent=1, ensure_ascii=False) + "\n")
+
+
+def _try_known(given: argparse.Namespace, chosen: Sequence[Place], killers: Killers) -> list[str]:
+    """Each by its killer; those that it does not kill any more, or that have none, by all tests that may."""
+    before = {(file, guard.name): _killer(killers, file, guard) for file, guard in chosen}
+    liars = _try(given, [each for each in chosen if _killer(killers, *each)], killers, is_known=True)
+    left = [each for each in chosen if not _killer(killers, *each)]
+    for file, guard in left:
+        print(f"{file}  {guard.name}: {before[file, guard.name] or 'no known test'} does not kill it; others are searched")
+    return liars + _try(given, left, killers)
+
+
+def _try(given: argparse.Namespace, chosen: Sequence[Place], killers: Killers, *, is_known: bool = False) -> list[str]:
+    """Who kills them is known then; answers tests that fail without any mutant too."""
+    verdicts: list[Verdict] = []
+    depth = {"is_quick": given.quick, "most": given.tests}
+    mutants = [_mutant(given.store, file, guard, {} if given.forget else killers, is_known=is_known) for file, guard in chosen]
+    try:
+        with tempfile.TemporaryDirectory(prefix="holdfast-mutants-", dir=_memory()) as folder:
+            for verdict in _run(given.store, mutants, Path(folder), lanes=given.lanes, depth=depth):
+                verdicts.append(verdict)
+                if given.verbose or not is_known:
+                    _tell(verdict)
+    finally:
+        _remember(given.store, killers, [verdict for verdict in verdicts if verdict["name"] != CONTROL])
+    return [verdict["killer"] for verdict in verdicts if verdict["name"] == CONTROL and verdict["killer"]]
 
 
 def _run(store: str, mutants: Sequence[Mutant], folder: Path, *, lanes: int, depth: dict[str, object]) -> Iterator[Verdict]:
@@ -180,7 +224,7 @@ def _start(
     work, answers = folder / "work.json", folder / "answers.jsonl"
     places = {"queries": str(queries(store, folder / "src")), "answers": str(answers), "uses": str(_uses(store))}
     work.write_text(json.dumps({"store": store, **places, "mutants": mutants, **depth}))
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.lane", "-p", "no:cacheprovider", "-o", "timeout=20"]
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.lane", "-p", "no:cacheprovider", "-o", "timeout=280"]
     environment = {
         **os.environ,
         "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{ROOT}",
@@ -189,7 +233,7 @@ def _start(
     }
     with (folder / "said.txt").open("wb") as said:
         process = subprocess.Popen(
-            [*words, f"--basetemp={folder / 'tmp'}", *_tests(store)],
+            [*words, f"--basetemp={folder / 'tmp'}", *_tests(store, mutants)],
             cwd=ROOT,
             env=environment,
             stdout=said,
@@ -198,9 +242,13 @@ def _start(
     return process, answers
 
 
-def _tests(store: str) -> list[str]:
+def _tests(store: str, mutants: Sequence[Mutant]) -> list[str]:
     files = [name for pattern in TESTS[store] for name in (_matching(pattern) if "*" in pattern else [pattern])]
-    return [file for file in files if not any(word in file for word in TOO_LONG)]
+    files = [file for file in files if not any(word in file for word in TOO_LONG)]
+    if not all(mutant["is_only"] for mutant in mutants):
+        return files
+    wanted = {test.partition("::")[0] for mutant in mutants for test in mutant["first"]}
+    return [file for file in files if file.partition("::")[0] in wanted]
 
 
 def _matching(pattern: str) -> list[str]:
@@ -225,22 +273,6 @@ def _tell(verdict: Verdict) -> None:
     test, is_control = verdict["killer"].rpartition("::")[2], verdict["name"] == CONTROL
     how = f"killed by {test} ({verdict['where']})" if test else "lives" if is_control else "SURVIVED"
     print(f"{verdict['seconds']:5.1f} s {verdict['tests']:4d} tests  {verdict['name']}  {how}", flush=True)
-
-
-def _summarise(
-    found: Sequence[tuple[str, Guard]], chosen: Sequence[tuple[str, Guard]], verdicts: Sequence[Verdict], seconds: float
-) -> int:
-    survivors = [verdict["name"] for verdict in verdicts if not verdict["killer"] and verdict["name"] != CONTROL]
-    liars = [verdict["killer"] for verdict in verdicts if verdict["killer"] and verdict["name"] == CONTROL]
-    excused = len(found) - len(chosen)
-    print(
-        f"{len(found)} guards, {excused} left out, {len(chosen) - len(survivors)} killed, {len(survivors)} survived; {seconds:.0f} s"
-    )
-    for name in survivors:
-        print(f"survived: {name}")
-    for test in liars:
-        print(f"fails without any mutant, so what it killed is not proven: {test}")
-    return 1 if survivors or liars else 0
 
 
 if __name__ == "__main__":

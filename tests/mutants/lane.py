@@ -26,8 +26,9 @@ settings.register_profile(
 )
 settings.load_profile("mutants")
 
-PATIENCE = 30.0
-"""Seconds for which nothing is heard of a child before it hangs: a mutant may loop for ever."""
+PATIENCE = 300.0
+"""Seconds for which nothing is heard of a child before it hangs. Whoever loops for ever is found by ``MOST_WORK``; on a busy machine
+a test may be slow without being guilty of anything."""
 MOST_WORK = 5
 """Seconds of the processor for one test that does not say that it is long: whatever loops for ever need not be waited for."""
 MOST_MEMORY = 4 << 30

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import JobRecord, Token
+from holdfast._core.job import JobRecord, Json, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._ports.store import Store
@@ -189,6 +189,35 @@ def test_rows_that_somebody_spoiled_keep_no_hook_from_others(plain: OnFile) -> N
         await heal(at.store, await at.row(spoiled.id), "spoiled")
         assert notes(plain) == ["spoiled"]
 
+    play(plain, act)
+
+
+MEANWHILE = {
+    "healed": "UPDATE holdfast_jobs SET heal_at = NULL",
+    "reopened": "UPDATE holdfast_jobs SET state = 'available'",
+}
+
+
+@pytest.mark.parametrize("change", MEANWHILE)
+def test_a_job_that_is_healed_or_reopened_while_it_is_offered_is_not_offered(
+    plain: OnFile,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+) -> None:
+    read = Database.read
+
+    def read_late(database: Database, name: str, **values: Json) -> list[tuple[Json, ...]]:
+        if name == "unhealed_jobs":
+            sql(plain.path, f"{MEANWHILE[change]} WHERE id = ?", first.id.bytes)
+        return read(database, name, **values)
+
+    async def act(at: Scene) -> None:
+        nonlocal first
+        first, second = await crashed(at), await crashed(at)
+        monkeypatch.setattr(Database, "read", read_late)
+        assert [row.id for row in await at.store.unhealed(["task"], 10, pause=1.0)] == [second.id]
+
+    first: JobRecord
     play(plain, act)
 
 

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from holdfast._core.job import Hold, NewJob
 from holdfast._core.lifecycle import Transition
@@ -170,12 +172,28 @@ def test_beats_and_audits_do_not_grow_with_what_others_hold(tmp_path: Path) -> N
                 await steps(at.store, "beat", at.store.beat([few])),
                 await steps(at.store, "held", at.store.held(few)),
                 await steps(at.store, "claim", at.store.exchange((), at.request(few, 1, tasks=()))),
+                await steps(at.store, "claim by ids", at.store.exchange((), at.request(few, 1, ids=()))),
             ]
 
         alone = await costs()
         await at.claim(many, CROWD)
-        assert [late <= early * 1.5 + 10 for early, late in zip(alone, await costs(), strict=True)] == [True] * 3
+        assert [late <= early * 1.5 + 10 for early, late in zip(alone, await costs(), strict=True)] == [True] * 4
         assert await steps(at.store, "beat", at.store.beat([many])) <= alone[0] * 1.5 + 10
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+@pytest.mark.parametrize("ids", [None, ()])
+def test_a_lease_that_runs_a_job_alone_looks_at_what_it_holds_and_at_nobody_elses(
+    tmp_path: Path, ids: tuple[UUID, ...] | None
+) -> None:
+    async def act(at: Scene) -> None:
+        lease = structs.replace(at.new_lease(), is_alone=True)
+        await at.store.open_lease(lease)
+        alone = await cost_of_claim(at, at.request(lease.id, ids=ids))
+        await at.enqueue(*(at.new(task="unknown") for _ in range(CROWD)))
+        await at.claim(await at.lease(), CROWD // 2, tasks=["unknown"])
+        assert await cost_of_claim(at, at.request(lease.id, ids=ids)) <= alone * 1.5 + 10
 
     play(OnFile(tmp_path / "jobs.db"), act)
 

@@ -62,6 +62,38 @@ def test_a_bad_row_expires_and_is_cancelled_as_others_are(tmp_path: Path, poison
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
+@pytest.mark.parametrize("poison", POISON[:4])
+def test_a_bad_row_is_rescued_and_judged_with_its_neighbours(tmp_path: Path, poison: str) -> None:
+    async def act(at: Scene) -> None:
+        bad, other = await at.running(policy=Policy(timeout=1.0)), await at.running(policy=Policy(timeout=1.0))
+        sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {poison} WHERE id = ?", bad.job.bytes)
+        at.advance(1000.0)
+        assert [each.hold for each in await at.store.overdue(10)] == [other]
+        for hold in (bad, other):
+            await at.store.end_lease(hold.lease, CRASH)
+        assert await at.settle(rescued(bad, CRASH), rescued(other, CRASH)) == (Answer.APPLIED,) * 2
+        assert [(await at.row(hold.job)).state for hold in (bad, other)] == [State.AVAILABLE] * 2
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_an_attempt_that_is_remembered_before_its_job_has_ended_stands_in_nobodys_way(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        hold, other = await at.running(), await at.running()
+        assert hold.token.claim is not None
+        remembered = (hold.job.bytes, hold.token.number, hold.token.claim.bytes)
+        columns = "job, number, claim, sent_to, outcome, attempt, worker"
+        sql(
+            tmp_path / "jobs.db",
+            f"INSERT INTO holdfast_attempts ({columns}) VALUES (?, ?, ?, 'available', 'failed', 1, '')",
+            *remembered,
+        )
+        assert await at.settle(raised(hold), raised(other)) == (Answer.APPLIED,) * 2
+        assert [(await at.row(each.job)).state for each in (hold, other)] == [State.SCHEDULED] * 2
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
 @pytest.mark.parametrize(
     "change",
     ["claim = NULL", "claim = x'00'", "id = x'00'", "created_at = 'x', claim = x'00'", "available_at = 9e18", "reason = 'NEW'"],

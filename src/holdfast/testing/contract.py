@@ -17,6 +17,7 @@ from holdfast.testing.contracts.expiring import ExpiryContract
 from holdfast.testing.contracts.isolating import LastTryContract
 from holdfast.testing.contracts.keys import KeyContract
 from holdfast.testing.contracts.limiting import LimitContract
+from holdfast.testing.contracts.lines import LineContract
 from holdfast.testing.contracts.operating import OperateContract
 from holdfast.testing.contracts.owning import LeaseContract
 from holdfast.testing.contracts.pruning import PruneContract
@@ -33,6 +34,7 @@ class StoreContract(
     KeyContract,
     ChildContract,
     ClaimContract,
+    LineContract,
     DeliverContract,
     ExpiryContract,
     LastTryContract,

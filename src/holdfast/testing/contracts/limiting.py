@@ -224,6 +224,19 @@ class LimitContract(Part):
             assert await at.settle(seen(hold, charge)) == (Answer.APPLIED,)
 
     @story
+    async def test_one_that_is_overdue_speaks_for_no_other(self, at: Scene) -> None:
+        for charge, policy in LIMITS.items():
+            late = await started(at, policy)
+            at.advance(1.0)
+            other = await started(at, policy)
+            at.advance(PATIENCE - 1.0 + EARLY)
+            assert await overdue(at) == [(late, charge)]
+            before = await at.row(other.job)
+            assert await at.settle(seen(other, charge), seen(late, charge)) == (Answer.LOST, Answer.APPLIED)
+            assert await at.row(other.job) == before
+            await at.settle(done(other))
+
+    @story
     async def test_a_judge_moves_nothing_without_the_token(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
         at.advance(PATIENCE + EARLY)

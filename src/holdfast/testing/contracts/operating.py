@@ -195,6 +195,13 @@ class OperateContract(Part):
         assert await at.claim(await at.lease(), 10) == ()
 
     @story
+    async def test_the_long_payload_of_a_deleted_job_is_no_other_jobs(self, at: Scene) -> None:
+        gone, kept = await at.enqueue(at.new(payload=b"x" * 5000), at.new(payload=b"y" * 5000))
+        await at.store.delete([gone])
+        (claim,) = await at.claim(await at.lease(), 10)
+        assert (claim.hold.job, claim.payload) == (kept, b"y" * 5000)
+
+    @story
     async def test_a_job_that_somebody_owns_is_not_deleted(self, at: Scene) -> None:
         running, prefetched, (waiting,) = await at.running(), await at.prefetched(), await at.enqueue(at.new())
         rows = [await at.row(hold.job) for hold in (running, prefetched)]

@@ -60,6 +60,17 @@ class PruneContract(Part):
             assert await kept(at) == Kept(0, 0)
 
     @story
+    async def test_a_job_that_was_cancelled_while_it_ran_is_forgotten_as_others_are(self, at: Scene) -> None:
+        hold = await running(at, LONG)
+        await at.store.request_cancel([hold.job])
+        await at.settle(released(hold))
+        assert await at.state(hold.job) is State.CANCELLED
+        at.advance(LONG - EARLY)
+        assert await pruned(at) == (0, 0)
+        at.advance(EARLY)
+        assert await pruned(at) == (1, 0)
+
+    @story
     async def test_unfinished_jobs_are_kept_for_ever(self, at: Scene) -> None:
         policy = Policy(retention=0.0)
         await at.enqueue(at.new(policy=policy), at.new(policy=policy, delay=1e9))

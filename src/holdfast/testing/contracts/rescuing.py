@@ -245,15 +245,21 @@ class RescueContract(Part):
         short = structs.replace(ENDS_AT_ONCE, retention=0.0)
         ended, waiting = await crashed(at, short), await crashed(at, structs.replace(HEALS, retention=0.0))
         await at.store.request_cancel([waiting.id])
-        others = [await crashed(at, structs.replace(short, heals=False)) for _ in range(2)]
+        retried = structs.replace(HEALS, retention=0.0)
+        failed, completed = [await again(at, await crashed(at, retried), retried) for _ in range(2)]
+        await at.settle(answered(failed, Fail("no")), done(completed))
+        others = [completed.job, *[(await crashed(at, structs.replace(short, heals=False))).id for _ in range(2)]]
         at.advance(RETENTION_FLOOR)
         answer = await at.store.prune(ALL)
         assert (answer.jobs, answer.stubs) == (len(others), 0)
         at.advance(HOOK_PATIENCE - RETENTION_FLOOR - 1.0)
         assert (await at.store.prune(ALL)).jobs == 0
-        assert {(row.id, row.payload) for row in await offered(at)} == {(ended.id, b"{}"), (waiting.id, b"{}")}
+        assert {(row.id, row.payload) for row in await offered(at)} == {
+            (job, b"{}") for job in (ended.id, waiting.id, failed.job)
+        }
         at.advance(2 * DAY)  # some stores forget whole days
-        assert (await at.store.prune(ALL)).jobs == 2
+        assert (await at.store.prune(ALL)).jobs >= 3
+        assert await at.store.list(at.everything) == ()
 
     # healing
 

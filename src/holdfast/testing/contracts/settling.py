@@ -134,12 +134,14 @@ class SettleContract(Part):
 
     @story
     async def test_only_the_very_token_recalls_what_was_settled(self, at: Scene) -> None:
-        hold, free = await at.running(), await at.prefetched()
+        hold, free, other = await at.running(), await at.prefetched(), await at.running()
         await at.settle(raised(hold), released(free))
         for move, token in ((raised(hold), hold.token), (released(free), free.token)):
             assert await at.settle(move) == (Answer.APPLIED,)
             for wrong in (Token(at.chance.uuid4(), token.number), stale(token), Token(None, token.number)):
                 assert await at.settle(structs.replace(move, token=wrong)) == (Answer.LOST,)
+            for job, answer in ((other.job, Answer.LOST), (at.chance.uuid7(), Answer.MISSING)):
+                assert await at.settle(structs.replace(move, job=job)) == (answer,)
 
     @story
     async def test_the_same_settle_sent_again_gets_the_same_answer(self, at: Scene) -> None:
@@ -304,6 +306,8 @@ class SettleContract(Part):
             hold = await at.running()
             await at.store.request_cancel([hold.job])
             await at.store.end_lease(hold.lease, CRASH)
+            before = await at.row(hold.job)
+            at.advance(1.0)
             move = structs.replace(settle, job=hold.job, token=hold.token)
             assert await at.settle(move) == (Answer.APPLIED,)
             assert await at.settle(move) == (Answer.APPLIED,)
@@ -313,7 +317,31 @@ class SettleContract(Part):
             assert (row.state, row.reason) == (state, ends.get(move.to, Reason.BY_OPERATOR))
             assert (row.token, row.failures, row.error) == (hold.token, move.failures, move.error)
             assert row.cancel_requested
-            assert row.finished_at is not None
+            assert row.finished_at == datetime.fromtimestamp(at.clock.wall(), UTC)
+            assert (row.worker, row.available_at, row.claimed_at) == (before.worker, before.available_at, before.claimed_at)
+            assert row.started_at == before.started_at is not None
+
+    @story
+    async def test_a_job_that_ends_before_its_code_ran_never_started(self, at: Scene) -> None:
+        for is_by_ids in (False, True):
+            (job,) = await at.enqueue(at.new())
+            (claim,) = await at.claim(await at.lease(), 0, prefetch=1, ids=[job] if is_by_ids else None)
+            await at.store.request_cancel([job])
+            await at.settle(released(claim.hold))
+            row = await at.row(job)
+            assert (row.state, row.claimed_at is None, row.started_at) == (State.CANCELLED, False, None)
+
+    @story
+    async def test_a_marked_job_that_is_given_back_ends_without_the_error_of_an_earlier_attempt(self, at: Scene) -> None:
+        hold = await at.running()
+        await at.settle(raised(hold))
+        at.advance(10.0)
+        (claim,) = await at.claim(hold.lease)
+        assert (await at.row(hold.job)).error == BOOM
+        await at.store.request_cancel([hold.job])
+        await at.settle(released(claim.hold, code_ran=True))
+        row = await at.row(hold.job)
+        assert (row.state, row.error) == (State.CANCELLED, None)
 
     @story
     async def test_results_and_errors_come_back_as_they_were(self, at: Scene) -> None:

@@ -146,7 +146,7 @@ BEGIN
         policy = due.policy,
         claimed_at = NEW.wall,
         started_at = iif(due.rank <= NEW.running, NEW.wall, NULL),
-        started_mono = iif(due.is_limited AND due.rank <= NEW.running, NEW.monotonic, NULL)
+        started_mono = iif(due.is_limited, NEW.monotonic, NULL)
     FROM (
         WITH RECURSIVE
         owner AS (
