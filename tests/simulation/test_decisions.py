@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast.testing.decisions import Birth, Mishap, Operation, Strike
-from holdfast.testing.fates import Fault, Faults, Mix
+from holdfast.testing.decisions import Birth, Lookup, Mishap, Operation, Strike
+from holdfast.testing.fates import Fault, Faults, Luck, Mix
 from holdfast.testing.history import Phase
 from holdfast.testing.programs import TAIL
 from holdfast.testing.simulation import Outcome, perform, simulate
@@ -64,18 +64,32 @@ def test_jobs_that_are_left_out_leave_the_others_what_they_are() -> None:
 
 
 def test_a_fault_moves_nothing_that_comes_after_it() -> None:
-    def fates(rates: dict[Fault, float]) -> list[tuple[float, ...]]:
+    def lucks(rates: dict[Fault, float]) -> list[Luck]:
         faults = Faults(random.Random(1), Mix(rates=rates))
-        drawn = [faults.draw("beat") for _ in range(50)]
-        return [(each.side, each.there, each.back, each.wait) for each in drawn]
+        return [faults.draw("beat").luck for _ in range(50)]
 
-    assert fates({}) == fates({Fault.LATE: 0.5}) == fates({Fault.BEFORE: 1.0})
+    assert lucks({}) == lucks({Fault.LATE: 0.5}) == lucks({Fault.BEFORE: 1.0})
 
 
-def test_a_script_speaks_of_the_calls_of_a_verb_or_of_any() -> None:
-    faults = Faults(random.Random(1), Mix(), script={("beat", 2): Fault.SLOW, ("", 4): Fault.LATE})
+def test_a_script_speaks_of_the_calls_of_a_verb_or_of_any_or_from_a_time_on() -> None:
+    now = 0.0
+    script = [
+        Mishap("worker", "beat", 2, Fault.SLOW, Luck(0.1, 0.2, 0.3, 0.4)),
+        Mishap("worker", "", 4, Fault.LATE),
+        Mishap("worker", "held", 0, Fault.TWICE, time=9.0),
+        Mishap("another", "beat", 1, Fault.LATE),
+    ]
+    faults = Faults(random.Random(1), Mix(), script=Lookup(script, "worker", lambda: now))
     assert [faults.draw(verb).fault for verb in ("beat", "held", "beat", "held", "beat")] == [
         Fault.NONE, Fault.NONE, Fault.SLOW, Fault.LATE, Fault.NONE,
     ]  # fmt: skip
+    again = Faults(random.Random(1), Mix(), script=Lookup(script, "worker", lambda: now))
+    assert [again.draw("beat").luck for _ in range(2)][1] == Luck(0.1, 0.2, 0.3, 0.4)
+    now = 9.5
+    assert [faults.draw(verb).fault for verb in ("beat", "held", "held")] == [Fault.NONE, Fault.TWICE, Fault.NONE]
+
+
+def test_nothing_more_happens_once_all_is_well() -> None:
+    faults = Faults(random.Random(1), Mix(), script=Lookup([Mishap("", "beat", 1, Fault.LATE)], "", lambda: 0.0))
     faults.stop()
-    assert faults.draw("held").fault is Fault.NONE
+    assert faults.draw("beat").fault is Fault.NONE

@@ -3,28 +3,35 @@
 Each says all that it needs, so that one can be left out and the others stay what they are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from holdfast.testing.fates import Fault
+from holdfast.testing.fates import Fault, Luck
 
 
 class Birth(Struct, frozen=True, tag=True):
-    """A client enqueues this one of its jobs."""
+    """A client enqueues this one of its jobs. ``time``: when it was, only to be told."""
 
     client: int
     job: int
     task: str = ""
+    time: float = 0.0
 
 
 class Mishap(Struct, frozen=True, tag=True):
-    """What happens to the ``nth`` call of a verb by a process, counted from 1; an empty verb: of its calls of any."""
+    """What happens to the ``nth`` call of a verb by a process, counted from 1; an empty verb: of its calls of any.
+
+    ``luck``: how long it takes; without it, what the process draws at that call.
+    ``time``: when it was, only to be told, unless ``nth`` is 0: then it is the first such call from about that time on.
+    """
 
     process: str
     verb: str
     nth: int
     fault: Fault
+    luck: Luck | None = None
+    time: float = 0.0
 
 
 class Strike(Struct, frozen=True, tag=True):
@@ -55,17 +62,88 @@ class Operation(Struct, frozen=True, tag=True):
 
 
 Decision = Birth | Mishap | Strike | Operation
-Scripted = dict[str, dict[tuple[str, int], Fault]]
+Births = dict[tuple[int, int], str]
+ABOUT = 0.05  # seconds
 
 
-def look_into(script: Iterable[Decision] | None) -> tuple[set[tuple[int, int]] | None, Scripted | None]:
-    """Which jobs a script knows of which client, and which calls of whom meet a fault."""
+class Lookup:
+    """The fate of each call of one process, by a script."""
+
+    def __init__(self, script: Iterable[Decision], process: str, now: Callable[[], float]) -> None:
+        self._at: dict[tuple[str, int], Mishap] = {}
+        self._from: list[Mishap] = []
+        self._now = now
+        for each in script:
+            if isinstance(each, Mishap) and each.process == process:
+                if each.nth:
+                    self._at[each.verb, each.nth] = each
+                else:
+                    self._from.append(each)
+
+    def __call__(self, verb: str, nth: int, call: int) -> tuple[Fault, Luck | None]:
+        """That of the ``nth`` of this verb, which is so many calls of any."""
+        for each in self._from:
+            if each.verb == verb and each.time - ABOUT <= self._now():
+                self._from.remove(each)
+                return each.fault, each.luck
+        found = self._at.get((verb, nth)) or self._at.get(("", call))
+        return (Fault.NONE, None) if found is None else (found.fault, found.luck)
+
+
+def births_of(script: Iterable[Decision] | None) -> Births | None:
+    """The task of each job that a script knows of a client."""
     if script is None:
-        return None, None
-    births, mishaps = set(), Scripted()
-    for each in script:
-        if isinstance(each, Birth):
-            births.add((each.client, each.job))
-        elif isinstance(each, Mishap):
-            mishaps.setdefault(each.process, {})[each.verb, each.nth] = each.fault
-    return births, mishaps
+        return None
+    return {(each.client, each.job): each.task for each in script if isinstance(each, Birth)}
+
+
+FATES = {
+    Fault.NONE: "goes well",
+    Fault.BEFORE: "fails, and nothing was applied",
+    Fault.ANSWER_LOST: "is applied, and its answer gets lost",
+    Fault.LATE: "fails, and is applied afterwards",
+    Fault.TWICE: "is applied, and later once more",
+    Fault.SLOW: "is slow there and back",
+    Fault.IN_FLIGHT: "is slow to arrive, and does so whatever becomes of its sender",
+    Fault.CRASH_BEFORE: "is not applied: its sender dies first",
+    Fault.CRASH_AFTER: "is applied, and its sender dies before it knows",
+}
+WORLDWIDE = {
+    "outage": "the store is away for everybody",
+    "step_clock": "the store's clock steps by {seconds:+.2f} s",
+    "fail_over": "the store fails over and forgets its newest writes",
+    "lose_power": "machine {whom} loses its power",
+}
+VERBS = {
+    "kill": "dies",
+    "freeze": "stands still",
+    "cut": "is cut off from the store",
+    "lull": "is cut off",
+    "drain": "is asked to end",
+}
+
+
+def describe(decision: Decision) -> str:
+    """One line for somebody who wants to know what happened."""
+    return f"{decision.time:8.2f} s  {_describe(decision)}"
+
+
+def _describe(decision: Decision) -> str:
+    match decision:
+        case Birth(client, job, task):
+            return f"client {client} enqueues its job {job} ({task})"
+        case Mishap(process, verb, nth, fault):
+            return f"{process}: its {verb or 'call'} number {nth} {FATES[fault]}"
+        case Operation(_, name, _, queue):
+            return f"an operator does: {name}" + (f" {queue}" if name in ("pause", "resume", "purge") else "")
+        case Strike():
+            return _describe_strike(decision)
+
+
+def _describe_strike(strike: Strike) -> str:
+    verb = strike.name.partition("_")[0]
+    what = WORLDWIDE.get(strike.name) or f"{{whom}}: {VERBS[verb]}"
+    for_long = " for ever" if strike.is_for_ever else f" for {strike.seconds:.2f} s"
+    has_length = verb in ("freeze", "cut", "lull", "outage")
+    at_once = ", and told so at once" if strike.is_refusing and verb in ("cut", "lull", "outage") else ""
+    return what.format(whom=strike.whom or "nobody", seconds=strike.seconds) + (for_long if has_length else "") + at_once

@@ -3,7 +3,7 @@
 import random
 from asyncio import CancelledError
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
 
 from msgspec import Struct
@@ -40,43 +40,53 @@ class Mix(Struct, frozen=True, kw_only=True):
     latest: float = 20.0
 
 
-class Fate(Struct, frozen=True):
-    """What happens to one call, and how long all of it takes: seconds, out of numbers from 0 to 1."""
+class Luck(Struct, frozen=True):
+    """How long all of a call takes, in numbers from 0 to 1; ``side``: whether an ordinary way takes its time there or back."""
 
-    fault: Fault
-    mix: Mix
-    is_refusing: bool
     side: float
     there: float
     back: float
     wait: float
 
+
+class Fate(Struct, frozen=True):
+    """What happens to one call, and how long all of it takes, in seconds."""
+
+    fault: Fault
+    luck: Luck
+    mix: Mix
+    is_refusing: bool = False
+
     @property
     def delay(self) -> float:
         """An ordinary way there or back."""
-        return self.there * self.mix.latency
+        return self.luck.there * self.mix.latency
 
     @property
     def patience(self) -> float:
         """From a failed call to its error: at once, or a time-out."""
-        if self.is_refusing or self.wait < 0.2:
-            return self.back * self.mix.latency
-        return (self.wait - 0.2) / 0.8 * self.mix.timeout
+        if self.is_refusing or self.luck.wait < 0.2:
+            return self.luck.back * self.mix.latency
+        return (self.luck.wait - 0.2) / 0.8 * self.mix.timeout
 
     @property
     def slow_way_there(self) -> float:
         """When it is slow."""
-        return self.there * self.mix.slowest
+        return self.luck.there * self.mix.slowest
 
     @property
     def slow_way_back(self) -> float:
         """When it is slow."""
-        return self.back * self.mix.slowest
+        return self.luck.back * self.mix.slowest
 
     @property
     def lateness(self) -> float:
         """How long after its sending a late or doubled call is applied."""
-        return self.back**2 * self.mix.latest
+        return self.luck.back**2 * self.mix.latest
+
+
+Script = Callable[[str, int, int], tuple[Fault, Luck | None]]
+Note = Callable[[str, int, Fault, Luck], None]
 
     def odd(self) -> BaseException:
         """What no store promises: errors of drivers and of the machine, and a cancellation that strays out of a driver's inside."""
@@ -92,7 +102,7 @@ class Faults:
     """Draws the fate of each call of one process. ``is_out``: nothing reaches the store at the moment; ``is_refusing``: and
     whoever tries is told at once. ``calls``: so far.
 
-    ``script``: what happens to the n-th call of a verb, instead of what ``mix`` says; ``note`` is told of each fault.
+    ``script``: what happens to the n-th call of a verb, the m-th of any, instead of what ``mix`` says; ``note`` is told each fault.
     """
 
     def __init__(
@@ -100,8 +110,8 @@ class Faults:
         numbers: random.Random,
         mix: Mix,
         *,
-        script: Mapping[tuple[str, int], Fault] | None = None,
-        note: Callable[[str, int, Fault], None] = lambda verb, nth, fault: None,
+        script: Script | None = None,
+        note: Note = lambda *fate: None,
     ) -> None:
         self.mix = mix
         self.is_out = False
@@ -115,15 +125,16 @@ class Faults:
     def draw(self, verb: str) -> Fate:
         """What happens to the next call: always as many numbers, so that no fault moves what comes after it."""
         draw = self._draw
-        lot, side, there, back, wait = draw(), draw(), draw(), draw(), draw()
+        lot, luck, given = draw(), Luck(draw(), draw(), draw(), draw()), None
         self.calls += 1
         self._calls_of[verb] = nth = self._calls_of[verb] + 1
         fault = Fault.BEFORE
         if not self.is_out:
-            fault = self._choose(verb, lot) if self._script is None else self._look_up(verb, nth, self._script)
+            fault, given = (self._choose(verb, lot), None) if self._script is None else self._script(verb, nth, self.calls)
+            luck = given or luck
             if fault is not Fault.NONE:
-                self._note(verb, nth, fault)
-        return Fate(fault, self.mix, self.is_refusing, side, there, back, wait)
+                self._note(verb, nth, fault, luck)
+        return Fate(fault, luck, self.mix, self.is_refusing)
 
     def _choose(self, verb: str, lot: float) -> Fault:
         rates = self.mix.rates
@@ -134,9 +145,6 @@ class Faults:
             if lot < 0:
                 return fault
         return Fault.NONE
-
-    def _look_up(self, verb: str, nth: int, script: Mapping[tuple[str, int], Fault]) -> Fault:
-        return script.get((verb, nth)) or script.get(("", self.calls), Fault.NONE)
 
     def stop(self) -> None:
         """From now on everything arrives."""

@@ -156,7 +156,7 @@ class _Faulty:
                 raise fate.odd()
             case Fault.NONE:
                 pass
-        if fate.side < 0.5:  # the way there takes the time, or the way back
+        if fate.luck.side < 0.5:  # the way there takes the time, or the way back
             await self._clock.sleep(fate.delay)
             return await ask()
         answer = await ask()

@@ -24,7 +24,7 @@ def operations_of(plan: Plan, numbers: random.Random) -> list[Operation]:
     """Those of the script, or else those that are drawn."""
     if plan.script is not None:
         return [each for each in plan.script if isinstance(each, Operation)]
-    return list(_draw_operations(plan, numbers))
+    return list(_draw_operations(plan, numbers)) if plan.operations else []
 
 
 def _draw_strikes(plan: Plan, targets: range, numbers: random.Random) -> Iterator[Strike]:

@@ -21,8 +21,8 @@ from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.bus import Bus, queue_of
-from holdfast.testing.decisions import Birth, Decision, Mishap, Operation, look_into
-from holdfast.testing.fates import ODD, ODD_ERRORS, Faults, Mix, is_odd
+from holdfast.testing.decisions import Birth, Decision, Lookup, Mishap, Operation, births_of
+from holdfast.testing.fates import ODD, ODD_ERRORS, Fault, Faults, Luck, Mix, is_odd
 from holdfast.testing.faults import faulty
 from holdfast.testing.history import IN_CARE, Event, History, Phase
 from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
@@ -77,7 +77,7 @@ class World:
         self._started = self.loop.time()
         self._true_clock = SimClock(self.loop)
         self._numbers = self.loop.stream("clocks")
-        self._births, self._scripted = look_into(plan.script)
+        self._births = births_of(plan.script)
         ttl = plan.settings.timing.ttl
         self._tasks, self._registry = tasks(ttl, has_hooks=plan.has_hooks), registry(ttl, has_hooks=plan.has_hooks)
         self.machines = [self._machine(f"m{number}") for number in range(1 if plan.lease_clock == "kernel" else plan.supervisors)]
@@ -117,8 +117,8 @@ class World:
         self.faults[process.name] = faults = Faults(
             self.loop.stream(f"calls of {process.title}"),
             Mix(latency=self.plan.mix.latency) if is_well else self.plan.mix,
-            script=None if is_well or self._scripted is None else self._scripted.get(process.title, {}),
-            note=lambda verb, nth, fault: self.decisions.append(Mishap(process.title, verb, nth, fault)),
+            script=None if is_well or self.plan.script is None else Lookup(self.plan.script, process.title, self.now),
+            note=partial(self._note_fault, process.title),
         )
         return faulty(
             self.store,
@@ -131,6 +131,9 @@ class World:
             crash=lambda: process.end(Exit(signal="SIGKILL")),
             introduce=self._introduce,
         )
+
+    def _note_fault(self, process: str, verb: str, nth: int, fault: Fault, luck: Luck) -> None:
+        self.decisions.append(Mishap(process, verb, nth, fault, luck, self.now()))
 
     def transport(self, process: Process) -> Transport:
         """How this process learns of work."""
@@ -234,8 +237,7 @@ class World:
         share = max(1, self.plan.jobs // self.plan.clients)
         for number in range(self.plan.clients):
             self._start_client(f"client {number}", partial(self._enqueue, number=number, jobs=share))
-        if self.plan.operations:
-            operations = operations_of(self.plan, self.loop.stream("operations"))
+        if operations := operations_of(self.plan, self.loop.stream("operations")):
             self.decisions += operations
             self._start_client("operator", lambda client, clock: self._operate(client, operations))
 
@@ -270,8 +272,9 @@ class World:
 
     def _new_job(self, clock: SimClock, client: int, job: int) -> NewJob:
         numbers, plan = self.loop.stream(f"job {client}.{job}"), self.plan
-        task, ttl = self._tasks[numbers.choice(plan.tasks)], plan.settings.timing.ttl
-        self.decisions.append(Birth(client, job, task.name))
+        drawn, ttl = numbers.choice(plan.tasks), plan.settings.timing.ttl
+        task = self._tasks[(self._births or {}).get((client, job)) or drawn]
+        self.decisions.append(Birth(client, job, task.name, self.now()))
         return NewJob(
             id=compose_uuid7(int(clock.wall() * 1000), job << 32 | numbers.getrandbits(32)),
             task=STRANGER if plan.has_strangers and numbers.random() < 0.4 else task.name,
