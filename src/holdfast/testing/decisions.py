@@ -107,6 +107,8 @@ FATES = {
     Fault.IN_FLIGHT: "is slow to arrive, and does so whatever becomes of its sender",
     Fault.CRASH_BEFORE: "is not applied: its sender dies first",
     Fault.CRASH_AFTER: "is applied, and its sender dies before it knows",
+    Fault.WRONG_BEFORE: "fails with an error that no store promises, and nothing was applied",
+    Fault.WRONG_AFTER: "fails with an error that no store promises, and was applied",
 }
 WORLDWIDE = {
     "outage": "the store is away for everybody",

@@ -84,13 +84,13 @@ class Fate(Struct, frozen=True):
         """How long after its sending a late or doubled call is applied."""
         return self.luck.back**2 * self.mix.latest
 
+    def odd(self) -> BaseException:
+        """What no store promises: errors of drivers and of the machine, and a cancellation that strays out of a driver's inside."""
+        return ODD_ERRORS[int(self.luck.side * len(ODD_ERRORS))](ODD)
+
 
 Script = Callable[[str, int, int], tuple[Fault, Luck | None]]
 Note = Callable[[str, int, Fault, Luck], None]
-
-    def odd(self) -> BaseException:
-        """What no store promises: errors of drivers and of the machine, and a cancellation that strays out of a driver's inside."""
-        return ODD_ERRORS[int(self.side * len(ODD_ERRORS))](ODD)
 
 
 def is_odd(error: BaseException) -> bool:
