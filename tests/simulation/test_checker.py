@@ -250,6 +250,15 @@ def test_each_property_has_a_bad_history() -> None:
     assert shown | {"L1", "L6", "L9"} == set(PROPERTIES)
 
 
+def test_the_raw_events_of_a_job_can_be_listed_for_those_who_know_the_code() -> None:
+    story = History(begun().settle().events).story(JOB)
+    assert "handler.start token=1:" in story
+    assert "running[1:" in story
+    assert "completed[1:" in story
+    assert len(story.splitlines()) == 6
+    assert History(begun().events).story(JOB, longest=2).startswith("… 3 earlier events")
+
+
 def test_a_digest_tells_two_histories_apart() -> None:
     assert History(begun().events).digest() == History(begun().events).digest()
     assert History(begun().events).digest() != History(stopped().events).digest()

@@ -81,5 +81,5 @@ def _weight(beat: Beat, tokens: set[Token], *, is_early: bool) -> int:
 def _told(beats: Sequence[Beat], doomed: set[int]) -> list[str]:
     lines = [beat.line() for place, beat in enumerate(beats) if place not in doomed]
     if doomed:
-        lines.insert(min(doomed), f"{'':13}… ({len(doomed)} of less weight are left out)")
+        lines.insert(min(doomed), f"{'':13}… ({len(doomed)} of less weight left out)")
     return lines

@@ -39,7 +39,7 @@ class Cast:
             self._roles[event.process] = event.note
         elif event.what == "lease" and event.lease is not None and isinstance(event.after, LeaseRow):
             self.workers[event.lease] = event.after.process
-            self._roles.setdefault(event.after.process, "worker")
+            self._roles[event.after.process] = "worker"
             self._roles.setdefault(event.process, "supervisor")
         elif event.what in _SAID_BY:
             self._roles.setdefault(event.process, _SAID_BY[event.what])

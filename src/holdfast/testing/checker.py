@@ -201,6 +201,9 @@ class Checker:
         track = self._jobs[job]
         lease = None if before.lease is None else self._leases.get(before.lease)
         self._expect_right(event, job, before)
+        is_foreign = after.result not in ("", before.result, str(before.token))
+        is_foreign = is_foreign and any(after.result == str(token) for token in track.tokens)
+        self._expect("S3", not is_foreign, job, "the result of {} was written, and {} owned the job", after.result, before.token)
         is_rescue = event.by is not None and event.by.judge is Judge.LEASE_ENDED
         if is_rescue:
             self.report.rescues += 1

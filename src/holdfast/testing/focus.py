@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from holdfast._core.job import Token
 from holdfast.testing.history import Event, JobRow, LeaseRow
 
 
@@ -14,10 +13,11 @@ class Focus:
         self.processes = {value for value in values if isinstance(value, str)} if job is None else set()
         self.leases = set[UUID]() if job is not None else set(self._blamed(events, values))
         self.jobs = [job, *_others(events, job, values)] if job is not None else self._held(events)
-        self.leases |= {event.lease for event in events if event.job in self.jobs and event.lease is not None}
         ours = [event for event in events if event.job in self.jobs]
-        spoken = [*values, *_claims(ours[-1:]), *_claims([event for event in ours if event.what == "job"][-1:])]
-        self.tokens = {value for value in spoken if isinstance(value, Token) and value.claim is not None}
+        self.leases |= {lease for event in ours if (lease := _lease(event)) is not None}
+        spoken = {*map(str, values), *_claims(ours[-1:]), *_claims([event for event in ours if event.what == "job"][-1:])}
+        known = {event.after.token for event in ours if isinstance(event.after, JobRow)}
+        self.tokens = {token for token in known if token.claim is not None and str(token) in spoken}
         rows = (event.after for event in reversed(ours))
         self.queue = next((row.queue for row in rows if isinstance(row, JobRow)), "")
 
@@ -29,9 +29,14 @@ class Focus:
 
     def _held(self, events: Sequence[Event]) -> list[UUID]:
         """The last job that had an owner under one of these leases."""
-        held = (event.job for event in reversed(events) if event.lease in self.leases and event.what == "job")
-        job = next(held, None)
+        job = next((event.job for event in reversed(events) if event.what == "job" and _lease(event) in self.leases), None)
         return [] if job is None else [job]
+
+
+def _lease(event: Event) -> UUID | None:
+    """Under which the job was or is held."""
+    rows = [row for row in (event.after, event.before) if isinstance(row, JobRow)]
+    return next((row.lease for row in rows if row.lease is not None), None)
 
 
 def _others(events: Sequence[Event], job: UUID, values: Sequence[object]) -> list[UUID]:
@@ -39,8 +44,10 @@ def _others(events: Sequence[Event], job: UUID, values: Sequence[object]) -> lis
     return [value for value in values if isinstance(value, UUID) and value in known and value != job]
 
 
-def _claims(events: Sequence[Event]) -> Iterator[object]:
-    """Of which claims an event speaks."""
+def _claims(events: Sequence[Event]) -> Iterator[str]:
+    """Of which claims an event speaks, and what its row says of others."""
     for event in events:
-        rows = (row for row in (event.before, event.after) if isinstance(row, JobRow))
-        yield from (event.token, event.by and event.by.token, *(row.token for row in rows))
+        yield from (str(event.token), str(event.by and event.by.token))
+        for row in (event.before, event.after):
+            if isinstance(row, JobRow):
+                yield from (str(row.token), row.witness, row.result)

@@ -160,7 +160,7 @@ class History:
         return summary.hexdigest()
 
     def story(self, job: UUID, *, until: int | None = None, longest: int = 60) -> str:
-        """What happened to one job and to those who held it: the last events up to ``until``, one a line."""
+        """The raw events of one job and of those who held it, up to ``until``, one a line; ``telling`` says them in English."""
         events = self.events[:until]
         leases = {event.lease for event in events if event.job == job and event.lease}
         holders = {event.after.process for event in events if event.lease in leases and isinstance(event.after, LeaseRow)}

@@ -148,7 +148,8 @@ class Teller:
             rest = f", although {self._cast.owned(old.token)} owns it" if was is Place.ACTIVE else ""
             rest += f", although it is {_state(old)}" if was is Place.FINISHED or old.state is State.HELD else ""
             rest += ", and never hears of it" if self._heard and new.token not in self._heard else ""
-            self._beats.say(event, f"{worker} claims {noun} ({self._cast.claim(new.token)}){rest}", key=f"claim {new.token}")
+            text = f"{worker} claims {noun} ({self._cast.claim(new.token)}){rest}"
+            self._beats.say(event, text, key=f"claim {new.token}", token=new.token)
         elif now is Place.ACTIVE:
             self._see_write(event, noun, old, new)
         elif was is Place.ACTIVE:
@@ -184,7 +185,8 @@ class Teller:
         ends += f", with the result of {named}" if named else ""
         self._settled.add(old.token)
         if by is None:
-            self._beats.say(event, f"{noun}, owned by {self._cast.owned(old.token)}, is {ends}", VITAL if named else USUAL)
+            text = f"{noun}, owned by {self._cast.owned(old.token)}, is {ends}"
+            self._beats.say(event, text, VITAL if named else USUAL, token=old.token)
         elif by.token is None:
             verb = {"enqueue": "enqueues"}.get(by.verb, "changes")
             self._beats.say(
@@ -195,14 +197,16 @@ class Teller:
             rest = f"ACCEPTED, although {self._cast.owned(old.token)} owns {noun}: it is {ends}"
             self._beats.say(event, f"{self._who(event)} {what} {self._cast.claim(by.token)}: {rest}", VITAL)
         elif by.judge is Judge.OWNER:
-            is_back = PLACE_OF[new.state] is Place.PENDING and by.record in (AttemptOutcome.RELEASED, None)
+            is_back = (
+                PLACE_OF[new.state] is Place.PENDING and by.record in (AttemptOutcome.RELEASED, None) and not _price(old, new)
+            )
             verb = "gives back" if is_back else "settles"
-            self._beats.say(event, f"{self._who(event)} {verb} {self._cast.claim(old.token)}: {noun} is {ends}")
+            self._beats.say(event, f"{self._who(event)} {verb} {self._cast.claim(old.token)}: {noun} is {ends}", token=old.token)
         else:
             whose, lease = self._cast.owned(old.token), self._known.get(old.lease) if old.lease else None
             why = "whose lease has ended" if lease is None or lease.row.is_ended else "whose lease HAS NOT ENDED"
             why = why if by.judge is Judge.LEASE_ENDED else "which took too long"
-            self._beats.say(event, f"{self._who(event)} takes {noun} from {whose}, {why}: it is {ends}")
+            self._beats.say(event, f"{self._who(event)} takes {noun} from {whose}, {why}: it is {ends}", token=old.token)
 
     # leases and time
 
@@ -219,7 +223,7 @@ class Teller:
                 self._beats.add(Beat(stop, text, VITAL if process in self._running.values() else MINOR))
             if lease.expires < now and not lease.is_over:
                 lease.is_over = True
-                self._beats.add(Beat(lease.expires, f"the lease of {whose} runs out"))
+                self._beats.add(Beat(lease.expires, f"the lease of {whose} runs out", MINOR))
 
     def _see_lease(self, event: Event) -> None:
         assert event.lease is not None
@@ -323,7 +327,8 @@ class Teller:
         if birth is None:
             self._beats.say(event, f"{self._who(event)} is told that {noun} is there", key=f"{BIRTH} {event.job}")
         elif not birth.text.endswith("there"):
-            birth.text += ", and is told that it is there"
+            text = birth.text.replace(f"{noun} is enqueued", f"{self._who(event)} enqueues {noun}")
+            birth.text = f"{text}, and is told that it is there"
 
     def _told_of(self, event: Event) -> str:
         assert event.token is not None
