@@ -1,7 +1,11 @@
 """Guards of SQL are found, and what is taken out is what was meant; what is remembered of them speaks of guards that exist."""
 
 import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,8 +96,91 @@ def test_what_is_excused_exists_and_has_a_reason() -> None:
                 assert any((each, name) in there | texts for each in ({file} if file != "*" else {file for file, _ in there}))
 
 
-def test_killers_are_tests_of_files_that_exist() -> None:
+def test_killers_are_tests_that_exist() -> None:
+    folders = ("tests/contract", "tests/stores", "src/holdfast/testing/contracts")
+    files = [path for folder in folders for path in (mutate_sql.ROOT / folder).glob("*.py")]
+    names = {name for path in files for name in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))}
     for store in mutate_sql.TESTS:
-        for known in mutate_sql._killers(store).values():
-            assert all((mutate_sql.ROOT / test.partition("::")[0]).exists() for test in known.values())
-    assert json.loads(Path(mutate_sql.KNOWN / "killers_sqlite.json").read_text(encoding="utf-8"))
+        for test in {test for known in mutate_sql._killers(store).values() for test in known.values()}:
+            file, _, name = test.partition("[")[0].partition("::")
+            assert (mutate_sql.ROOT / file).exists()
+            assert name.rpartition("::")[2] in {*names, "runTest"}
+
+
+@pytest.mark.parametrize("store", ["sqlite"])
+def test_of_every_guard_a_test_that_fails_without_it_is_known_or_why_there_is_none(store: str) -> None:
+    assert mutate_sql.unjudged(store) == [], f"python -m scripts.mutate_sql --store {store} --new"
+
+
+@dataclass
+class Trial:
+    """A run of the tool on the guards of one file, in which known killers, and then those that are searched, kill so many."""
+
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    file: str = "start.sql"
+
+    def __post_init__(self) -> None:
+        self.found = [guard.name for file, guard in mutate_sql._guards("sqlite") if file == self.file]
+        (self.folder / "equivalent.toml").write_text("")
+        self.remember(dict.fromkeys(self.found, "tests/a.py::test_old"))
+        self.monkeypatch.setattr(mutate_sql, "KNOWN", self.folder)
+
+    def remember(self, killers: dict[str, str]) -> None:
+        (self.folder / "killers_sqlite.json").write_text(json.dumps({self.file: killers}))
+
+    def run(self, *options: str, kill: Callable[[mutate_sql.Mutant], str], fails_alone: str = "") -> int:
+        def run(*given: Any, **depth: Any) -> Iterator[mutate_sql.Verdict]:
+            for mutant in given[1]:
+                yield {**dict.fromkeys(("where", "tests", "seconds"), 0), "name": mutant["name"], "killer": kill(mutant)}
+            if given[1]:
+                yield {"name": mutate_sql.CONTROL, "killer": fails_alone, "where": "call", "tests": 1, "seconds": 0}
+
+        self.monkeypatch.setattr(mutate_sql, "_run", run)
+        return mutate_sql.main(["--store", "sqlite", "--file", self.file, *options])
+
+
+@pytest.fixture
+def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
+    return Trial(tmp_path, monkeypatch)
+
+
+def first(mutant: mutate_sql.Mutant) -> str:
+    return str(mutant["first"][0])
+
+
+def test_guards_that_die_by_their_known_killers_are_all_well(trial: Trial, capsys: pytest.CaptureFixture[str]) -> None:
+    assert trial.run("--known", kill=lambda mutant: first(mutant) if mutant["is_only"] else "") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"sqlite: {len(trial.found)} guards: {len(trial.found)} killed, 0 equivalent, 0 open; ")
+
+
+def test_another_killer_is_searched_and_said_when_the_known_one_kills_no_more(
+    trial: Trial, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spared = trial.found[0]
+
+    def kill(mutant: mutate_sql.Mutant) -> str:
+        is_spared = mutant["name"] == f"start.sql  {spared}"
+        return "" if is_spared and mutant["is_only"] else "tests/a.py::test_new" if is_spared else first(mutant)
+
+    assert trial.run("--known", kill=kill) == 0
+    assert f"{spared}: tests/a.py::test_old does not kill it; others are searched" in capsys.readouterr().out
+    assert mutate_sql._killers("sqlite")["start.sql"][spared] == "tests/a.py::test_new"
+
+
+@pytest.mark.parametrize("options", [("--known",), ("--new",), ()])
+def test_a_guard_that_nothing_notices_is_open_and_remembered_as_such(
+    trial: Trial, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    unknown = trial.found[-1]
+    trial.remember({name: "tests/a.py::test_old" for name in trial.found if name != unknown})
+    kill = lambda mutant: "" if mutant["name"].endswith(unknown) else first(mutant)  # noqa: E731
+    assert trial.run(*options, kill=kill) == 1
+    assert f"open: start.sql  {unknown}\n" in capsys.readouterr().out
+    assert f"start.sql  {unknown}" in mutate_sql.unjudged("sqlite")
+
+
+def test_a_killer_that_fails_without_a_mutant_proves_nothing(trial: Trial, capsys: pytest.CaptureFixture[str]) -> None:
+    assert trial.run("--known", kill=first, fails_alone="tests/a.py::test_old") == 1
+    assert "fails without any mutant" in capsys.readouterr().out
