@@ -204,20 +204,18 @@ def test_a_job_that_is_healed_or_reopened_while_it_is_offered_is_not_offered(
     monkeypatch: pytest.MonkeyPatch,
     change: str,
 ) -> None:
-    read = Database.read
-
-    def read_late(database: Database, name: str, **values: Json) -> list[tuple[Json, ...]]:
-        if name == "unhealed_jobs":
-            sql(plain.path, f"{MEANWHILE[change]} WHERE id = ?", first.id.bytes)
-        return read(database, name, **values)
-
     async def act(at: Scene) -> None:
-        nonlocal first
         first, second = await crashed(at), await crashed(at)
+        read = Database.read
+
+        def read_late(database: Database, name: str, **values: Json) -> list[tuple[Json, ...]]:
+            if name == "unhealed_jobs":
+                sql(plain.path, f"{MEANWHILE[change]} WHERE id = ?", first.id.bytes)
+            return read(database, name, **values)
+
         monkeypatch.setattr(Database, "read", read_late)
         assert [row.id for row in await at.store.unhealed(["task"], 10, pause=1.0)] == [second.id]
 
-    first: JobRecord
     play(plain, act)
 
 
