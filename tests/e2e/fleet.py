@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ class Crew:
                 stderr=log,
             )
         self.started = time.monotonic()
+        self.lock = threading.Lock()  # for whoever hurts it, where several do
 
     @property
     def pid(self) -> int:
@@ -118,7 +120,7 @@ class Fleet:
 
     def crew(self, *options: str, is_ready: bool = True, machine: Machine = HERE) -> Crew:
         """A new supervisor; with its workers ready to claim unless told otherwise."""
-        before = {view.worker for view in self.app.workers.list()}
+        before = {view.worker for view in self.app.workers.list()} if is_ready else set()
         crew = Crew(self, *options, machine=machine)
         self.crews.append(crew)
         if is_ready:
@@ -163,7 +165,7 @@ class Fleet:
         self.app.close()
         for crew in self.crews:
             end(crew.pid)
-        for pid in _of_folder(self.folder):
+        for pid in living_in(self.folder):
             end(pid)
         for crew in self.crews:
             crew.process.wait(START)
@@ -218,7 +220,7 @@ def _all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _of_folder(folder: Path) -> list[int]:
+def living_in(folder: Path) -> list[int]:
     """Whoever was started for this test, wherever it has gone."""
     mark = f"E2E_FOLDER={folder}".encode()
     found = []

@@ -14,6 +14,10 @@ from holdfast.testing.deeds import tell as tell_deed
 from holdfast.testing.history import History
 
 SAID = "said"
+REFUSED = "write.refused"
+"""Said by a zombie that tried to write."""
+UP = "process.up"
+"""Said by a worker that has begun its first job, where somebody wants to know."""
 
 
 class Record(Protocol):
@@ -33,10 +37,10 @@ class Record(Protocol):
 
 
 class SqliteRecord:
-    """All in the jobs' file, in one order with its commits."""
+    """All in the jobs' file, in one order with its commits; what is said otherwise is in a file of its own."""
 
-    def __init__(self, database: Path) -> None:
-        self._database = database
+    def __init__(self, database: Path, folder: Path) -> None:
+        self._database, self._said = database, folder / SAID
 
     def watch(self) -> None:
         history_sqlite.watch(self._database)
@@ -45,7 +49,7 @@ class SqliteRecord:
         history_sqlite.tell(self._database, what, job, token, process)
 
     def read(self, deeds: Iterable[Deed] = ()) -> History:
-        return history_sqlite.read(self._database, deeds)
+        return history_sqlite.read(self._database, [*deeds, *told(self._said)[0]])
 
 
 class PostgresRecord:
@@ -74,5 +78,5 @@ class PostgresRecord:
 def record_of(url: str, folder: Path) -> Record:
     """The one that fits the store."""
     if url.startswith("sqlite:"):
-        return SqliteRecord(Path(url.removeprefix("sqlite:///")))
+        return SqliteRecord(Path(url.removeprefix("sqlite:///")), folder)
     return PostgresRecord(url, folder)

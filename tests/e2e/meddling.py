@@ -1,0 +1,47 @@
+"""Operators who cancel, retry, reschedule and delete at random, while jobs run and workers are killed."""
+
+import random
+from collections.abc import Sequence, Set
+from uuid import UUID
+
+from holdfast import App
+from holdfast.testing.history import Event, History, Phase
+
+
+class Operator:
+    """Does what an operator may do, to jobs that do not wait for it."""
+
+    def __init__(self, app: App, chance: random.Random) -> None:
+        self._app, self._chance = app, chance
+        self.retried: set[UUID] = set()
+        self.deleted: set[UUID] = set()
+
+    def meddle(self, kept: Sequence[UUID], deletable: Sequence[UUID], *, many: int = 8) -> None:
+        """One of everything, each to some jobs in whatever state they are."""
+        jobs = self._app.jobs
+        jobs.cancel(self._some(kept, many))
+        retried = self._some(kept, many)
+        self.retried.update(retried)
+        jobs.retry(retried)
+        jobs.reschedule(self._some(kept, many), delay=self._chance.uniform(0.0, 0.5))
+        doomed = self._some(deletable, many)
+        self.deleted.update(set(doomed) - jobs.delete(doomed).keys())
+
+    def pause_or_resume(self) -> None:
+        """Whether jobs are claimed at all."""
+        if self._chance.random() < 0.5:
+            self._app.queues.pause("default")
+        else:
+            self._app.queues.resume("default")
+
+    def _some(self, jobs: Sequence[UUID], many: int) -> list[UUID]:
+        return self._chance.sample(jobs, min(many, len(jobs)))
+
+
+def amend(history: History, *, retried: Set[UUID], deleted: Set[UUID]) -> History:
+    """What was retried was so with a right, and what was deleted was not promised to stay."""
+    known = History(Event(time=0.0, process="operator", what="reopen", phase=Phase.INVOKE, job=job) for job in retried)
+    for event in history:
+        if event.job not in deleted:
+            known.add(event)
+    return known

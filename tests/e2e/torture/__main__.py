@@ -1,0 +1,154 @@
+"""``python -m tests.e2e.torture --minutes 10``: real processes and servers, hurt in every way for as long as you like.
+
+Rounds of about a minute, one store after the other, each with a fresh fleet and a fresh database. Each leaves a line of
+figures; ``--sum`` shows those of all sittings. The exit code is 1 if any promise was broken; then the database is kept.
+"""
+
+import argparse
+import logging
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import get_args
+
+from rich.console import Console
+
+from tests.e2e.torture import figures, leftovers
+from tests.e2e.torture.figures import Figures
+from tests.e2e.torture.grounds import Store
+from tests.e2e.torture.kept import look
+from tests.e2e.torture.rounds import Plan, play
+
+FILE = Path("build/torture.jsonl")
+SHM = Path("/dev/shm")
+SHORTEST, USUAL, LONGEST = 30.0, 75.0, 90.0
+"""Seconds of a round."""
+ENDING = 15.0
+"""Seconds that a round takes to come to its end, about."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Torture; the exit code."""
+    asked = _options().parse_args(words)
+    console = Console(highlight=False)
+    if asked.look:
+        console.print(look(asked.look), markup=False)
+        return 0
+    before = figures.read(asked.file) if asked.file.exists() else []
+    if not asked.minutes:
+        console.print(figures.table(before, f"all sittings in {asked.file}"))
+        return int(any(each.violations for each in before))
+    logging.getLogger("holdfast").setLevel(logging.CRITICAL)  # that the store is away is no news here
+    sitting = Sitting(console, asked.file, asked.seed)
+    rounds = sitting.run(asked.minutes * 60, asked.stores.split(","))
+    console.print(figures.table(rounds, "this sitting"))
+    if asked.sum and before:
+        console.print(figures.table([*before, *rounds], f"all sittings in {asked.file}"))
+    return int(bool(sitting.left) or any(each.violations for each in rounds))
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e.torture", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=0.0, help="for how long, about; 0: only show what there is")
+    parser.add_argument("--stores", default=",".join(get_args(Store)), help="in turns: %(default)s")
+    parser.add_argument("--seed", type=int, default=None, help="of the first round; the others count on")
+    parser.add_argument("--file", type=Path, default=FILE, help="where figures are added up: %(default)s")
+    parser.add_argument("--sum", action="store_true", help="the table of all sittings, too")
+    parser.add_argument("--look", type=Path, metavar="FOLDER", help="judge what was kept of a round once more")
+    return parser
+
+
+class Sitting:
+    """Rounds, one after the other."""
+
+    def __init__(self, console: Console, file: Path, seed: int | None) -> None:
+        self._console, self._file = console, file
+        self._seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+        self._revision = _revision()
+        self.left: list[str] = []
+
+    def run(self, seconds: float, stores: Sequence[Store]) -> list[Figures]:
+        """What each showed."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        name, began, made = leftovers.mark(), time.monotonic(), list[Figures]()
+        # Nothing here survives a power cut, and nothing has to.
+        folder = Path(tempfile.mkdtemp(prefix="holdfast-torture-", dir=SHM if os.access(SHM, os.W_OK) else None))
+        tempfile.tempdir = str(folder)  # of the servers
+        try:
+            while (rest := seconds - (time.monotonic() - began)) > 0:
+                store = stores[len(made) % len(stores)]
+                length = USUAL if rest > USUAL + SHORTEST + 2 * ENDING else max(SHORTEST, min(LONGEST, rest) - ENDING)
+                made.append(self._round(Plan(store=store, seed=self._seed + len(made), seconds=length), folder))
+                figures.append(self._file, made[-1])
+        finally:
+            tempfile.tempdir = None
+            self.left = leftovers.left(name, folder)
+            for process in self.left:
+                self._console.print(f"still running: {process}", style="red", markup=False, soft_wrap=True)
+            if not any(folder.iterdir()):
+                folder.rmdir()
+        return made
+
+    def _round(self, plan: Plan, folder: Path) -> Figures:
+        own = Path(tempfile.mkdtemp(prefix=f"{plan.store}-{plan.seed}-", dir=folder))
+        made = Figures(
+            store=plan.store,
+            seed=plan.seed,
+            revision=self._revision,
+            began=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=0.0,
+            bound=0.0,
+            done={},
+        )
+        began = time.monotonic()
+        with self._console.status(plan.store) as status:
+
+            def show(elapsed: float, counts: Counter[str]) -> None:
+                done = ", ".join(f"{many} {what}" for what, many in counts.items() if what != "operations")
+                status.update(f"{plan.store} {elapsed:.0f} of {plan.seconds:.0f} s: {done}")
+
+            try:
+                verdict = play(plan, own, show)
+            except Exception:
+                made.other_violations, story = 1, traceback.format_exc()
+            else:
+                made.done, made.bound, made.jobs = dict(verdict.counts), verdict.bound, verdict.jobs
+                made.zombie_writes_refused = verdict.refused
+                made.judge(verdict.report, stuck=verdict.stuck, wrong=verdict.wrong)
+                story = "" if verdict.is_clean else verdict.explain()
+        made.seconds = round(time.monotonic() - began, 1)
+        self._tell(made, own, story)
+        return made
+
+    def _tell(self, made: Figures, folder: Path, story: str) -> None:
+        kills, recovery = made.done.get("kills", 0), max(made.recoveries, default=0.0)
+        told = f"{made.store} seed {made.seed}: {made.seconds:.0f} s, {kills} kills, {made.starts} starts of {made.jobs} jobs"
+        verdict = f"[red]{made.violations} violations[/]" if made.violations else "[green]nothing lost[/]"
+        self._console.print(f"{told}, slowest recovery {recovery:.2f} s: {verdict}", soft_wrap=True)
+        if not made.violations:
+            shutil.rmtree(folder)
+            return
+        self._console.print(story, markup=False, soft_wrap=True)
+        self._console.print(f"kept in {folder}; judge it again: {_again(folder)}", soft_wrap=True)
+
+
+def _again(folder: Path) -> str:
+    return f"{Path(sys.executable)} -m tests.e2e.torture --look {folder}"
+
+
+def _revision() -> str:
+    asked = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

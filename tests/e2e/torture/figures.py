@@ -1,0 +1,150 @@
+"""What torture has shown: a line for each round in a file that only grows, and a table of any number of sittings."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from rich.table import Table
+
+from holdfast.testing.checker import Report
+
+LOST, OWNED_TWICE, ZOMBIE, STUCK = ("S6",), ("S1", "S2"), ("S3",), ("L1", "L2")
+"""The properties whose violations are counted under that name."""
+TOGETHER = "together"
+
+
+class Figures(Struct, kw_only=True):
+    """Of one round. ``done``: how often each fault. ``recoveries``: seconds each until a dead owner's job was back in line."""
+
+    store: str
+    seed: int
+    revision: str
+    began: str
+    seconds: float
+    bound: float
+    done: dict[str, int]
+    jobs: int = 0
+    starts: int = 0
+    lost: int = 0
+    owned_twice: int = 0
+    zombie_writes_refused: int = 0
+    zombie_writes_accepted: int = 0
+    stuck: int = 0
+    other_violations: int = 0
+    overlaps_inside: int = 0
+    overlaps_outside: int = 0
+    recoveries: list[float] = []
+
+    @property
+    def violations(self) -> int:
+        """Of all kinds."""
+        return self.lost + self.owned_twice + self.zombie_writes_accepted + self.stuck + self.other_violations
+
+    def judge(self, report: Report, *, stuck: Sequence[UUID], wrong: Sequence[str]) -> None:
+        """Take what the checker says, and what it cannot see."""
+        broken = Counter(violation.name for violation in report.violations)
+        kinds = [sum(broken.pop(name, 0) for name in names) for names in (LOST, OWNED_TWICE, ZOMBIE, STUCK)]
+        self.lost, self.owned_twice, self.zombie_writes_accepted, late = kinds
+        self.stuck, self.other_violations = late + len(stuck), broken.total() + len(wrong)
+        self.starts, self.recoveries = report.starts, [round(took, 3) for took in report.recoveries]
+        self.overlaps_inside, self.overlaps_outside = report.overlaps_inside, report.overlaps_outside
+
+
+def append(path: Path, figures: Figures) -> None:
+    """One line more."""
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(figures) + b"\n")
+
+
+def read(path: Path) -> list[Figures]:
+    """All of them."""
+    return [msgspec.json.decode(line, type=Figures) for line in path.read_bytes().splitlines()]
+
+
+class Sum(Struct):
+    """Of rounds on one store, or on all."""
+
+    rounds: Sequence[Figures]
+
+    def total(self, name: str) -> int:
+        """Of a number that each round has."""
+        return sum(getattr(each, name) for each in self.rounds)
+
+    def done(self, *names: str) -> int:
+        """How often these faults, together."""
+        return sum(each.done.get(name, 0) for each in self.rounds for name in names)
+
+    @property
+    def seconds(self) -> float:
+        """All the time that it took."""
+        return sum(each.seconds for each in self.rounds)
+
+    def recovery(self, part: float) -> float:
+        """What that part of all recoveries did not exceed; none took no time."""
+        known = sorted(took for each in self.rounds for took in each.recoveries)
+        return known[max(0, round(part * len(known) + 0.5) - 1) if part < 1 else -1] if known else 0.0
+
+    def recoveries(self) -> str:
+        """The usual quantiles, and how many there were."""
+        shown = " / ".join(f"{self.recovery(part):.2f}" for part in (0.5, 0.99, 1.0))
+        return f"{shown} s of {sum(len(each.recoveries) for each in self.rounds):,}"
+
+    def bound(self) -> str:
+        """What was promised for a recovery."""
+        return f"{max((each.bound for each in self.rounds), default=0.0):.1f} s"
+
+
+def odds(bad: int, of: int) -> str:
+    """How often. What never was among so many is, 95 times in 100, rarer than three in as many."""
+    return f"0 of {of:,} (< {3 / of:.1g})" if of and not bad else f"{bad} of {of:,}"
+
+
+ROWS: dict[str, Callable[[Sum], str]] = {
+    "rounds": lambda s: f"{len(s.rounds)}",
+    "minutes": lambda s: f"{s.seconds / 60:.1f}",
+    "kill -9 cycles": lambda s: f"{s.done('kills'):,}",
+    "… each second": lambda s: f"{s.done('kills') / s.seconds if s.seconds else 0.0:.2f}",
+    "crews killed whole": lambda s: f"{s.done('crews killed'):,}",
+    "supervisors killed alone": lambda s: f"{s.done('supervisors killed'):,}",
+    "zombies": lambda s: f"{s.done('zombies'):,}",
+    "short freezes, workers frozen alone": lambda s: f"{s.done('freezes'):,}, {s.done('workers frozen'):,}",
+    "SIGTERM": lambda s: f"{s.done('terminations'):,}",
+    "server restarts": lambda s: f"{s.done('restarts'):,}",
+    "partitions": lambda s: f"{s.done('cuts'):,}",
+    "backends killed, stopped, cut": lambda s: " ".join(
+        f"{s.done(name):,}" for name in ("backends killed", "backends stopped", "connections ended")
+    ),
+    "read-only, locked": lambda s: f"{s.done('read only'):,}, {s.done('locks'):,}",
+    "NATS killed": lambda s: f"{s.done('NATS killed'):,}",
+    "operations": lambda s: f"{s.done('operations'):,}",
+    "jobs, starts": lambda s: f"{s.total('jobs'):,}, {s.total('starts'):,}",
+    "lost": lambda s: odds(s.total("lost"), s.total("jobs")),
+    "owned twice": lambda s: odds(s.total("owned_twice"), s.total("starts")),
+    "zombie writes accepted": lambda s: odds(
+        s.total("zombie_writes_accepted"), s.total("zombie_writes_accepted") + s.total("zombie_writes_refused")
+    ),
+    "stuck": lambda s: odds(s.total("stuck"), s.total("jobs")),
+    "other violations": lambda s: f"{s.total('other_violations')}",
+    "handlers at once inside, outside": lambda s: f"{s.total('overlaps_inside')}, {s.total('overlaps_outside')}",
+    "recovery p50 / p99 / max": Sum.recoveries,
+    "bound": Sum.bound,
+}
+"""Of the table. "Outside": of the timing assumptions, that is of a process that was frozen."""
+
+
+def table(rounds: Sequence[Figures], title: str) -> Table:
+    """A column for each store."""
+    stores = sorted({each.store for each in rounds})
+    sums = {store: Sum([each for each in rounds if each.store == store]) for store in stores}
+    if len(sums) > 1:
+        sums[TOGETHER] = Sum(rounds)
+    made = Table(title=title, title_justify="left")
+    made.add_column("")
+    for name in sums:
+        made.add_column(name, justify="right")
+    for name, tell in ROWS.items():
+        made.add_row(name, *(tell(each) for each in sums.values()))
+    return made

@@ -1,0 +1,228 @@
+"""What lies between workers and their jobs, and how it is hurt: a file that is locked, servers, and the ways to them."""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Literal
+from uuid import UUID
+
+from holdfast.testing import history_sqlite
+from tests.e2e.machines import HERE, Machine
+from tests.e2e.site import PARTITIONS, Site, site
+from tests.e2e.torture.kept import DATA
+from tests.e2e.torture.torturer import AMNESTY, RECOVERY, TTL, Torturer
+
+Store = Literal["sqlite", "postgres", "postgres+nats"]
+STORES: tuple[Store, ...] = ("sqlite", "postgres", "postgres+nats")
+OUTAGE = 4.5
+"""Seconds that a server or a machine's way to it is away, at most: longer than a lease lives."""
+LOCKED = 1.5
+"""Seconds that a file is locked by somebody else, at most."""
+SLACK = 3.0
+"""Seconds by which a loaded machine may be late."""
+NATS_ALIVE, NATS_DEAD = 6.0, 2.0
+RUBBISH = (b"", b"\xff\xfe", b'{"seconds": ', b"[1]", b'{"seconds": "soon"}', b"{}", b'{"seconds": 1e999}')
+
+
+class Grounds(ABC):
+    """Where one round takes place. ``bound``: seconds within which a dead owner's jobs are back in line."""
+
+    url, transport = "", ""
+    bound = 1.001 * TTL + RECOVERY + AMNESTY + SLACK
+
+    def machines(self, many: int) -> list[Machine]:
+        """Where crews sail at first."""
+        return [self.machine(f"web-{number + 1}") for number in range(many)]
+
+    @abstractmethod
+    def machine(self, name: str) -> Machine:
+        """Another one."""
+
+    @abstractmethod
+    def hurt(self, torturer: Torturer, chance: random.Random) -> float:
+        """One of its faults; seconds until the next."""
+
+    @abstractmethod
+    def spoil(self, jobs: Sequence[UUID]) -> None:
+        """Their payloads become none."""
+
+    def lanes(self, torturer: Torturer, chance: random.Random) -> list[Callable[[], float]]:
+        """What goes on all the time."""
+
+        def hurt_the_grounds() -> float:
+            return self.hurt(torturer, chance)
+
+        return [hurt_the_grounds]
+
+    def keep(self, folder: Path) -> None:
+        """Have the database there when all this is over."""
+
+
+class FileGrounds(Grounds):
+    """A SQLite file, and machines that share a kernel."""
+
+    bound = Grounds.bound + LOCKED
+
+    def __init__(self, folder: Path) -> None:
+        self._database = folder / "jobs.db"
+
+    def machine(self, name: str) -> Machine:
+        """The first two are one, where what died is provably dead."""
+        return HERE if name in ("web-1", "web-2") else Machine(name)
+
+    def hurt(self, torturer: Torturer, chance: random.Random) -> float:
+        """Somebody else writes, and takes long."""
+        with torturer.calm, history_sqlite.opened(self._database) as blocker:
+            blocker.execute("BEGIN IMMEDIATE")
+            torturer.pause(LOCKED)
+            blocker.execute("ROLLBACK")
+        torturer.counts["locks"] += 1
+        return AMNESTY + RECOVERY + chance.uniform(1.0, 4.0)
+
+    def spoil(self, jobs: Sequence[UUID]) -> None:
+        with history_sqlite.opened(self._database) as connection:
+            for number, job in enumerate(jobs):
+                rubbish = RUBBISH[number % len(RUBBISH)]
+                connection.execute("UPDATE holdfast_jobs SET payload = ? WHERE id = ?", (rubbish, job.bytes))
+
+
+class ServedGrounds(Grounds):
+    """A PostgreSQL server, and a NATS server if wished, with ways of its own for each machine."""
+
+    bound = Grounds.bound + OUTAGE
+
+    def __init__(self, place: Site) -> None:
+        self._site, self.url, self.transport = place, place.url, place.transport
+        self._cuts = 0
+
+    def machine(self, name: str) -> Machine:
+        return self._site.machine(name)
+
+    def hurt(self, torturer: Torturer, chance: random.Random) -> float:
+        if chance.random() < 0.6:
+            self._cut_somebody_off(torturer, chance)
+            return chance.uniform(0.0, 0.5)
+        harms = {
+            self._restart: 4,
+            self._kill_a_backend: 1,
+            self._end_connections: 2,
+            self._stop_a_backend: 1,
+            self._refuse_writes: 1,
+        }
+        (harm,) = chance.choices(list(harms), list(harms.values()))
+        with torturer.calm:
+            harm(torturer, chance)
+            # A bound can only be told if those who keep it are left in peace in between.
+            torturer.app.jobs.counts()
+        return AMNESTY + RECOVERY + chance.uniform(1.0, 2.0)
+
+    def lanes(self, torturer: Torturer, chance: random.Random) -> list[Callable[[], float]]:
+        server = self._site.nats
+        if server is None:
+            return super().lanes(torturer, chance)
+
+        def hurt_nats() -> float:
+            torturer.pause(NATS_ALIVE)
+            if chance.random() < 0.3:
+                server.stop()
+                server.forget()
+            else:
+                server.kill()
+            try:
+                torturer.pause(NATS_DEAD)
+            finally:
+                server.start()
+            torturer.counts["NATS killed"] += 1
+            return 0.0
+
+        return [*super().lanes(torturer, chance), hurt_nats]
+
+    def spoil(self, jobs: Sequence[UUID]) -> None:
+        made = [
+            f"UPDATE holdfast.pending SET payload = '\\x{RUBBISH[number % len(RUBBISH)].hex()}' WHERE id = '{job}'"
+            for number, job in enumerate(jobs)
+        ]
+        self._site.postgres.sql(*made, dsn=self.url)
+
+    def keep(self, folder: Path) -> None:
+        server = self._site.postgres
+        if server.is_running:
+            server.stop()
+        shutil.copytree(server.data, folder / DATA)
+
+    def _cut_somebody_off(self, torturer: Torturer, chance: random.Random) -> None:
+        """One machine for longer or shorter than its leases live."""
+        crew = chance.choice([crew for crew in torturer.crews if crew is not torturer.keeper])
+        with crew.lock:
+            self._site.cut_off(crew.machine, PARTITIONS[self._cuts % len(PARTITIONS)])
+            self._cuts += 1
+            try:
+                torturer.pause(OUTAGE)
+            finally:
+                self._site.reconnect(crew.machine)
+        torturer.counts["cuts"] += 1
+
+    def _restart(self, torturer: Torturer, chance: random.Random) -> None:
+        """Stopped as its owner would, or in a crash, for longer or shorter than a lease lives; who asks meanwhile waits."""
+        server = self._site.postgres
+        stop = chance.choice([server.kill, lambda: server.stop("fast"), lambda: server.stop("immediate")])
+        stop()
+        try:
+            torturer.pause(OUTAGE)
+        finally:
+            server.start()
+        torturer.counts["restarts"] += 1
+
+    def _kill_a_backend(self, torturer: Torturer, chance: random.Random) -> None:
+        """All others end with it."""
+        self._site.postgres.kill_backend(chance.choice(self._backends()))
+        torturer.counts["backends killed"] += 1
+
+    def _stop_a_backend(self, torturer: Torturer, chance: random.Random) -> None:
+        """It stands still with all the locks that it has."""
+        backend = chance.choice(self._backends())
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(backend, signal.SIGSTOP)
+            try:
+                torturer.pause(LOCKED)
+            finally:
+                os.kill(backend, signal.SIGCONT)
+        torturer.counts["backends stopped"] += 1
+
+    def _end_connections(self, torturer: Torturer, chance: random.Random) -> None:
+        """Some of them, in the midst of whatever they do."""
+        some = self._backends()
+        for backend in chance.sample(some, chance.randint(1, len(some))):
+            self._site.postgres.sql(f"SELECT pg_terminate_backend({backend})")
+        torturer.counts["connections ended"] += 1
+
+    def _refuse_writes(self, torturer: Torturer, chance: random.Random) -> None:
+        """A server that may only be read, as after a fail-over to the wrong side."""
+        self._site.postgres.configure(default_transaction_read_only="on")
+        try:
+            torturer.pause(OUTAGE)
+        finally:
+            self._site.postgres.configure(default_transaction_read_only="off")
+        torturer.counts["read only"] += 1
+
+    def _backends(self) -> list[int]:
+        """Those of workers and supervisors, and our own."""
+        name = self.url.rpartition("/")[2]
+        asked = f"SELECT pid FROM pg_stat_activity WHERE datname = '{name}' AND backend_type = 'client backend'"
+        return [int(line) for line in self._site.postgres.sql(asked).splitlines()]
+
+
+@contextmanager
+def grounds(store: Store, folder: Path) -> Iterator[Grounds]:
+    """Fresh ones."""
+    with ExitStack() as stack:
+        if store == "sqlite":
+            yield FileGrounds(folder)
+        else:
+            yield ServedGrounds(stack.enter_context(site("nats" if store == "postgres+nats" else "")))

@@ -1,0 +1,178 @@
+"""Jobs for workers that are tortured; most of them only work, some are a torture themselves.
+
+Told by the environment as the jobs of all real workers are: see ``tests/e2e/jobs_app.py``. The import stays small,
+because a worker that is killed each few seconds is started as often.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from holdfast import App, Backoff, Job, SyncJob
+from holdfast._engine.events import Event
+from holdfast._ports.system_host import identify
+from holdfast.testing.deeds import Deed
+from holdfast.testing.deeds import tell as tell_deed
+from tests.e2e.records import REFUSED, SAID, UP, record_of
+
+FOLDER = Path(os.environ["E2E_FOLDER"])
+URL = os.environ.get("E2E_URL", f"sqlite:///{FOLDER}/jobs.db")
+OURS = identify(os.getpid())
+
+app = App(
+    URL,
+    transport=os.environ.get("E2E_TRANSPORT"),
+    ttl=os.environ["E2E_TTL"],
+    recovery_interval=os.environ["E2E_RECOVERY"],
+    poll_interval=os.environ["E2E_POLL"],
+    grace=os.environ["E2E_GRACE"],
+)
+record = record_of(URL, FOLDER)
+steadfast = partial(app.task, max_crashes=1000, max_attempts=1000, backoff=Backoff.fixed("0.05s"))
+"""For jobs that complete whatever happens to their workers."""
+forking = threading.Lock()
+"""A child that is forked while another is being started keeps that start waiting for as long as it lives."""
+_has_begun = False
+
+
+def say(what: str) -> None:
+    """To whoever watches over the processes of this torture."""
+    tell_deed(FOLDER / SAID, Deed(time.time(), what, OURS))
+
+
+say("process.start")
+
+
+@app.on("job.lost")
+def tell_refusal(event: Event) -> None:
+    """That of an outcome or a report; what handlers hear of it is the same refusal."""
+    say(REFUSED)
+
+
+@contextmanager
+def told(job: Job | SyncJob) -> Iterator[None]:
+    """Tell the history when this code starts and ends."""
+    global _has_begun  # noqa: PLW0603 - of this process
+    if not _has_begun:
+        _has_begun = True
+        say(UP)
+    record.tell("handler.start", job.id, job.token, OURS)
+    try:
+        yield
+    finally:
+        record.tell("handler.end", job.id, job.token, OURS)
+
+
+@steadfast()
+async def labour(job: Job, seconds: float) -> str:
+    """Some work whose every step is written into the history."""
+    with told(job):
+        for step in range(5):
+            await job.progress(fraction=step / 5, message=str(job.token))
+            await asyncio.sleep(seconds / 5)
+        await job.checkpoint({"by": str(job.token)})
+    return str(job.token)
+
+
+@steadfast()
+def labour_in_thread(job: SyncJob, seconds: float) -> str:
+    """The same in a thread."""
+    with told(job):
+        for step in range(5):
+            job.progress(fraction=step / 5, message=str(job.token))
+            time.sleep(seconds / 5)
+        job.checkpoint({"by": str(job.token)})
+    return str(job.token)
+
+
+@steadfast()
+async def stumble(job: Job, seconds: float) -> str:
+    """Fail the first time."""
+    with told(job):
+        await asyncio.sleep(seconds)
+        if job.attempt == 1:
+            raise ValueError("once")
+    return str(job.token)
+
+
+@steadfast()
+async def block_the_loop(job: Job, seconds: float) -> str:
+    """Let nothing else of this process' event loop run."""
+    with told(job):
+        time.sleep(seconds)  # noqa: ASYNC251 - the point of it
+    return str(job.token)
+
+
+@steadfast()
+def hold_the_gil(job: SyncJob, seconds: float) -> str:
+    """One call of a C function that lets no other thread run."""
+    with told(job):
+        max(range(round(seconds * 4e6)))  # a quarter of it, at most
+    return str(job.token)
+
+
+@steadfast()
+async def be_deaf(job: Job, seconds: float) -> str:
+    """Ignore every cancellation."""
+    with told(job):
+        by = time.monotonic() + seconds
+        while time.monotonic() < by:
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                continue
+    return str(job.token)
+
+
+@steadfast()
+def leave_children(job: SyncJob, seconds: float) -> str:
+    """One in a group of its own and one that shares all descriptors; neither may outlive the worker."""
+    with told(job):
+        with forking:
+            subprocess.Popen(["sleep", "600"], process_group=0, stdin=subprocess.DEVNULL)
+            if os.fork() == 0:
+                time.sleep(600)
+                os._exit(0)
+        time.sleep(seconds)
+    return str(job.token)
+
+
+@app.task(max_crashes=2, backoff=Backoff.fixed("0.05s"))
+def poison(job: SyncJob, seconds: float) -> None:
+    """Take the worker along, each time in another way; the kernel's way with those who take all memory is one of them."""
+    record.tell("handler.start", job.id, job.token, OURS)
+    ways: tuple[Callable[[], None], ...] = (
+        os.abort,
+        partial(os.kill, os.getpid(), signal.SIGKILL),
+        partial(os.kill, os.getpid(), signal.SIGSEGV),
+        partial(os._exit, 0),
+    )
+    say("process.end")
+    ways[job.id.int % len(ways)]()
+
+
+@app.task(timeout="1s", max_attempts=2, max_crashes=1000, backoff=Backoff.fixed("0.05s"))
+def overstay(job: SyncJob, seconds: float) -> None:
+    """Pass the limit in a thread that nobody can stop."""
+    with told(job):
+        time.sleep(600)
+
+
+@app.task(progress_within="1.5s", max_attempts=2, max_crashes=1000, backoff=Backoff.fixed("0.05s"))
+async def stand_still(job: Job, seconds: float) -> None:
+    """Say nothing more, but stop when asked."""
+    with told(job):
+        await asyncio.sleep(600)
+
+
+@app.task
+async def spoiled(job: Job, seconds: float) -> None:
+    """Never run: its payloads are none."""
+    raise AssertionError(f"ran with {seconds}")

@@ -1,0 +1,45 @@
+"""Things that go on beside each other, each again and again, until all of them are over."""
+
+import threading
+from collections.abc import Callable
+
+STEP_PATIENCE = 300.0
+"""Seconds in which a step that has begun must end, once all are told to."""
+
+
+class Lanes:
+    """Threads; the first error of one of them is everybody's end."""
+
+    def __init__(self) -> None:
+        self._is_over = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._errors: list[BaseException] = []
+
+    def open(self, step: Callable[[], float]) -> None:
+        """From now on that, each time so many seconds after the last as it answered."""
+
+        def run() -> None:
+            pause = 0.0
+            while not self._is_over.wait(pause):
+                try:
+                    pause = step()
+                except BaseException as error:
+                    self._errors.append(error)
+                    self._is_over.set()
+
+        thread = threading.Thread(target=run, name=step.__name__)
+        self._threads.append(thread)
+        thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Let them; whether it is over."""
+        return self._is_over.wait(seconds)
+
+    def close(self) -> None:
+        """No more of it; the first error of all."""
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(STEP_PATIENCE)
+            assert not thread.is_alive(), f"{thread.name} does not end"
+        if self._errors:
+            raise self._errors[0]

@@ -1,0 +1,185 @@
+"""One round: a fresh fleet on fresh grounds, all faults beside each other in a random order, and a verdict."""
+
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from uuid import UUID
+
+from msgspec import Struct, field
+
+from holdfast._core.job import PLACE_OF, Place, State
+from holdfast.testing.checker import Report, check
+from holdfast.testing.history import History
+from tests.e2e.fleet import Fleet, living_in
+from tests.e2e.meddling import Operator
+from tests.e2e.records import REFUSED, SAID
+from tests.e2e.torture.feeding import Feeder
+from tests.e2e.torture.grounds import Grounds, Store, grounds
+from tests.e2e.torture.kept import Kept
+from tests.e2e.torture.lanes import Lanes
+from tests.e2e.torture.torturer import PATIENCE, SETTINGS, Torturer
+from tests.e2e.undertaker import Watch, undertaker
+from tests.e2e.waiting import until
+
+TARGET = "tests.e2e.torture.jobs:app"
+LOOK = 0.25
+GOING = 15.0
+"""Seconds in which the last child of a worker that has ended is gone, too."""
+JUDGED = ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "L1", "L2")
+"""Properties of which a round says nothing if it has not checked them."""
+UNFINISHED = [state for state in State if PLACE_OF[state] is not Place.FINISHED]
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """A round ends after ``seconds``, and when all that is ``wanted`` has been done."""
+
+    store: Store
+    seed: int
+    seconds: float = 75.0
+    wanted: Mapping[str, int] = {}
+    crews: int = 4
+    processes: int = 3
+
+    def is_over(self, counts: Counter[str], elapsed: float) -> bool:
+        """Whether that was enough."""
+        return elapsed >= self.seconds and all(counts[what] >= many for what, many in self.wanted.items())
+
+
+class Verdict(Struct):
+    """What a round showed. ``wrong``: what histories do not say. ``stuck``: jobs that did not end."""
+
+    report: Report
+    history: History
+    counts: Counter[str]
+    seconds: float
+    bound: float
+    jobs: int
+    refused: int
+    wrong: list[str] = field(default_factory=list)
+    stuck: list[UUID] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every promise was kept."""
+        return not (self.report.violations or self.wrong or self.stuck)
+
+    def explain(self) -> str:
+        """What is wrong, with the stories of jobs."""
+        stuck = [f"{job} did not end:\n{self.history.story(job)}" for job in self.stuck[:3]]
+        return "\n".join([*self.wrong, *stuck, self.report.explain(self.history)])
+
+
+def play(plan: Plan, folder: Path, show: Callable[[float, Counter[str]], None] = lambda elapsed, counts: None) -> Verdict:
+    """The whole round in that folder, what it counts shown meanwhile. Nothing runs afterwards; what is wrong is kept."""
+    with grounds(plan.store, folder) as place:
+        try:
+            verdict = _play(plan, place, folder, show)
+        except BaseException:
+            place.keep(folder)
+            raise
+        if not verdict.is_clean:
+            place.keep(folder)
+        return verdict
+
+
+def _play(plan: Plan, place: Grounds, folder: Path, show: Callable[[float, Counter[str]], None]) -> Verdict:
+    chance = random.Random(plan.seed)
+    settings = {**SETTINGS, "poll": chance.choice(["0.2s", "1s"])}
+    with ExitStack() as stack:
+        ships = Fleet(folder, place.url, place.transport, **settings)
+        stack.callback(ships.stop)
+        ships.target = TARGET
+        watching = stack.enter_context(undertaker(folder / SAID))
+        torturer = Torturer(ships, chance, place.machines(plan.crews), watching, processes=plan.processes)
+        torturer.make_machine = place.machine
+        game = _Game(plan, place, ships, torturer, watching)
+        game.torment(show)
+        return game.end()
+
+
+class _Game:
+    def __init__(self, plan: Plan, place: Grounds, ships: Fleet, torturer: Torturer, watching: Watch) -> None:
+        self._plan, self._grounds, self._ships, self._torturer, self._watching = plan, place, ships, torturer, watching
+        self._began = time.monotonic()
+        self._chance = random.Random(plan.seed)
+        self._feeder = Feeder(torturer, ships, self._chance, enough=4 * plan.crews * plan.processes)
+        self._operator = Operator(ships.app, self._chance)
+
+    def torment(self, show: Callable[[float, Counter[str]], None]) -> None:
+        """Everything beside each other."""
+        lanes, counts = Lanes(), self._torturer.counts
+        steps = (self._feeder.feed, self._torturer.kill_a_worker, self._torturer.hurt_a_crew, self._operate, self._spoil)
+        try:
+            for step in (*steps, *self._grounds.lanes(self._torturer, self._chance)):
+                lanes.open(step)
+            while not self._plan.is_over(counts, elapsed := time.monotonic() - self._began) and not lanes.wait(LOOK):
+                show(elapsed, counts)
+        finally:
+            lanes.close()
+            self._remember()
+
+    def _operate(self) -> float:
+        self._operator.meddle(self._feeder.kept, self._feeder.deletable, many=2)
+        if self._chance.random() < 0.1:
+            self._ships.app.queues.pause("default")
+            self._torturer.pause(0.5)
+            self._ships.app.queues.resume("default")
+        self._torturer.counts["operations"] += 4
+        return self._chance.uniform(0.0, 1.0)
+
+    def _spoil(self) -> float:
+        with self._torturer.calm:
+            self._feeder.spoil(self._grounds)
+        return self._chance.uniform(5.0, 20.0)
+
+    def end(self) -> Verdict:
+        """Let every job end, send everybody home, and judge what happened."""
+        self._ships.app.jobs.cancel(self._feeder.unknown)
+        stuck = self._wait_for_jobs()
+        wrong = [*self._feeder.misfits(), *self._send_home()]
+        self._watching.up()  # to the end of what was said
+        kept = self._remember()
+        history = kept.history(self._ships.folder, kept.url)
+        report = check(history, kept.rules)
+        return Verdict(
+            report,
+            history,
+            self._torturer.counts,
+            seconds=time.monotonic() - self._began,
+            bound=self._grounds.bound,
+            jobs=self._feeder.jobs,
+            refused=self._watching.heard[REFUSED],
+            wrong=[*wrong, *(f"{name} was not checked" for name in JUDGED if not report.checked[name])],
+            stuck=stuck,
+        )
+
+    def _wait_for_jobs(self) -> list[UUID]:
+        """Those that do not end."""
+        with suppress(AssertionError):
+            until(lambda: not self._unfinished(), within=PATIENCE + self._feeder.jobs / 10)
+        return self._unfinished()
+
+    def _unfinished(self) -> list[UUID]:
+        counts = self._ships.app.jobs.counts()
+        return [job for state in UNFINISHED if counts[state] for job in self._ships.app.jobs.ids(state=state)]
+
+    def _send_home(self) -> list[str]:
+        """What they leave behind, and who does not go as he should."""
+        for crew in self._torturer.crews:
+            crew.send(signal.SIGTERM)
+        codes = [crew.wait(PATIENCE) for crew in self._torturer.crews]
+        with suppress(AssertionError):
+            until(lambda: not living_in(self._ships.folder), within=GOING)
+        left = [f"process {pid} still runs" for pid in living_in(self._ships.folder)]
+        return [*left, *(f"a supervisor ended with {code}" for code in codes if code)]
+
+    def _remember(self) -> Kept:
+        """All that the database does not say, in the same folder."""
+        plan, operator = self._plan, self._operator
+        kept = Kept(plan.store, plan.seed, self._grounds.url, self._grounds.bound, operator.retried, operator.deleted)
+        kept.save(self._ships.folder)
+        return kept

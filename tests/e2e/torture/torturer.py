@@ -1,0 +1,226 @@
+"""Hurts crews in every way that the fault matrix knows, while others hurt what lies between them and their jobs."""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from uuid import UUID
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._ports import guard
+from holdfast.errors import StoreUnavailable
+from holdfast.testing.deeds import Deed, tell
+from tests.e2e.cells import end, guard_of, is_alive
+from tests.e2e.fleet import Crew, Fleet, state_of, stop, thaw
+from tests.e2e.machines import HERE, Machine
+from tests.e2e.records import SAID
+from tests.e2e.tormentor import Tormentor
+from tests.e2e.undertaker import Watch
+from tests.e2e.waiting import until
+
+TTL, BEAT, MARGIN, RECOVERY = 3.0, 0.6, 0.5, 0.5
+AMNESTY = BEAT + MARGIN
+SETTINGS = {"ttl": f"{TTL}s", "recovery": f"{RECOVERY}s", "grace": "1s"}
+PATIENCE = 90.0
+"""Seconds for what takes a few on a machine that has nothing else to do."""
+CONCURRENCY = "2"
+LEAST_UP = 3
+"""Workers that are left alone, so that jobs come to an end as well."""
+
+
+class Torturer(Tormentor):
+    """Several threads may hurt at once, each crew one at a time; the supervisor of the first crew is only ever left alone.
+
+    Of everybody's jobs somebody must be able to take care, or no bound could be told for it.
+    """
+
+    def __init__(
+        self, ships: Fleet, chance: random.Random, machines: Sequence[Machine], watching: Watch, *, processes: int
+    ) -> None:
+        super().__init__(ships, chance, machines, processes=processes)
+        self._watching, self._machines = watching, len(machines)
+        self._sailing, self._asking = threading.Lock(), threading.Lock()
+        self.keeper = self.crews[0]
+        self.calm = threading.Lock()
+        """Held by whoever needs the store, or takes it from all."""
+        self.counts: Counter[str] = Counter()
+        self.make_machine: Callable[[str], Machine] = Machine
+        self.rate = 4.0
+
+    def sail(self, machine: Machine = HERE, *, is_ready: bool = False) -> Crew:
+        """Another crew."""
+        options = ("--processes", str(self._processes), "--concurrency", CONCURRENCY, "--log-level", "warning")
+        return self._ships.crew(*options, is_ready=is_ready, machine=machine)
+
+    def acknowledge(self, job: UUID) -> None:
+        """It was promised to stay."""
+        self.record.tell("enqueue", job, None, self._ours)
+
+    def did(self, what: str, process: ProcessIdentity) -> None:
+        """Written down at once, so that it is kept with all that is said."""
+        tell(self.folder / SAID, Deed(time.time(), what, process))
+
+    def refuge(self, lost: Machine) -> Machine:
+        """Either the machine itself came back, where what died is provably dead, or it is gone for good."""
+        if self._chance.random() < 0.5:
+            return lost
+        self._machines += 1
+        return self.make_machine(f"web-{self._machines}")
+
+    def replace(self, crew: Crew) -> None:
+        """Somebody else sails for it."""
+        with self._sailing:
+            self.crews.remove(crew)
+            self.crews.append(self.sail(self.refuge(crew.machine)))
+
+    # again and again
+
+    def kill_a_worker(self) -> float:
+        """One that has begun its first job, if nobody else hurts its crew."""
+        up = self._up()
+        crew, victim = self._victim(up) if len(up) > LEAST_UP else (None, 0)
+        if crew is None or not crew.lock.acquire(blocking=False):
+            return 0.02
+        try:
+            if is_alive(victim):
+                self._kill(crew, victim)
+                self.counts["kills"] += 1
+        finally:
+            crew.lock.release()
+        return self._chance.uniform(0.0, 2.0 / self.rate)
+
+    def _victim(self, up: Sequence[int]) -> tuple[Crew | None, int]:
+        victim = self._chance.choice(up)
+        stat = guard.read_stat(victim)
+        return next((crew for crew in self.crews if stat is not None and crew.pid == stat.parent), None), victim
+
+    def hurt_a_crew(self) -> float:
+        """One of all but the keeper's, in any way."""
+        harms: dict[Callable[[Crew], None], int] = {
+            self.kill_all_together: 3,
+            self.kill_the_supervisor: 1,
+            self.freeze_for_a_moment: 1,
+            self.freeze_a_worker: 1,
+            self.make_zombies: 5,
+            self.make_zombies_without_guards: 2,
+            self.terminate: 1,
+        }
+        (harm,) = self._chance.choices(list(harms), list(harms.values()))
+        crew = self._chance.choice([crew for crew in self.crews if crew is not self.keeper])
+        with crew.lock:
+            assert crew.process.poll() is None, f"a supervisor has ended by itself, with {crew.process.returncode}"
+            harm(crew)
+        return self._chance.uniform(0.0, 0.5)
+
+    # one crew; whoever calls these has its lock
+
+    def kill_all_together(self, crew: Crew) -> None:
+        """Supervisor and workers."""
+        os.kill(crew.pid, signal.SIGSTOP)
+        self._until(lambda: state_of(crew.pid) == "T")
+        workers, up = crew.workers(), self._up()
+        end(crew.pid)
+        for worker in workers:
+            self._kill(crew, worker)
+        self.counts["kills"] += len(set(up) & set(workers))
+        self.counts["crews killed"] += 1
+        self.replace(crew)
+
+    def kill_the_supervisor(self, crew: Crew) -> None:
+        """Its workers end by themselves."""
+        workers = crew.workers()
+        end(crew.pid)
+        self._until(lambda: not any(map(is_alive, workers)))
+        self.counts["supervisors killed"] += 1
+        self.replace(crew)
+
+    def freeze_for_a_moment(self, crew: Crew) -> None:
+        """All of it, and not so long that it costs anything."""
+        with self.calm:
+            frozen = self._freeze(crew)
+            self.pause(TTL - MARGIN - BEAT - 0.6)
+            self._wake(crew, frozen, crew.workers())
+        self.counts["freezes"] += 1
+
+    def freeze_a_worker(self, crew: Crew) -> None:
+        """It alone: its supervisor kills it before its lease has run out."""
+        workers = crew.workers()
+        if workers:
+            worker = self._chance.choice(workers)
+            process = crew.identify(worker)
+            stop([worker])
+            self.did("process.freeze", process)
+            self._until(lambda: not is_alive(worker))
+            self.counts["workers frozen"] += 1
+
+    def make_zombies(self, crew: Crew) -> None:
+        """All of it stands still until its jobs have been taken from it, and then goes on."""
+        with self.calm:
+            frozen, workers = self._freeze_at_work(crew)
+            self._until(lambda: self._has_taken_from(workers))
+            self._wake(crew, frozen, workers)
+
+    def make_zombies_without_guards(self, crew: Crew) -> None:
+        """The same, and nobody ends them: they go on writing, as if they had never been away."""
+        with self.calm:
+            frozen, workers = self._freeze_at_work(crew)
+            guards = [pid for worker in workers for pid in _guards(worker)]
+            self._until(lambda: self._has_taken_from(workers))
+            for pid in guards:
+                end(pid)
+            # Nobody is told that they woke: code of theirs that runs beside others is what a missing guard means.
+            thaw(frozen)
+
+    def terminate(self, crew: Crew) -> None:
+        """Once, or twice; one that has just begun to start does not know yet what that means."""
+        self._until(crew.workers)
+        crew.send(signal.SIGTERM)
+        if self._chance.random() < 0.5:
+            self.pause(1.0)
+            crew.send(signal.SIGTERM)
+        code = crew.wait(PATIENCE)
+        assert code == 0, f"SIGTERM ended a supervisor with {code}"
+        self.counts["terminations"] += 1
+        self.replace(crew)
+
+    def _freeze_at_work(self, crew: Crew) -> tuple[list[int], list[int]]:
+        """When most of its workers have begun something; who was frozen, and which of them are workers."""
+        self._until(lambda: len(set(self._up()) & set(crew.workers())) >= min(2, self._processes))
+        frozen, workers = self._freeze(crew), crew.workers()
+        self.counts["zombies"] += len(set(self._up()) & set(workers))
+        return frozen, workers
+
+    def _freeze(self, crew: Crew) -> list[int]:
+        frozen = crew.freeze_outside_of_writes()
+        for pid in crew.workers():
+            self.did("process.freeze", crew.identify(pid))
+        return frozen
+
+    def _wake(self, crew: Crew, frozen: Sequence[int], workers: Sequence[int]) -> None:
+        for pid in workers:
+            self.did("process.thaw", crew.identify(pid))
+        thaw(frozen)
+
+    def _has_taken_from(self, workers: Sequence[int]) -> bool:
+        """Whether all of their leases have been ended; nobody says so while there is no store."""
+        with suppress(StoreUnavailable):
+            return not any(view.process.pid in workers for view in self.app.workers.list())
+        return False
+
+    def _up(self) -> list[int]:
+        with self._asking:
+            return [process.pid for process in self._watching.up()]
+
+    def _until(self, predicate: Callable[[], object]) -> None:
+        until(predicate, within=PATIENCE)
+
+
+def _guards(worker: int) -> list[int]:
+    try:
+        return [guard_of(worker)]
+    except (ValueError, FileNotFoundError):  # it was just born
+        return []
