@@ -26,7 +26,7 @@ PEERS := .venv/peers-$(KEY)
 SERVERS := .venv/servers-$(KEY)
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help demo test check simulate models bench peers clean
+.PHONY: help demo test check simulate torture models bench peers clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F '|' '{ printf "make %-9s %s\n", $$1, $$2 }'
@@ -47,6 +47,9 @@ check: $(DEV) ## everything that is read rather than run: lint, format, types, i
 
 simulate: $(DEV) ## run the engine under seeded faults (SEEDS=1000)
 	@.venv/bin/python -m holdfast.testing.simulate --seeds $(SEEDS) $(ARGS)
+
+torture: $(DEV) $(SERVERS) ## hurt real processes and servers in every way (MINUTES=30 ARGS="--stores sqlite")
+	@.venv/bin/python -m tests.e2e.torture --minutes $(MINUTES) --sum $(ARGS)
 
 models: $(DEV) ## search the models of the token protocol to their end, mutants too (ARGS="keys")
 	@.venv/bin/python scripts/check_models.py $(ARGS)

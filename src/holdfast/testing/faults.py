@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 from uuid import UUID
 
 from msgspec import structs
@@ -150,10 +150,7 @@ class _Faulty:
                 self._crash()
                 await asyncio.get_running_loop().create_future()
             case Fault.WRONG_BEFORE | Fault.WRONG_AFTER:
-                await self._clock.sleep(fate.delay)
-                if fate.fault is Fault.WRONG_AFTER:
-                    await ask()
-                raise fate.odd()
+                await self._go_wrong(fate, ask)
             case Fault.NONE:
                 pass
         if fate.luck.side < 0.5:  # the way there takes the time, or the way back
@@ -162,6 +159,12 @@ class _Faulty:
         answer = await ask()
         await self._clock.sleep(fate.delay)
         return answer
+
+    async def _go_wrong(self, fate: Fate, ask: Callable[[], Awaitable[Any]]) -> NoReturn:
+        await self._clock.sleep(fate.delay)
+        if fate.fault is Fault.WRONG_AFTER:
+            await ask()
+        raise fate.odd()
 
     async def _deliver(self, delay: float, ask: Callable[[], Awaitable[Any]]) -> Any:
         await self._clock.sleep(delay)
