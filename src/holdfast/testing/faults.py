@@ -151,8 +151,6 @@ class _Faulty:
                 await asyncio.get_running_loop().create_future()
             case Fault.WRONG_BEFORE | Fault.WRONG_AFTER:
                 await self._go_wrong(fate, ask)
-            case Fault.NONE:
-                pass
         if fate.luck.side < 0.5:  # the way there takes the time, or the way back
             await self._clock.sleep(fate.delay)
             return await ask()
