@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -63,9 +64,10 @@ class Scene:
         pace: Callable[[], float],
         is_rough: Callable[[], bool],
         tasks: Mapping[str, TaskDefinition],
+        runs: Counter[str],
     ) -> None:
         self.chance: random.Random = process.numbers
-        self.title, self.hooks = process.title, 0
+        self._runs = runs
         self._tasks = tasks
         self._pace, self._is_rough = pace, is_rough
         self._loop = loop
@@ -74,10 +76,11 @@ class Scene:
         self._history = history
         self._now = now
 
-    def of(self, job: UUID, run: str) -> "Scene":
-        """The same for one run of a job's code, which does the same wherever and whenever it runs."""
-        made = copy(self)
-        made.chance = self._loop.stream(f"{job.int & TAIL} {run}")
+    def of(self, job: UUID, code: str) -> "Scene":
+        """The same for one run of a job's code: its n-th run does the same wherever and whenever it is."""
+        made, name = copy(self), f"{code} of {job.int & TAIL}"
+        self._runs[name] += 1
+        made.chance = self._loop.stream(f"{name} {self._runs[name]}")
         return made
 
     @property
@@ -141,7 +144,7 @@ SCENE: ContextVar[Scene] = ContextVar("scene")
 @asynccontextmanager
 async def _written(job: Job) -> AsyncIterator[Scene]:
     """Says when code starts and when it has ended, however."""
-    scene = SCENE.get().of(job.id, f"claim {job.token.number}")
+    scene = SCENE.get().of(job.id, "handler")
     scene.write("handler.start", job)
     try:
         yield scene
@@ -329,9 +332,7 @@ _FORGOTTEN: tuple[Callable[[Job], Awaitable[Json]], ...] = (quick, silent, raisi
 
 async def heal(rows: list[str], job: RescuedJob) -> None:
     """What a hook does: write a row, in time or not, and end well or not."""
-    scene = SCENE.get()
-    scene.hooks += 1
-    scene = scene.of(job.id, f"hook {job.attempt} {scene.title} {scene.hooks}")
+    scene = SCENE.get().of(job.id, "hook")
     await scene.wait(scene.chance.random() * 1.5 * scene.pace)
     rows.append(f"{job.attempt} {job.reason} {job.state}")
     if scene.is_rough and scene.chance.random() < 0.3:

@@ -16,7 +16,7 @@ from holdfast.testing.simulation import Outcome
 
 T = TypeVar("T")
 BUDGET = 400  # worlds that may be tried
-FEW = 20  # decisions that are worth a second look
+FEW = 60  # decisions that are worth a second look
 SIMPLEST = "quick"
 SMALLER: tuple[dict[str, Any], ...] = (
     {"has_queue": False}, {"has_hooks": False}, {"operations": ()}, {"supervisors": 1}, {"supervisors": 2}, {"processes": 1},

@@ -1,147 +1,181 @@
 """``python -m holdfast.testing.simulate --seeds 500``: many worlds, or one of them again with its story.
 
-Prints each seed that broke something, with the command that repeats it; the exit code is 1 then.
+A seed that breaks something is printed with the command that repeats it, and the simplest of them explained: the few things
+that must happen for it to break, and the story of what they lead to. The exit code is 1 then.
 """
 
 import argparse
+import os
 import subprocess
 import sys
-from collections import Counter
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from queue import SimpleQueue
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import structs
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
+from rich.text import Text
 
 from holdfast._ports.clock import SystemClock
-from holdfast.testing.simulation import Outcome, simulate
-from holdfast.testing.verdicts import PROPERTIES, percentile
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing import cases
+from holdfast.testing.failure import COMMAND, explain, tell
+from holdfast.testing.shrinking import BUDGET
+from holdfast.testing.simulation import Outcome, perform, simulate
+from holdfast.testing.summary import Summary, problems_of
 
 World = Callable[[int], Outcome]
 REPEAT = 50  # every so many seeds one runs twice, and both histories must be equal
+PORTION = 20  # seeds that a process takes at once
+MOST_TOLD = 5  # failing seeds
 
 
-class Summary(Struct):
-    """What some seeds came to."""
+class _Speed(ProgressColumn):
+    """Seeds a minute so far."""
 
-    seeds: int = 0
-    failed: list[int] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
-    checked: Counter[str] = field(default_factory=Counter)
-    unknown: Counter[str] = field(default_factory=Counter)
-    starts: int = 0
-    rescues: int = 0
-    overlaps_inside: int = 0
-    overlaps_outside: int = 0
-    virtual: float = 0.0
-    recoveries: list[float] = field(default_factory=list)
-
-    def add(self, outcome: Outcome) -> None:
-        """One more seed."""
-        report = outcome.report
-        self.seeds += 1
-        self.checked += report.checked
-        self.unknown += report.unknown
-        self.starts += report.starts
-        self.rescues += report.rescues
-        self.overlaps_inside += report.overlaps_inside
-        self.overlaps_outside += report.overlaps_outside
-        self.virtual += outcome.seconds
-        self.recoveries += [round(seconds / outcome.plan.settings.timing.ttl, 4) for seconds in report.recoveries]
-
-    def merge(self, other: "Summary") -> None:
-        """The seeds of another process."""
-        for name in self.__struct_fields__:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            setattr(self, name, mine + theirs)
+    def render(self, task: Task) -> Text:
+        """Nothing before the first portion is done."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{60 * speed:,.0f} seeds a minute")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit code."""
     given = _parser().parse_args(arguments)
-    clock, world = SystemClock(), partial(simulate, has_hooks=given.hooks, has_queue=given.queue)
+    kind = _kind(given.store)
+    world = partial(simulate, kind=kind, has_hooks=given.hooks, has_queue=given.queue)
+    if given.script is not None:
+        return _tell_one(cases.read(given.script).play(kind))
     if given.seed is not None:
-        return _tell_one(given.seed, world)
-    seeds = range(given.first, given.first + given.seeds)[given.part :: given.jobs]
-    if given.as_json:
-        sys.stdout.buffer.write(msgspec.json.encode(_run(seeds, world)))
+        return _tell_one(world(given.seed), given, kind)
+    seeds = range(given.first, given.first + given.seeds)
+    if given.part is not None:
+        for part in _run_here(seeds[given.part :: given.jobs], world):
+            print(msgspec.json.encode(part).decode(), flush=True)
         return 0
+    given.jobs = max(1, min(given.jobs, given.seeds // PORTION))
+    clock = SystemClock()
     started = clock.monotonic()
-    words = ["--hooks"] * given.hooks + ["--queue"] * given.queue
-    summary = _run_on_all(given.first, given.seeds, given.jobs, words) if given.jobs > 1 else _run(seeds, world)
-    _print(summary, clock.monotonic() - started, given.jobs, words)
+    summary = _run_all(seeds, given, world)
+    for told in summary.told[:MOST_TOLD]:
+        print(told)
+    for line in summary.lines(clock.monotonic() - started, given.jobs):
+        print(line)
+    for _, seed in summary.failed[:MOST_TOLD]:
+        print(f"repeat it at {revision()}: {COMMAND} --seed {seed}{_more(given)}")
+    if summary.failed:
+        _explain(world(summary.failed[0][1]), given, kind)
     return 1 if summary.failed else 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m holdfast.testing.simulate", description=__doc__)
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
+    cores = len(os.sched_getaffinity(0))
     parser.add_argument("--seeds", type=int, default=500, help="how many worlds (500)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
-    parser.add_argument("--seed", type=int, help="only this one, with the whole story if it breaks something")
-    parser.add_argument("--jobs", type=int, default=1, help="processes to run them in (1)")
-    parser.add_argument("--hooks", action="store_true", help="in worlds whose tasks have an on_rescue")
-    parser.add_argument("--queue", action="store_true", help="in worlds in which a queue delivers the jobs")
-    parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("--json", dest="as_json", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, help="only this one, explained if it breaks something")
+    parser.add_argument("--script", type=Path, help="only the world of this file, which an earlier failure has left")
+    parser.add_argument("--jobs", type=int, default=cores, help=f"processes to run them in ({cores})")
+    parser.add_argument("--hooks", action="store_true", help="all worlds have tasks with an on_rescue, not only some")
+    parser.add_argument("--queue", action="store_true", help="in all worlds a queue delivers the jobs, not only in some")
+    parser.add_argument("--store", default="", help="MODULE:CLASS of a memory store that is used instead, a broken one perhaps")
+    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--budget", type=int, default=BUDGET, help=f"worlds to try for an explanation ({BUDGET}); 0: none")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()), help="where a failing world is left as a file"
+    )
     return parser
+
+
+def _kind(name: str) -> type[MemoryStore]:
+    if not name:
+        return MemoryStore
+    module, _, kind = name.partition(":")
+    found: type[MemoryStore] = getattr(import_module(module), kind)
+    return found
+
+
+def _more(given: argparse.Namespace) -> str:
+    words = [f"--{name}" for name in ("hooks", "queue") if getattr(given, name)]
+    return "".join(f" {word}" for word in [*words, *([f"--store {given.store}"] if given.store else [])])
+
+
+def _run_all(seeds: range, given: argparse.Namespace, world: World) -> Summary:
+    summary, columns = Summary(), (*Progress.get_default_columns(), MofNCompleteColumn(), _Speed())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("simulating", total=len(seeds))
+        parts = _run_elsewhere(given) if given.jobs > 1 else _run_here(seeds, world)
+        for part in parts:
+            summary.merge(part)
+            progress.update(task, advance=part.seeds)
+    summary.failed.sort()
+    return summary
+
+
+def _run_here(seeds: range, world: World) -> Iterator[Summary]:
+    for first in range(0, len(seeds), PORTION):
+        yield _run(seeds[first : first + PORTION], world)
+
+
+def _run_elsewhere(given: argparse.Namespace) -> Iterator[Summary]:
+    """Each process says after each portion what came of it."""
+    words = [sys.executable, "-m", "holdfast.testing.simulate", *_more(given).split()]
+    words += [f"--first={given.first}", f"--seeds={given.seeds}", f"--jobs={given.jobs}"]
+    running = [subprocess.Popen([*words, f"--part={part}"], stdout=subprocess.PIPE) for part in range(given.jobs)]
+    heard: SimpleQueue[bytes] = SimpleQueue()
+
+    def hear(process: subprocess.Popen[bytes]) -> None:
+        for line in process.stdout or ():
+            heard.put(line)
+        heard.put(b"")
+
+    with ThreadPoolExecutor(len(running)) as readers:
+        readers.map(hear, running)
+        left = len(running)
+        while left:
+            line = heard.get()
+            if line:
+                yield msgspec.json.decode(line, type=Summary, dec_hook=lambda kind, value: kind(value))
+            left -= not line
+    if failed := [process for process in running if process.wait()]:
+        raise SystemExit(f"{len(failed)} parts of the simulation ended with an error")
 
 
 def _run(seeds: Sequence[int], world: World) -> Summary:
     summary = Summary()
     for seed in seeds:
         outcome = world(seed)
-        summary.add(outcome)
-        problems = list(_problems(outcome))
+        problems = problems_of(outcome)
         if seed % REPEAT == 0 and world(seed).history.digest() != outcome.history.digest():
             problems.append("the same seed gave another history: something is not decided by it")
-        if problems:
-            summary.failed.append(seed)
-            summary.told.append(f"seed {seed} failed at revision {revision()}:\n  " + "\n  ".join(problems))
+        summary.add(outcome, problems)
     return summary
 
 
-def _problems(outcome: Outcome) -> Iterator[str]:
-    yield from outcome.complaints[:3]
-    for violation in outcome.report.violations[:3]:
-        yield f"{violation.name} ({PROPERTIES[violation.name]}): {violation.text}"
-
-
-def _run_on_all(first: int, count: int, jobs: int, more: Sequence[str]) -> Summary:
-    words = [sys.executable, "-m", "holdfast.testing.simulate", "--json"]
-    words += [f"--first={first}", f"--seeds={count}", f"--jobs={jobs}", *more]
-    running = [subprocess.Popen([*words, f"--part={part}"], stdout=subprocess.PIPE) for part in range(jobs)]
-    summary = Summary()
-    for each in running:
-        out, _ = each.communicate()
-        if each.returncode:
-            raise SystemExit(f"a part of the simulation ended with {each.returncode}")
-        summary.merge(msgspec.json.decode(out, type=Summary, dec_hook=lambda kind, value: kind(value)))
-    return summary
-
-
-def _tell_one(seed: int, world: World) -> int:
-    outcome = world(seed)
-    print(f"seed {seed} at revision {revision()}: {outcome.seconds:.0f} s, {len(outcome.history)} events")
-    print(outcome.plan)
-    print("nothing broke" if outcome.is_clean else outcome.explain())
+def _tell_one(outcome: Outcome, given: argparse.Namespace | None = None, kind: type[MemoryStore] = MemoryStore) -> int:
+    print(f"seed {outcome.seed} at revision {revision()}: {outcome.seconds:.0f} s, {len(outcome.history)} events")
+    print(outcome.plan if outcome.plan.script is None else structs.replace(outcome.plan, script=None))
+    if given is None or outcome.is_clean:
+        for line in tell(outcome):
+            print(line)
+    else:
+        _explain(outcome, given, kind)
     print(f"digest {outcome.history.digest()}")
     return 0 if outcome.is_clean else 1
 
 
-def _print(summary: Summary, seconds: float, jobs: int, words: Sequence[str]) -> None:
-    for told in summary.told:
-        print(told)
-    for seed in summary.failed[:5]:
-        print(" ".join(["repeat it: python -m holdfast.testing.simulate --seed", str(seed), *words]))
-    speed = summary.seeds / max(seconds, 1e-9)
-    print(f"{summary.seeds} seeds, {len(summary.failed)} failed; {speed:.1f} seeds/s in {jobs} processes")
-    print(f"{summary.virtual:.0f} s simulated, {summary.starts} attempts, {summary.rescues} rescues")
-    half, most, slowest = (percentile(summary.recoveries, share) for share in (0.5, 0.99, 1.0))
-    print(f"recoveries in ttls, where a bound is promised: p50 {half:.2f}, p99 {most:.2f}, slowest {slowest:.2f}")
-    print(f"handlers overlapped: {summary.overlaps_inside} inside the timing assumptions, {summary.overlaps_outside} outside")
-    print("unknown outcomes: " + (", ".join(f"{name} {count}" for name, count in sorted(summary.unknown.items())) or "none"))
-    print("checked: " + ", ".join(f"{name} {summary.checked[name]}" for name in PROPERTIES))
+def _explain(found: Outcome, given: argparse.Namespace, kind: type[MemoryStore]) -> None:
+    if not cases.broken_by(found):
+        return
+    run = partial(perform, seed=found.seed, kind=kind)
+    for line in explain(found, run, budget=given.budget, folder=given.folder, revision=revision()):
+        print(line, flush=True)
 
 
 def revision() -> str:

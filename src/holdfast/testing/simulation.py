@@ -20,7 +20,8 @@ PRUNING = 80.0  # seconds in which every supervisor has pruned once
 
 
 class Outcome(Struct):
-    """What became of one seed. ``decisions``: all that happened; ``complaints``: exceptions nobody caught in a living process."""
+    """What became of one seed. ``decisions``: all that happened; ``complaints``: exceptions nobody caught in a living process;
+    ``titles``: of processes, with the names they have in the history."""
 
     seed: int
     plan: Plan
@@ -29,6 +30,7 @@ class Outcome(Struct):
     history: History
     complaints: list[str]
     seconds: float
+    titles: dict[str, str]
 
     @property
     def is_clean(self) -> bool:
@@ -37,7 +39,8 @@ class Outcome(Struct):
 
     def explain(self) -> str:
         """What broke, with the story."""
-        return "\n".join([*self.complaints[:5], self.report.explain(self.history)])
+        story = [self.report.explain(self.history)] if self.report.violations or not self.complaints else []
+        return "\n".join([*self.complaints[:5], *story])
 
 
 def simulate(seed: int, kind: type[MemoryStore] = MemoryStore, *, has_hooks: bool = False, has_queue: bool = False) -> Outcome:
@@ -63,11 +66,13 @@ def perform(plan: Plan, seed: int, kind: type[MemoryStore] = MemoryStore) -> Out
         seconds = world.now()
     finally:
         world.is_over = True
+        processes = [process for machine in world.machines for process in machine.processes]
+        titles = {process.title: process.name for process in processes}
         history, world.history.events = History(world.history.events), []
-        world.loop.dispose([process for machine in world.machines for process in machine.processes])
+        world.loop.dispose(processes)
         if was_collecting:
             gc.enable()
-    return Outcome(seed, plan, world.decisions, check(history, plan.rules), history, list(world.loop.complaints), seconds)
+    return Outcome(seed, plan, world.decisions, check(history, plan.rules), history, list(world.loop.complaints), seconds, titles)
 
 
 async def _run(world: World) -> None:

@@ -96,6 +96,7 @@ class World:
         self.queue = queue_of(plan) if plan.has_queue else None
         self.clients: list[Process] = []
         self._core: set[str] = set()
+        self._runs: Counter[str] = Counter()
 
     # what everything uses
 
@@ -211,6 +212,7 @@ class World:
             pace=self._pace,
             is_rough=lambda: not self.is_calm and self.plan.mode not in QUIET,
             tasks=self._tasks,
+            runs=self._runs,
         )
         SCENE.set(scene)
         worker = Worker(
