@@ -117,11 +117,11 @@ WORLDWIDE = {
     "lose_power": "machine {whom} loses its power",
 }
 VERBS = {
-    "kill": "dies",
-    "freeze": "stands still",
-    "cut": "is cut off from the store",
-    "lull": "is cut off",
-    "drain": "is asked to end",
+    "kill": "killed",
+    "freeze": "frozen",
+    "cut": "cut off from the store",
+    "lull": "cut off from the store",
+    "drain": "asked to end",
 }
 
 
@@ -148,4 +148,8 @@ def _describe_strike(strike: Strike) -> str:
     for_long = " for ever" if strike.is_for_ever else f" for {strike.seconds:.2f} s"
     has_length = verb in ("freeze", "cut", "lull", "outage")
     at_once = ", and told so at once" if strike.is_refusing and verb in ("cut", "lull", "outage") else ""
-    return what.format(whom=strike.whom or "nobody", seconds=strike.seconds) + (for_long if has_length else "") + at_once
+    return (
+        what.format(whom=" and ".join(strike.whom.rsplit(", ", 1)) or "nobody", seconds=strike.seconds)
+        + (for_long if has_length else "")
+        + at_once
+    )

@@ -33,9 +33,9 @@ class Shrinker:
         self._run = run
         self._budget = budget
 
-    def shrink(self, found: Outcome) -> Outcome:
-        """The smallest that was found; it breaks the property that this one breaks first."""
-        name = broken_by(found)[0]
+    def shrink(self, found: Outcome, name: str = "") -> Outcome:
+        """The smallest that was found; it breaks the property of that name, or the one that this one breaks first."""
+        name = name or broken_by(found)[0]
         best = self._try(structs.replace(found.plan, script=tuple(found.decisions)), name)
         if best is None:  # chance that is no decision: as it was found
             return found

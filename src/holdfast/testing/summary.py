@@ -59,6 +59,7 @@ class Summary(Struct):
 
 
 def problems_of(outcome: Outcome) -> list[str]:
-    """The first of what broke, one a line."""
-    found = [f"{each.name} ({PROPERTIES[each.name]}): {each.text}" for each in outcome.report.violations[:3]]
-    return [*outcome.complaints[:3], *found]
+    """The first of each kind that broke, one a line."""
+    first = {each.name: each for each in reversed(outcome.report.violations)}
+    found = [f"{name} ({PROPERTIES[name]}): {first[name].text}" for name in sorted(first, key=lambda name: first[name].event)]
+    return [*outcome.complaints[:3], *found[:3]]

@@ -1,0 +1,29 @@
+"""Worlds that once broke something: each is clean now, and each still shows the mutant that it belongs to."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.testing.cases import read
+from tests.simulation.keep import KEPT
+from tests.simulation.mutants import MUTANTS
+
+CASES = sorted(KEPT.glob("*.json"))
+NAMED = {mutant.name: mutant for mutant in MUTANTS}
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_it_is_clean_now_and_caught_under_its_mutant(path: Path) -> None:
+    case = read(path)
+    now = case.play()
+    assert now.is_clean, now.explain()
+    if case.mutant:
+        mutant = NAMED[case.mutant]
+        with mutant.patch():
+            assert not case.play(mutant.kind).report.verdict(case.breaks), (
+                f"it has gone blunt: python -m tests.simulation.keep {case.mutant!r}"
+            )
+
+
+def test_there_are_some() -> None:
+    assert len(CASES) >= 10
