@@ -1,7 +1,7 @@
 """Operators who cancel, retry, reschedule and delete at random, while jobs run and workers are killed."""
 
 import random
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from uuid import UUID
 
 from holdfast import App
@@ -9,17 +9,20 @@ from holdfast.testing.history import Event, History, Phase
 
 
 class Operator:
-    """Does what an operator may do, to jobs that do not wait for it."""
+    """Does what an operator may do, to jobs that do not wait for it. ``confirm`` is told what it was told is cancelled."""
 
-    def __init__(self, app: App, chance: random.Random) -> None:
-        self._app, self._chance = app, chance
+    def __init__(self, app: App, chance: random.Random, confirm: Callable[[UUID], None] = lambda job: None) -> None:
+        self._app, self._chance, self._confirm = app, chance, confirm
         self.retried: set[UUID] = set()
         self.deleted: set[UUID] = set()
 
     def meddle(self, kept: Sequence[UUID], deletable: Sequence[UUID], *, many: int = 8) -> None:
         """One of everything, each to some jobs in whatever state they are."""
         jobs = self._app.jobs
-        jobs.cancel(self._some(kept, many))
+        cancelled = self._some(kept, many)
+        jobs.cancel(cancelled)
+        for job in cancelled:
+            self._confirm(job)
         retried = self._some(kept, many)
         self.retried.update(retried)
         jobs.retry(retried)

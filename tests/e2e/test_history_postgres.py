@@ -31,6 +31,10 @@ INSERT INTO holdfast.pending (id, task, queue, priority, available_at, created_a
 SELECT id, task, queue, priority, available_at, created_at, number, {}, policy FROM gone
 """
 """A move by hand: from where, with how many crashes."""
+KEYED = """
+INSERT INTO holdfast.pending (id, task, queue, priority, available_at, created_at, number, policy, unique_key)
+SELECT gen_random_uuid(), 'task', 'default', 0, now(), now(), 0, '{}', 'key' FROM generate_series(1, 2)
+"""
 
 
 def one_job(dsn: str, *, is_finished: bool) -> list[Deed]:
@@ -116,6 +120,8 @@ def test_a_wrong_write_after_the_end_is_seen(postgres_dsn: str, wrong: str, name
         ("DELETE FROM holdfast.active", "S6"),
         ("""UPDATE holdfast.leases SET ended_at = now(), why = '{"end": "expired"}'""", "S5"),
         ("UPDATE holdfast.active SET progress_at = now()", "L2"),
+        ("UPDATE holdfast.active SET is_marked = true; UPDATE holdfast.active SET is_marked = false", "S10"),
+        (KEYED, "S11"),
     ],
 )
 def test_a_wrong_write_to_an_active_job_is_seen(postgres_dsn: str, wrong: str, name: str) -> None:

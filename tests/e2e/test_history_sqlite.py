@@ -21,6 +21,11 @@ from holdfast.testing.history import JobRow, LeaseRow
 
 OURS = ProcessIdentity("host", 1, 1, "boot", "pid", "clock")
 LEASE, JOB, CLAIM = UUID(int=1), UUID(int=2), UUID(int=3)
+RELEASED = "UPDATE holdfast_jobs SET state = 'available', claim = NULL, lease = NULL"
+CLAIMED = """
+    UPDATE holdfast_jobs SET state = 'running', claim = zeroblob(16), number = number + 1, attempt = attempt + 1,
+        lease = (SELECT id FROM holdfast_leases)
+"""
 
 
 async def one_job(database: Path, *, is_finished: bool) -> None:
@@ -52,7 +57,8 @@ def database(tmp_path: Path) -> Path:
 def after(database: Path, wrong: str) -> Report:
     """The report when this was written behind everybody's back."""
     with history_sqlite.opened(database) as connection:
-        connection.execute(wrong)
+        for statement in wrong.split(";"):
+            connection.execute(statement)
     return check(history_sqlite.read(database), Rules())
 
 
@@ -92,11 +98,32 @@ def test_a_wrong_write_after_the_end_is_seen(database: Path, wrong: str, name: s
         ("UPDATE holdfast_jobs SET state = 'available', claim = NULL, lease = NULL, crashes = 3", "S9"),
         ('UPDATE holdfast_leases SET ended_at = 1, why = \'{"end": "expired"}\'', "S5"),
         ("UPDATE holdfast_jobs SET progress_at = 1", "L2"),
+        ("UPDATE holdfast_jobs SET is_marked = 1; UPDATE holdfast_jobs SET is_marked = 0", "S10"),
+        (f"UPDATE holdfast_jobs SET is_marked = 1; {RELEASED}", "S10"),
+        (f"{RELEASED}; INSERT INTO holdfast_paused VALUES ('default', 1); {CLAIMED}", "S1"),
+        (f"""UPDATE holdfast_leases SET tasks = '["another"]'; {RELEASED}; {CLAIMED}""", "S16"),
+        (f"""{RELEASED}; {CLAIMED}; UPDATE holdfast_jobs SET state = 'completed', result = '"' || message || '"'""", "S3"),
     ],
 )
 def test_a_wrong_write_to_an_active_job_is_seen(tmp_path: Path, wrong: str, name: str) -> None:
     asyncio.run(one_job(tmp_path / "jobs.db", is_finished=False))
     assert name in {violation.name for violation in after(tmp_path / "jobs.db", wrong).violations}
+
+
+def test_what_is_allowed_of_these_is_not_found_wrong(tmp_path: Path) -> None:
+    asyncio.run(one_job(tmp_path / "jobs.db", is_finished=False))
+    marked = "UPDATE holdfast_jobs SET is_marked = 1; UPDATE holdfast_jobs SET state = 'cancelled', lease = NULL"
+    allowed = f"{RELEASED}; INSERT INTO holdfast_paused VALUES ('default', 1); DELETE FROM holdfast_paused; {CLAIMED}; {marked}"
+    report = after(tmp_path / "jobs.db", allowed)
+    assert not report.violations, report.explain(history_sqlite.read(tmp_path / "jobs.db"))
+
+
+def test_two_unfinished_jobs_with_one_key_are_seen(tmp_path: Path) -> None:
+    asyncio.run(one_job(tmp_path / "jobs.db", is_finished=False))
+    columns = "task, queue, priority, state, created_at, available_at, policy, unique_key"
+    values = "SELECT randomblob(16), 'task', 'default', 0, 'available', 1, 1, '{}', 'key'"
+    twice = f"INSERT INTO holdfast_jobs (id, {columns}) {values}"
+    assert not after(tmp_path / "jobs.db", f"DROP INDEX holdfast_unique_keys; {twice}; {twice}").verdict("S11")
 
 
 def test_a_death_is_told_before_what_followed_it(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast._core.job import PLACE_OF, Place, State
+from holdfast._ports.system_host import identify
 from holdfast.testing.checker import Rules, check
 from tests.e2e.fleet import fleet
 from tests.e2e.machines import HERE
@@ -16,6 +17,7 @@ from tests.e2e.waiting import until
 
 JOBS = int(os.environ.get("E2E_OPERATED_JOBS", "500"))
 ROUNDS = int(os.environ.get("E2E_OPERATED_ROUNDS", "6"))
+OURS = identify(os.getpid())
 DELETABLE = 0.2
 """The part of jobs that may vanish; all others were promised to stay."""
 
@@ -25,7 +27,7 @@ def test_s4_every_job_ends_whatever_operators_do_to_it_while_its_workers_are_kil
     chance = random.Random(SEED)
     with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.3s") as ships:
         tormentor = Tormentor(ships, chance, [HERE, HERE])
-        operator = Operator(ships.app, chance)
+        operator = Operator(ships.app, chance, lambda job: tormentor.record.tell("request_cancel", job, None, OURS))
         kept, deletable = [], []
         for cycle in range(ROUNDS):
             few = round(JOBS / ROUNDS * DELETABLE)
@@ -43,7 +45,7 @@ def test_s4_every_job_ends_whatever_operators_do_to_it_while_its_workers_are_kil
         print(f"{len(history)} events, {report.starts} starts of {JOBS} jobs, {len(operator.deleted)} deleted")
         assert not report.violations, report.explain(history)
         assert operator.deleted
-        assert min(report.checked[name] for name in ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "L2")) > 0
+        assert min(report.checked[name] for name in ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "S10", "S16", "L2")) > 0
         outcomes = ships.app.jobs.counts()
         assert min(outcomes["completed"], outcomes["cancelled"]) > 0
         assert outcomes["failed"] == 0

@@ -15,11 +15,12 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Token
 from holdfast.testing.history import Event, Phase, label
 
-ENQUEUE = "enqueue"
+CALLS = ("enqueue", "request_cancel")
+"""Deeds that say what somebody was told: it was done."""
 
 
 class Deed(Struct, frozen=True, omit_defaults=True):
-    """To a process ``process.end``, ``process.freeze``, ``process.thaw``; by it ``handler.start``, ``handler.end``, ``enqueue``.
+    """To a process ``process.end``, ``process.freeze``, ``process.thaw``; by it ``handler.start``, ``handler.end``, ``CALLS``.
 
     ``time``: seconds since the epoch when it had run its last instruction, before it ran its next one, or when it spoke.
     """
@@ -32,7 +33,7 @@ class Deed(Struct, frozen=True, omit_defaults=True):
 
     def event(self, began: float) -> Event:
         """Its place in a history that began then."""
-        phase = Phase.OK if self.what == ENQUEUE else Phase.LIFE
+        phase = Phase.OK if self.what in CALLS else Phase.LIFE
         time = self.time - began
         return Event(time=time, process=label(self.process), what=self.what, phase=phase, job=self.job, token=self.token)
 

@@ -121,6 +121,9 @@ class _Job(Struct):
     is_marked: bool = False
     message: str | None = None
     result: str | None = None
+    task: str = ""
+    queue: str = ""
+    unique_key: str | None = None
 
     def row(self) -> JobRow:
         return JobRow(
@@ -134,6 +137,9 @@ class _Job(Struct):
             is_cancel_requested=self.is_marked,
             witness=self.message or "",
             result=_text(self.result),
+            task=self.task,
+            queue=self.queue,
+            key="" if self.unique_key is None else f"{self.task}/{self.unique_key}",
         )
 
 
@@ -146,6 +152,7 @@ class _Lease(Struct):
     is_alone: bool
     grace: float
     slots: int
+    tasks: str
     ended_at: datetime | None = None
     why: str | None = None
 
@@ -170,6 +177,7 @@ class _Lease(Struct):
             is_alone=self.is_alone,
             grace=self.grace,
             slots=self.slots,
+            tasks=msgspec.json.decode(self.tasks, type=tuple[str, ...]),
         )
 
 

@@ -20,7 +20,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.driver import Connection
-from holdfast.testing.deeds import ENQUEUE, Deed
+from holdfast.testing.deeds import CALLS, Deed
 from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
 
 PATIENCE = 30.0
@@ -30,11 +30,12 @@ CLOCK_ERROR = 0.005
 _JOB = """json_object(
     'state', {0}.state, 'claim', hex({0}.claim), 'number', {0}.number, 'lease', hex({0}.lease), 'attempt', {0}.attempt,
     'failures', {0}.failures, 'crashes', {0}.crashes, 'policy', json({0}.policy), 'is_marked', {0}.is_marked,
-    'message', {0}.message, 'result', CAST({0}.result AS TEXT)
+    'message', {0}.message, 'result', CAST({0}.result AS TEXT), 'task', {0}.task, 'queue', {0}.queue, 'key', {0}.unique_key
 )"""
 _LEASE = """json_object(
     'worker', {0}.worker, 'process', json({0}.process), 'timing', json({0}.timing),
-    'left', ({0}.expires_at - {0}.beaten_at) / 1e6, 'why', json({0}.why)
+    'left', ({0}.expires_at - {0}.beaten_at) / 1e6, 'why', json({0}.why), 'tasks', json({0}.tasks),
+    'is_draining', {0}.is_draining, 'is_alone', {0}.is_alone, 'grace', {0}.grace / 1e6, 'slots', {0}.slots
 )"""
 _NOW = "(julianday('now') - 2440587.5) * 86400.0"
 
@@ -63,13 +64,16 @@ def watch(database: str | PathLike[str]) -> None:
             values = f"{_NOW}, '{what}', {side}.id, {before}, {after}"
             insert = f"INSERT INTO history (time, what, id, before, after) VALUES ({values})"  # noqa: S608 - constants of this file
             statements.append(f"{trigger} BEGIN {insert}; END")
+    for verb, side, word in (("INSERT", "NEW", "paused"), ("DELETE", "OLD", "resumed")):
+        insert = f"INSERT INTO history (time, what, after) VALUES ({_NOW}, 'queue', '{word} ' || {side}.queue)"  # noqa: S608 - likewise
+        statements.append(f"CREATE TRIGGER history_paused_{verb} AFTER {verb} ON holdfast_paused BEGIN {insert}; END")
     with opened(database) as connection:
         for statement in statements:
             connection.execute(statement)
 
 
 def tell(database: str | PathLike[str], what: str, job: UUID, token: Token | None, process: ProcessIdentity) -> None:
-    """Write down ``handler.start``, ``handler.end`` or ``enqueue`` (acknowledged), by the one to whom it happened."""
+    """Write down ``handler.start``, ``handler.end``, or what was acknowledged, by the one to whom it happened."""
     after = msgspec.json.encode(_Said(process, token))
     with opened(database) as connection:
         connection.execute(
@@ -89,7 +93,10 @@ def read(database: str | PathLike[str], deeds: Iterable[Deed] = ()) -> History:
         while waiting and waiting[-1].time < time:
             deed = waiting.pop()
             history.add(deed.event(began))
-        history.add(_event(time - began, what, UUID(bytes=key), before, after, beats))
+        if what == "queue":
+            history.add(Event(time=time - began, process="", what=what, phase=Phase.TRUTH, note=after))
+        else:
+            history.add(_event(time - began, what, UUID(bytes=key), before, after, beats))
     return history
 
 
@@ -105,6 +112,9 @@ class _Job(Struct):
     is_marked: int
     message: str | None
     result: str | None
+    task: str
+    queue: str
+    key: str | None
 
     def row(self) -> JobRow:
         return JobRow(
@@ -118,6 +128,9 @@ class _Job(Struct):
             is_cancel_requested=bool(self.is_marked),
             witness=self.message or "",
             result=_text(self.result),
+            task=self.task,
+            queue=self.queue,
+            key="" if self.key is None else f"{self.task}/{self.key}",
         )
 
 
@@ -127,6 +140,11 @@ class _Lease(Struct):
     timing: LeaseTiming
     left: float
     why: LeaseEnd | None
+    tasks: tuple[str, ...]
+    is_draining: int
+    is_alone: int
+    grace: float
+    slots: int
 
 
 class _Beat(Struct):
@@ -151,7 +169,7 @@ def _event(time: float, what: str, key: UUID, before: str | None, after: str | N
             return _lease_event(time, key, after, beats)
         case _:
             said = msgspec.json.decode(after or "", type=_Said)
-            phase = Phase.OK if what == ENQUEUE else Phase.LIFE
+            phase = Phase.OK if what in CALLS else Phase.LIFE
             return Event(time=time, process=label(said.process), what=what, phase=phase, job=key, token=said.token)
 
 
@@ -175,6 +193,11 @@ def _lease_event(time: float, key: UUID, after: str | None, beats: dict[UUID, _B
         is_ended=entry.why is not None,
         is_free=entry.why is not None and entry.why.is_free,
         culprits={} if entry.why is None else entry.why.culprits,
+        is_draining=bool(entry.is_draining),
+        is_alone=bool(entry.is_alone),
+        grace=entry.grace,
+        slots=entry.slots,
+        tasks=entry.tasks,
     )
     beats[key] = _Beat(time, row)
     by = None if entry.why is None else By("end_lease", is_judged=entry.why.end is End.EXPIRED)
