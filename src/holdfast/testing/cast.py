@@ -35,7 +35,7 @@ class Cast:
             self._introduce(event)
 
     def _introduce(self, event: Event) -> None:
-        if event.what == "process.start":
+        if event.what == "process.start" and event.note:
             self._roles[event.process] = event.note
         elif event.what == "lease" and event.lease is not None and isinstance(event.after, LeaseRow):
             self.workers[event.lease] = event.after.process

@@ -20,8 +20,9 @@ CALLS = ("enqueue", "request_cancel")
 
 
 class Deed(Struct, frozen=True, omit_defaults=True):
-    """To a process ``process.end``, ``process.freeze``, ``process.thaw``; by it ``handler.start``, ``handler.end``, ``CALLS``.
+    """To a process ``process.end``, ``process.freeze``, ``process.thaw``; by it ``handler.start``, ``handler.end``, one of ``CALLS``.
 
+    ``write.refused``: it tried to write to a job that it had lost.
     ``time``: seconds since the epoch when it had run its last instruction, before it ran its next one, or when it spoke.
     """
 

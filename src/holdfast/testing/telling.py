@@ -85,6 +85,10 @@ class Teller:
                 self._see_lease(event)
             case _ if is_ours and event.what.startswith("handler."):
                 self._see_code(event)
+            case "write.refused" if is_ours:
+                self._beats.say(
+                    event, f"{self._who(event)} writes as if it had the job: REFUSED", VITAL, key=f"refused {event.process}"
+                )
             case _ if is_ours:
                 self._see_call(event)
             case _ if event.what.startswith("process."):

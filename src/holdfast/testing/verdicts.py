@@ -113,9 +113,9 @@ class Report(Struct):
         return not any(violation.name == name for violation in self.violations)
 
     def explain(self, history: History) -> str:
-        """The story of the first violation, and what else was found: it mostly follows from the first."""
+        """The story of the first violation, and what else was found: it mostly follows from the first. Empty if nothing was."""
         if not self.violations:
-            return "nothing is wrong"
+            return ""
         first, *others = self.violations
         teller = Teller(history, first.event, first.job, first.values)
         told = [

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 from holdfast import App, Backoff, Job, SyncJob
 from holdfast._engine.events import Event
@@ -42,9 +43,9 @@ forking = threading.Lock()
 _has_begun = False
 
 
-def say(what: str) -> None:
+def say(what: str, job: UUID | None = None) -> None:
     """To whoever watches over the processes of this torture."""
-    tell_deed(FOLDER / SAID, Deed(time.time(), what, OURS))
+    tell_deed(FOLDER / SAID, Deed(time.time(), what, OURS, job))
 
 
 say("process.start")
@@ -53,7 +54,7 @@ say("process.start")
 @app.on("job.lost")
 def tell_refusal(event: Event) -> None:
     """That of an outcome or a report; what handlers hear of it is the same refusal."""
-    say(REFUSED)
+    say(REFUSED, event.fields["job"])
 
 
 @contextmanager
