@@ -13,7 +13,7 @@ from holdfast.testing.checker import Report, Rules, check
 from holdfast.testing.deeds import Deed
 from holdfast.testing.verdicts import percentile
 from tests.e2e.cells import end, is_alive
-from tests.e2e.fleet import START, Crew, Fleet, state_of, thaw
+from tests.e2e.fleet import START, Crew, Fleet, state_of
 from tests.e2e.machines import HERE, Machine
 from tests.e2e.waiting import until
 
@@ -86,20 +86,6 @@ class Tormentor:
         self.did("process.end", process)
         os.kill(worker, signal.SIGKILL)
         until(lambda: not is_alive(worker), within=START)
-
-    def freeze_crew(self, crew: Crew, seconds: float) -> None:
-        """Supervisor, workers and guards together; its workers end when they wake after their lease."""
-        workers = {pid: crew.identify(pid) for pid in crew.workers()}
-        frozen, began = crew.freeze_outside_of_writes(), time.monotonic()
-        for process in workers.values():
-            self.did("process.freeze", process)
-        until(lambda: time.monotonic() - began > seconds, within=seconds + START)
-        for process in workers.values():
-            self.did("process.thaw", process)
-        thaw(frozen)
-        while workers:
-            dead = until(lambda: next((pid for pid in workers if not is_alive(pid)), None), within=START)
-            self.did("process.end", workers.pop(dead))
 
     def did(self, what: str, process: ProcessIdentity) -> None:
         """This happens to that process now."""

@@ -84,7 +84,7 @@ class Sitting:
         folder = Path(tempfile.mkdtemp(prefix="holdfast-torture-", dir=SHM if os.access(SHM, os.W_OK) else None))
         tempfile.tempdir = str(folder)  # of the servers
         try:
-            while (rest := seconds - (time.monotonic() - began)) > 0:
+            while (rest := seconds - (time.monotonic() - began)) > 0 or not made:
                 store = stores[len(made) % len(stores)]
                 length = USUAL if rest > USUAL + SHORTEST + 2 * ENDING else max(SHORTEST, min(LONGEST, rest) - ENDING)
                 made.append(self._round(Plan(store=store, seed=self._seed + len(made), seconds=length), folder))
@@ -123,7 +123,7 @@ class Sitting:
             else:
                 made.done, made.bound, made.jobs = dict(verdict.counts), verdict.bound, verdict.jobs
                 made.zombie_writes_refused = verdict.refused
-                made.judge(verdict.report, stuck=verdict.stuck, wrong=verdict.wrong)
+                made.judge(verdict.report, verdict.wrong)
                 story = "" if verdict.is_clean else verdict.explain()
         made.seconds = round(time.monotonic() - began, 1)
         self._tell(made, own, story)

@@ -1,15 +1,15 @@
 """What torture has shown: a line for each round in a file that only grows, and a table of any number of sittings."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 from rich.table import Table
 
-from holdfast.testing.checker import Report
+from holdfast.testing.verdicts import Report
 
 LOST, OWNED_TWICE, ZOMBIE, STUCK = ("S6",), ("S1", "S2"), ("S3",), ("L1", "L2")
 """The properties whose violations are counted under that name."""
@@ -43,12 +43,12 @@ class Figures(Struct, kw_only=True):
         """Of all kinds."""
         return self.lost + self.owned_twice + self.zombie_writes_accepted + self.stuck + self.other_violations
 
-    def judge(self, report: Report, *, stuck: Sequence[UUID], wrong: Sequence[str]) -> None:
+    def judge(self, report: Report, wrong: Sequence[str]) -> None:
         """Take what the checker says, and what it cannot see."""
         broken = Counter(violation.name for violation in report.violations)
         kinds = [sum(broken.pop(name, 0) for name in names) for names in (LOST, OWNED_TWICE, ZOMBIE, STUCK)]
-        self.lost, self.owned_twice, self.zombie_writes_accepted, late = kinds
-        self.stuck, self.other_violations = late + len(stuck), broken.total() + len(wrong)
+        self.lost, self.owned_twice, self.zombie_writes_accepted, self.stuck = kinds
+        self.other_violations = broken.total() + len(wrong)
         self.starts, self.recoveries = report.starts, [round(took, 3) for took in report.recoveries]
         self.overlaps_inside, self.overlaps_outside = report.overlaps_inside, report.overlaps_outside
 
@@ -85,21 +85,20 @@ class Sum(Struct):
     def recovery(self, part: float) -> float:
         """What that part of all recoveries did not exceed; none took no time."""
         known = sorted(took for each in self.rounds for took in each.recoveries)
-        return known[max(0, round(part * len(known) + 0.5) - 1) if part < 1 else -1] if known else 0.0
+        return known[math.ceil(round(part * len(known), 6)) - 1] if known else 0.0
 
-    def recoveries(self) -> str:
-        """The usual quantiles, and how many there were."""
-        shown = " / ".join(f"{self.recovery(part):.2f}" for part in (0.5, 0.99, 1.0))
-        return f"{shown} s of {sum(len(each.recoveries) for each in self.rounds):,}"
+    def quantiles(self) -> str:
+        """The usual ones of recoveries."""
+        return " / ".join(f"{self.recovery(part):.2f}" for part in (0.5, 0.99, 1.0))
 
     def bound(self) -> str:
         """What was promised for a recovery."""
-        return f"{max((each.bound for each in self.rounds), default=0.0):.1f} s"
+        return f"{max((each.bound for each in self.rounds), default=0.0):.2f}"
 
 
 def odds(bad: int, of: int) -> str:
     """How often. What never was among so many is, 95 times in 100, rarer than three in as many."""
-    return f"0 of {of:,} (< {3 / of:.1g})" if of and not bad else f"{bad} of {of:,}"
+    return f"0 (< {3 / of:.1g})" if of and not bad else f"{bad}"
 
 
 ROWS: dict[str, Callable[[Sum], str]] = {
@@ -110,11 +109,11 @@ ROWS: dict[str, Callable[[Sum], str]] = {
     "crews killed whole": lambda s: f"{s.done('crews killed'):,}",
     "supervisors killed alone": lambda s: f"{s.done('supervisors killed'):,}",
     "zombies": lambda s: f"{s.done('zombies'):,}",
-    "short freezes, workers frozen alone": lambda s: f"{s.done('freezes'):,}, {s.done('workers frozen'):,}",
+    "frozen for a moment, alone": lambda s: f"{s.done('freezes'):,}, {s.done('workers frozen'):,}",
     "SIGTERM": lambda s: f"{s.done('terminations'):,}",
     "server restarts": lambda s: f"{s.done('restarts'):,}",
     "partitions": lambda s: f"{s.done('cuts'):,}",
-    "backends killed, stopped, cut": lambda s: " ".join(
+    "backends killed, stopped, ended": lambda s: " ".join(
         f"{s.done(name):,}" for name in ("backends killed", "backends stopped", "connections ended")
     ),
     "read-only, locked": lambda s: f"{s.done('read only'):,}, {s.done('locks'):,}",
@@ -123,16 +122,18 @@ ROWS: dict[str, Callable[[Sum], str]] = {
     "jobs, starts": lambda s: f"{s.total('jobs'):,}, {s.total('starts'):,}",
     "lost": lambda s: odds(s.total("lost"), s.total("jobs")),
     "owned twice": lambda s: odds(s.total("owned_twice"), s.total("starts")),
+    "zombie writes refused": lambda s: f"{s.total('zombie_writes_refused'):,}",
     "zombie writes accepted": lambda s: odds(
         s.total("zombie_writes_accepted"), s.total("zombie_writes_accepted") + s.total("zombie_writes_refused")
     ),
     "stuck": lambda s: odds(s.total("stuck"), s.total("jobs")),
     "other violations": lambda s: f"{s.total('other_violations')}",
-    "handlers at once inside, outside": lambda s: f"{s.total('overlaps_inside')}, {s.total('overlaps_outside')}",
-    "recovery p50 / p99 / max": Sum.recoveries,
-    "bound": Sum.bound,
+    "handlers at once: in, out": lambda s: f"{s.total('overlaps_inside')}, {s.total('overlaps_outside')}",
+    "recoveries": lambda s: f"{sum(len(each.recoveries) for each in s.rounds):,}",
+    "p50 / p99 / max, in seconds": Sum.quantiles,
+    "the bound": Sum.bound,
 }
-"""Of the table. "Outside": of the timing assumptions, that is of a process that was frozen."""
+"""Of the table. "Out": of the timing assumptions, that is of a process that was frozen."""
 
 
 def table(rounds: Sequence[Figures], title: str) -> Table:

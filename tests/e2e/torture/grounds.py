@@ -1,22 +1,24 @@
 """What lies between workers and their jobs, and how it is hurt: a file that is locked, servers, and the ways to them."""
 
-import contextlib
 import os
 import random
 import shutil
 import signal
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
 from holdfast.testing import history_sqlite
+from tests.e2e.fleet import Crew
 from tests.e2e.machines import HERE, Machine
 from tests.e2e.site import PARTITIONS, Site, site
 from tests.e2e.torture.kept import DATA
-from tests.e2e.torture.torturer import AMNESTY, RECOVERY, TTL, Torturer
+from tests.e2e.torture.torturer import AMNESTY, RECOVERY, TTL, Harm, Torturer
 
 Store = Literal["sqlite", "postgres", "postgres+nats"]
 STORES: tuple[Store, ...] = ("sqlite", "postgres", "postgres+nats")
@@ -99,28 +101,37 @@ class ServedGrounds(Grounds):
 
     def __init__(self, place: Site) -> None:
         self._site, self.url, self.transport = place, place.url, place.transport
-        self._cuts = 0
+        self._peaceful_until = 0.0
 
     def machine(self, name: str) -> Machine:
         return self._site.machine(name)
 
     def hurt(self, torturer: Torturer, chance: random.Random) -> float:
-        if chance.random() < 0.6:
-            self._cut_somebody_off(torturer, chance)
+        """A machine's way to the server or, if that was left in peace for a while, the server itself."""
+        crews = [crew for crew in torturer.crews if crew is not torturer.keeper]
+        partition = Harm("cuts", 12, partial(self._cut_off, torturer, chance.choice(crews)))
+        if time.monotonic() < self._peaceful_until:
+            partition.do()
             return chance.uniform(0.0, 0.5)
-        harms = {
-            self._restart: 4,
-            self._kill_a_backend: 1,
-            self._end_connections: 2,
-            self._stop_a_backend: 1,
-            self._refuse_writes: 1,
-        }
-        (harm,) = chance.choices(list(harms), list(harms.values()))
+        harm = torturer.choose(
+            partition,
+            Harm("restarts", 6, partial(self._restart, torturer, chance)),
+            Harm("backends killed", 1, partial(self._kill_a_backend, torturer, chance)),
+            Harm("backends stopped", 1, partial(self._stop_a_backend, torturer, chance)),
+            Harm("connections ended", 2, partial(self._end_connections, torturer, chance)),
+            Harm("read only", 1, partial(self._refuse_writes, torturer)),
+        )
+        harm.do()
+        return chance.uniform(0.0, 0.5)
+
+    @contextmanager
+    def _away(self, torturer: Torturer, name: str) -> Iterator[None]:
+        """The server, from everybody. A bound can only be told if those who keep it are left in peace afterwards."""
         with torturer.calm:
-            harm(torturer, chance)
-            # A bound can only be told if those who keep it are left in peace in between.
+            yield
             torturer.app.jobs.counts()
-        return AMNESTY + RECOVERY + chance.uniform(1.0, 2.0)
+        torturer.counts[name] += 1
+        self._peaceful_until = time.monotonic() + AMNESTY + RECOVERY + 1.0
 
     def lanes(self, torturer: Torturer, chance: random.Random) -> list[Callable[[], float]]:
         server = self._site.nats
@@ -156,12 +167,12 @@ class ServedGrounds(Grounds):
             server.stop()
         shutil.copytree(server.data, folder / DATA)
 
-    def _cut_somebody_off(self, torturer: Torturer, chance: random.Random) -> None:
-        """One machine for longer or shorter than its leases live."""
-        crew = chance.choice([crew for crew in torturer.crews if crew is not torturer.keeper])
+    def _cut_off(self, torturer: Torturer, crew: Crew) -> None:
+        """Its machine, for longer or shorter than its leases live."""
         with crew.lock:
-            self._site.cut_off(crew.machine, PARTITIONS[self._cuts % len(PARTITIONS)])
-            self._cuts += 1
+            if crew not in torturer.crews:
+                return
+            self._site.cut_off(crew.machine, PARTITIONS[torturer.counts["cuts"] % len(PARTITIONS)])
             try:
                 torturer.pause(OUTAGE)
             finally:
@@ -171,45 +182,44 @@ class ServedGrounds(Grounds):
     def _restart(self, torturer: Torturer, chance: random.Random) -> None:
         """Stopped as its owner would, or in a crash, for longer or shorter than a lease lives; who asks meanwhile waits."""
         server = self._site.postgres
-        stop = chance.choice([server.kill, lambda: server.stop("fast"), lambda: server.stop("immediate")])
-        stop()
-        try:
-            torturer.pause(OUTAGE)
-        finally:
-            server.start()
-        torturer.counts["restarts"] += 1
+        ways: list[Callable[[], None]] = [server.kill, partial(server.stop, "fast"), partial(server.stop, "immediate")]
+        stop = chance.choice(ways)
+        with self._away(torturer, "restarts"):
+            stop()
+            try:
+                torturer.pause(OUTAGE)
+            finally:
+                server.start()
 
     def _kill_a_backend(self, torturer: Torturer, chance: random.Random) -> None:
         """All others end with it."""
-        self._site.postgres.kill_backend(chance.choice(self._backends()))
-        torturer.counts["backends killed"] += 1
+        with self._away(torturer, "backends killed"):
+            self._site.postgres.kill_backend(chance.choice(self._backends()))
 
     def _stop_a_backend(self, torturer: Torturer, chance: random.Random) -> None:
         """It stands still with all the locks that it has."""
-        backend = chance.choice(self._backends())
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(backend, signal.SIGSTOP)
+        with self._away(torturer, "backends stopped"), suppress(ProcessLookupError):
+            os.kill(backend := chance.choice(self._backends()), signal.SIGSTOP)
             try:
                 torturer.pause(LOCKED)
             finally:
                 os.kill(backend, signal.SIGCONT)
-        torturer.counts["backends stopped"] += 1
 
     def _end_connections(self, torturer: Torturer, chance: random.Random) -> None:
         """Some of them, in the midst of whatever they do."""
-        some = self._backends()
-        for backend in chance.sample(some, chance.randint(1, len(some))):
-            self._site.postgres.sql(f"SELECT pg_terminate_backend({backend})")
-        torturer.counts["connections ended"] += 1
+        with self._away(torturer, "connections ended"):
+            some = self._backends()
+            for backend in chance.sample(some, chance.randint(1, len(some))):
+                self._site.postgres.sql(f"SELECT pg_terminate_backend({backend})")
 
-    def _refuse_writes(self, torturer: Torturer, chance: random.Random) -> None:
+    def _refuse_writes(self, torturer: Torturer) -> None:
         """A server that may only be read, as after a fail-over to the wrong side."""
-        self._site.postgres.configure(default_transaction_read_only="on")
-        try:
-            torturer.pause(OUTAGE)
-        finally:
-            self._site.postgres.configure(default_transaction_read_only="off")
-        torturer.counts["read only"] += 1
+        with self._away(torturer, "read only"):
+            self._site.postgres.configure(default_transaction_read_only="on")
+            try:
+                torturer.pause(OUTAGE)
+            finally:
+                self._site.postgres.configure(default_transaction_read_only="off")
 
     def _backends(self) -> list[int]:
         """Those of workers and supervisors, and our own."""

@@ -6,9 +6,10 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from holdfast.testing.checker import Rules, check
+from holdfast.testing.checker import check
 from holdfast.testing.history import History
 from holdfast.testing.servers import PostgresServer
+from holdfast.testing.verdicts import Rules
 from tests.e2e.meddling import amend
 from tests.e2e.records import record_of
 
@@ -51,5 +52,4 @@ def look(folder: Path) -> str:
 
 
 def _explain(kept: Kept, history: History) -> str:
-    report = check(history, kept.rules)
-    return report.explain(history) or f"nothing is wrong in its {len(history)} events"
+    return f"{len(history)} events: {check(history, kept.rules).explain(history)}"

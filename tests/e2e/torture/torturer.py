@@ -6,9 +6,12 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from uuid import UUID
+
+from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._ports import guard
@@ -32,6 +35,14 @@ LEAST_UP = 3
 """Workers that are left alone, so that jobs come to an end as well."""
 
 
+class Harm(Struct, frozen=True):
+    """Something that can be done, what it counts as, and how often it is chosen."""
+
+    name: str
+    weight: int
+    do: Callable[[], None]
+
+
 class Torturer(Tormentor):
     """Several threads may hurt at once, each crew one at a time; the supervisor of the first crew is only ever left alone.
 
@@ -41,13 +52,14 @@ class Torturer(Tormentor):
     def __init__(
         self, ships: Fleet, chance: random.Random, machines: Sequence[Machine], watching: Watch, *, processes: int
     ) -> None:
-        super().__init__(ships, chance, machines, processes=processes)
+        super().__init__(ships, chance, machines, processes=processes, is_ready=False)
         self._watching, self._machines = watching, len(machines)
         self._sailing, self._asking = threading.Lock(), threading.Lock()
         self.keeper = self.crews[0]
         self.calm = threading.Lock()
         """Held by whoever needs the store, or takes it from all."""
         self.counts: Counter[str] = Counter()
+        self.wanted: Mapping[str, int] = {}
         self.make_machine: Callable[[str], Machine] = Machine
         self.rate = 4.0
 
@@ -77,6 +89,12 @@ class Torturer(Tormentor):
             self.crews.remove(crew)
             self.crews.append(self.sail(self.refuge(crew.machine)))
 
+    def choose(self, *harms: Harm) -> Harm:
+        """By their weights; what is wanted and was not done often enough yet comes first."""
+        some = [harm for harm in harms if self.counts[harm.name] < self.wanted.get(harm.name, 0)] or harms
+        (chosen,) = self._chance.choices(some, [harm.weight for harm in some])
+        return chosen
+
     # again and again
 
     def kill_a_worker(self) -> float:
@@ -100,20 +118,19 @@ class Torturer(Tormentor):
 
     def hurt_a_crew(self) -> float:
         """One of all but the keeper's, in any way."""
-        harms: dict[Callable[[Crew], None], int] = {
-            self.kill_all_together: 3,
-            self.kill_the_supervisor: 1,
-            self.freeze_for_a_moment: 1,
-            self.freeze_a_worker: 1,
-            self.make_zombies: 5,
-            self.make_zombies_without_guards: 2,
-            self.terminate: 1,
-        }
-        (harm,) = self._chance.choices(list(harms), list(harms.values()))
         crew = self._chance.choice([crew for crew in self.crews if crew is not self.keeper])
+        harm = self.choose(
+            Harm("crews killed", 3, partial(self.kill_all_together, crew)),
+            Harm("supervisors killed", 1, partial(self.kill_the_supervisor, crew)),
+            Harm("freezes", 1, partial(self.freeze_for_a_moment, crew)),
+            Harm("workers frozen", 1, partial(self.freeze_a_worker, crew)),
+            Harm("zombies", 5, partial(self.make_zombies, crew)),
+            Harm("zombies", 2, partial(self.make_zombies_without_guards, crew)),
+            Harm("terminations", 1, partial(self.terminate, crew)),
+        )
         with crew.lock:
             assert crew.process.poll() is None, f"a supervisor has ended by itself, with {crew.process.returncode}"
-            harm(crew)
+            harm.do()
         return self._chance.uniform(0.0, 0.5)
 
     # one crew; whoever calls these has its lock
