@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module, reload
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import msgspec
 import pytest
@@ -35,6 +35,8 @@ MOST_MEMORY = 4 << 30
 """Bytes of address space: it may also never stop collecting rows."""
 WORK = "HOLDFAST_MUTANTS"
 CONTROL = "nothing mutated"
+
+Say = Callable[[object], None]
 
 
 class Mutant(msgspec.Struct):
@@ -81,18 +83,27 @@ class Failures:
             self.first = report
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before fixtures are bound to tests."""
+    if _work().store == "postgres":
+        session.config.pluginmanager.register(import_module("tests.mutants.grounds").GROUND)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
     """Instead of pytest's own."""
-    work = msgspec.json.decode(Path(os.environ[WORK]).read_bytes(), type=Work)
+    work = _work()
     lane, killers = Lane(session, work), dict[str, None]()
     with Path(work.answers).open("ab", buffering=0) as answers, grounds(session, work.store) as tidy:
-        for mutant in work.mutants:
-            verdict = lane.try_one(mutant)
-            tidy(verdict.where)
-            answers.write(msgspec.json.encode(verdict) + b"\n")
-            killers[verdict.killer] = None
-        answers.write(msgspec.json.encode(lane.try_none(list(filter(None, killers)))) + b"\n")
+        try:
+            for mutant in work.mutants:
+                verdict = lane.try_one(mutant)
+                tidy(verdict.where)
+                answers.write(msgspec.json.encode(verdict) + b"\n")
+                killers[verdict.killer] = None
+            answers.write(msgspec.json.encode(lane.try_none(list(filter(None, killers)))) + b"\n")
+        finally:
+            lane.close()
     return True
 
 
@@ -100,6 +111,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 def pytest_timeout_set_timer() -> bool:
     """None: how long a test takes is the machine's affair, how much it works is its own."""
     return True
+
+
+def _work() -> Work:
+    return msgspec.json.decode(Path(os.environ[WORK]).read_bytes(), type=Work)
 
 
 class Lane:
@@ -110,16 +125,27 @@ class Lane:
         items = sorted(session.items, key=_length)
         self._items = {item.nodeid: item for item in items if not (work.is_quick and _length(item))}
         self._uses: dict[str, set[str]] | None = None
+        self._child: Child | None = None
+
+    def close(self) -> None:
+        """End what is left of it."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
 
     def try_one(self, mutant: Mutant) -> Verdict:
         """Put it in place, let a child run tests, and put the file back."""
         path, began = Path(self._work.queries, mutant.file), self._clock.monotonic()
         whole = path.read_text(encoding="utf-8")
         path.write_text(mutant.text, encoding="utf-8")
+        verdict = Verdict(mutant.name, where="never")
         try:
             verdict = self._judge(mutant)
         finally:
             path.write_text(whole, encoding="utf-8")
+            # Where tests are dear to begin with, because they connect, a child goes on as long as it is known to be sound.
+            if self._work.store != "postgres" or verdict.where not in ("", "call"):
+                self.close()
         verdict.seconds = round(self._clock.monotonic() - began, 2)
         return verdict
 
@@ -148,43 +174,55 @@ class Lane:
         return name not in known or name in self._uses.get(test, {name})
 
     def _learn_uses(self) -> dict[str, set[str]]:
-        """Which files each test uses, learnt by a child that runs all that are short, unless it is known from last time."""
+        """Which files each test uses, learnt by a child that runs all that are short and not known from last time."""
         path = Path(self._work.uses)
-        if path.exists():
-            return msgspec.json.decode(path.read_bytes(), type=dict[str, set[str]])
+        known = msgspec.json.decode(path.read_bytes(), type=dict[str, set[str]]) if path.exists() else {}
+        items = [item for name, item in self._items.items() if name not in known and not _length(item)]
 
-        def child(say: Callable[[object], None]) -> None:
+        def child(_: BinaryIO, say: Say) -> None:
             asked = _recorded(self._work.store)
-            for item, after in _with_next([item for item in self._items.values() if not _length(item)]):
+            for item, after in _with_next(items):
                 asked.clear()
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
                 say([item.nodeid, sorted(asked)])
 
-        uses = {test: set(names) for test, names in _heard(child) if names}
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(msgspec.json.encode(uses))
-        return uses
+        if items:
+            learning = Child(child)
+            known |= {test: set(names) for test, names in learning.heard()}
+            learning.end()
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(msgspec.json.encode(known))
+        return {test: names for test, names in known.items() if names}
 
     def _run(self, mutant: Mutant, items: Sequence[pytest.Item]) -> Verdict:
         verdict = Verdict(mutant.name)
-
-        def child(say: Callable[[object], None]) -> None:
-            failures = Failures()
-            self._session.config.pluginmanager.register(failures)
-            _reread(self._work.store, mutant.file.removesuffix(".sql"))
-            for item, after in _with_next(items):
-                say([item.nodeid, "hung"])
-                _bound_work(item)
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
-                if failures.first is not None:
-                    say([item.nodeid, failures.first.when])
-                    return
-                say([item.nodeid, ""])
-
-        for test, where in _heard(child) if items else ():
-            verdict.killer, verdict.where = (test, where) if where else ("", "")
-            verdict.tests += where == "hung"
+        if items:
+            self._child = self._child or Child(self._live)
+            self._child.tell([mutant.file.removesuffix(".sql"), [item.nodeid for item in items]])
+            for test, where in self._child.heard():
+                verdict.killer, verdict.where = (test, where) if where else ("", "")
+                verdict.tests += where == "hung"
         return verdict
+
+    def _live(self, orders: BinaryIO, say: Say) -> None:
+        failures = Failures()
+        self._session.config.pluginmanager.register(failures)
+        for order in orders:
+            query, names = msgspec.json.decode(order)
+            failures.first = None
+            _reread(self._work.store, query)
+            self._try(failures, [self._items[name] for name in names], say)
+            say(None)
+
+    def _try(self, failures: Failures, items: Sequence[pytest.Item], say: Say) -> None:
+        for item, after in _with_next(items):
+            say([item.nodeid, "hung"])
+            _bound_work(item)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after or self._session)  # whose fixtures stay
+            if failures.first is not None:
+                return say([item.nodeid, failures.first.when])
+            say([item.nodeid, ""])
+        return None
 
 
 def _length(item: pytest.Item) -> float:
@@ -196,37 +234,53 @@ def _with_next(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pyte
     return zip(items, [*items[1:], None], strict=True)
 
 
-def _heard(child: Callable[[Callable[[object], None]], None]) -> Iterator[Any]:
-    """What a child says while it does that; if it falls silent, it is killed with all that it started."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        _live(child, writing)
-    os.close(writing)
-    try:
-        with os.fdopen(reading, "rb") as lines:
-            while select.select([lines], [], [], PATIENCE)[0] and (line := lines.readline()):
-                yield msgspec.json.decode(line)
-    finally:
-        _kill_session(pid)
-        os.waitpid(pid, 0)
+class Child:
+    """A fork of this process: nothing of what it does is left here."""
+
+    def __init__(self, life: Callable[[BinaryIO, Say], None]) -> None:
+        told, telling = os.pipe()
+        hearing, saying = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(telling)
+            os.close(hearing)
+            _live(life, told, saying)
+        os.close(told)
+        os.close(saying)
+        self._orders, self._said = os.fdopen(telling, "wb", buffering=0), os.fdopen(hearing, "rb", buffering=0)
+
+    def tell(self, order: object) -> None:
+        """What to do next."""
+        self._orders.write(msgspec.json.encode(order) + b"\n")
+
+    def heard(self) -> Iterator[Any]:
+        """What it says until it has done it, or has died, or has been silent for too long."""
+        while select.select([self._said], [], [], PATIENCE)[0] and (line := self._said.readline()):
+            said = msgspec.json.decode(line)
+            if said is None:
+                return
+            yield said
+
+    def end(self) -> None:
+        """Kill it with all that it started."""
+        try:
+            os.killpg(self._pid, signal.SIGKILL)
+        except ProcessLookupError:
+            os.kill(self._pid, signal.SIGKILL)  # it had no time to become a leader; until it is reaped the pid is its own
+        os.waitpid(self._pid, 0)
+        self._orders.close()
+        self._said.close()
 
 
-def _kill_session(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        os.kill(pid, signal.SIGKILL)  # it had no time to become a leader; until it is reaped the pid is its own
-
-
-def _live(child: Callable[[Callable[[object], None]], None], writing: int) -> NoReturn:
+def _live(life: Callable[[BinaryIO, Say], None], told: int, saying: int) -> NoReturn:
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     silence = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(silence, descriptor)
     try:
-        child(lambda said: void(os.write(writing, msgspec.json.encode(said) + b"\n")))
+        with os.fdopen(told, "rb") as orders:
+            life(orders, lambda said: void(os.write(saying, msgspec.json.encode(said) + b"\n")))
     finally:
         os._exit(0)  # nothing of pytest's own may run twice
 
