@@ -5,7 +5,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 import pytest
 
 from holdfast.stores.postgres.connect import Pools
