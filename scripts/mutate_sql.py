@@ -34,11 +34,13 @@ TESTS = {
     "sqlite": ("tests/contract/test_sqlite.py::TestSqlite", "tests/stores/test_sqlite_*.py", "tests/contract/test_model.py"),
     "postgres": (
         "tests/contract/test_postgres.py::TestPostgres",
+        "tests/contract/test_postgres.py::TestLinesFirst",
+        "tests/contract/test_postgres.py::TestSeveralLines",
         "tests/stores/test_postgres_*.py",
         "tests/contract/test_model_postgres.py",
     ),
 }
-TOO_LONG = ("million", "failover", "disk", "versions")
+TOO_LONG = ("million", "failover", "disk", "versions", "plans")
 """Files of tests that take long and know no guard that others do not."""
 CONTROL = "nothing mutated"
 

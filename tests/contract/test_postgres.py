@@ -6,12 +6,21 @@ from typing import Any
 import pytest
 
 from holdfast._ports.store import Store
+from holdfast.stores.postgres.store import PostgresStore
+from holdfast.stores.postgres.trail import Seen, Trail
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
+from holdfast.testing.contracts.claiming import ClaimContract
+from holdfast.testing.contracts.delivering import DeliverContract
+from holdfast.testing.contracts.expiring import ExpiryContract
+from holdfast.testing.contracts.isolating import LastTryContract
+from holdfast.testing.contracts.queues import QueueContract
+from holdfast.testing.contracts.scene import Part
+from holdfast.testing.contracts.settling import SettleContract
 from tests.stores.postgres_homes import KINDS, Homes
 
 
-class OnPostgres(StoreContract):
+class AtHome(Part):
     """The server's clock follows the test's. All stores share connections, because making those takes longer than a test."""
 
     kind = "18"
@@ -30,6 +39,10 @@ class OnPostgres(StoreContract):
         self.home.clock.advance(seconds)
 
 
+class OnPostgres(AtHome, StoreContract):
+    """All of it."""
+
+
 class TestPostgres(OnPostgres):
     """The newest release."""
 
@@ -38,6 +51,29 @@ class TestSerializable(OnPostgres):
     """The user's own transactions are SERIALIZABLE if nothing else is said."""
 
     kind = "serializable"
+
+
+class TestLinesFirst(AtHome, ClaimContract, LastTryContract, ExpiryContract, QueueContract, DeliverContract, SettleContract):
+    """A worker that has much to do looks for the lines in which jobs are due, and claims along them then."""
+
+    @pytest.fixture(autouse=True)
+    def much_to_do(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(PostgresStore, "_is_slow", lambda store, request: False)
+
+
+class TestSeveralLines(TestLinesFirst):
+    """The same by the statement that is for several lines, also when there is one."""
+
+    @pytest.fixture(autouse=True)
+    def as_if_there_were_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def due(trail: Trail) -> tuple[str, tuple[Any, ...]]:
+            return "due_lines", (*zip(*trail.lines, strict=True), *_where(trail.seen), trail.slack)
+
+        monkeypatch.setattr(Trail, "due", property(due))
+
+
+def _where(seen: Seen | None) -> tuple[Any, ...]:
+    return (None,) * 3 if seen is None else (seen.priority, seen.at, seen.job)
 
 
 class TestRoles(OnPostgres):

@@ -1,0 +1,256 @@
+"""What two transactions do to each other: whose lock is waited for, and whose is passed by."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.job import State
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.outcome import Snooze
+from holdfast._core.policy import RETENTION_FLOOR, Policy
+from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, LastTries, Update
+from holdfast.stores.postgres import packing
+from holdfast.testing.contracts.isolating import with_last_try
+from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOLDS, TASKS, crashed
+from holdfast.testing.contracts.scene import Scene, answered, done, play, raised
+from tests.stores.postgres_homes import Home
+from tests.stores.postgres_rivals import Stage, locked, rival, waits
+
+CRASH = LeaseEnd(End.CRASHED)
+SEEN_NOTHING = (None, None, None)
+DAY = 86400.0
+
+# what somebody else has locked is passed by
+
+WAYS: dict[str, Callable[[Sequence[UUID]], tuple[Any, ...]]] = {
+    "due_line": lambda _: ("task", "default", 0, datetime.min, UUID(int=0)),
+    "due_lines": lambda _: (["task", "other"], ["default"] * 2, [0, 0], *SEEN_NOTHING, 2),
+    "due_walk": lambda _: (None, 2),
+    "due_ids": lambda ids: (ids, None),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_claim_leaves_what_is_being_taken(home: Home, way: str) -> None:
+    async def act(at: Scene) -> None:
+        first, second, third = await at.enqueue(at.new(), at.new(), at.new())
+        request = at.request(await at.lease(), 2, tasks=["task", "other"])
+        values = (*packing.settling(()), *packing.claiming(request), *WAYS[way]([first, second, third]))
+        with locked(home, "pending", f"id = '{first}'"):
+            claiming = asyncio.ensure_future(at.store._fetch(f"claim {way}", *values))  # type: ignore[attr-defined]
+            assert not await waits(home, claiming)
+        assert [row["id"] for row in await claiming] in ([second], [second, third])
+
+    play(Stage(home), act)
+
+
+async def two_expired(at: Scene) -> None:
+    await at.enqueue(at.new(expires_in=1.0), at.new(expires_in=2.0))
+    at.advance(3.0)
+
+
+async def two_waiting(at: Scene) -> None:
+    await at.enqueue(at.new(), at.new())
+
+
+async def two_finished(at: Scene, retention: float = 0.0) -> None:
+    for _ in range(2):
+        await at.settle(done(await at.running(policy=Policy(retention=retention))))
+
+
+async def two_forgotten(at: Scene) -> None:
+    await two_finished(at)
+    at.advance(RETENTION_FLOOR)
+
+
+async def two_snoozed(at: Scene) -> None:
+    for _ in range(2):
+        await at.settle(answered(await at.running(), Snooze(for_="1s")))
+    at.advance(RETENTION_FLOOR)
+
+
+async def two_ended(at: Scene) -> None:
+    for _ in range(2):
+        await at.store.end_lease(await at.lease(), CRASH)
+    at.advance(RETENTION_FLOOR)
+
+
+async def two_owing(at: Scene, policy: Policy = ENDS_AT_ONCE) -> None:
+    for _ in range(2):
+        await crashed(at, policy)
+
+
+async def two_long_gone(at: Scene) -> None:
+    await two_finished(at, 2 * DAY)
+
+
+async def two_long_gone_with_long_payloads(at: Scene) -> None:
+    for _ in range(2):
+        await at.enqueue(at.new(payload=b"x" * 2000))
+        (claim,) = await at.claim(await at.lease(), policy=Policy(retention=2 * DAY))
+        await at.settle(done(claim.hold))
+
+
+async def two_long_gone_with_attempts(at: Scene) -> None:
+    for _ in range(2):
+        await at.settle(raised(await at.running(policy=Policy(retention=2 * DAY, max_attempts=1))))
+
+
+async def pruned(at: Scene, kind: str) -> int:
+    return int(getattr(await at.store.prune(10), kind))
+
+
+async def forgotten(at: Scene, kind: str) -> int:
+    ((jobs, attempts),) = await at.store._fetch("forget_days", date.max, 10, True)  # type: ignore[attr-defined]
+    return int({"jobs": jobs, "attempts": attempts}[kind])
+
+
+async def healed(at: Scene) -> int:
+    return len(await at.store.unhealed(TASKS, 10, pause=1.0))
+
+
+async def expired(at: Scene) -> int:
+    return len(await at.store.expire(10))
+
+
+SETS = {
+    "jobs that expired": (two_expired, "pending", expired),
+    "jobs to be purged": (two_waiting, "pending", lambda at: at.store.purge("default", 10)),
+    "jobs that are forgotten": (two_forgotten, "finished_other", lambda at: pruned(at, "jobs")),
+    "jobs that become stubs": (two_finished, "finished_other", lambda at: pruned(at, "stubs")),
+    "snoozes": (two_snoozed, "attempts", lambda at: pruned(at, "attempts")),
+    "receipts": (two_forgotten, "receipts", lambda at: pruned(at, "receipts")),
+    "leases": (two_ended, "leases", lambda at: pruned(at, "leases")),
+    "jobs that ended owing a hook": (two_owing, "finished", healed),
+    "jobs held owing a hook": (lambda at: two_owing(at, HOLDS), "pending", healed),
+    "jobs of days": (two_long_gone, "finished", lambda at: forgotten(at, "jobs")),
+    "long jobs of days": (two_long_gone_with_long_payloads, "finished", lambda at: forgotten(at, "jobs")),
+    "attempts of days": (two_long_gone_with_attempts, "attempts", lambda at: forgotten(at, "attempts")),
+}
+Set = tuple[Callable[[Scene], Coroutine[Any, Any, None]], str, Callable[[Scene], Coroutine[Any, Any, int]]]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_what_tidies_up_leaves_what_somebody_has_locked(home: Home, name: str) -> None:
+    prepare, table, tidy = SETS[name]
+
+    async def act(at: Scene) -> None:
+        await prepare(at)
+        with locked(home, table, f"ctid = (SELECT min(ctid) FROM holdfast.{table})"):
+            tidying = asyncio.ensure_future(tidy(at))
+            assert not await waits(home, tidying)
+            assert await tidying == 1
+        assert await tidy(at) == 1
+
+    play(Stage(home), act)
+
+
+# what is waited for
+
+
+def test_s5_a_lease_ends_after_the_claim_that_is_under_way(home: Home) -> None:
+    """So that whoever ended it finds all that it holds."""
+
+    async def act(at: Scene) -> None:
+        (job,) = await at.enqueue(at.new())
+        lease = await at.lease()
+        async with rival(home) as owner:
+            assert len((await owner.exchange((), at.request(lease))).claims) == 1
+            ending = asyncio.ensure_future(at.store.end_lease(lease, CRASH))
+            assert await waits(home, ending)
+        assert await ending == CRASH
+        assert [hold.job for hold in await at.store.held(lease)] == [job]
+
+    play(Stage(home), act)
+
+
+def test_s8_a_lease_ends_after_the_start_that_is_under_way(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.prefetched()
+        async with rival(home) as owner:
+            assert await owner.start([(hold.job, hold.token)]) == frozenset()
+            ending = asyncio.ensure_future(at.store.end_lease(hold.lease, CRASH))
+            assert await waits(home, ending)
+        await ending
+        assert await at.state(hold.job) is State.RUNNING
+
+    play(Stage(home), act)
+
+
+def test_s9_of_two_claims_for_a_lease_that_runs_one_job_alone_the_second_sees_the_first(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        for _ in range(2):
+            await with_last_try(at)
+        lease = structs.replace(at.new_lease(), is_alone=True)
+        await at.store.open_lease(lease)
+        requests = [at.request(lease.id, tasks=["last"], last_tries=LastTries.ONLY) for _ in range(2)]
+        async with rival(home) as first:
+            assert len((await first.exchange((), requests[0])).claims) == 1
+            second = asyncio.ensure_future(at.store.exchange((), requests[1]))
+            assert await waits(home, second)
+        assert (await second).claims == ()
+
+    play(Stage(home), act)
+
+
+def test_s13_a_parent_settles_after_the_enqueue_of_its_child_that_is_under_way(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold, child = await at.running(), at.new()
+        async with rival(home) as owner:
+            assert await owner.enqueue(at.chance.uuid4(), [child], under=(hold.job, hold.token)) == EnqueueAnswer()
+            settling = asyncio.ensure_future(at.settle(done(hold)))
+            assert await waits(home, settling)
+        assert await settling == (Answer.APPLIED,)
+        assert await at.state(child.id) is State.AVAILABLE
+
+    play(Stage(home), act)
+
+
+def test_s3_a_transaction_that_is_about_to_commit_keeps_its_job_and_lets_reports_through(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        asked = (hold.job, hold.token.claim, hold.token.number)
+        async with rival(home) as owner:
+            ((is_ours, _),) = await owner._fetch("transaction_ends", *asked)
+            assert is_ours
+            assert await at.store.report([Update(job=hold.job, token=hold.token, stage="s")]) == frozenset()
+            settling = asyncio.ensure_future(at.settle(done(hold)))
+            assert await waits(home, settling)
+        assert await settling == (Answer.APPLIED,)
+
+    play(Stage(home), act)
+
+
+def test_s10_of_two_who_reopen_a_job_the_second_finds_it_waiting(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        await at.settle(done(hold))
+        async with rival(home) as first:
+            assert (await first.reopen([hold.job])).states == {hold.job: State.AVAILABLE}
+            second = asyncio.ensure_future(at.store.reopen([hold.job]))
+            assert await waits(home, second)
+        assert (await second).states == {hold.job: State.AVAILABLE}
+        assert len(home.sql("SELECT job FROM holdfast.attempts")) == 1
+
+    play(Stage(home), act)
+
+
+def test_s10_of_two_copies_of_a_call_the_second_gets_the_answer_of_the_first(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        (holder,) = await at.enqueue(at.new(key="k"))
+        for jobs in ([at.new(key="k"), at.new()], [at.new(key="free")], [at.new(), at.new()]):
+            call, is_known = at.chance.uuid4(), jobs[0].unique_key == "k"
+            expected = EnqueueAnswer({jobs[0].id: Duplicate(holder, is_same=True)} if is_known else {})
+            async with rival(home) as first:
+                assert await first.enqueue(call, jobs) == expected
+                second = asyncio.ensure_future(at.store.enqueue(call, jobs))
+                assert await waits(home, second)
+            assert await second == expected
+        assert sum((await at.store.counts()).values()) == 5
+
+    play(Stage(home), act)
