@@ -225,7 +225,7 @@ def _start(
     work, answers = folder / "work.json", folder / "answers.jsonl"
     places = {"queries": str(queries(store, folder / "src")), "answers": str(answers), "uses": str(_uses(store))}
     work.write_text(json.dumps({"store": store, **places, "mutants": mutants, **depth}))
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.lane", "-p", "no:cacheprovider"]
+    words = [sys.executable, "-m", "pytest", "-q", "--tb=native", "-p", "tests.mutants.lane", "-p", "no:cacheprovider"]
     environment = {
         **os.environ,
         "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{ROOT}",

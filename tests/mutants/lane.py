@@ -183,7 +183,7 @@ class Lane:
             asked = _recorded(self._work.store)
             for item, after in _with_next(items):
                 asked.clear()
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after or self._session)
                 say([item.nodeid, sorted(asked)])
 
         if items:
@@ -220,6 +220,7 @@ class Lane:
             _bound_work(item)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=after or self._session)  # whose fixtures stay
             if failures.first is not None:
+                self._session._setupstate.teardown_exact(self._session)  # type: ignore[arg-type] # what comes next is no more
                 return say([item.nodeid, failures.first.when])
             say([item.nodeid, ""])
         return None
