@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.stores.postgres import sessions
 from holdfast.stores.postgres.connect import Pools
 from holdfast.testing.servers import PostgresServer
 from tests.stores.postgres_homes import Home, Homes, Tenant
@@ -24,6 +25,7 @@ class Place:
         make = Homes._make
         self._build()
         Homes._make = lambda homes, kind: self._home if kind == "18" else make(homes, kind)  # type: ignore[method-assign, return-value]
+        sessions._SESSION.update(statement_timeout="5s", lock_timeout="2s")  # a mutant may go on for ever
         Home.run = _run  # type: ignore[method-assign]
         Tenant._here = _with_one_pool(Tenant._here)  # type: ignore[method-assign]
 

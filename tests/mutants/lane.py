@@ -93,12 +93,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_runtestloop(session: pytest.Session) -> bool:
     """Instead of pytest's own."""
     work = _work()
-    lane, killers = Lane(session, work), dict[str, None]()
+    killers = dict[str, None]()
     with Path(work.answers).open("ab", buffering=0) as answers, grounds(session, work.store) as tidy:
+        lane = Lane(session, work, tidy)
         try:
             for mutant in work.mutants:
                 verdict = lane.try_one(mutant)
-                tidy(verdict.where)
                 answers.write(msgspec.json.encode(verdict) + b"\n")
                 killers[verdict.killer] = None
             answers.write(msgspec.json.encode(lane.try_none(list(filter(None, killers)))) + b"\n")
@@ -120,8 +120,8 @@ def _work() -> Work:
 class Lane:
     """One after the other."""
 
-    def __init__(self, session: pytest.Session, work: Work) -> None:
-        self._session, self._work, self._clock = session, work, SystemClock()
+    def __init__(self, session: pytest.Session, work: Work, tidy: Callable[[str], None]) -> None:
+        self._session, self._work, self._tidy, self._clock = session, work, tidy, SystemClock()
         items = sorted(session.items, key=_length)
         self._items = {item.nodeid: item for item in items if not (work.is_quick and _length(item))}
         self._uses: dict[str, set[str]] | None = None
@@ -143,9 +143,7 @@ class Lane:
             verdict = self._judge(mutant)
         finally:
             path.write_text(whole, encoding="utf-8")
-            # Where tests are dear to begin with, because they connect, a child goes on as long as it is known to be sound.
-            if self._work.store != "postgres" or verdict.where not in ("", "call"):
-                self.close()
+            self._tidy_after(verdict.where)
         verdict.seconds = round(self._clock.monotonic() - began, 2)
         return verdict
 
@@ -160,8 +158,8 @@ class Lane:
             return known
         others = [item for name, item in self._items.items() if name not in mutant.first and self._may_notice(name, mutant.file)]
         words = set(re.findall(r"[a-z]{4,}", mutant.name))
-        # Who speaks of it comes first, and what a statement costs is asked when all that it does is right.
-        others.sort(key=lambda item: (_length(item), "plans" in item.nodeid, -sum(word in item.name for word in words)))
+        # Who speaks of it comes first.
+        others.sort(key=lambda item: (_length(item), _is_late(item), -sum(word in item.name for word in words)))
         verdict = self._run(mutant, others[: self._work.most])
         verdict.tests += known.tests
         return verdict
@@ -194,7 +192,22 @@ class Lane:
             path.write_bytes(msgspec.json.encode(known))
         return {test: names for test, names in known.items() if names}
 
+    def _tidy_after(self, where: str) -> None:
+        """Where tests are dear to begin with, because they connect, a child goes on as long as it is known to be sound."""
+        if self._work.store != "postgres" or where not in ("", "call"):
+            self.close()
+        self._tidy(where)
+
     def _run(self, mutant: Mutant, items: Sequence[pytest.Item]) -> Verdict:
+        verdict = self._ask(mutant, items)
+        if verdict.where != "setup":
+            return verdict
+        self._tidy_after(verdict.where)  # it may be the test before that failed, and not this one
+        again = self._ask(mutant, items[verdict.tests - 1 :])
+        again.tests += verdict.tests
+        return again
+
+    def _ask(self, mutant: Mutant, items: Sequence[pytest.Item]) -> Verdict:
         verdict = Verdict(mutant.name)
         if items:
             self._child = self._child or Child(self._live)
@@ -224,6 +237,11 @@ class Lane:
                 return say([item.nodeid, failures.first.when])
             say([item.nodeid, ""])
         return None
+
+
+def _is_late(item: pytest.Item) -> bool:
+    """What a statement costs, and what becomes of it when servers fail, is asked when all that it does is right."""
+    return any(word in item.nodeid for word in ("plans", "looks", "network", "server", "pressure", "pool", "connect", "beats"))
 
 
 def _length(item: pytest.Item) -> float:
@@ -339,7 +357,7 @@ def _record(owner: Any, name: str, note: Callable[..., None]) -> None:
 
 @contextmanager
 def grounds(session: pytest.Session, store: str) -> Iterator[Callable[[str], None]]:
-    """What all children of a lane share; what to do after each, when it is known where it failed."""
+    """What all children of a lane share; what to do after one that failed there."""
     if store == "postgres":
         with import_module("tests.mutants.grounds").postgres(session) as tidy:
             yield tidy

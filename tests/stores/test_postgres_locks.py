@@ -254,3 +254,17 @@ def test_s10_of_two_copies_of_a_call_the_second_gets_the_answer_of_the_first(hom
         assert sum((await at.store.counts()).values()) == 5
 
     play(Stage(home), act)
+
+
+def test_l4_beats_that_are_under_way_keep_no_claim_waiting(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        lease, alone = await at.lease(), structs.replace(at.new_lease(), is_alone=True)
+        await at.store.open_lease(alone)
+        (job,) = await at.enqueue(at.new())
+        with locked(home, "leases", lock="NO KEY UPDATE"):
+            for ids in ([at.chance.uuid4()], [job]):
+                claiming = asyncio.ensure_future(at.claim(lease, ids=ids))
+                assert not await waits(home, claiming)
+                assert [claim.hold.job for claim in await claiming] == [each for each in ids if each == job]
+
+    play(Stage(home), act)

@@ -1,0 +1,168 @@
+"""The statements that look for jobs: each finds exactly what it says, whatever else there is beside it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.job import NewJob
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.policy import CrashPolicy, Policy
+from holdfast._ports.store import ClaimRequest, LastTries
+from holdfast.stores.postgres import packing
+from holdfast.testing.contracts.scene import Scene, play, rescued
+from tests.stores.postgres_homes import Home
+from tests.stores.postgres_rivals import Stage
+
+CRASH = LeaseEnd(End.CRASHED)
+HOLD = Policy(on_crash=CrashPolicy.HOLD)
+TWICE = Policy(max_crashes=2)
+KNOWN = ("a", "b")
+LEAVE, ONLY, ALSO = LastTries
+MANY = 100
+
+
+async def crash(at: Scene, job: NewJob, policy: Policy) -> None:
+    """Its first worker dies."""
+    await at.enqueue(job)
+    (claim,) = await at.claim(await at.lease(), tasks=[job.task], ids=[job.id], policy=policy)
+    await at.store.end_lease(claim.hold.lease, CRASH)
+    await at.settle(rescued(claim.hold, CRASH))
+
+
+class World:
+    """Lines of every kind. ``plain`` and ``last`` are the jobs that can be claimed, as others and as last tries, in their order."""
+
+    def __init__(self, at: Scene) -> None:
+        self.at = at
+        self.plain: list[NewJob] = []
+        self.last: list[NewJob] = []
+
+    async def build(self) -> None:
+        """Each kind of line before, between and after those that count."""
+        for task in ("0", "a", "b", "z"):
+            for queue in ("1", "m", "n", "paused", "x"):
+                await self._fill(task, queue)
+        self.at.advance(2.0)
+        await self.at.store.pause(["paused"], is_paused=True)
+
+    async def _fill(self, task: str, queue: str) -> None:
+        def new(priority: int, **more: Any) -> NewJob:
+            return self.at.new(task=task, queue=queue, priority=priority, **more)
+
+        await crash(self.at, new(-3), HOLD)
+        last = [new(priority) for priority in (-2, 2)]
+        for each in last:
+            await crash(self.at, each, TWICE)
+        plain = [new(priority, delay=delay) for priority in (0, 1, 4) for delay in (0.0, 1.0)]
+        late = [new(priority, delay=60.0) for priority in (-1, 0, 3)]
+        over = [new(priority, expires_in=1.0) for priority in (-1, 1, 5)]
+        await self.at.enqueue(*plain, *late, *over)
+        if task in KNOWN and queue != "paused":
+            self.plain += plain
+            self.last += last
+
+    def chosen(self, request: ClaimRequest) -> list[NewJob]:
+        """What may be claimed, in the order of claims."""
+        jobs = [] if request.last_tries is ONLY else self.plain
+        jobs = jobs if request.last_tries is LEAVE else jobs + self.last
+        jobs = [job for job in jobs if request.queues is None or job.queue in request.queues]
+        return sorted(jobs, key=lambda job: (job.priority, job.delay, job.id))
+
+
+ASKED = [(("n", "1", "none", "paused"), LEAVE), (("m",), ALSO), (None, ONLY), (None, LEAVE), (None, ALSO)]
+
+
+async def request_in(world: World, queues: tuple[str, ...] | None, last_tries: LastTries, limit: int) -> ClaimRequest:
+    at = world.at
+    return at.request(await at.lease(), limit, tasks=KNOWN, queues=queues, last_tries=last_tries)
+
+
+def line_of(job: NewJob) -> tuple[str, str, int]:
+    return job.task, job.queue, job.priority
+
+
+@pytest.mark.parametrize("most", [1, 3, MANY])
+def test_lines_are_those_in_which_jobs_are_due_the_most_urgent_first(home: Home, most: int) -> None:
+    async def act(at: Scene) -> None:
+        world = World(at)
+        await world.build()
+        for queues, last_tries in ASKED:
+            request = await request_in(world, queues, last_tries, MANY)
+            found = await at.store._fetch("lines", *packing.lines(request, most))  # type: ignore[attr-defined]
+            expected = list(dict.fromkeys(map(line_of, world.chosen(request))))[:most]
+            assert [(row["task"], row["queue"], row["priority"]) for row in found] == expected
+            assert not any(row["is_alone"] for row in found)
+
+    play(Stage(home), act)
+
+
+def test_lines_say_whether_the_lease_runs_one_job_alone(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(at.new())
+        for is_alone in (True, False):
+            lease = structs.replace(at.new_lease(), is_alone=is_alone)
+            await at.store.open_lease(lease)
+            (row,) = await at.store._fetch("lines", *packing.lines(at.request(lease.id), 1))  # type: ignore[attr-defined]
+            assert row["is_alone"] is is_alone
+
+    play(Stage(home), act)
+
+
+async def taken(world: World, name: str, request: ClaimRequest, where: Sequence[Any]) -> list[UUID]:
+    """By this statement."""
+    values = (*packing.settling(()), *packing.claiming(request), *where)
+    return [row["id"] for row in await world.at.store._fetch(f"claim {name}", *values)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("limit", [1, 3, MANY])
+@pytest.mark.parametrize("way", ["due_walk", "due_lines", "due_line", "due_ids"])
+def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: str, limit: int) -> None:
+    async def act(at: Scene) -> None:
+        world = World(at)
+        await world.build()
+        for queues, last_tries in ASKED:
+            request = await request_in(world, queues, last_tries, limit)
+            if not (jobs := world.chosen(request)):
+                continue
+            lines = list(dict.fromkeys(map(line_of, jobs)))
+            where: Sequence[Any]
+            match way:
+                case "due_walk":
+                    where = packing.walking(request, limit)
+                case "due_lines":
+                    where = (*zip(*lines, strict=True), None, None, None, 0)
+                case "due_line":
+                    jobs = [job for job in jobs if line_of(job) == lines[-1]]
+                    where = (*lines[-1], datetime.min, UUID(int=0))
+                case _:
+                    where = ([row.id for row in await at.store.list(at.everything)], queues)
+            ids = [job.id for job in jobs[:limit]]
+            assert await taken(world, way, request, where) == ids
+            world.plain = [job for job in world.plain if job.id not in ids]
+            world.last = [job for job in world.last if job.id not in ids]
+            assert await taken(world, way, structs.replace(request, lease=at.chance.uuid4()), where) == []
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("way", ["due_line", "due_lines"])
+def test_claims_along_lines_go_on_after_what_was_taken_last(home: Home, way: str) -> None:
+    async def act(at: Scene) -> None:
+        world, jobs = World(at), [at.new(task="a", priority=priority) for priority in (0, 1) for _ in range(3)]
+        await at.enqueue(*jobs)
+        first, second, third, *others = [job.id for job in jobs]
+        request = await request_in(world, None, LEAVE, 2)
+        seen = (at.now, first)
+        if way == "due_line":
+            assert await taken(world, way, request, ("a", "default", 0, *seen)) == [second, third]
+        else:
+            where = (["a", "a"], ["default"] * 2, [0, 1])
+            assert await taken(world, way, request, (*where, 0, *seen, 0)) == [second, third]
+            assert await taken(world, way, request, (*where, 1, at.now, others[0], 0)) == others[1:]
+            assert await taken(world, way, request, (*where, -1, at.now, others[-1], 0)) == [first, others[0]]
+
+    play(Stage(home), act)
