@@ -140,14 +140,16 @@ def _killer(killers: Killers, file: str, guard: Guard) -> str:
 
 
 def _remember(store: str, killers: Killers, verdicts: Sequence[Verdict]) -> None:
-    """Guards that are gone are forgotten, and killers that kill no more."""
+    """Guards that are gone are forgotten, and killers that kill no more; what others have found meanwhile stays."""
     there = {(file, guard.name) for file, guard in _guards(store)}
+    found = _killers(store)
     for verdict in verdicts:
         file, _, name = verdict["name"].partition("  ")
-        killers.setdefault(file, {})[name] = verdict["killer"]
+        for each in (killers, found):
+            each.setdefault(file, {})[name] = verdict["killer"]
     kept = {
         file: {name: test for name, test in sorted(known.items()) if test and (file, name) in there}
-        for file, known in sorted(killers.items())
+        for file, known in sorted(found.items())
     }
     path = KNOWN / f"killers_{store}.json"
     path.write_text(json.dumps({file: known for file, known in kept.items() if known}, indent=1, ensure_ascii=False) + "\n")

@@ -198,13 +198,15 @@ def test_a_lease_that_runs_a_job_alone_looks_at_what_it_holds_and_at_nobody_else
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def test_an_owner_of_thousands_claims_as_cheaply_as_one_of_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_by_ids", [False, True])
+def test_an_owner_of_thousands_claims_as_cheaply_as_one_of_none(tmp_path: Path, is_by_ids: bool) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()
-        await at.enqueue(*(at.new() for _ in range(CROWD + 20)))
-        alone = await cost_of_claim(at, at.request(lease, 10))
+        jobs = await at.enqueue(*(at.new() for _ in range(CROWD + 20)))
+        alone = await cost_of_claim(at, at.request(lease, 10, ids=jobs[:10] if is_by_ids else None))
         await at.claim(lease, CROWD)
-        assert await cost_of_claim(at, at.request(lease, 10)) <= alone * 1.5 + 10
+        assert await cost_of_claim(at, at.request(lease, 10, ids=jobs[-10:] if is_by_ids else None)) <= alone * 1.5 + 10
+        assert len(await at.store.held(lease)) == CROWD + 20
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
