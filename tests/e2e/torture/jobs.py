@@ -40,6 +40,8 @@ steadfast = partial(app.task, max_crashes=1000, max_attempts=1000, backoff=Backo
 """For jobs that complete whatever happens to their workers."""
 forking = threading.Lock()
 """A child that is forked while another is being started keeps that start waiting for as long as it lives."""
+STEPS = 20
+"""So many that a zombie, which nobody can stop while it is a thread, writes before it is killed."""
 _has_begun = False
 
 
@@ -86,9 +88,9 @@ async def labour(job: Job, seconds: float) -> str:
 def labour_in_thread(job: SyncJob, seconds: float) -> str:
     """The same in a thread."""
     with told(job):
-        for step in range(5):
-            job.progress(fraction=step / 5, message=str(job.token))
-            time.sleep(seconds / 5)
+        for step in range(STEPS):
+            job.progress(fraction=step / STEPS, message=str(job.token))
+            time.sleep(seconds / STEPS)
         job.checkpoint({"by": str(job.token)})
     return str(job.token)
 

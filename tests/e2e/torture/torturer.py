@@ -31,6 +31,11 @@ SETTINGS = {"ttl": f"{TTL}s", "recovery": f"{RECOVERY}s", "grace": "1s"}
 PATIENCE = 90.0
 """Seconds for what takes a few on a machine that has nothing else to do."""
 CONCURRENCY = "2"
+HEAD_START = 0.5
+"""Seconds for which zombies are awake before anybody who could end them."""
+TURN = 8.0
+"""Seconds in which it is mostly the turn of a job that was taken from a zombie."""
+MANY = 1000
 LEAST_UP = 3
 """Workers that are left alone, so that jobs come to an end as well."""
 
@@ -124,8 +129,8 @@ class Torturer(Tormentor):
             Harm("supervisors killed", 1, partial(self.kill_the_supervisor, crew)),
             Harm("freezes", 1, partial(self.freeze_for_a_moment, crew)),
             Harm("workers frozen", 1, partial(self.freeze_a_worker, crew)),
-            Harm("zombies", 5, partial(self.make_zombies, crew)),
-            Harm("zombies", 2, partial(self.make_zombies_without_guards, crew)),
+            Harm("zombies", 3, partial(self.make_zombies, crew)),
+            Harm("zombies", 4, partial(self.make_zombies_without_guards, crew)),
             Harm("terminations", 1, partial(self.terminate, crew)),
         )
         with crew.lock:
@@ -182,14 +187,20 @@ class Torturer(Tormentor):
             self._wake(crew, frozen, workers)
 
     def make_zombies_without_guards(self, crew: Crew) -> None:
-        """The same, and nobody ends them: they go on writing, as if they had never been away."""
+        """The same, and nobody ends them: they go on writing to jobs that are others' by now, as if they had never been away."""
         with self.calm:
             frozen, workers = self._freeze_at_work(crew)
-            guards = [pid for worker in workers for pid in _guards(worker)]
+            guards, jobs = [pid for worker in workers for pid in _guards(worker)], self._held_by(workers)
             self._until(lambda: self._has_taken_from(workers))
+            # What still waits for its turn is nobody's, so that its state alone would refuse them.
+            with suppress(AssertionError):
+                until(lambda: self._is_taken_up(jobs), within=TURN)
             for pid in guards:
                 end(pid)
             # Nobody is told that they woke: code of theirs that runs beside others is what a missing guard means.
+            thaw(workers)
+            woken = time.monotonic()
+            self._until(lambda: time.monotonic() - woken > HEAD_START)
             thaw(frozen)
 
     def terminate(self, crew: Crew) -> None:
@@ -226,6 +237,21 @@ class Torturer(Tormentor):
         """Whether all of their leases have been ended; nobody says so while there is no store."""
         with suppress(StoreUnavailable):
             return not any(view.process.pid in workers for view in self.app.workers.list())
+        return False
+
+    def _held_by(self, workers: Sequence[int]) -> dict[UUID, str | None]:
+        """Their jobs, and by which of them each is held; none while there is no store."""
+        with suppress(StoreUnavailable):
+            names = {view.worker for view in self.app.workers.list() if view.process.pid in workers}
+            return {view.id: view.worker for view in self.app.jobs.list(state="running", limit=MANY) if view.worker in names}
+        return {}
+
+    def _is_taken_up(self, jobs: Mapping[UUID, str | None]) -> bool:
+        """Whether one of them has another owner, or none of them waits for one."""
+        with suppress(StoreUnavailable):
+            views = self.app.jobs.list(state="running", limit=MANY)
+            is_taken = any(view.worker != jobs[view.id] for view in views if view.id in jobs)
+            return is_taken or not any(view.id in jobs for view in self.app.jobs.list(state="available", limit=MANY))
         return False
 
     def _up(self) -> list[int]:
