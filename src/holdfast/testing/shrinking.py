@@ -6,6 +6,7 @@ Left out is left out: every decision stands for itself, so what stays happens as
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import structs
 
 from holdfast._core.policy import RETENTION_FLOOR
@@ -32,6 +33,7 @@ class Shrinker:
         self.tried = 0
         self._run = run
         self._budget = budget
+        self._in_vain: set[bytes] = set()
 
     def shrink(self, found: Outcome, name: str = "") -> Outcome:
         """The smallest that was found; it breaks the property of that name, or the one that this one breaks first."""
@@ -75,11 +77,15 @@ class Shrinker:
 
     def _try(self, plan: Plan, name: str) -> Outcome | None:
         """What becomes of it, if that is the same."""
-        if self.tried >= self._budget:
+        key = msgspec.json.encode(plan)
+        if self.tried >= self._budget or key in self._in_vain:
             return None
         self.tried += 1
         outcome = self._run(plan)
-        return outcome if name in broken_by(outcome) else None
+        if name in broken_by(outcome):
+            return outcome
+        self._in_vain.add(key)
+        return None
 
 
 def fewest(items: Sequence[T], attempt: Callable[[list[T]], list[T] | None]) -> list[T]:
