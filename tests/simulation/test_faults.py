@@ -17,8 +17,9 @@ from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable, Unsupported
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
+from holdfast.testing.doors import VERBS
 from holdfast.testing.fates import Fault, Faults, Mix
-from holdfast.testing.faults import VERBS, faulty
+from holdfast.testing.faults import faulty
 from holdfast.testing.history import History, Phase
 from tests.simulation.support import Stage, on_stage
 

@@ -21,7 +21,8 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, TTL, Scene, answered, raised, released, rescued
-from holdfast.testing.faults import ODD_ERRORS, Fault, Faults, Mix, faulty, is_odd
+from holdfast.testing.fates import ODD_ERRORS, Fault, Faults, Mix, is_odd
+from holdfast.testing.faults import faulty
 from holdfast.testing.history import History
 from tests.stores.postgres_homes import Homes
 

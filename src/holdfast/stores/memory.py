@@ -342,12 +342,13 @@ class MemoryStore:
 
     @_atomic
     async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
-        now, old = self._monotonic(), self._all.leases.get(lease)
+        old = self._all.leases.get(lease)
         if old is None:  # remembered, so that a late copy of its opening is refused
             spec = structs.replace(_NOBODY, id=lease)
+            now = self._monotonic()
             self._all.leases[lease] = _Lease(spec, self._now(), now, now, end=why, ended=self._now())
         elif old.end is None:
-            if seen is not None and (seen != old.seen or now <= old.expires):
+            if seen is not None and (seen != old.seen or self._overdue(old) <= 0):
                 return None
             self._all.leases[lease] = structs.replace(old, end=why, ended=self._now())
         return self._all.leases[lease].end
@@ -567,6 +568,15 @@ class MemoryStore:
         known = self._all.leases.get(lease)
         return known is not None and known.end is None
 
+    def _overdue(self, lease: _Lease) -> int:
+        """Microseconds since it ran out, negative before."""
+        return self._passed(lease.spec.id, lease.beaten) - _micros(lease.spec.timing.ttl)
+
+    def _passed(self, what: UUID, since: int) -> int:
+        """Microseconds for which a lease has not been beaten, or a job not moved."""
+        del what  # only whoever has no clock must remember when it first saw it so
+        return self._monotonic() - since
+
     def _settle(self, transition: Transition, now: datetime) -> bool:
         row = self._active(transition.job, transition.token)
         if row is None or row.lease is None:
@@ -603,7 +613,7 @@ class MemoryStore:
         if limit is None or row.lease is None or row.state is not State.RUNNING or not self._is_alive(row.lease):
             return 0
         lease, since = self._all.leases[row.lease].spec, self._all.started if is_timed else self._all.moved
-        return self._monotonic() - since[row.id] - _micros(limit + lease.timing.ttl + lease.grace)
+        return self._passed(row.id, since[row.id]) - _micros(limit + lease.timing.ttl + lease.grace)
 
     def _lines(
         self, tasks: Collection[str], queues: Sequence[str] | None, last_tries: LastTries, now: datetime
@@ -621,7 +631,7 @@ class MemoryStore:
 
     def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
         lease = self._all.leases.get(request.lease)
-        if lease is None or lease.end is not None or self._monotonic() > lease.expires:
+        if lease is None or lease.end is not None or self._overdue(lease) > 0:
             return ()
         if lease.spec.is_alone and self._all.holds.get(request.lease):
             return ()
@@ -670,13 +680,14 @@ class MemoryStore:
     def _lease_view(self, lease: UUID) -> LeaseView:
         known, holds = self._all.leases.get(lease), len(self._all.holds.get(lease, ()))
         if known is None:
-            known = _Lease(structs.replace(_NOBODY, id=lease), self._now(), 0, self._monotonic(), end=LeaseEnd(End.EXPIRED))
+            now = self._monotonic()
+            known = _Lease(structs.replace(_NOBODY, id=lease), self._now(), now, now, end=LeaseEnd(End.EXPIRED))
         return LeaseView(
             id=lease,
             worker=known.spec.worker,
             process=known.spec.process,
             timing=known.spec.timing,
-            overdue=(self._monotonic() - known.expires) / 1e6,
+            overdue=self._overdue(known) / 1e6,
             seen=known.seen,
             age=(self._now() - known.opened) / timedelta(seconds=1),
             holds=holds,

@@ -6,7 +6,6 @@ store in virtual time and around a real one in real time: it only waits through 
 """
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
@@ -20,10 +19,9 @@ from holdfast._core.job import NewJob, Token
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Answer, Capabilities, EnqueueAnswer, Store
 from holdfast.errors import StoreUnavailable
+from holdfast.testing.doors import VERBS, Ask, Door
 from holdfast.testing.fates import Fate, Fault, Faults
 from holdfast.testing.history import By, Event, History, Phase, outcome_of
-
-VERBS = tuple(name for name, member in vars(Store).items() if inspect.iscoroutinefunction(member))
 
 Item = tuple[str, UUID, Token | None, By | None]
 Carry = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
@@ -107,7 +105,7 @@ class _Faulty:
         items = _items(verb, arguments, keywords)
         self._note(items, Phase.INVOKE)
         try:
-            answer = await self._travel(verb, partial(self._ask, verb, arguments, keywords))
+            answer = await self._travel(verb, arguments, keywords)
         except BaseException:
             self._note(items, Phase.UNKNOWN)
             raise
@@ -118,8 +116,12 @@ class _Faulty:
         self._introduce(self._process)
         return await getattr(self._store, verb)(*arguments, **keywords)
 
-    async def _travel(self, verb: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        fate = self._faults.draw(verb)
+    def _late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
+        """A store that composes what it writes of what it has read does that when the call is sent."""
+        return self._store.late_copy(verb, arguments, keywords, ask) if isinstance(self._store, Door) else ask
+
+    async def _travel(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        fate, ask = self._faults.draw(verb), partial(self._ask, verb, arguments, keywords)
         match fate.fault:
             case Fault.BEFORE:
                 await self._clock.sleep(fate.patience)
@@ -130,11 +132,11 @@ class _Faulty:
                 await self._clock.sleep(fate.patience)
                 raise StoreUnavailable(f"{verb}: the answer was lost")
             case Fault.LATE:
-                self._carry(self._deliver(fate.lateness, ask))
+                self._carry(self._deliver(fate.lateness, self._late_copy(verb, arguments, keywords, ask)))
                 await self._clock.sleep(fate.patience)
                 raise StoreUnavailable(f"{verb}: no answer in time")
             case Fault.TWICE:
-                self._carry(self._deliver(fate.lateness, ask))
+                self._carry(self._deliver(fate.lateness, self._late_copy(verb, arguments, keywords, ask)))
             case Fault.SLOW:
                 await self._clock.sleep(fate.slow_way_there)
                 answer = await ask()

@@ -1,6 +1,7 @@
 """What goes wrong around processes: kills, freezes, cuts, outages, power, clock steps."""
 
 from collections.abc import Iterable
+from functools import partial
 from math import inf
 
 from msgspec import structs
@@ -52,6 +53,7 @@ class Nemesis:
         if not world.plan.is_live:
             for faults in world.faults.values():
                 faults.stop()
+            self._find_quorum(is_rolled_back=False)
             for process in self._frozen:
                 self._thaw(process)
             for slot in world.slots:
@@ -89,6 +91,8 @@ class Nemesis:
                 return self._step_clock(strike.seconds)
             case "fail_over":
                 return self._fail_over(strike.pick)
+            case "lose_quorum":
+                return self._lose_quorum(strike)
             case _:
                 slots = self._world.slots
                 slot = slots[strike.slot] if strike.slot < len(slots) else None
@@ -100,6 +104,8 @@ class Nemesis:
         match verb:
             case "kill":
                 return self._kill(self._whom(which, slot, strike))
+            case "freeze" if which == "writer":
+                return self._trap(slot, strike)
             case "freeze":
                 return self._freeze(self._whom(which, slot, strike), strike)
             case "cut":
@@ -138,6 +144,8 @@ class Nemesis:
             if process.is_dead:
                 continue
             hit.append(process.title)
+            if self._waits_for_pen(process, strike):
+                continue
             if strike.is_for_ever:
                 self._lost.add(process)
             # Of two freezes that overlap the later end counts: a worker awake beside a frozen guard is nobody's promise.
@@ -150,6 +158,43 @@ class Nemesis:
             if not strike.is_for_ever:
                 world.loop.call_at(until, self._thaw_in_time, process, context=world.loop.outside)
         return hit
+
+    def _waits_for_pen(self, process: Process, strike: Strike) -> bool:
+        """Whoever is stopped in the midst of a write stops everybody, the healthy core too: no world has a core then."""
+        pen = self._world.entrance.pen
+        if pen is None or pen.holder is not process or not self._world.plan.is_live:
+            return False
+        pen.once_let_go(partial(self._freeze, [process], strike))
+        return True
+
+    def _trap(self, slot: Slot, strike: Strike) -> list[str]:
+        """Whoever of that slot writes next is stopped in the midst of it."""
+        world, pen = self._world, self._world.entrance.pen
+        if pen is None:
+            return []
+
+        def trap(process: Process) -> bool:
+            if world.is_calm or process not in slot.members():
+                return world.is_calm
+            self._freeze([process], strike)
+            return True
+
+        pen.traps.append(trap)
+        return [f"the next writer of {slot.number}"]
+
+    def _lose_quorum(self, strike: Strike) -> list[str]:
+        """The primary is cut off from the others, and either they hear of all that it did, or never."""
+        world, quorum = self._world, self._world.entrance.quorum
+        if quorum is None or quorum.is_lost:
+            return []
+        quorum.lose()
+        find = partial(self._find_quorum, is_rolled_back=strike.pick < 0.7)
+        world.loop.call_later(strike.seconds, find, context=world.loop.outside)
+        return ["the store"]
+
+    def _find_quorum(self, *, is_rolled_back: bool) -> None:
+        if self._world.entrance.quorum is not None:
+            self._world.entrance.quorum.find(is_rolled_back=is_rolled_back)
 
     def _thaw_in_time(self, process: Process) -> None:
         if self._world.loop.time() >= self._until[process]:

@@ -2,7 +2,7 @@
 
 import random
 from enum import StrEnum
-from typing import Literal, assert_never
+from typing import assert_never
 
 from msgspec import Struct, structs
 
@@ -11,6 +11,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast.settings import Settings
 from holdfast.testing.decisions import Decision
 from holdfast.testing.fates import Fault, Mix
+from holdfast.testing.profiles import LeaseClock, Profile, draw_profile
 from holdfast.testing.programs import LIMITED, NAMES
 from holdfast.testing.verdicts import Rules
 
@@ -24,6 +25,7 @@ GENTLE = ("quick", "long", "silent", "raising", "answering", "resuming", "parent
 MORTAL = (*GENTLE, "poison", "crashing")
 FOCUS = ("", "", "enqueue", "exchange", "report", "beat", "end_lease", "held", "expired")
 CALLS = 6  # that it takes to bury a worker
+NEIGHBOURS = 8  # whose writes may come first
 WAYS = 8  # there and back, of an exchange and what is asked between two of them
 OPERATION = 2.0  # one round of store calls on a healthy connection
 
@@ -48,6 +50,9 @@ WEIGHTS = {
 }  # fmt: skip
 UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which anybody might pay
 QUIET = (Mode.OUTAGES, Mode.LULLS, Mode.DRAINS, Mode.CROWD)  # the store's calls meet no fault but an outage
+STRIKES_OF = {Profile.MONGODB: ("lose_quorum",) * 5, Profile.SQLITE: ("freeze_writer",)}
+UNFIT = {Profile.MONGODB: (Mode.FORGETFUL,), Profile.OBJECTS: (Mode.FORGETFUL, Mode.CROWD)}
+"""A primary that was confirmed loses nothing, nor do objects; and what is sent again until nobody is in the way is not prompt."""
 QUEUES = ("default", "slow")
 OPERATIONS = ("cancel", "cancel", "retry", "retry", "reschedule", "delete", "purge", "pause", "resume", "prune")
 HARMLESS = ("reschedule", "purge", "pause", "resume", "prune")
@@ -58,12 +63,13 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     ``keys``: how many unique keys there are; ``operations``: what an operator does at random; ``has_strangers``: some jobs are of
     a task that nobody knows; ``hint_loss``: how many hints get lost.
+    ``profile``: what the store is like; ``longest_write``: how long one takes there, while others may not write.
     ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: jobs are delivered by a queue that suffers too.
     ``script``: all that happens; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
 
     mode: Mode
-    lease_clock: Literal["kernel", "server"]
+    lease_clock: LeaseClock
     settings: Settings
     supervisors: int
     processes: int
@@ -87,6 +93,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     script: tuple[Decision, ...] | None = None
     has_hooks: bool = False
     has_queue: bool = False
+    profile: Profile = Profile.PLAIN
+    longest_write: float = 0.0
 
     @property
     def is_live(self) -> bool:
@@ -98,12 +106,16 @@ class Plan(Struct, frozen=True, kw_only=True):
         """What the history of this world must obey."""
         timing, recovery = self.settings.timing, self.settings.recovery_interval
         bound = timing.ttl * 1.001 + self.step + recovery + OPERATION
+        if self.lease_clock == "none":  # which somebody must have looked at before he can see that it stays as it is
+            bound += timing.ttl
         if not self.is_live:  # everybody comes back from an outage: amnesty, and the pause of a failing service
             bound += timing.beat + timing.margin + recovery + 1.0
         is_timed = self.mode not in (Mode.BEYOND, Mode.FORGETFUL)
-        latency, is_crowd = self.mix.latency, self.mode is Mode.CROWD
+        # A write waits for those of others, or is composed again after them.
+        latency, is_crowd = self.mix.latency + NEIGHBOURS * self.longest_write, self.mode is Mode.CROWD
         return Rules(
             step=self.step,
+            has_lease_clock=self.lease_clock != "none",
             is_timed=is_timed,
             is_always_calm=self.is_live,
             bound=bound if is_timed else None,
@@ -133,14 +145,18 @@ def draw(numbers: random.Random) -> Plan:
     mode = numbers.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
     ttl = numbers.choice([6.0, 10.0, 30.0])
     settings = _settings(numbers, ttl, poll=ttl / 20 if mode is Mode.CROWD else ttl / 5)
-    strikes, crowds = _allowed(mode), mode is Mode.CROWD
+    crowds = mode is Mode.CROWD
     names = MORTAL if crowds else GENTLE if mode in QUIET else NAMES
     tasks = tuple(numbers.sample(names, numbers.randint(2, 6)))
     has_hints = not crowds or numbers.random() < 0.6
+    profile, lease_clock = draw_profile(numbers, [each for each in Profile if mode not in UNFIT.get(each, ())])
+    strikes = _allowed(mode, profile)
     keeps_shortly = mode is Mode.SAFETY and numbers.random() < 0.1
     return Plan(
         mode=mode,
-        lease_clock="kernel" if numbers.random() < 0.4 else "server",
+        profile=profile,
+        lease_clock=lease_clock,
+        longest_write=0.0 if profile is Profile.PLAIN else 0.004 * ttl * numbers.random() ** 3,
         settings=settings,
         supervisors=numbers.choice([2, 3] if mode in (Mode.LIVENESS, Mode.BRINK, Mode.CROWD) else [1, 2, 2, 3]),
         processes=numbers.choice([1, 1, 2]),
@@ -185,10 +201,10 @@ def _settings(numbers: random.Random, ttl: float, *, poll: float) -> Settings:
     )
 
 
-def _allowed(mode: Mode) -> tuple[str, ...]:
+def _allowed(mode: Mode, profile: Profile) -> tuple[str, ...]:
     match mode:
         case Mode.OUTAGES:
-            return ("outage",)
+            return ("outage", "lose_quorum") if profile is Profile.MONGODB else ("outage",)
         case Mode.BRINK:
             return ("freeze_supervisor", "freeze_together", "cut_supervisor", "cut_together")
         case Mode.FORGETFUL:
@@ -202,7 +218,7 @@ def _allowed(mode: Mode) -> tuple[str, ...]:
         case Mode.LIVENESS:
             return tuple(each for each in STRIKES if each not in WORLDWIDE)
         case Mode.SAFETY | Mode.BEYOND:
-            return STRIKES
+            return STRIKES + STRIKES_OF.get(profile, ())
         case _:
             assert_never(mode)
 

@@ -1,8 +1,11 @@
 """What a memory store really did: every change of a row, in order, with the right it was asked for under."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from uuid import UUID
+
+from msgspec import Struct
 
 from holdfast._core.job import JobRecord, Json, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
@@ -11,8 +14,18 @@ from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import BeatAnswer, Capabilities, EnqueueAnswer, Expired, NewLease, Pruned, ReopenAnswer, Update
 from holdfast.stores.memory import MemoryStore, Snapshot
+from holdfast.testing.clockless import Clockless
 from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
 from holdfast.testing.hooks import HookedStore
+
+
+class Memory(Struct, frozen=True):
+    """A store at some moment, and what its witness had told of it by then."""
+
+    snapshot: Snapshot
+    rows_told: dict[UUID, JobRow]
+    healed: dict[UUID, list[str]]
+    told: int
 
 
 class Witness(MemoryStore):
@@ -23,9 +36,13 @@ class Witness(MemoryStore):
     profile: Capabilities
     known: Collection[str] = ()
     caller: str = ""
+    clock_of: Callable[[str], Clock]
 
     _by: By | None = None
     _tokens: Collection[tuple[UUID, Token]] = ()
+    versions: Counter[UUID | None]
+    """How often each row has changed, and all of them together."""
+
     _rows_told: dict[UUID, JobRow]
 
     @property
@@ -124,6 +141,8 @@ class Witness(MemoryStore):
         self._tell("job", self._by, job=row.id, token=row.token, before=self._rows_told.pop(row.id), after=None)
 
     def _tell(self, what: str, by: By | None, **fields: Json) -> None:
+        self.versions[fields.get("job") or fields.get("lease")] += 1
+        self.versions[None] += 1
         self.history.add(Event(time=self.now(), process=self.caller, what=what, phase=Phase.TRUTH, by=by, **fields))
 
     def fail_over(self, snapshot: Snapshot) -> None:
@@ -141,8 +160,23 @@ class Witness(MemoryStore):
                 self._tell("job", by, job=job, before=before, after=after)
         for queue in sorted(paused ^ set(self._all.paused)):
             self._tell("queue", by, note=f"{'resumed' if queue in paused else 'paused'} {queue}")
-        for lease, old in leases.items():
-            self._tell("lease", by, lease=lease, before=old, after=self._lease_row(lease))
+        for lease in {**leases, **self._all.leases}:
+            self._tell("lease", by, lease=lease, before=leases.get(lease), after=self._lease_row(lease))
+
+    def remember(self) -> Memory:
+        """All that there is, and how much of it has been told."""
+        healed = {job: [*rows] for job, rows in self.rows.items()} if isinstance(self, HookedStore) else {}
+        return Memory(self.snapshot(), dict(self._rows_told), healed, len(self.history))
+
+    def roll_back(self, memory: Memory) -> None:
+        """Whatever was written since never was, and is not told either: nobody was told that it counts."""
+        self.restore(memory.snapshot)
+        self._rows_told = dict(memory.rows_told)
+        if isinstance(self, HookedStore):
+            self.rows.clear()
+            self.rows.update(memory.healed)
+        since = self.history.events[memory.told :]
+        self.history.events[memory.told :] = [event for event in since if event.phase is not Phase.TRUTH]
 
     async def open_lease(self, lease: NewLease) -> bool:
         """A change of one lease."""
@@ -232,8 +266,10 @@ def witnessed(
     """A store of that kind that writes down what it does; set ``caller`` before each call. ``known``: tasks; empty: any."""
     if profile.caller_transaction and not issubclass(kind, HookedStore):
         kind = HookedStore if kind is MemoryStore else type(kind.__name__, (kind, HookedStore), {})
-    made: Witness = type(f"Witnessed{kind.__name__}", (Witness, kind), {"floor": floor, "known": known})(clock)
+    bases = (Witness, kind) if profile.lease_clock != "none" else (Witness, Clockless, kind)
+    made: Witness = type(f"Witnessed{kind.__name__}", bases, {"floor": floor, "known": known})(clock)
     made.history, made.now, made.profile, made._rows_told = history, now, profile, {}
+    made.versions = Counter()
     return made
 
 

@@ -62,7 +62,8 @@ class Violation(Struct, frozen=True):
 class Rules(Struct, frozen=True, kw_only=True):
     """What this history promises; ``None`` where something is not.
 
-    ``step``: how far the store's clock may step. ``is_timed=False``: clocks were beyond their assumptions, so two handlers may
+    ``step``: how far the store's clock may step. ``has_lease_clock=False``: it has none, and whoever judges a lease goes by his own.
+    ``is_timed=False``: clocks were beyond their assumptions, so two handlers may
     overlap and leases may look expired early. ``is_always_calm=False``: liveness is promised from the event "calm" on.
     ``bound``, ``local_bound``: L1. ``prompt``: L4, and L6 unless ``has_hints``. ``zombie_bound``: L5. ``calls``: L9, how many
     calls one process makes in vain in an outage, for certain and for each second. ``floor``: of retention.
@@ -72,6 +73,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     """
 
     step: float = 0.0
+    has_lease_clock: bool = True
     is_timed: bool = True
     is_always_calm: bool = True
     is_complete: bool = True

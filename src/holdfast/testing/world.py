@@ -28,6 +28,7 @@ from holdfast.testing.history import IN_CARE, Event, History, Phase
 from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
 from holdfast.testing.loop import Process, VirtualLoop
 from holdfast.testing.plans import QUIET, Plan
+from holdfast.testing.profiles import Entrance
 from holdfast.testing.programs import NAMES, SCENE, Scene, registry, tasks
 from holdfast.testing.queue import FaultyTransport
 from holdfast.testing.strikes import operations_of
@@ -84,12 +85,16 @@ class World:
         self.store_clock = SimStoreClock(self.loop, rate=self._rate()) if plan.lease_clock == "server" else None
         self.store = witnessed(
             kind,
-            self.store_clock or self.machines[0].clock,
+            self.store_clock or (self._true_clock if plan.lease_clock == "none" else self.machines[0].clock),
             history=self.history,
             now=self.now,
             profile=Capabilities("simulated", plan.lease_clock, caller_transaction=plan.has_hooks),
             floor=plan.floor,
             known=NAMES,
+        )
+        self.store.clock_of = lambda process: next(each.clock for each in self.machines if process.startswith(f"{each.name}-"))
+        self.entrance = Entrance(
+            plan.profile, self.loop, self.store, self._true_clock, patience=plan.mix.timeout, longest=plan.longest_write
         )
         self.slots = [Slot(self.machines[number % len(self.machines)], number) for number in range(plan.supervisors)]
         self.slots[0].is_core = plan.is_live
@@ -122,15 +127,14 @@ class World:
             note=partial(self._note_fault, process.title),
         )
         return faulty(
-            self.store,
+            self.entrance.door(process, lambda: self._introduce(process.name)),
             process=process.name,
             faults=faults,
             clock=self._true_clock,
             history=self.history,
             now=self.now,
-            carry=self._carry,
+            carry=partial(self._carry, process),
             crash=lambda: process.end(Exit(signal="SIGKILL")),
-            introduce=self._introduce,
         )
 
     def _note_fault(self, process: str, verb: str, nth: int, fault: Fault, luck: Luck) -> None:
@@ -145,8 +149,10 @@ class World:
     def _introduce(self, process: str) -> None:
         self.store.caller = process
 
-    def _carry(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        task = self.loop.create_task(coroutine, context=self.loop.outside.copy())
+    def _carry(self, process: Process, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """What is on its way arrives whatever becomes of its sender, unless both are on one machine: then a thread of his writes."""
+        is_beside = self.entrance.pen is not None
+        task = self.loop.create_task(coroutine, context=self.loop.context_of(process) if is_beside else self.loop.outside.copy())
         task.add_done_callback(lambda done: done.cancelled() or done.exception(), context=self.loop.outside)
         return task
 

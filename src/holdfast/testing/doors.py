@@ -1,0 +1,74 @@
+"""What a call goes through at the door of a store that is not only memory: a lock, a quorum, a condition.
+
+Between the faults of the way there and the store itself; one door for each process.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from functools import partial
+from typing import Any, cast
+from uuid import UUID
+
+from holdfast._core.job import Token
+from holdfast._ports.store import Capabilities, Store
+from holdfast.stores.memory import MemoryStore
+
+VERBS = tuple(name for name, member in vars(Store).items() if inspect.iscoroutinefunction(member))
+READING = frozenset(
+    ("held", "expired", "overdue", "get", "list", "counts", "workers", "next_due", "due", "queues", "waiting_tasks", "check")
+)
+Ask = Callable[[], Awaitable[Any]]
+
+
+class Door:
+    """Lets everything through as it is; ``introduce`` tells the store for whom it works next."""
+
+    def __init__(self, store: Store, introduce: Callable[[], None]) -> None:
+        self._store = store
+        self._introduce = introduce
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The store's."""
+        return self._store.capabilities
+
+    def transaction(
+        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+    ) -> AbstractAsyncContextManager[Any]:
+        """The store's."""
+        return self._store.transaction(job, token, idle=idle, heal_at=heal_at)
+
+    def late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
+        """What arrives later of a call that is sent now."""
+        del verb, arguments, keywords
+        return ask
+
+    async def write(self, verb: str, arguments: tuple[Any, ...], ask: Ask) -> Any:
+        """What happens to a verb that may change something."""
+        del verb, arguments
+        return await ask()
+
+    async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        self._introduce()
+        return await getattr(self._store, verb)(*arguments, **keywords)
+
+
+def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def read(self: Door, *arguments: Any, **keywords: Any) -> Any:
+        return await self._ask(name, arguments, keywords)
+
+    async def write(self: Door, *arguments: Any, **keywords: Any) -> Any:
+        return await self.write(name, arguments, partial(self._ask, name, arguments, keywords))
+
+    return read if name in READING else write
+
+
+for _name in VERBS:
+    setattr(Door, _name, _verb(_name))
+
+
+def as_store(door: Door | MemoryStore) -> Store:
+    """For whoever wants a store."""
+    return cast(Store, door)
