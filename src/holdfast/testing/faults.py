@@ -160,7 +160,7 @@ class _Faulty:
         await self._clock.sleep(fate.delay)
         return answer
 
-    async def _go_wrong(self, fate: Fate, ask: Callable[[], Awaitable[Any]]) -> NoReturn:
+    async def _go_wrong(self, fate: Fate, ask: Ask) -> NoReturn:
         await self._clock.sleep(fate.delay)
         if fate.fault is Fault.WRONG_AFTER:
             await ask()
