@@ -57,6 +57,8 @@ class Nemesis:
             for process in self._frozen:
                 self._thaw(process)
             for slot in world.slots:
+                if not slot.is_new:
+                    self._deploy(slot)
                 if slot.process is None or slot.process.is_dead:
                     world.start(slot)
         world.write("calm", "the world")
@@ -116,6 +118,8 @@ class Nemesis:
                 return self._lose_power(slot)
             case "drain":
                 return self._drain(slot)
+            case "deploy":
+                return self._deploy(slot)
             case _:
                 raise ValueError(f"no such strike: {strike}")
 
@@ -137,6 +141,11 @@ class Nemesis:
             return []
         self._world.loop.call_soon(slot.supervisor.drain, context=self._world.loop.context_of(slot.process))
         return [slot.process.title]
+
+    def _deploy(self, slot: Slot) -> list[str]:
+        """The other release: workers that are started from now on have its code, and those that run are asked to end."""
+        slot.is_new = not slot.is_new
+        return self._drain(slot)
 
     def _freeze(self, whom: Iterable[Process], strike: Strike) -> list[str]:
         world, hit = self._world, []

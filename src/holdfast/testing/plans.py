@@ -50,6 +50,7 @@ WEIGHTS = {
 }  # fmt: skip
 UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which anybody might pay
 QUIET = (Mode.OUTAGES, Mode.LULLS, Mode.DRAINS, Mode.CROWD)  # the store's calls meet no fault but an outage
+DEPLOYED = (Mode.SAFETY, Mode.LIVENESS, Mode.BEYOND, Mode.DRAINS)
 STRIKES_OF = {Profile.MONGODB: ("lose_quorum",) * 5, Profile.SQLITE: ("freeze_writer",)}
 UNFIT = {Profile.MONGODB: (Mode.FORGETFUL,), Profile.OBJECTS: (Mode.FORGETFUL, Mode.CROWD)}
 """A primary that was confirmed loses nothing, nor do objects; and what is sent again until nobody is in the way is not prompt."""
@@ -64,6 +65,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     ``keys``: how many unique keys there are; ``operations``: what an operator does at random; ``has_strangers``: some jobs are of
     a task that nobody knows; ``hint_loss``: how many hints get lost.
     ``profile``: what the store is like; ``longest_write``: how long one takes there, while others may not write.
+    ``has_releases``: some of those who work and enqueue are of the release before.
     ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: jobs are delivered by a queue that suffers too.
     ``script``: all that happens; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
@@ -93,6 +95,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     script: tuple[Decision, ...] | None = None
     has_hooks: bool = False
     has_queue: bool = False
+    has_releases: bool = False
     profile: Profile = Profile.PLAIN
     longest_write: float = 0.0
 
@@ -146,12 +149,10 @@ def draw(numbers: random.Random) -> Plan:
     ttl = numbers.choice([6.0, 10.0, 30.0])
     settings = _settings(numbers, ttl, poll=ttl / 20 if mode is Mode.CROWD else ttl / 5)
     crowds = mode is Mode.CROWD
-    names = MORTAL if crowds else GENTLE if mode in QUIET else NAMES
-    tasks = tuple(numbers.sample(names, numbers.randint(2, 6)))
+    tasks = _tasks(numbers, mode)
     has_hints = not crowds or numbers.random() < 0.6
-    profile, lease_clock = draw_profile(numbers, [each for each in Profile if mode not in UNFIT.get(each, ())])
-    strikes = _allowed(mode, profile)
-    keeps_shortly = mode is Mode.SAFETY and numbers.random() < 0.1
+    profile, lease_clock = _draw_profile(numbers, mode)
+    has_releases = numbers.random() < 0.25 and mode is not Mode.CROWD  # where a free worker takes what there is
     return Plan(
         mode=mode,
         profile=profile,
@@ -169,7 +170,7 @@ def draw(numbers: random.Random) -> Plan:
         chaos=ttl * numbers.uniform(2.5, 5.0),
         patience=20 * ttl,
         interval=ttl * (0.15 if mode is Mode.FORGETFUL else numbers.choice([0.25, 0.5, 1.0])),
-        strikes=tuple(numbers.sample(strikes, min(len(strikes), numbers.randint(1, 4)))),
+        strikes=_strikes(numbers, mode, profile, has_releases=has_releases),
         mix=_mix(numbers, ttl, mode),
         rate_error=0.1 if mode is Mode.BEYOND else 0.001,
         step=5 * ttl if mode is Mode.BEYOND else 0.4 * settings.timing.margin,
@@ -177,10 +178,30 @@ def draw(numbers: random.Random) -> Plan:
         expires=numbers.random() < 0.3,
         has_strangers=has_hints and numbers.random() < (0.7 if crowds else 0.1),
         hint_loss=0.3 if has_hints else 1.0,
-        floor=4 * ttl + 30.0 if keeps_shortly else RETENTION_FLOOR,  # longer than anything is under way
+        floor=_floor(numbers, mode, ttl),
         has_hooks=numbers.random() < 0.15,
         has_queue=numbers.random() < 0.25,
+        has_releases=has_releases,
     )
+
+
+def _draw_profile(numbers: random.Random, mode: Mode) -> tuple[Profile, LeaseClock]:
+    return draw_profile(numbers, [each for each in Profile if mode not in UNFIT.get(each, ())])
+
+
+def _strikes(numbers: random.Random, mode: Mode, profile: Profile, *, has_releases: bool) -> tuple[str, ...]:
+    strikes = _allowed(mode, profile) + (("deploy",) if has_releases and mode in DEPLOYED else ())
+    return tuple(numbers.sample(strikes, min(len(strikes), numbers.randint(1, 4))))
+
+
+def _floor(numbers: random.Random, mode: Mode, ttl: float) -> float:
+    """Longer than anything is under way."""
+    return 4 * ttl + 30.0 if mode is Mode.SAFETY and numbers.random() < 0.1 else RETENTION_FLOOR
+
+
+def _tasks(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
+    names = MORTAL if mode is Mode.CROWD else GENTLE if mode in QUIET else NAMES
+    return tuple(numbers.sample(names, numbers.randint(2, 6)))
 
 
 def _operations(numbers: random.Random, mode: Mode) -> tuple[str, ...]:

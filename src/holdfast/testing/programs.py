@@ -10,9 +10,11 @@ from copy import copy
 from functools import cache, partial
 from uuid import UUID
 
+from msgspec import structs
+
 from holdfast._core.job import Json, NewJob
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
-from holdfast._core.policy import Backoff
+from holdfast._core.policy import Backoff, CrashPolicy
 from holdfast._core.view import RescuedJob
 from holdfast._engine.client import Client
 from holdfast._engine.context import Job
@@ -360,10 +362,25 @@ def tasks(ttl: float, *, has_hooks: bool = False) -> dict[str, TaskDefinition]:
 
 
 NAMES = tuple(sorted(tasks(30.0)))
+NEW = ("resuming", "steady")
 
 
-def registry(ttl: float, *, has_hooks: bool = False) -> Registry:
+@cache
+def old_tasks(ttl: float, *, has_hooks: bool = False) -> dict[str, TaskDefinition]:
+    """Those that the release before knew: some of them were not there yet, and some had other policies.
+
+    Their budgets of crashes are the same: a job that has crashed, claimed by a release that allows it fewer crashes, may be
+    on its last try without anybody having known that before, so beside others.
+    """
+    known = {name: task for name, task in tasks(ttl, has_hooks=has_hooks).items() if name not in NEW}
+    for name, on_crash in (("raising", CrashPolicy.RETRY), ("long", CrashPolicy.HOLD), ("crashing_once", CrashPolicy.RETRY)):
+        policy = structs.replace(known[name].policy, max_attempts=2, on_crash=on_crash)
+        known[name] = structs.replace(known[name], policy=policy)
+    return known
+
+
+def registry(known: Mapping[str, TaskDefinition]) -> Registry:
     """All of them, for a worker."""
     made = Registry()
-    made.add(*tasks(ttl, has_hooks=has_hooks).values())
+    made.add(*known.values())
     return made

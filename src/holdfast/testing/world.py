@@ -29,7 +29,7 @@ from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimSto
 from holdfast.testing.loop import Process, VirtualLoop
 from holdfast.testing.plans import QUIET, Plan
 from holdfast.testing.profiles import Entrance
-from holdfast.testing.programs import NAMES, SCENE, Scene, registry, tasks
+from holdfast.testing.programs import NAMES, SCENE, Scene, old_tasks, registry, tasks
 from holdfast.testing.queue import FaultyTransport
 from holdfast.testing.strikes import operations_of
 from holdfast.testing.truth import witnessed
@@ -50,6 +50,7 @@ class Slot:
         self.supervisor: Supervisor | None = None
         self.hosts: list[SimHost] = []
         self.is_core = False
+        self.is_new = True
         self.is_broken = False
 
     def title(self, role: str) -> str:
@@ -80,7 +81,7 @@ class World:
         self._numbers = self.loop.stream("clocks")
         self._births = births_of(plan.script)
         ttl = plan.settings.timing.ttl
-        self._tasks, self._registry = tasks(ttl, has_hooks=plan.has_hooks), registry(ttl, has_hooks=plan.has_hooks)
+        self._tasks, self._old_tasks = tasks(ttl, has_hooks=plan.has_hooks), old_tasks(ttl, has_hooks=plan.has_hooks)
         self.machines = [self._machine(f"m{number}") for number in range(1 if plan.lease_clock == "kernel" else plan.supervisors)]
         self.store_clock = SimStoreClock(self.loop, rate=self._rate()) if plan.lease_clock == "server" else None
         self.store = witnessed(
@@ -98,6 +99,8 @@ class World:
         )
         self.slots = [Slot(self.machines[number % len(self.machines)], number) for number in range(plan.supervisors)]
         self.slots[0].is_core = plan.is_live
+        for slot in self.slots[1::2]:
+            slot.is_new = not plan.has_releases
         self.queue = queue_of(plan) if plan.has_queue else None
         self.clients: list[Process] = []
         self._core: set[str] = set()
@@ -206,7 +209,7 @@ class World:
             self.start(slot)
 
     async def _run_worker(self, slot: Slot, cell: Cell, process: Process, arguments: Sequence[str]) -> None:
-        clock = slot.machine.clock
+        clock, known = slot.machine.clock, self._tasks if slot.is_new else self._old_tasks
         if slot.is_core:
             self._core.add(process.name)
         scene = Scene(
@@ -217,7 +220,7 @@ class World:
             now=self.now,
             pace=self._pace,
             is_rough=lambda: not self.is_calm and self.plan.mode not in QUIET,
-            tasks=self._tasks,
+            tasks=known,
             runs=self._runs,
         )
         SCENE.set(scene)
@@ -225,7 +228,7 @@ class World:
             cell=cell,
             store=self.connect(process, is_healthy=slot.is_core),
             transport=self.transport(process),
-            registry=self._registry,
+            registry=registry(known),
             settings=self.plan.settings,
             clock=clock,
             chance=SimChance(process.numbers, clock),
@@ -281,12 +284,14 @@ class World:
     def _new_job(self, clock: SimClock, client: int, job: int) -> NewJob:
         numbers, plan = self.loop.stream(f"job {client}.{job}"), self.plan
         drawn, ttl = numbers.choice(plan.tasks), plan.settings.timing.ttl
-        task = self._tasks[(self._births or {}).get((client, job)) or drawn]
+        name = (self._births or {}).get((client, job)) or drawn
+        is_old = plan.has_releases and client == 1 and name in self._old_tasks
+        task = (self._old_tasks if is_old else self._tasks)[name]
         self.decisions.append(Birth(client, job, task.name, self.now()))
         return NewJob(
             id=compose_uuid7(int(clock.wall() * 1000), job << 32 | numbers.getrandbits(32)),
             task=STRANGER if plan.has_strangers and numbers.random() < 0.4 else task.name,
-            payload=b"{}" if numbers.random() < 0.95 else b'{"job": 1}',
+            payload=b"{}" if numbers.random() < 0.95 else b'{"job": 1}' if is_old else b'{"job": 1, "new": true}',
             policy=task.policy,
             queue=task.queue,
             priority=numbers.choice([0, 0, 0, -1, 5]),
