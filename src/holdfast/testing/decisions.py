@@ -64,6 +64,8 @@ class Operation(Struct, frozen=True, tag=True):
 Decision = Birth | Mishap | Strike | Operation
 Births = dict[tuple[int, int], str]
 ABOUT = 0.05  # seconds
+ROLLED_BACK = 0.7
+"""Of the times without a majority end with another primary, which never heard of them."""
 
 
 class Lookup:
@@ -110,10 +112,13 @@ FATES = {
     Fault.WRONG_BEFORE: "fails with an error that no store promises, and nothing was applied",
     Fault.WRONG_AFTER: "fails with an error that no store promises, and was applied",
 }
-WORLDWIDE = {
+TOLD = {
     "outage": "the store is away for everybody",
     "step_clock": "the store's clock steps by {seconds:+.2f} s",
     "fail_over": "the store fails over and forgets its newest writes",
+    "lose_quorum": "the store's primary has no majority for {seconds:.2f} s, then {fate}",
+    "freeze_writer": "{whom}: frozen in the midst of a write for {seconds:.2f} s",
+    "deploy": "{whom}: asked to end, and followed by the other release",
     "lose_power": "machine {whom} loses its power",
 }
 VERBS = {
@@ -143,13 +148,11 @@ def _describe(decision: Decision) -> str:
 
 
 def _describe_strike(strike: Strike) -> str:
-    verb = strike.name.partition("_")[0]
-    what = WORLDWIDE.get(strike.name) or f"{{whom}}: {VERBS[verb]}"
+    verb = "" if strike.name in ("freeze_writer", "lose_quorum") else strike.name.partition("_")[0]
+    whom = " and ".join(strike.whom.rsplit(", ", 1)) or "nobody"
+    fate = "all it did meanwhile never was" if strike.pick < ROLLED_BACK else "all it did meanwhile counts"
+    what = TOLD.get(strike.name) or f"{{whom}}: {VERBS[verb]}"
     for_long = " for ever" if strike.is_for_ever else f" for {strike.seconds:.2f} s"
     has_length = verb in ("freeze", "cut", "lull", "outage")
     at_once = ", and told so at once" if strike.is_refusing and verb in ("cut", "lull", "outage") else ""
-    return (
-        what.format(whom=" and ".join(strike.whom.rsplit(", ", 1)) or "nobody", seconds=strike.seconds)
-        + (for_long if has_length else "")
-        + at_once
-    )
+    return what.format(whom=whom, seconds=strike.seconds, fate=fate) + (for_long if has_length else "") + at_once

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from holdfast._ports.host import Exit
 from holdfast.stores.memory import Snapshot
-from holdfast.testing.decisions import Strike
+from holdfast.testing.decisions import ROLLED_BACK, Strike
 from holdfast.testing.hosts import Guard
 from holdfast.testing.loop import Process
 from holdfast.testing.plans import Mode
@@ -177,13 +177,14 @@ class Nemesis:
         return True
 
     def _trap(self, slot: Slot, strike: Strike) -> list[str]:
-        """Whoever of that slot writes next is stopped in the midst of it."""
+        """Whoever of that slot writes next, or of its workers only, is stopped in the midst of it."""
         world, pen = self._world, self._world.entrance.pen
         if pen is None:
             return []
 
         def trap(process: Process) -> bool:
-            if world.is_calm or process not in slot.members():
+            is_meant = process in slot.members() and (process is not slot.process or strike.pick < 0.5)
+            if world.is_calm or not is_meant:
                 return world.is_calm
             self._freeze([process], strike)
             return True
@@ -197,7 +198,7 @@ class Nemesis:
         if quorum is None or quorum.is_lost:
             return []
         quorum.lose()
-        find = partial(self._find_quorum, is_rolled_back=strike.pick < 0.7)
+        find = partial(self._find_quorum, is_rolled_back=strike.pick < ROLLED_BACK)
         world.loop.call_later(strike.seconds, find, context=world.loop.outside)
         return ["the store"]
 

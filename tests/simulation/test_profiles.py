@@ -1,0 +1,263 @@
+"""Stores that are not only memory: each does what its kind of store does, and worlds on it feel it."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import NewJob, State
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast._ports.host import Exit
+from holdfast._ports.store import Capabilities, JobFilter, NewLease, Store
+from holdfast.errors import StoreUnavailable
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.decisions import Birth, Strike
+from holdfast.testing.doors import READING, VERBS, Door
+from holdfast.testing.history import Event, History, Phase
+from holdfast.testing.hosts import SimClock
+from holdfast.testing.loop import Process
+from holdfast.testing.plans import Mode, draw
+from holdfast.testing.profiles import Entrance, LeaseClock, Profile
+from holdfast.testing.programs import NEW
+from holdfast.testing.simulation import Outcome, perform
+from holdfast.testing.truth import witnessed
+from tests.simulation.support import Stage, on_stage
+
+TTL, BEAT = 30.0, 6.0
+JOB, OTHER, CALL = UUID(int=1), UUID(int=2), UUID(int=3)
+LEASE = NewLease(UUID(int=9), "worker", ProcessIdentity("m", 1), LeaseTiming(TTL, BEAT, 5.0))
+CRASH = LeaseEnd(End.EXPIRED)
+
+
+def new(job: UUID = JOB) -> NewJob:
+    return NewJob(id=job, task="task", payload=b"{}", policy=Policy())
+
+
+class Place:
+    """A store of some kind, and processes that come to it."""
+
+    def __init__(self, stage: Stage, profile: Profile, clock: LeaseClock = "kernel") -> None:
+        self.stage, self.history = stage, History()
+        profiled = Capabilities("simulated", clock)
+        self.store = witnessed(MemoryStore, stage.clock, history=self.history, now=stage.loop.time, profile=profiled)
+        self.clocks = {"m": stage.clock}
+        self.store.clock_of = lambda process: self.clocks[process]
+        self.entrance = Entrance(profile, stage.loop, self.store, stage.clock, patience=2.0, longest=1.0)
+
+    def introduce(self, name: str) -> None:
+        self.store.caller = name
+
+    def come(self, name: str, act: Callable[[Store], Awaitable[object]]) -> tuple[Process, "asyncio.Future[object]"]:
+        """A process that does one thing, and what came of it."""
+        process, said = self.stage.machine.process(name), self.stage.loop.create_future()
+
+        async def live() -> None:
+            try:
+                said.set_result(await act(self.entrance.door(process, lambda: self.introduce("m"))))
+            except StoreUnavailable as error:
+                said.set_exception(error)
+
+        self.stage.loop.start(process, live())
+        return process, said
+
+
+def at(profile: Profile, play: Callable[[Place], Awaitable[None]], clock: LeaseClock = "kernel") -> None:
+    async def run(stage: Stage) -> None:
+        await play(Place(stage, profile, clock))
+
+    on_stage(run)
+
+
+def test_every_verb_goes_through_the_door() -> None:
+    assert set(VERBS) > READING
+    assert all(name in vars(Door) for name in VERBS)
+
+
+# one writer at a time
+
+
+def test_writers_wait_for_each_other_and_readers_for_nobody() -> None:
+    async def play(place: Place) -> None:
+        pen = place.entrance.pen
+        assert pen is not None
+        first, one = place.come("first", lambda store: store.enqueue(CALL, [new()]))
+        while pen.holder is not first:
+            await place.stage.clock.sleep(0.001)
+        first.freeze()
+        _, two = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
+        _, three = place.come("third", lambda store: store.get(JOB))
+        assert await three is None
+        with pytest.raises(StoreUnavailable, match="enqueue: the database is locked"):
+            await two
+        assert pen.holder is first
+        first.thaw()
+        await one
+        assert pen.holder is None
+        _, four = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
+        await four
+        assert [row.id for row in await place.store.list(JobFilter())] == [OTHER, JOB]
+
+    at(Profile.SQLITE, play)
+
+
+def test_whoever_dies_in_the_midst_of_a_write_lets_go_and_nothing_was_written() -> None:
+    async def play(place: Place) -> None:
+        pen = place.entrance.pen
+        assert pen is not None
+        first, _ = place.come("first", lambda store: store.enqueue(CALL, [new()]))
+        while pen.holder is not first:
+            await place.stage.clock.sleep(0.001)
+        _, two = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
+        first.end(Exit(signal="SIGKILL"))
+        await two
+        await place.stage.clock.sleep(10)
+        assert await place.store.get(JOB) is None
+
+    at(Profile.SQLITE, play)
+
+
+# a majority
+
+
+@pytest.mark.parametrize("is_rolled_back", [True, False])
+def test_nothing_is_confirmed_without_a_majority_and_what_was_not_may_never_have_been(is_rolled_back: bool) -> None:
+    async def play(place: Place) -> None:
+        quorum = place.entrance.quorum
+        assert quorum is not None
+        _, before = place.come("client", lambda store: store.enqueue(CALL, [new()]))
+        await before
+        quorum.lose()
+        waiting = [place.come("client", lambda store: store.request_cancel([JOB]))[1] for _ in range(20)]
+        await place.stage.clock.sleep(0.01)
+        _, read = place.come("reader", lambda store: store.get(JOB))
+        row = await read
+        assert getattr(row, "state", None) is State.CANCELLED, "reads do not wait, and see what may never have been"
+        assert not any(each.done() and each.exception() is None for each in waiting)
+        quorum.find(is_rolled_back=is_rolled_back)
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        assert any(isinstance(each, dict) for each in answers) is not is_rolled_back
+        found = await place.store.get(JOB)
+        assert found is not None
+        assert found.state is (State.AVAILABLE if is_rolled_back else State.CANCELLED)
+        told = [event.by.verb for event in place.history if event.phase is Phase.TRUTH and event.by is not None]
+        assert told == (["enqueue"] if is_rolled_back else ["enqueue", "request_cancel"])
+
+    at(Profile.MONGODB, play, "server")
+
+
+# no clock, and conditions
+
+
+def test_without_a_clock_each_reader_times_a_lease_by_himself() -> None:
+    async def play(place: Place) -> None:
+        store, clock = place.store, place.stage.clock
+        place.clocks |= {"late": clock, "fast": SimClock(place.stage.loop, rate=2.0)}
+        place.introduce("m")
+        await store.open_lease(LEASE)
+        await clock.sleep(2 * TTL)
+        (view,) = await store.workers()
+        assert await store.end_lease(LEASE.id, CRASH, seen=view.seen) is None, "it was seen for the first time just now"
+        await clock.sleep(TTL / 2)
+        for name in ("late", "fast"):
+            place.introduce(name)
+            assert await store.expired(10) == ()
+        await clock.sleep(TTL / 2 + 1)
+        place.introduce("late")
+        assert await store.end_lease(LEASE.id, CRASH, seen=view.seen) is None
+        place.introduce("fast")
+        assert [each.id for each in await store.expired(10)] == [LEASE.id]
+        place.introduce("m")
+        assert (await store.beat([LEASE.id])).elapsed is None
+        assert await store.expired(10) == (), "a beat is a change"
+        await clock.sleep(TTL + 1)
+        (view,) = await store.expired(10)
+        assert await store.end_lease(LEASE.id, CRASH, seen=view.seen) == CRASH
+
+    at(Profile.OBJECTS, play, "none")
+
+
+def test_a_write_that_somebody_was_in_the_way_of_is_composed_again() -> None:
+    async def play(place: Place) -> None:
+        jobs = [new(UUID(int=10 + number)) for number in range(3)]
+        said = [place.come("client", lambda store, job=job: store.enqueue(job.id, [job]))[1] for job in jobs]  # type: ignore[misc]
+        await asyncio.gather(*said)
+        assert len(await place.store.counts("task")) == 1
+        assert sum((await place.store.counts()).values()) == 3
+
+    at(Profile.OBJECTS, play, "none")
+
+
+def test_a_late_write_lands_only_on_what_it_was_composed_on() -> None:
+    async def play(place: Place) -> None:
+        door = place.entrance.door(place.stage.machine.process("client"), lambda: place.introduce("m"))
+        assert isinstance(door, Door)
+        place.introduce("m")
+        await place.store.open_lease(LEASE)
+        late = [door.late_copy("beat", ([LEASE.id],), {}, door.check) for _ in range(2)]
+        await place.stage.clock.sleep(1.0)
+        await late[0]()
+        before = place.store.versions.total()
+        await place.stage.clock.sleep(1.0)
+        await late[1]()
+        assert place.store.versions.total() == before
+        assert len([event for event in place.history if event.what == "lease"]) == 2
+
+    at(Profile.OBJECTS, play, "none")
+
+
+# worlds
+
+
+def play(strikes: list[Strike], tasks: tuple[str, ...] = ("long",), **changes: object) -> Outcome:
+    """Two supervisors, some jobs, and nothing goes wrong but this."""
+    plan = next(plan for plan in map(draw, map(random.Random, range(1000))) if plan.mode is Mode.SAFETY)
+    script = (*(Birth(client, job, task) for client in range(2) for job, task in enumerate(tasks)), *strikes)
+    calm: dict[str, object] = {
+        "supervisors": 2, "processes": 1, "concurrency": 3, "jobs": 2 * len(tasks), "clients": 2, "tasks": tasks, "keys": 0,
+        "expires": False, "has_strangers": False, "has_queue": False, "has_hooks": False, "has_releases": False,
+        "longest_write": 0.05, "chaos": 60.0, "script": script,
+    }  # fmt: skip
+    return perform(structs.replace(plan, **{**calm, **changes}), 1)
+
+
+def test_a_worker_that_is_stopped_in_the_midst_of_a_write_is_killed_by_its_supervisor_before_a_lease_runs_out() -> None:
+    strike = Strike(5.0, "freeze_writer", slot=1, pick=1.0, seconds=1000.0)
+    outcome = play([strike], ("steady",) * 4, profile=Profile.SQLITE, lease_clock="kernel")
+    assert outcome.is_clean, outcome.explain()
+    timing = outcome.plan.settings.timing
+    (frozen,) = _named(outcome, "process.freeze")
+    (killed,) = [event for event in _named(outcome, "process.end") if event.process == frozen.process]
+    assert "SIGKILL" in killed.note
+    assert killed.time - frozen.time < timing.ttl - timing.margin
+    assert outcome.report.unknown.total() > 0, "it kept others from writing"
+
+
+def test_old_workers_leave_new_tasks_alone_and_work_on_what_they_know() -> None:
+    outcome = play([], ("quick", *NEW, "long"), has_releases=True)
+    assert outcome.is_clean, outcome.explain()
+    assert outcome.report.checked["S16"] > 0
+    claims = [event for event in outcome.history if event.what == "claim" and event.phase is Phase.OK]
+    tasks = {event.job: event.after.task for event in outcome.history if event.what == "job" and hasattr(event.after, "task")}
+    old = {outcome.titles["worker 1.1"]}
+    by_old = {tasks[event.job] for event in claims if event.process in old}
+    assert by_old
+    assert not by_old & set(NEW)
+
+
+def test_every_kind_is_drawn_and_so_are_releases() -> None:
+    plans = [draw(random.Random(seed)) for seed in range(300)]
+    assert {plan.profile for plan in plans} == set(Profile)
+    assert {plan.lease_clock for plan in plans} == {"kernel", "server", "none"}
+    assert {plan.has_releases for plan in plans} == {True, False}
+    strikes = {strike for plan in plans for strike in plan.strikes}
+    assert strikes >= {"freeze_writer", "lose_quorum", "deploy"}
+
+
+def _named(outcome: Outcome, what: str) -> list[Event]:
+    return [event for event in outcome.history if event.what == what]
