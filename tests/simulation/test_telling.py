@@ -20,6 +20,7 @@ from holdfast.stores.sqlite import database
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing import history_sqlite
 from holdfast.testing.beats import LONGEST
+from holdfast.testing.cast import Cast
 from holdfast.testing.checker import check
 from holdfast.testing.history import FAIL_OVER, By, Event, History, Phase
 from holdfast.testing.verdicts import Rules
@@ -145,6 +146,14 @@ def test_each_story_is_short() -> None:
 
 def test_where_nothing_is_wrong_nothing_is_told() -> None:
     assert claimed().check(OPEN).explain(History()) == ""
+
+
+def test_names_are_given_in_the_order_in_which_they_are_read() -> None:
+    cast = Cast(claimed().lease(OTHER_LEASE, OTHER).events, [JOB])
+    asked_first, read_first = cast.process(WORKER), cast.whose(OTHER)
+    story, legend = cast.render(f"the lease of {read_first}, then {asked_first}, then {cast.process(OTHER)}")
+    assert story == "the lease of A, then worker B, then worker A"
+    assert legend == f"worker A is {OTHER}, worker B is {WORKER}"
 
 
 async def late_copy(path: Path) -> None:

@@ -1,5 +1,6 @@
 """Short names for whoever and whatever a story speaks of: worker A, supervisor 1, claim 4, the job."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from string import ascii_uppercase
@@ -18,19 +19,20 @@ _SAID_BY = {
     "delete": "operator",
 }
 """What somebody must be who was not introduced, and does this."""
+_BEGIN, _END = "\x02", "\x03"
+_MARK = f"{_BEGIN}[0-9]+{_END}"
 
 
 class Cast:
-    """Everybody in these events. Names are given in the order in which they are asked for."""
+    """Everybody in these events. Names are given at the end, by ``render``, in the order in which they are read."""
 
     def __init__(self, events: Iterable[Event], jobs: Sequence[UUID]) -> None:
         self.workers: dict[UUID, str] = {}  # by the lease
         self.owners: dict[Token, str] = {}
         self._jobs = jobs
         self._roles: dict[str, str] = {}
-        self._names: dict[str, str] = {}
+        self._marks: dict[str, str] = {}
         self._claims: dict[Token, str] = {}
-        self._count: Counter[str] = Counter()
         for event in events:
             self._introduce(event)
 
@@ -51,13 +53,11 @@ class Cast:
         return self._roles.get(process, process) if process else ""
 
     def process(self, process: str) -> str:
-        """``worker A``, ``supervisor 1``; empty if nobody knows who it was."""
+        """``worker A``, ``supervisor 1``, the letter or number still a mark; empty if nobody knows who it was."""
         role = self.role(process)
-        if process not in self._names and role != process:
-            number = self._count[role]
-            self._count[role] += 1
-            self._names[process] = f"{role} {_letter(number) if role == 'worker' else number + 1}"
-        return self._names.get(process, process)
+        if role == process:
+            return process
+        return f"{role} {self._marks.setdefault(process, f'{_BEGIN}{len(self._marks)}{_END}')}"
 
     def claim(self, token: Token) -> str:
         """``claim 4``; numbers come twice where a store has forgotten one."""
@@ -99,11 +99,19 @@ class Cast:
             case _:
                 return value
 
-    def legend(self, text: str) -> str:
-        """Who is who in this text, for those who look into logs."""
-        twins = (f"{name} has the number of an earlier claim" for name in self._claims.values() if name[-1].isalpha())
-        names = (f"{name} is {process}" for process, name in self._names.items() if f"{name.removeprefix('worker ')}" in text)
-        return ", ".join([*names, *(twin for twin in twins if twin.partition(" has")[0] in text)])
+    def render(self, text: str) -> tuple[str, str]:
+        """The text with its names; and who is who in it, for those who look into logs."""
+        count, names, legend = Counter[str](), dict[str, str](), list[str]()
+        processes = {mark: process for process, mark in self._marks.items()}
+        for mark in re.findall(_MARK, text):
+            if mark not in names:
+                role, process = self.role(processes[mark]), processes[mark]
+                count[role] += 1
+                names[mark] = _letter(count[role] - 1) if role == "worker" else str(count[role])
+                legend.append(f"{role} {names[mark]} is {process}")
+        twins = [name for name in self._claims.values() if name[-1].isalpha() and name in text]
+        legend += [f"{name} has the number of an earlier claim" for name in twins]
+        return re.sub(_MARK, lambda found: names[found[0]], text), ", ".join(legend)
 
 
 def _letter(number: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 
 from holdfast.testing.simulation import Outcome
-from holdfast.testing.verdicts import PROPERTIES, percentile
+from holdfast.testing.verdicts import PROPERTIES, Violation, percentile
 
 
 class Summary(Struct):
@@ -60,6 +60,8 @@ class Summary(Struct):
 
 def problems_of(outcome: Outcome) -> list[str]:
     """The first of each kind that broke, one a line."""
-    first = {each.name: each for each in reversed(outcome.report.violations)}
-    found = [f"{name} ({PROPERTIES[name]}): {first[name].text}" for name in sorted(first, key=lambda name: first[name].event)]
+    first: dict[str, Violation] = {}
+    for each in outcome.report.violations:
+        first.setdefault(each.name, each)
+    found = [f"{name} ({PROPERTIES[name]}): {each.text}" for name, each in first.items()]
     return [*outcome.complaints[:3], *found[:3]]

@@ -63,18 +63,15 @@ class Teller:
         self._openers: dict[str, str] = {}
         self._dead: set[str] = set()
 
-    def phrase(self, said: str) -> str:
-        """A sentence of the checker with short names in it."""
-        return said.format(*(self._cast.name(value) for value in self._values))
-
-    def tell(self) -> list[str]:
-        """Line by line."""
+    def tell(self, said: str) -> str:
+        """Line by line; ``said``: what is wrong, with braces for the values."""
         for event in self._events:
             self._pass_time(event.time)
             self._see(event)
-        lines = self._beats.lines(self._focus.tokens)
-        legend = self._cast.legend("\n".join([*lines, *map(str, map(self._cast.name, self._values))]))
-        return [f"The story of job {self._focus.jobs[0]}:" if self._focus.jobs else "The story:", f"{'':12} ({legend})", *lines]
+        wrong = said.format(*(self._cast.name(value) for value in self._values))
+        story, legend = self._cast.render("\n".join([*self._beats.lines(self._focus.tokens), f"What is wrong: {wrong}."]))
+        title = f"The story of job {self._focus.jobs[0]}:" if self._focus.jobs else "The story:"
+        return f"{title}\n{'':12} ({legend})\n{story}"
 
     def _see(self, event: Event) -> None:
         is_ours = event.job in self._focus.jobs and event.job is not None

@@ -120,11 +120,7 @@ class Report(Struct):
             return ""
         first, *others = self.violations
         teller = Teller(history, first.event, first.job, first.values)
-        told = [
-            *teller.tell(),
-            f"What is wrong: {teller.phrase(first.said)}.",
-            f"{first.name} promises: {PROPERTIES[first.name]}.",
-        ]
+        told = [teller.tell(first.said), f"{first.name} promises: {PROPERTIES[first.name]}."]
         more = Counter(violation.name for violation in others)
         return "\n".join([*told, *([f"(Broken as well, then or later: {_listed(more)}.)"] if more else [])])
 
