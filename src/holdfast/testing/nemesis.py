@@ -145,7 +145,7 @@ class Nemesis:
     def _deploy(self, slot: Slot) -> list[str]:
         """The other release: workers that are started from now on have its code, and those that run are asked to end."""
         slot.is_new = not slot.is_new
-        return self._drain(slot)
+        return self._drain(slot) or [f"slot {slot.number}"]
 
     def _freeze(self, whom: Iterable[Process], strike: Strike) -> list[str]:
         world, hit = self._world, []
