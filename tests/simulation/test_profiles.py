@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -53,13 +54,21 @@ class Place:
     def introduce(self, name: str) -> None:
         self.store.caller = name
 
+    def door(self, process: Process) -> Store:
+        """The store as this process comes to it."""
+
+        def carry(call: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+            return self.stage.loop.create_task(call, context=self.stage.loop.context_of(process.thread))
+
+        return self.entrance.door(process, lambda: self.introduce("m"), carry)
+
     def come(self, name: str, act: Callable[[Store], Awaitable[object]]) -> tuple[Process, "asyncio.Future[object]"]:
         """A process that does one thing, and what came of it."""
         process, said = self.stage.machine.process(name), self.stage.loop.create_future()
 
         async def live() -> None:
             try:
-                said.set_result(await act(self.entrance.door(process, lambda: self.introduce("m"))))
+                said.set_result(await act(self.door(process)))
             except StoreUnavailable as error:
                 said.set_exception(error)
 
@@ -102,6 +111,23 @@ def test_writers_wait_for_each_other_and_readers_for_nobody() -> None:
         _, four = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
         await four
         assert [row.id for row in await place.store.list(JobFilter())] == [OTHER, JOB]
+
+    at(Profile.SQLITE, play)
+
+
+def test_a_busy_event_loop_keeps_nobody_from_writing() -> None:
+    async def play(place: Place) -> None:
+        pen = place.entrance.pen
+        assert pen is not None
+        first, one = place.come("first", lambda store: store.enqueue(CALL, [new()]))
+        while pen.holder is not first:
+            await place.stage.clock.sleep(0.001)
+        first.freeze("busy")
+        _, two = place.come("second", lambda store: store.enqueue(UUID(int=4), [new(OTHER)]))
+        await two
+        assert not one.done()
+        first.thaw("busy")
+        await one
 
     at(Profile.SQLITE, play)
 
@@ -195,7 +221,7 @@ def test_a_write_that_somebody_was_in_the_way_of_is_composed_again() -> None:
 
 def test_a_late_write_lands_only_on_what_it_was_composed_on() -> None:
     async def play(place: Place) -> None:
-        door = place.entrance.door(place.stage.machine.process("client"), lambda: place.introduce("m"))
+        door = place.door(place.stage.machine.process("client"))
         assert isinstance(door, Door)
         place.introduce("m")
         await place.store.open_lease(LEASE)

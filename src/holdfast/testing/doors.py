@@ -3,6 +3,7 @@
 Between the faults of the way there and the store itself; one door for each process.
 """
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
@@ -20,6 +21,7 @@ READING = frozenset(
     ("held", "expired", "overdue", "get", "list", "counts", "workers", "next_due", "due", "queues", "waiting_tasks", "check")
 )
 Ask = Callable[[], Awaitable[Any]]
+Carry = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 
 
 class Door:

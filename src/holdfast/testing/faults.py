@@ -19,12 +19,11 @@ from holdfast._core.job import NewJob, Token
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Answer, Capabilities, EnqueueAnswer, Store
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.doors import VERBS, Ask, Door
+from holdfast.testing.doors import VERBS, Ask, Carry, Door
 from holdfast.testing.fates import Fate, Fault, Faults
 from holdfast.testing.history import By, Event, History, Phase, outcome_of
 
 Item = tuple[str, UUID, Token | None, By | None]
-Carry = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 
 
 class _Faulty:

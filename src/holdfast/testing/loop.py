@@ -39,6 +39,7 @@ class Process:
         self._loop = loop
         self._stops: set[str] = set()
         self._parked: list[asyncio.Handle] = []
+        self._beside: list[Process] = []
         self.tasks: list[asyncio.Task[Any]] = []
 
     def __repr__(self) -> str:
@@ -63,15 +64,32 @@ class Process:
         """Whether this is a reason for which it is frozen."""
         return why in self._stops
 
+    @cached_property
+    def thread(self) -> "Process":
+        """What of it goes on beside its event loop, however busy that is: it is stopped with it, and dies with it."""
+        beside = Process(self._loop, self.name, self.identity, f"a thread of {self.title}")
+        beside._stops, beside.exit = self._stops - {"busy"}, self.exit
+        self._beside.append(beside)
+        return beside
+
+    @property
+    def all_tasks(self) -> "list[asyncio.Task[Any]]":
+        """Of its threads too."""
+        return [task for each in (self, *self._beside) for task in each.tasks]
+
     def freeze(self, why: str = "stopped") -> None:
-        """Run nothing of it until thawed for the same reason."""
+        """Run nothing of it until thawed for the same reason; one that is merely busy has threads that are not."""
         self._stops.add(why)
+        for each in self._beside if why != "busy" else ():
+            each.freeze(why)
 
     def thaw(self, why: str = "stopped") -> None:
         """Run what has piled up, unless it is frozen for another reason too."""
         if why not in self._stops:
             return
         self._stops.remove(why)
+        for each in self._beside:
+            each.thaw(why)
         if not self._stops and not self.is_dead:
             self.thawed_at = self._loop.time()
             parked, self._parked = self._parked, []
@@ -82,6 +100,8 @@ class Process:
         if self.exit is None:
             self.exit = how
             self._parked.clear()
+            for each in self._beside:
+                each.end(how)
             watchers, self.on_exit = self.on_exit, []
             for tell in watchers:
                 tell(how)
@@ -285,7 +305,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def dispose(self, processes: list[Process]) -> None:
         """Close everything that was still running, unseen and unheard, then the loop."""
-        tasks = [*self._tasks, *(task for process in processes for task in process.tasks)]
+        tasks = [*self._tasks, *(task for process in processes for task in process.all_tasks)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for task in tasks:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Literal
 
 from holdfast._ports.store import Store
-from holdfast.testing.doors import Door, as_store
+from holdfast.testing.doors import Carry, Door, as_store
 from holdfast.testing.hosts import SimClock
 from holdfast.testing.loop import Process, VirtualLoop
 from holdfast.testing.objects import ObjectDoor
@@ -56,11 +56,22 @@ class Entrance:
         self._profile, self._loop, self._store, self._clock = profile, loop, store, clock
         self._patience, self._longest = patience, longest
 
-    def door(self, process: Process, introduce: Callable[[], None]) -> Store:
+    def door(self, process: Process, introduce: Callable[[], None], carry: Carry) -> Store:
         """The store as this process comes to it."""
         numbers = self._loop.stream(f"door of {process.title}")
         if self.pen is not None:
-            return as_store(WriterDoor(self._store, introduce, self.pen, self._clock, numbers, longest=self._longest))
+            return as_store(
+                WriterDoor(
+                    self._store,
+                    introduce,
+                    self.pen,
+                    self._clock,
+                    process=process,
+                    carry=carry,
+                    numbers=numbers,
+                    longest=self._longest,
+                )
+            )
         if self.quorum is not None:
             return as_store(ReplicaDoor(self._store, introduce, self.quorum, self._clock, numbers, patience=self._patience))
         if self._profile is Profile.OBJECTS:

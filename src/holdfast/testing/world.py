@@ -129,14 +129,15 @@ class World:
             script=None if is_well or self.plan.script is None else Lookup(self.plan.script, process.title, self.now),
             note=partial(self._note_fault, process.title),
         )
+        carry = partial(self._carry, process)
         return faulty(
-            self.entrance.door(process, lambda: self._introduce(process.name)),
+            self.entrance.door(process, lambda: self._introduce(process.name), carry),
             process=process.name,
             faults=faults,
             clock=self._true_clock,
             history=self.history,
             now=self.now,
-            carry=partial(self._carry, process),
+            carry=carry,
             crash=lambda: process.end(Exit(signal="SIGKILL")),
         )
 
@@ -155,7 +156,9 @@ class World:
     def _carry(self, process: Process, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """What is on its way arrives whatever becomes of its sender, unless both are on one machine: then a thread of his writes."""
         is_beside = self.entrance.pen is not None
-        task = self.loop.create_task(coroutine, context=self.loop.context_of(process) if is_beside else self.loop.outside.copy())
+        task = self.loop.create_task(
+            coroutine, context=self.loop.context_of(process.thread) if is_beside else self.loop.outside.copy()
+        )
         task.add_done_callback(lambda done: done.cancelled() or done.exception(), context=self.loop.outside)
         return task
 

@@ -11,9 +11,9 @@ from typing import Any
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.doors import Ask, Door
+from holdfast.testing.doors import Ask, Carry, Door
 from holdfast.testing.hosts import SimClock
-from holdfast.testing.loop import PROCESS, Process, VirtualLoop
+from holdfast.testing.loop import Process, VirtualLoop
 
 
 class Pen:
@@ -74,23 +74,35 @@ class WriterDoor(Door):
     """Of one process. ``longest``: seconds for which a write holds the lock."""
 
     def __init__(
-        self, store: Store, introduce: Callable[[], None], pen: Pen, clock: SimClock, numbers: random.Random, *, longest: float
+        self,
+        store: Store,
+        introduce: Callable[[], None],
+        pen: Pen,
+        clock: SimClock,
+        *,
+        process: Process,
+        carry: Carry,
+        numbers: random.Random,
+        longest: float,
     ) -> None:
         super().__init__(store, introduce)
         self._pen, self._clock, self._numbers, self._longest = pen, clock, numbers, longest
+        self._process, self._carry = process, carry
 
     async def write(self, verb: str, arguments: tuple[Any, ...], ask: Ask) -> Any:
+        """In a thread: an event loop that is busy keeps nobody from writing, and who does not wait any more ends no write."""
+        return await asyncio.shield(self._carry(self._write(verb, ask)))
+
+    async def _write(self, verb: str, ask: Ask) -> Any:
         """Under the lock; others may read what was written a little before it is given back."""
         before, after = self._numbers.random() ** 3 * self._longest, self._numbers.random() ** 6 * self._longest
-        process = PROCESS.get()
-        assert process is not None
-        await self._pen.take(verb, process)
+        await self._pen.take(verb, self._process)
         try:
             await self._clock.sleep(before)
             answer = await ask()
             await self._clock.sleep(after)
         finally:
-            if self._pen.holder is process:
+            if self._pen.holder is self._process:
                 self._pen.give_back()
         return answer
 
