@@ -2,6 +2,9 @@
 
 import gc
 import random
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -56,11 +59,16 @@ def simulate(seed: int, kind: type[MemoryStore] = MemoryStore, *, has_hooks: boo
 def perform(plan: Plan, seed: int, kind: type[MemoryStore] = MemoryStore) -> Outcome:
     """Run the world of a plan and check its history."""
     world = World(plan, seed, kind)
+    return watch(world, partial(_run, world), seed)
+
+
+def watch(world: World, live: Callable[[], Coroutine[Any, Any, None]], seed: int = 0) -> Outcome:
+    """Let a world go its way and check its history."""
     was_collecting = gc.isenabled()
     gc.disable()  # when it runs must not depend on what ran before
     try:
         try:
-            world.loop.run_until_complete(_run(world))
+            world.loop.run_until_complete(live())
         except Stuck as error:
             world.loop.complaints.append(str(error))
         seconds = world.now()
@@ -72,7 +80,8 @@ def perform(plan: Plan, seed: int, kind: type[MemoryStore] = MemoryStore) -> Out
         world.loop.dispose(processes)
         if was_collecting:
             gc.enable()
-    return Outcome(seed, plan, world.decisions, check(history, plan.rules), history, list(world.loop.complaints), seconds, titles)
+    plan, report = world.plan, check(history, world.plan.rules)
+    return Outcome(seed, plan, world.decisions, report, history, list(world.loop.complaints), seconds, titles)
 
 
 async def _run(world: World) -> None:

@@ -67,9 +67,9 @@ class Slot:
 class World:
     """Everything one seed decides."""
 
-    def __init__(self, plan: Plan, seed: int, kind: type[MemoryStore] = MemoryStore) -> None:
+    def __init__(self, plan: Plan, seed: int, kind: type[MemoryStore] = MemoryStore, loop: VirtualLoop | None = None) -> None:
         self.plan = plan
-        self.loop = VirtualLoop(seed)
+        self.loop = loop or VirtualLoop(seed)
         self.decisions: list[Decision] = []
         self.history = History()
         self.is_over = False

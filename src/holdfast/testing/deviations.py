@@ -1,0 +1,65 @@
+"""What may differ in a small world: at which call of its store or which moment of its loop, and what happens there."""
+
+from enum import StrEnum
+from typing import Self
+
+from msgspec import Struct
+
+
+class What(StrEnum):
+    """What happens at a call of the store: to the call, to its sender, or beside it."""
+
+    REFUSED = "refused"  # an error; nothing was applied
+    ANSWER_LOST = "answer-lost"  # applied, then an error
+    LATE = "late"  # an error now, applied later
+    TWICE = "twice"  # applied and answered, then applied again
+    HELD = "held"  # it reaches the store later; the sender waits
+    ANSWER_HELD = "answer-held"  # applied; the answer comes later
+    CRASH_BEFORE = "crash-before"  # the sender dies, nothing was applied
+    CRASH_AFTER = "crash-after"  # applied, the sender dies before it knows
+    CRASH_SENT = "crash-sent"  # the sender dies, its call arrives later
+    CREW_CRASH_BEFORE = "crew-crash-before"  # a supervisor dies together with its worker
+    CREW_CRASH_AFTER = "crew-crash-after"
+    POWER_LOST = "power-lost"  # applied, then the sender's whole machine is gone; later it boots anew
+    FREEZE_BEFORE = "freeze-before"  # the sender alone stands still, and sends the call when it wakes
+    FREEZE_AFTER = "freeze-after"  # applied, the sender stands still before it knows
+    CREW_FREEZE_BEFORE = "crew-freeze-before"  # a supervisor stands still together with its worker
+    CREW_FREEZE_AFTER = "crew-freeze-after"
+    CUT_OFF = "cut-off"  # from this call on nothing of the crew reaches the store
+    OUTAGE = "outage"  # from this call on nothing of anybody does
+    RELEASE_BEFORE = "release-before"  # all that is held, frozen or cut off goes on, before the call is applied
+    RELEASE_AFTER = "release-after"  # and after it
+    CANCEL = "cancel"  # an operator comes by and asks for it, for the first job there is
+    RETRY = "retry"
+    RESCHEDULE = "reschedule"
+    DELETE = "delete"
+    SWAP = "swap"  # no call: at a moment at which several processes can run, not the first of them does
+
+
+class Until(StrEnum):
+    """For how long something is held."""
+
+    NOTHING = ""
+    NEXT = "next"  # until somebody else's next call has been applied
+    TAKEN = "taken"  # until a job has another owner
+    DONE = "done"  # until all work is done
+
+
+class Deviation(Struct, frozen=True):
+    """``at``: the number of the call, of all that anybody makes, or of the moment; ``first``: who runs first there."""
+
+    at: int
+    what: What
+    until: Until = Until.NOTHING
+    first: int = 0
+
+    def __str__(self) -> str:
+        last = str(self.first) if self.what is What.SWAP else self.until.value
+        return ":".join(part for part in (str(self.at), self.what.value, last) if part)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """What ``str`` made."""
+        at, what, last = (*text.split(":"), "")[:3]
+        is_swap = what == What.SWAP.value
+        return cls(int(at), What(what), Until.NOTHING if is_swap else Until(last), int(last) if is_swap else 0)

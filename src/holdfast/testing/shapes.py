@@ -1,0 +1,35 @@
+"""What two histories have in common when only the times and the interleaving of unrelated events differ."""
+
+import hashlib
+from collections import defaultdict
+
+from holdfast.testing.history import Event, History, JobRow, LeaseRow, Phase
+
+
+def shape_of(history: History) -> str:
+    """What happened in each process, to each job and to each lease, in order, whenever it was; the same in any interpreter."""
+    lanes: defaultdict[str, list[str]] = defaultdict(list)
+    for event in history:
+        if event.phase is not Phase.TRUTH:
+            token = event.token and event.token.number
+            lanes[event.process.rpartition("-")[0]].append(f"{event.what} {event.phase} {event.job} {token} {event.note}")
+        elif not _is_renewal(event):
+            lanes[str(event.job or event.lease)].append(
+                f"{event.what} {event.by and event.by.verb} {_row(event.after)} {event.note}"
+            )
+    return hashlib.blake2b(repr(sorted(lanes.items())).encode(), digest_size=8).hexdigest()
+
+
+def _is_renewal(event: Event) -> bool:
+    return event.by is not None and event.by.verb == "beat" and isinstance(event.after, LeaseRow) and not event.after.is_draining
+
+
+def _row(row: JobRow | LeaseRow | None) -> str:
+    match row:
+        case None:
+            return ""
+        case JobRow():
+            spent = f"{row.attempt} {row.failures} {row.crashes} {row.is_cancel_requested} {row.is_owed} {row.healed}"
+            return f"{row.state} {row.token.number} {row.lease} {row.reason} {spent}"
+        case LeaseRow():
+            return f"{row.is_ended} {row.is_free} {row.is_draining}"

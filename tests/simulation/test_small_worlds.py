@@ -1,0 +1,147 @@
+"""Small worlds, enumerated: nothing breaks in any of them, and a guard that is taken out is missed by a single deviation."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import pytest
+
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.deviations import Deviation, Until, What
+from holdfast.testing.enumerate import main
+from holdfast.testing.enumeration import ALL, SCRIPTS, Enumeration, Reach, Trial, attempt, perform
+from holdfast.testing.history import Event, Phase
+from tests.simulation import broken_engines as engines
+from tests.simulation import broken_stores as stores
+
+ONE = SCRIPTS[0]
+
+
+def _enumerate(*words: str) -> str:
+    command = [sys.executable, "-m", "holdfast.testing.enumerate", "--depth", "1", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.timeout(180)
+def test_no_single_deviation_breaks_anything() -> None:
+    """Any one, at every call and at every moment."""
+    told = _enumerate("--script", "one")
+    moments = attempt(ONE, ()).moments
+    assert int(told.split("worlds ")[-1].split(" ")[0].replace(",", "")) > 20 * len(ALL) + sum(moments) - len(moments)
+    assert "0 violations" in told
+
+
+@pytest.mark.timeout(180)
+def test_nor_does_a_sharp_one_in_any_script() -> None:
+    """At every call that changes something."""
+    told = _enumerate("--reach", "sharp")
+    assert all(script.name in told for script in SCRIPTS)
+    assert "0 violations" in told
+
+
+GUARDS: dict[str, tuple[str, type[MemoryStore], Callable[[], Any]]] = {
+    "settling is idempotent": ("S10", stores.SettleOnlyOnce, nullcontext),
+    "progress carries a token": ("S3", stores.ReportUnfenced, nullcontext),
+    "an ended lease is not beaten": ("S3", stores.BeatRevives, nullcontext),
+    "code stops before its job moves": ("S8", MemoryStore, engines.settle_before_stop),
+    "a lease ends before its claims move": ("S5", stores.MoveBeforeEnd, nullcontext),
+    "a crash is counted": ("S9", stores.CrashNotCounted, nullcontext),
+}
+
+
+def _first_that_breaks(kind: type[MemoryStore]) -> Trial:
+    trials = Enumeration(ONE, 1, Reach.SHARP).trials(partial(map, partial(attempt, ONE, kind=kind)))
+    return next(trial for trial in trials if trial.problems)
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_one_deviation_shows_that_a_guard_is_missing(guard: str) -> None:
+    name, kind, taken_out = GUARDS[guard]
+    with taken_out():
+        found = _first_that_breaks(kind)
+    assert len(found.deviations) == 1
+    assert any(problem.startswith(name) for problem in found.problems)
+    assert not attempt(ONE, found.deviations).problems
+
+
+def test_what_breaks_is_told_with_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with engines.settle_before_stop():
+        assert main(["--script", "one", "--depth", "1", "--reach", "sharp", "--jobs", "1"]) == 1
+        told = capsys.readouterr().out
+        world = told.split("--world '")[1].split("'")[0]
+        assert main(["--script", "one", "--world", world]) == 1
+    assert "S8 (past its deadline a worker starts nothing" in told
+    assert "the story of job" in capsys.readouterr().out
+    assert main(["--script", "one", "--world", world]) == 0
+    assert "nothing broke" in capsys.readouterr().out
+
+
+def test_a_world_is_decided_by_its_script_and_its_deviations() -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "holdfast.testing.enumerate",
+        "--script",
+        "batch",
+        "--world",
+        "30:crew-freeze-after:taken 60:late:done",
+    ]
+    told = {
+        subprocess.run(words, capture_output=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}).stdout for seed in "12"
+    }
+    assert len(told) == 1
+    assert b"digest" in told.pop()
+
+
+@pytest.mark.parametrize("text", ["7:refused", "12:late:taken", "3:swap:2"])
+def test_a_deviation_is_what_it_says(text: str) -> None:
+    assert str(Deviation.parse(text)) == text
+
+
+# what deviations do
+
+
+def _settle() -> int:
+    """The number of the call that ends the job."""
+    return max(number for number, call in enumerate(attempt(ONE, ()).calls, 1) if call.is_busy)
+
+
+def _events(*deviations: Deviation) -> list[Event]:
+    outcome, _ = perform(ONE, deviations)
+    assert outcome.is_clean
+    return list(outcome.history)
+
+
+def _places(events: list[Event], what: str, phase: Phase) -> list[int]:
+    return [place for place, event in enumerate(events) if event.what == what and event.phase is phase]
+
+
+def test_a_call_whose_sender_died_arrives_when_somebody_else_owns_the_job() -> None:
+    events = _events(Deviation(_settle(), What.CRASH_SENT, Until.TAKEN))
+    told = [event.process for event in events if event.what == "claim" and event.phase is Phase.OK]
+    assert len(set(told)) == 2
+
+
+def test_a_crew_that_stood_still_wakes_when_all_is_done() -> None:
+    events = _events(Deviation(_settle(), What.CREW_FREEZE_BEFORE, Until.DONE))
+    assert len(_places(events, "process.freeze", Phase.LIFE)) == 3
+    assert min(_places(events, "process.thaw", Phase.LIFE)) > max(_places(events, "done", Phase.LIFE))
+    assert len([event for event in events if event.what == "settle" and event.phase is Phase.FAIL]) == 1
+
+
+def test_what_is_held_can_be_let_go_at_a_call() -> None:
+    frozen = Deviation(_settle(), What.CREW_FREEZE_BEFORE, Until.DONE)
+    later = _settle() + 3
+    events = _events(frozen, Deviation(later, What.RELEASE_BEFORE))
+    assert min(_places(events, "process.thaw", Phase.LIFE)) < max(_places(events, "done", Phase.LIFE))
+
+
+def test_another_order_of_a_moment_is_another_world() -> None:
+    shapes = {attempt(ONE, (Deviation(moment, What.SWAP, first=1),)).shape for moment in range(1, 30)}
+    assert len(shapes) > 1
