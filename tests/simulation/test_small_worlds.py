@@ -77,7 +77,7 @@ def test_what_breaks_is_told_with_the_command_that_repeats_it(capsys: pytest.Cap
         world = told.split("--world '")[1].split("'")[0]
         assert main(["--script", "one", "--world", world]) == 1
     assert "S8 (past its deadline a worker starts nothing" in told
-    assert "the story of job" in capsys.readouterr().out
+    assert "The story of job" in capsys.readouterr().out
     assert main(["--script", "one", "--world", world]) == 0
     assert "nothing broke" in capsys.readouterr().out
 

@@ -11,6 +11,7 @@ class What(StrEnum):
 
     REFUSED = "refused"  # an error; nothing was applied
     ANSWER_LOST = "answer-lost"  # applied, then an error
+    WRONG = "wrong"  # applied, then an error that no store promises
     LATE = "late"  # an error now, applied later
     TWICE = "twice"  # applied and answered, then applied again
     HELD = "held"  # it reaches the store later; the sender waits

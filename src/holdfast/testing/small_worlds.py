@@ -16,7 +16,7 @@ from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.settings import Settings
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.deviations import Deviation, Until, What
-from holdfast.testing.fates import Fate, Fault, Faults, Mix
+from holdfast.testing.fates import Fate, Fault, Faults, Luck, Mix, is_odd
 from holdfast.testing.faults import VERBS, faulty
 from holdfast.testing.history import Event, Phase
 from holdfast.testing.holds import LASTING, HoldingClock, Holds, Owners
@@ -40,7 +40,7 @@ FAULTS = {
     What.CRASH_BEFORE: Fault.CRASH_BEFORE, What.CRASH_AFTER: Fault.CRASH_AFTER, What.CRASH_SENT: Fault.IN_FLIGHT,
     What.CREW_CRASH_BEFORE: Fault.CRASH_BEFORE, What.CREW_CRASH_AFTER: Fault.CRASH_AFTER, What.POWER_LOST: Fault.CRASH_AFTER,
     What.FREEZE_BEFORE: Fault.SLOW, What.CREW_FREEZE_BEFORE: Fault.SLOW, What.RELEASE_BEFORE: Fault.SLOW,
-    What.CUT_OFF: Fault.BEFORE, What.OUTAGE: Fault.BEFORE,
+    What.WRONG: Fault.WRONG_AFTER, What.CUT_OFF: Fault.BEFORE, What.OUTAGE: Fault.BEFORE,
 }  # fmt: skip
 HOLDING = (What.LATE, What.TWICE, What.HELD, What.ANSWER_HELD, What.CRASH_SENT)  # the call; others hold processes
 LOOKS = ("expired", "overdue", "held", "unhealed")  # who finds something there acts on it
@@ -109,8 +109,8 @@ class SmallWorld(World):
         for call in [jobs] if self._script.key is None else [[job] for job in jobs]:
             try:
                 await client.enqueue(call)
-            except (StoreUnavailable, UniqueConflict):
-                continue
+            except (StoreUnavailable, UniqueConflict, RuntimeError) as error:
+                _require_expected(error)
             await self.pause(PAUSE)
 
     def _new(self, name: str, number: int, clock: SimClock) -> NewJob:
@@ -189,8 +189,8 @@ class SmallWorld(World):
                     await client.reschedule(ids, delay=2 * GLANCE, run_at=None)
                 case _:
                     await client.delete(ids)
-        except StoreUnavailable:
-            pass
+        except (StoreUnavailable, RuntimeError) as error:
+            _require_expected(error)
 
     def _crew(self, process: Process) -> list[Process]:
         return next((members for slot in self.slots if process in (members := slot.members())), [process])
@@ -249,7 +249,12 @@ class _Fates(Faults):
 
 def _fate(fault: Fault, lasting: float = 0.0, *, is_there: bool = False) -> Fate:
     mix = Mix(latency=LATENCY, timeout=TIMEOUT, slowest=lasting, latest=lasting)
-    return Fate(fault, mix, is_refusing=False, side=1.0, there=0.0 if is_there else 1.0, back=1.0, wait=1.0)
+    return Fate(fault, Luck(side=0.5, there=0.0 if is_there else 1.0, back=1.0, wait=1.0), mix)
+
+
+def _require_expected(error: Exception) -> None:
+    if isinstance(error, RuntimeError) and not is_odd(error):
+        raise error
 
 
 class _Watched:
