@@ -223,7 +223,7 @@ def _start(
     store: str, mutants: Sequence[Mutant], folder: Path, *, depth: dict[str, object]
 ) -> tuple[subprocess.Popen[bytes], Path]:
     """A lane: a copy of the package, and a pytest that collects once."""
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src", folder / "src")  # with what was compiled
     work, answers = folder / "work.json", folder / "answers.jsonl"
     places = {"queries": str(queries(store, folder / "src")), "answers": str(answers), "uses": str(_uses(store))}
     work.write_text(json.dumps({"store": store, **places, "mutants": mutants, **depth}))

@@ -14,6 +14,7 @@ from holdfast.testing.contracts.claiming import ClaimContract
 from holdfast.testing.contracts.delivering import DeliverContract
 from holdfast.testing.contracts.enqueuing import EnqueueContract
 from holdfast.testing.contracts.expiring import ExpiryContract
+from holdfast.testing.contracts.fencing import FenceContract
 from holdfast.testing.contracts.isolating import LastTryContract
 from holdfast.testing.contracts.keys import KeyContract
 from holdfast.testing.contracts.limiting import LimitContract
@@ -39,6 +40,7 @@ class StoreContract(
     ExpiryContract,
     LastTryContract,
     SettleContract,
+    FenceContract,
     RescueContract,
     LimitContract,
     ReportContract,
