@@ -11,6 +11,7 @@ from holdfast._ports.store import Check
 from holdfast.stores.postgres import checks
 from holdfast.testing.contracts.scene import Scene, done, play
 from holdfast.testing.servers import PostgresServer
+from tests.e2e.waiting import STALL, until
 from tests.stores.postgres_homes import Home
 from tests.stores.postgres_sites import Ground, store_at
 from tests.stores.test_postgres_days import In
@@ -83,6 +84,7 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
         ({"full_page_writes": "off"}, "durability", "warning", "full_page_writes is off"),
         ({"synchronous_commit": "off"}, "durability", "warning", "synchronous_commit is off"),
         ({"autovacuum": "off"}, "autovacuum", "error", "for ever"),
+        ({"track_counts": "off"}, "autovacuum", "error", "for ever"),
         ({"default_transaction_read_only": "on"}, "read-only", "error", "nothing can be written"),
         ({"synchronous_standby_names": "gone", "synchronous_commit": "local"}, "replication", "warning", "commits wait"),
     ],
@@ -100,6 +102,12 @@ def test_a_stand_by_is_an_error(careful: Ground) -> None:
     with careful.server.replicate() as follower:
         assert levels(found_at(follower.dsn()), "read-only", "schema") == ["error", "error"]
         assert found_at(careful.server.dsn()).get("replication") is None
+        until(lambda: careful.server.sql("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"), within=STALL)
+        for names, state, level in (("gone", "async", "warning"), ("*", "sync", "-")):
+            careful.server.configure(synchronous_standby_names=names, synchronous_commit="local")
+            state_of_it = f"SELECT 1 FROM pg_stat_replication WHERE sync_state = '{state}'"
+            until(lambda asked=state_of_it: careful.server.sql(asked), within=STALL)
+            assert levels(found_at(careful.server.dsn()), "replication") == [level]
 
 
 def test_tables_without_autovacuum_are_said(database: str) -> None:

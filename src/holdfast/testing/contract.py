@@ -9,6 +9,7 @@
 ...         return self.store
 """
 
+from holdfast.testing.contracts.bystanding import BystandContract
 from holdfast.testing.contracts.children import ChildContract
 from holdfast.testing.contracts.claiming import ClaimContract
 from holdfast.testing.contracts.delivering import DeliverContract
@@ -41,6 +42,7 @@ class StoreContract(
     LastTryContract,
     SettleContract,
     FenceContract,
+    BystandContract,
     RescueContract,
     LimitContract,
     ReportContract,

@@ -1,0 +1,136 @@
+"""Bystanding: whatever is done to one job changes no other one, wherever that is and whatever it has."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from holdfast._core.job import PLACE_OF, Hold, JobRecord, Place, State
+from holdfast._core.lifecycle import End, LeaseEnd, Transition
+from holdfast._core.outcome import Cancel, Fail, Snooze
+from holdfast._core.policy import CrashPolicy, Policy
+from holdfast._ports.store import Note, Update
+from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, rescued, story
+
+CRASH = LeaseEnd(End.CRASHED)
+LONG = b'"' + b"x" * 5000 + b'"'
+HOLD = Policy(on_crash=CrashPolicy.HOLD, heals=True)
+FAIL = Policy(on_crash=CrashPolicy.FAIL, heals=True)
+MARK = "of a bystander"
+
+
+class Crowd:
+    """Jobs in every state, each with a key, a long payload, a checkpoint and, if it ran, an attempt."""
+
+    def __init__(self, at: Scene) -> None:
+        self._at = at
+        self._jobs: list[UUID] = []
+
+    async def gather(self) -> None:
+        """Two of each, so that nothing depends on which comes first."""
+        for _ in range(2):
+            for job in [await self._waiting(0.0), await self._waiting(1e6), (await self._again(prefetch=True)).job]:
+                self._jobs.append(job)
+            for end in (None, done, raised, lambda hold: answered(hold, Fail("no")), lambda hold: answered(hold, Cancel("no"))):
+                hold = await self._again()
+                if end is not None:
+                    await self._at.settle(end(hold))
+                self._jobs.append(hold.job)
+            for policy in (HOLD, FAIL, Policy(heals=True)):
+                hold = await self._again(policy=policy)
+                await self._at.store.end_lease(hold.lease, CRASH)
+                await self._at.settle(rescued(hold, CRASH))
+                self._jobs.append(hold.job)
+        self._at.advance(1000.0)  # so that nothing becomes due meanwhile
+
+    async def picture(self) -> list[object]:
+        """All that can be seen of them."""
+        rows = [await self._at.row(job) for job in self._jobs]
+        leases = sorted((view.id, view.seen, view.holds) for view in await self._at.store.workers() if view.worker == MARK)
+        return [*rows, leases, [await self._holder(row) for row in rows if PLACE_OF[row.state] is not Place.FINISHED]]
+
+    async def _holder(self, row: JobRecord) -> object:
+        answer = await self._at.send(self._at.new(task=row.task, key=row.unique_key, payload=LONG))
+        return [each.job for each in answer.duplicates.values()]
+
+    async def _waiting(self, delay: float) -> UUID:
+        queue = str(self._at.chance.uuid4())
+        job = self._at.new(queue=queue, delay=delay, key=f"key of {queue}", payload=LONG, policy=Policy(retention=1e6))
+        await self._at.enqueue(job)
+        return job.id
+
+    async def _again(self, *, prefetch: bool = False, policy: Policy | None = None) -> Hold:
+        """One that failed once, said something, and was claimed again."""
+        at, job = self._at, await self._waiting(0.0)
+        queue, lease = (await at.row(job)).queue, await at.lease(worker=MARK)
+        (claim,) = await at.claim(lease, queues=(queue,), policy=policy)
+        await at.store.report([Update(job=job, token=claim.hold.token, stage="s", checkpoint=b"1")])
+        await at.settle(raised(claim.hold))
+        at.advance(2.0)
+        limit, more = (0, 1) if prefetch else (1, 0)
+        (claim,) = await at.claim(lease, limit, prefetch=more, queues=(queue,), policy=policy)
+        return claim.hold
+
+
+async def settled(at: Scene) -> None:
+    """In every manner, alone and together with a claim."""
+    moves: list[Callable[[Hold], Transition]] = [
+        done,
+        raised,
+        released,
+        lambda hold: answered(hold, Fail("no")),
+        lambda hold: answered(hold, Snooze(for_="1s")),
+    ]
+    for place, move in enumerate(moves):
+        await at.settle(move(await at.running(key=f"own {place}")))
+        hold = await at.running()
+        await at.exchange(move(hold), at.request(hold.lease, queues=("none",)))
+
+
+async def owned(at: Scene) -> None:
+    """Started, reported on, beaten for, and taken from its owner."""
+    hold = await at.prefetched()
+    assert await at.store.start([(hold.job, hold.token)]) == frozenset()
+    await at.store.report([Update(job=hold.job, token=hold.token, stage="t", checkpoint=b"2")])
+    await at.store.beat([hold.lease], draining=True)
+    await at.store.end_lease(hold.lease, CRASH)
+    await at.settle(rescued(hold, CRASH))
+    await at.store.annotate([Note(job=hold.job, token=hold.token, stacks="s", late_result=b"1")])
+
+
+async def operated(at: Scene) -> None:
+    """All that operators do to a job that waits, runs and has finished; each answer speaks of it alone."""
+    store = at.store
+    (job,) = await at.enqueue(at.new(queue="own", key="own", payload=LONG))
+    assert await store.reschedule([job], delay=5.0) == {job: State.SCHEDULED}
+    assert (await store.reopen([job])).states == {job: State.AVAILABLE}
+    (claim,) = await at.claim(await at.lease(), queues=("own",))
+    for verb in (store.request_cancel, store.delete, store.reschedule):
+        assert await verb([job]) == {job: State.RUNNING}
+    assert (await store.reopen([job])).states == {job: State.RUNNING}
+    await at.settle(done(claim.hold))
+    for verb in (store.request_cancel, store.reschedule):
+        assert await verb([job]) == {job: State.COMPLETED}
+    assert (await store.reopen([job])).states == {job: State.AVAILABLE}
+    assert await store.request_cancel([job]) == {job: State.CANCELLED}
+    assert await store.delete([job]) == {}
+    await at.enqueue(at.new(queue="own", payload=LONG))
+    assert await store.purge("own", 10) == 1
+
+
+async def expired(at: Scene) -> None:
+    """One that nobody started in time."""
+    await at.enqueue(at.new(queue="own", key="own", expires_in=1.0))
+    at.advance(1.0)
+    assert len(await at.store.expire(10)) == 1
+
+
+class BystandContract(Part):
+    """What is promised to those who are not meant."""
+
+    @story
+    async def test_whatever_is_done_to_one_job_changes_no_other(self, at: Scene) -> None:
+        crowd = Crowd(at)
+        await crowd.gather()
+        before = await crowd.picture()
+        for deed in (settled, owned, operated, expired):
+            await deed(at)
+            assert await crowd.picture() == before, deed.__name__

@@ -1,0 +1,82 @@
+"""A handler's transaction is opened and committed under the whole token of its job, and that of a hook under its mark too."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from holdfast._core.job import Token
+from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOLDS, again, crashed
+from holdfast.testing.contracts.scene import Scene, play, stale
+from tests.stores.postgres_homes import Home
+from tests.stores.postgres_rivals import Stage
+
+Asked = tuple[UUID, Token]
+
+
+def others(at: Scene, job: UUID, token: Token) -> Iterator[Asked]:
+    """Each differs from this one in one thing."""
+    yield at.chance.uuid7(), token
+    yield job, Token(at.chance.uuid4(), token.number)
+    yield job, stale(token, 1)
+    yield job, stale(token, -1)
+
+
+async def is_ours(at: Scene, name: str, asked: Asked, *more: Any) -> bool:
+    """What the statement says."""
+    job, token = asked
+    ((answer, *_),) = await at.store._fetch(name, job, token.claim, token.number, *more)  # type: ignore[attr-defined]
+    assert isinstance(answer, bool)
+    return answer
+
+
+def test_s3_a_transaction_asks_for_the_whole_token(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold, _ = await at.running(), await at.running()
+        for name, more in (("transaction_begins", ("1000", "mark")), ("transaction_ends", ())):
+            for asked in others(at, hold.job, hold.token):
+                assert not await is_ours(at, name, asked, *more)
+            assert await is_ours(at, name, (hold.job, hold.token), *more)
+
+    play(Stage(home), act)
+
+
+async def owing(at: Scene) -> list[tuple[UUID, Token, datetime]]:
+    """Two jobs in each place."""
+    found = []
+    for _ in range(2):
+        running = await again(at, await crashed(at))
+        for job in (running.job, (await crashed(at, HOLDS)).id, (await crashed(at, ENDS_AT_ONCE)).id):
+            row = await at.row(job)
+            assert row.heal_at is not None
+            found.append((job, row.token, row.heal_at))
+        at.advance(1.0)
+    return found
+
+
+def test_s3_a_hook_asks_for_the_whole_token_and_its_mark(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        for job, token, mark in await owing(at):
+            begins, ends = ("healing_begins", "1000", "mark"), ("healing_ends",)
+            for name, *more in (begins, ends):
+                for asked in others(at, job, token):
+                    assert not await is_ours(at, name, asked, *more, mark)
+                for wrong in (mark - timedelta(seconds=1), mark + timedelta(seconds=1)):
+                    assert not await is_ours(at, name, (job, token), *more, wrong)
+                assert (await at.row(job)).heal_at == mark
+                assert await is_ours(at, name, (job, token), *more, mark)
+            assert (await at.row(job)).heal_at is None
+            assert not await is_ours(at, "healing_begins", (job, token), "1000", "mark", mark)
+
+    play(Stage(home), act)
+
+
+def test_s3_a_hook_of_a_waiting_job_is_nobodys_who_has_a_claim(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        row = await crashed(at, HOLDS)
+        assert row.token.claim is None
+        claimed = (row.id, Token(at.chance.uuid4(), row.token.number))
+        assert not await is_ours(at, "healing_begins", claimed, "1000", "mark", row.heal_at)
+        assert not await is_ours(at, "healing_ends", claimed, row.heal_at)
+
+    play(Stage(home), act)
