@@ -268,3 +268,57 @@ def test_l4_beats_that_are_under_way_keep_no_claim_waiting(home: Home) -> None:
                 assert [claim.hold.job for claim in await claiming] == [each for each in ids if each == job]
 
     play(Stage(home), act)
+
+
+def test_l4_a_copy_of_a_childs_enqueue_waits_for_nobody_who_has_its_parent(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold, child, call = await at.running(), at.new(), at.chance.uuid4()
+        under = (hold.job, hold.token)
+        assert await at.store.enqueue(call, [child], under=under) == EnqueueAnswer()
+        with locked(home, "active"):
+            copy = asyncio.ensure_future(at.store.enqueue(call, [child], under=under))
+            assert not await waits(home, copy)
+        assert await copy == EnqueueAnswer()
+
+    play(Stage(home), act)
+
+
+def test_l4_a_start_waits_for_no_lease_but_its_own(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold, other = await at.prefetched(), await at.prefetched()
+        with locked(home, "leases", f"id = '{other.lease}'"):
+            starting = asyncio.ensure_future(at.store.start([(hold.job, hold.token)]))
+            assert not await waits(home, starting)
+        assert await starting == frozenset()
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("policy", [ENDS_AT_ONCE, HOLDS])
+def test_l4_who_is_offered_one_hook_leaves_the_others_to_others(home: Home, policy: Policy) -> None:
+    async def act(at: Scene) -> None:
+        rows = []
+        for _ in range(2):
+            rows.append((await crashed(at, policy)).id)
+            at.advance(1.0)
+        async with rival(home) as first:
+            assert [row.id for row in await first.unhealed(TASKS, 1, pause=1.0)] == rows[:1]
+            assert [row.id for row in await at.store.unhealed(TASKS, 1, pause=1.0)] == rows[1:]
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_s1_a_claim_judges_again_what_was_put_off_while_it_waited(home: Home, way: str) -> None:
+    async def act(at: Scene) -> None:
+        first, second = await at.enqueue(at.new(), at.new())
+        request = at.request(await at.lease(), 2, tasks=["task", "other"])
+        values = (*packing.settling(()), *packing.claiming(request), *WAYS[way]([first, second]))
+        with locked(home, "leases"):
+            claiming = asyncio.ensure_future(at.store._fetch(f"claim {way}", *values))  # type: ignore[attr-defined]
+            assert await waits(home, claiming)
+            assert await at.another().reschedule([first], delay=60.0) == {first: State.SCHEDULED}
+        assert [row["id"] for row in await claiming] == [second]
+        assert await at.state(first) is State.SCHEDULED
+
+    play(Stage(home), act)

@@ -5,11 +5,14 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from holdfast._core.job import Token
+from holdfast.stores.postgres import packing
 from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOLDS, again, crashed
 from holdfast.testing.contracts.scene import Scene, play, stale
 from tests.stores.postgres_homes import Home
-from tests.stores.postgres_rivals import Stage
+from tests.stores.postgres_rivals import Stage, rival
 
 Asked = tuple[UUID, Token]
 
@@ -78,5 +81,25 @@ def test_s3_a_hook_of_a_waiting_job_is_nobodys_who_has_a_claim(home: Home) -> No
         claimed = (row.id, Token(at.chance.uuid4(), row.token.number))
         assert not await is_ours(at, "healing_begins", claimed, "1000", "mark", row.heal_at)
         assert not await is_ours(at, "healing_ends", claimed, row.heal_at)
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("name", ["transaction_begins", "healing_begins", "enqueue", "enqueue_plain"])
+def test_s6_a_callers_commit_is_made_durable_and_never_less_than_the_caller_wants(home: Home, name: str) -> None:
+    async def act(at: Scene) -> None:
+        token, key = (at.chance.uuid7(), at.chance.uuid4(), 1), "k" if name == "enqueue" else None
+        for theirs in ("off", "local", "remote_write", "on", "remote_apply"):
+            values: tuple[Any, ...] = (*token, "1000", "mark") if "begins" in name else ()
+            values += (at.now,) if name == "healing_begins" else ()
+            for is_durable in (True, False)[: 1 if values else 2]:
+                job = at.new(key=key and f"{theirs} {is_durable}")
+                asked = values or packing.enqueue(at.chance.uuid4(), [job], is_durable=is_durable)[1:]
+                async with rival(home) as caller:
+                    await caller.link.execute(f"SET LOCAL synchronous_commit = '{theirs}'")
+                    await caller._fetch(name, *asked)
+                    ours = await caller.link.fetchval("SELECT current_setting('synchronous_commit')")
+                is_raised = is_durable and theirs in ("off", "local", "remote_write")
+                assert ours == ("on" if is_raised else theirs)
 
     play(Stage(home), act)

@@ -22,28 +22,28 @@ class Crowd:
 
     def __init__(self, at: Scene) -> None:
         self._at = at
-        self._jobs: list[UUID] = []
+        self.jobs: list[UUID] = []
 
     async def gather(self) -> None:
         """Two of each, so that nothing depends on which comes first."""
         for _ in range(2):
             for job in [await self._waiting(0.0), await self._waiting(1e6), (await self._again(prefetch=True)).job]:
-                self._jobs.append(job)
+                self.jobs.append(job)
             for end in (None, done, raised, lambda hold: answered(hold, Fail("no")), lambda hold: answered(hold, Cancel("no"))):
                 hold = await self._again()
                 if end is not None:
                     await self._at.settle(end(hold))
-                self._jobs.append(hold.job)
+                self.jobs.append(hold.job)
             for policy in (HOLD, FAIL, Policy(heals=True)):
                 hold = await self._again(policy=policy)
                 await self._at.store.end_lease(hold.lease, CRASH)
                 await self._at.settle(rescued(hold, CRASH))
-                self._jobs.append(hold.job)
+                self.jobs.append(hold.job)
         self._at.advance(1000.0)  # so that nothing becomes due meanwhile
 
     async def picture(self) -> list[object]:
         """All that can be seen of them."""
-        rows = [await self._at.row(job) for job in self._jobs]
+        rows = [await self._at.row(job) for job in self.jobs]
         leases = sorted((view.id, view.seen, view.holds) for view in await self._at.store.workers() if view.worker == MARK)
         return [*rows, leases, [await self._holder(row) for row in rows if PLACE_OF[row.state] is not Place.FINISHED]]
 

@@ -1,11 +1,18 @@
 """Fencing: in a call about several jobs each has its own token, and no other one's."""
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from uuid import UUID
+
 from msgspec import structs
 
 from holdfast._core.job import Hold, State, Token
-from holdfast._core.outcome import Snooze
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.outcome import Fail, Snooze
+from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._ports.store import Answer, Note, Update
-from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, story
+from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, rescued, story
+
+CRASH = LeaseEnd(End.CRASHED)
 
 
 async def pair(at: Scene, *, running: bool = True) -> tuple[Hold, Hold]:
@@ -20,6 +27,23 @@ async def pair(at: Scene, *, running: bool = True) -> tuple[Hold, Hold]:
 def swapped(one: Hold, two: Hold) -> tuple[Hold, Hold]:
     """Each with the other's token."""
     return structs.replace(one, token=two.token), structs.replace(two, token=one.token)
+
+
+async def in_every_place(at: Scene) -> dict[State, UUID]:
+    """A job in each state that an operator can find it in."""
+    available, scheduled = await at.enqueue(at.new(), at.new(delay=60.0))
+    held, completed, failed = [await at.running(policy=Policy(on_crash=CrashPolicy.HOLD)) for _ in range(3)]
+    await at.store.end_lease(held.lease, CRASH)
+    await at.settle(rescued(held, CRASH), done(completed), answered(failed, Fail("no")))
+    return {
+        State.AVAILABLE: available,
+        State.SCHEDULED: scheduled,
+        State.HELD: held.job,
+        State.CLAIMED: (await at.prefetched()).job,
+        State.RUNNING: (await at.running()).job,
+        State.COMPLETED: completed.job,
+        State.FAILED: failed.job,
+    }
 
 
 class FenceContract(Part):
@@ -55,6 +79,28 @@ class FenceContract(Part):
         await at.settle(raised(one), raised(two))
         await at.store.annotate([Note(job=hold.job, token=hold.token, stacks="s") for hold in swapped(one, two)])
         assert [(await at.row(hold.job)).attempts[0].stacks for hold in (one, two)] == [None, None]
+
+    @story
+    async def test_each_job_of_a_call_is_answered_for_itself(self, at: Scene) -> None:
+        waiting, over = (State.AVAILABLE, State.SCHEDULED, State.HELD), (State.COMPLETED, State.FAILED)
+
+        async def answers(verb: Callable[[Sequence[UUID]], Awaitable[Mapping[UUID, State]]]) -> dict[State, State]:
+            jobs = await in_every_place(at)
+            found = await verb([*jobs.values(), at.chance.uuid7()])
+            assert set(found) <= set(jobs.values())
+            changed = {state: found[job] for state, job in jobs.items() if found.get(job) is not state and job in found}
+            assert [state for state, job in jobs.items() if job not in found] in ([], [*waiting, *over])
+            return changed
+
+        assert await answers(at.store.request_cancel) == dict.fromkeys(waiting, State.CANCELLED)
+        assert await answers(at.store.reschedule) == {State.SCHEDULED: State.AVAILABLE}
+        assert await answers(lambda ids: at.store.reschedule(ids, delay=9.0)) == {State.AVAILABLE: State.SCHEDULED}
+        assert await answers(at.store.delete) == {}
+
+        async def reopened(ids: Sequence[UUID]) -> Mapping[UUID, State]:
+            return (await at.store.reopen(ids)).states
+
+        assert await answers(reopened) == dict.fromkeys((*waiting[1:], *over), State.AVAILABLE)
 
     @story
     async def test_of_several_tokens_those_that_hold_are_obeyed(self, at: Scene) -> None:

@@ -113,6 +113,7 @@ class LimitContract(Part):
             await at.store.open_lease(lease)
             (job,) = await at.enqueue(at.new())
             (claim,) = await at.claim(lease.id, 0, prefetch=1, policy=policy)
+            await at.store.report([Update(job=job, token=claim.hold.token, stage="s")])
             at.advance(2 * PATIENCE)
             assert await at.store.overdue(10) == ()
             assert await at.settle(seen(claim.hold, charge)) == (Answer.LOST,)

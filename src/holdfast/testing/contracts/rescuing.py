@@ -214,6 +214,16 @@ class RescueContract(Part):
         assert found == [[rows[0].id, rows[1].id], [rows[2].id], []]
 
     @story
+    async def test_those_that_ended_and_those_that_are_held_wait_in_one_line(self, at: Scene) -> None:
+        rows = []
+        for policy in (HOLDS, HOLDS, ENDS_AT_ONCE, HOLDS, ENDS_AT_ONCE, ENDS_AT_ONCE):
+            rows.append((await crashed(at, policy)).id)
+            at.advance(1.0)
+        assert [[row.id for row in await offered(at, limit=1)] for _ in range(2)] == [rows[:1], rows[1:2]]
+        assert [row.id for row in await offered(at, limit=3)] == rows[2:5]
+        assert [row.id for row in await offered(at, limit=3)] == rows[5:]
+
+    @story
     async def test_what_was_offered_comes_again_after_a_pause_that_grows_with_its_age(self, at: Scene) -> None:
         row = await crashed(at, ENDS_AT_ONCE)
         marks = [row.heal_at]
