@@ -16,8 +16,9 @@ from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.settings import Settings
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.deviations import Deviation, Until, What
+from holdfast.testing.doors import VERBS
 from holdfast.testing.fates import Fate, Fault, Faults, Luck, Mix, is_odd
-from holdfast.testing.faults import VERBS, faulty
+from holdfast.testing.faults import faulty
 from holdfast.testing.history import Event, Phase
 from holdfast.testing.holds import LASTING, HoldingClock, Holds, Owners
 from holdfast.testing.hosts import SimClock
@@ -95,7 +96,7 @@ class SmallWorld(World):
             clock=self._clock,
             history=self.history,
             now=self.now,
-            carry=self._carry,
+            carry=partial(self._carry, process),
             crash=lambda: process.end(KILLED),
             introduce=self._introduce,
         )
