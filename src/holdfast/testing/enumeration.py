@@ -8,6 +8,7 @@ from msgspec import Struct
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.deviations import Deviation, Until, What
 from holdfast.testing.hooks import HookedStore
+from holdfast.testing.profiles import Profile
 from holdfast.testing.shapes import shape_of
 from holdfast.testing.simulation import Outcome, watch
 from holdfast.testing.small_worlds import LOOKS, Call, Script, SmallWorld
@@ -15,7 +16,8 @@ from holdfast.testing.verdicts import PROPERTIES
 
 SCRIPTS = (
     Script("one", ("resuming",)),
-    Script("machine", ("resuming",), is_one_machine=True),
+    Script("file", ("resuming",), profile=Profile.SQLITE),
+    Script("objects", ("resuming",), profile=Profile.OBJECTS),
     Script("limit", ("steady",)),
     Script("batch", ("long", "parent")),
     Script("key", ("quick", "quick"), key="k"),

@@ -11,19 +11,19 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._engine.client import Client
 from holdfast._ports.clock import compose_uuid7
 from holdfast._ports.host import Exit
-from holdfast._ports.store import Capabilities, Store
+from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.settings import Settings
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.deviations import Deviation, Until, What
 from holdfast.testing.doors import VERBS
 from holdfast.testing.fates import Fate, Fault, Faults, Luck, Mix, is_odd
-from holdfast.testing.faults import faulty
 from holdfast.testing.history import Event, Phase
 from holdfast.testing.holds import LASTING, HoldingClock, Holds, Owners
 from holdfast.testing.hosts import SimClock
 from holdfast.testing.loop import Process
 from holdfast.testing.plans import Mode, Plan
+from holdfast.testing.profiles import LeaseClock, Profile
 from holdfast.testing.steady import SteadyLoop
 from holdfast.testing.world import Slot, World
 
@@ -43,6 +43,9 @@ FAULTS = {
     What.FREEZE_BEFORE: Fault.SLOW, What.CREW_FREEZE_BEFORE: Fault.SLOW, What.RELEASE_BEFORE: Fault.SLOW,
     What.WRONG: Fault.WRONG_AFTER, What.CUT_OFF: Fault.BEFORE, What.OUTAGE: Fault.BEFORE,
 }  # fmt: skip
+CLOCKS: dict[Profile, LeaseClock] = {
+    Profile.PLAIN: "server", Profile.SQLITE: "kernel", Profile.MONGODB: "server", Profile.OBJECTS: "none",
+}  # fmt: skip
 HOLDING = (What.LATE, What.TWICE, What.HELD, What.ANSWER_HELD, What.CRASH_SENT)  # the call; others hold processes
 LOOKS = ("expired", "overdue", "held", "unhealed")  # who finds something there acts on it
 
@@ -50,13 +53,13 @@ LOOKS = ("expired", "overdue", "held", "unhealed")  # who finds something there 
 class Script(Struct, frozen=True):
     """What happens where nothing deviates: a client enqueues these jobs in one call, or with a key one after the other.
 
-    ``is_one_machine``: both supervisors share it, and its clock is the store's.
+    ``profile``: what the store is like; both supervisors are on the machine of one that is a file.
     """
 
     name: str
     jobs: tuple[str, ...]
     key: str | None = None
-    is_one_machine: bool = False
+    profile: Profile = Profile.PLAIN
     has_hooks: bool = False
     has_queue: bool = False
 
@@ -84,22 +87,15 @@ class SmallWorld(World):
         self.loop.swaps = {each.at: each.first for each in deviations if each.what is What.SWAP}
         self._last = max(self._deviations, default=0)
         self.holds = Holds(self.loop, self._owners, longest=LONGEST)
-        self._clock = HoldingClock(self.loop, self.holds)
+        self._true_clock = HoldingClock(self.loop, self.holds)
 
-    def connect(self, process: Process, *, is_healthy: bool = False) -> Store:
+    def faults_of(self, process: Process, *, is_healthy: bool) -> Faults:
         """As the script wants it; nobody's connection is better than others'."""
-        self.faults[process.name] = fates = _Fates(self, process)
-        return faulty(
-            cast(Store, _Watched(self, process)),
-            process=process.name,
-            faults=fates,
-            clock=self._clock,
-            history=self.history,
-            now=self.now,
-            carry=partial(self._carry, process),
-            crash=lambda: process.end(KILLED),
-            introduce=self._introduce,
-        )
+        return _Fates(self, process)
+
+    def door(self, process: Process) -> Store:
+        """Watched."""
+        return cast(Store, _Watched(self, process, super().door(process)))
 
     def start_clients(self) -> None:
         """One, who enqueues."""
@@ -261,16 +257,12 @@ def _require_expected(error: Exception) -> None:
 class _Watched:
     """The store as one process reaches it; what its calls do there is noted on them."""
 
-    def __init__(self, world: SmallWorld, process: Process) -> None:
-        self._world, self._process = world, process
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The store's."""
-        return self._world.store.profile
+    def __init__(self, world: SmallWorld, process: Process, door: Store) -> None:
+        self._world, self._process, self._door = world, process, door
+        self.capabilities = door.capabilities
 
     def __getattr__(self, name: str) -> Any:
-        asked = getattr(self._world.store, name)
+        asked = getattr(self._door, name)
         return partial(self._apply, asked, name) if name in VERBS else asked
 
     async def _apply(self, ask: Callable[..., Awaitable[Any]], verb: str, *arguments: Any, **keywords: Any) -> Any:
@@ -278,16 +270,16 @@ class _Watched:
         call, past = world.calls[-1], len(world.history)
         answer = await ask(*arguments, **keywords)
         is_found = (verb in LOOKS and answer) or (verb == "beat" and (answer.gone or answer.cancelled))
-        if is_found or any(_is_change(event) for event in world.history.events[past:]):
+        if is_found or any(self._is_change(event) for event in world.history.events[past:]):
             call.is_busy = True
         if world.holds:
             world.loop.call_soon(world.holds.look, self._process.title, context=world.loop.outside)
         return answer
 
-
-def _is_change(event: Event) -> bool:
-    """A renewal is none."""
-    return event.phase is Phase.TRUTH and not (event.by is not None and event.by.verb == "beat" and event.job is None)
+    def _is_change(self, event: Event) -> bool:
+        """Its own, and no mere renewal."""
+        is_own = event.phase is Phase.TRUTH and event.process == self._process.name
+        return is_own and not (event.by is not None and event.by.verb == "beat" and event.job is None)
 
 
 def plan_of(script: Script) -> Plan:
@@ -302,7 +294,9 @@ def plan_of(script: Script) -> Plan:
     )
     return Plan(
         mode=Mode.SAFETY,
-        lease_clock="kernel" if script.is_one_machine else "server",
+        profile=script.profile,
+        longest_write=0.0 if script.profile is Profile.PLAIN else 2 * LATENCY,
+        lease_clock=CLOCKS[script.profile],
         settings=settings,
         supervisors=2,
         processes=1,
@@ -315,7 +309,7 @@ def plan_of(script: Script) -> Plan:
         patience=20 * TIMING.ttl,
         interval=TIMING.ttl,
         strikes=(),
-        mix=Mix(latency=LATENCY),
+        mix=Mix(latency=LATENCY, timeout=TIMEOUT),
         rate_error=0.001,
         step=0.0,
         hint_loss=0.0,

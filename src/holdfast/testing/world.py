@@ -122,24 +122,31 @@ class World:
 
     def connect(self, process: Process, *, is_healthy: bool = False) -> Store:
         """The store as this process reaches it."""
-        is_well = is_healthy or (self.is_calm and not self.plan.is_live)
-        self.faults[process.name] = faults = Faults(
-            self.loop.stream(f"calls of {process.title}"),
-            Mix(latency=self.plan.mix.latency) if is_well else self.plan.mix,
-            script=None if is_well or self.plan.script is None else Lookup(self.plan.script, process.title, self.now),
-            note=partial(self._note_fault, process.title),
-        )
-        carry = partial(self._carry, process)
+        self.faults[process.name] = faults = self.faults_of(process, is_healthy=is_healthy)
         return faulty(
-            self.entrance.door(process, lambda: self._introduce(process.name), carry),
+            self.door(process),
             process=process.name,
             faults=faults,
             clock=self._true_clock,
             history=self.history,
             now=self.now,
-            carry=carry,
+            carry=partial(self._carry, process),
             crash=lambda: process.end(Exit(signal="SIGKILL")),
         )
+
+    def faults_of(self, process: Process, *, is_healthy: bool) -> Faults:
+        """What becomes of its calls."""
+        is_well = is_healthy or (self.is_calm and not self.plan.is_live)
+        return Faults(
+            self.loop.stream(f"calls of {process.title}"),
+            Mix(latency=self.plan.mix.latency) if is_well else self.plan.mix,
+            script=None if is_well or self.plan.script is None else Lookup(self.plan.script, process.title, self.now),
+            note=partial(self._note_fault, process.title),
+        )
+
+    def door(self, process: Process) -> Store:
+        """Where its calls arrive."""
+        return self.entrance.door(process, lambda: self._introduce(process.name), partial(self._carry, process))
 
     def _note_fault(self, process: str, verb: str, nth: int, fault: Fault, luck: Luck) -> None:
         self.decisions.append(Mishap(process, verb, nth, fault, luck, self.now()))
