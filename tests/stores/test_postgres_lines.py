@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
+from itertools import product
 from typing import Any
 from uuid import UUID
 
@@ -9,28 +11,15 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import NewJob
-from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._ports.store import ClaimRequest, LastTries
 from holdfast.stores.postgres import packing
-from holdfast.testing.contracts.scene import Scene, play, rescued
+from holdfast.testing.contracts.scene import Scene, play
 from tests.stores.postgres_homes import Home
 from tests.stores.postgres_rivals import Stage
 
-CRASH = LeaseEnd(End.CRASHED)
-HOLD = Policy(on_crash=CrashPolicy.HOLD)
-TWICE = Policy(max_crashes=2)
 KNOWN = ("a", "b")
 LEAVE, ONLY, ALSO = LastTries
 MANY = 100
-
-
-async def crash(at: Scene, job: NewJob, policy: Policy) -> None:
-    """Its first worker dies."""
-    await at.enqueue(job)
-    (claim,) = await at.claim(await at.lease(), tasks=[job.task], ids=[job.id], policy=policy)
-    await at.store.end_lease(claim.hold.lease, CRASH)
-    await at.settle(rescued(claim.hold, CRASH))
 
 
 class World:
@@ -41,29 +30,27 @@ class World:
         self.plain: list[NewJob] = []
         self.last: list[NewJob] = []
 
-    async def build(self) -> None:
+    async def build(self, home: Home) -> None:
         """Each kind of line before, between and after those that count."""
-        for task in ("0", "a", "b", "z"):
-            for queue in ("1", "m", "n", "paused", "x"):
-                await self._fill(task, queue)
+        everybody: list[NewJob] = []
+        kinds: dict[str, list[UUID]] = {"state = 'held'": [], "proviso = '-infinity'": []}
+        for task, queue in product(("0", *KNOWN, "z"), ("1", "m", "n", "paused", "x")):
+            new = partial(self.at.new, task=task, queue=queue)
+            held, last = [new(priority=-3)], [new(priority=priority) for priority in (-2, 2)]
+            plain = [new(priority=priority, delay=delay) for priority in (0, 1, 4) for delay in (0.0, 1.0)]
+            late = [new(priority=priority, delay=60.0) for priority in (-1, 0, 3)]
+            over = [new(priority=priority, expires_in=1.0) for priority in (-1, 1, 5)]
+            everybody += [*held, *last, *plain, *late, *over]
+            for ids, jobs in zip(kinds.values(), (held, last), strict=True):
+                ids += [job.id for job in jobs]
+            if task in KNOWN and queue != "paused":
+                self.plain += plain
+                self.last += last
+        await self.at.enqueue(*everybody)
+        for change, ids in kinds.items():
+            home.sql(f"UPDATE holdfast.pending SET {change} WHERE id = ANY(%s)", ids)
         self.at.advance(2.0)
         await self.at.store.pause(["paused"], is_paused=True)
-
-    async def _fill(self, task: str, queue: str) -> None:
-        def new(priority: int, **more: Any) -> NewJob:
-            return self.at.new(task=task, queue=queue, priority=priority, **more)
-
-        await crash(self.at, new(-3), HOLD)
-        last = [new(priority) for priority in (-2, 2)]
-        for each in last:
-            await crash(self.at, each, TWICE)
-        plain = [new(priority, delay=delay) for priority in (0, 1, 4) for delay in (0.0, 1.0)]
-        late = [new(priority, delay=60.0) for priority in (-1, 0, 3)]
-        over = [new(priority, expires_in=1.0) for priority in (-1, 1, 5)]
-        await self.at.enqueue(*plain, *late, *over)
-        if task in KNOWN and queue != "paused":
-            self.plain += plain
-            self.last += last
 
     def chosen(self, request: ClaimRequest) -> list[NewJob]:
         """What may be claimed, in the order of claims."""
@@ -89,7 +76,7 @@ def line_of(job: NewJob) -> tuple[str, str, int]:
 def test_lines_are_those_in_which_jobs_are_due_the_most_urgent_first(home: Home, most: int) -> None:
     async def act(at: Scene) -> None:
         world = World(at)
-        await world.build()
+        await world.build(home)
         for queues, last_tries in ASKED:
             request = await request_in(world, queues, last_tries, MANY)
             found = await at.store._fetch("lines", *packing.lines(request, most))  # type: ignore[attr-defined]
@@ -123,7 +110,7 @@ async def taken(world: World, name: str, request: ClaimRequest, where: Sequence[
 def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: str, limit: int) -> None:
     async def act(at: Scene) -> None:
         world = World(at)
-        await world.build()
+        await world.build(home)
         for queues, last_tries in ASKED:
             request = await request_in(world, queues, last_tries, limit)
             if not (jobs := world.chosen(request)):
