@@ -10,7 +10,7 @@ from msgspec import structs
 from holdfast._core.job import Hold, State
 from holdfast._core.outcome import Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._ports.store import Answer
+from holdfast._ports.store import Answer, JobFilter
 from holdfast.testing.contracts.bystanding import Crowd, expired, operated, owned, settled
 from holdfast.testing.contracts.scene import Scene, answered, done, play, raised
 from tests.stores.postgres_homes import Home
@@ -138,6 +138,15 @@ def test_whoever_gave_another_job_its_id_keeps_no_owner_and_no_operator_from_the
         assert await at.settle(raised(hold)) == (Answer.APPLIED,)
         assert (await at.store.reopen([over.job])).states == {over.job: State.AVAILABLE}
         assert len(home.sql("SELECT id FROM holdfast.jobs")) == 2
+
+    play(Stage(home), act)
+
+
+def test_tags_that_somebody_spoiled_fail_no_list(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        spoiled, sound = await at.enqueue(at.new(), at.new(tags=("a", "b")))
+        home.sql("UPDATE holdfast.pending SET tags = '[spoiled' WHERE id = %s", spoiled)
+        assert [row.id for row in await at.store.list(JobFilter(tag="a"))] == [sound]
 
     play(Stage(home), act)
 

@@ -149,6 +149,13 @@ def test_an_owner_is_given_what_is_in_the_schema_and_not_its_own(database: str) 
         link.execute("DROP ROLE an_owner")
 
 
+def test_a_schema_of_ours_is_one_that_has_its_versions(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as link:
+        link.execute(BESIDE)
+    found = {schema: asked(database, "place", schema)[0]["exists"] for schema in ("holdfast", "beside", "nowhere")}
+    assert found == {"holdfast": True, "beside": False, "nowhere": False}
+
+
 LONG = b"x" * 5000
 
 

@@ -103,6 +103,15 @@ class FenceContract(Part):
         assert await answers(reopened) == dict.fromkeys((*waiting[1:], *over), State.AVAILABLE)
 
     @story
+    async def test_a_job_that_never_was_is_missing_whatever_else_there_is(self, at: Scene) -> None:
+        await in_every_place(at)
+        hold, over = await at.running(), await at.running()
+        await at.settle(raised(hold), done(over))
+        for settle in (raised(hold), done(over)):
+            assert await at.settle(settle) == (Answer.APPLIED,)
+            assert await at.settle(structs.replace(settle, job=at.chance.uuid7())) == (Answer.MISSING,)
+
+    @story
     async def test_of_several_tokens_those_that_hold_are_obeyed(self, at: Scene) -> None:
         one, two = await pair(at)
         late = [Token(two.token.claim, two.token.number - 1), Token(at.chance.uuid4(), two.token.number)]
