@@ -194,7 +194,12 @@ def fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
 def stop(pids: Iterable[int]) -> None:
     """SIGSTOP for those that still exist, and wait until it has reached them."""
     _send(signal.SIGSTOP, pids)
-    until(lambda: all(state_of(pid) in ("T", "Z", "") for pid in pids), within=START)
+    until(lambda: all(is_stopped(pid) for pid in pids), within=START)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether it runs no instruction any more. (In D it waits in the kernel for a child that is stopped before its exec.)"""
+    return state_of(pid) in ("T", "D", "Z", "")
 
 
 def thaw(pids: Iterable[int]) -> None:

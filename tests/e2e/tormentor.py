@@ -13,7 +13,7 @@ from holdfast.testing.checker import Report, Rules, check
 from holdfast.testing.deeds import Deed
 from holdfast.testing.verdicts import percentile
 from tests.e2e.cells import end, is_alive
-from tests.e2e.fleet import START, Crew, Fleet, state_of
+from tests.e2e.fleet import START, Crew, Fleet, is_stopped
 from tests.e2e.machines import HERE, Machine
 from tests.e2e.waiting import until
 
@@ -65,7 +65,7 @@ class Tormentor:
         if self._chance.random() >= SUPERVISORS:
             return self._kill(crew, self._chance.choice(crew.workers()))
         os.kill(crew.pid, signal.SIGSTOP)
-        until(lambda: state_of(crew.pid) == "T", within=START)
+        until(lambda: is_stopped(crew.pid), within=START)
         workers = crew.workers()
         end(crew.pid)
         for worker in workers:
@@ -82,7 +82,7 @@ class Tormentor:
         """Stopped first, for the blink of an eye, so that the moment is known."""
         process = crew.identify(worker)
         os.kill(worker, signal.SIGSTOP)
-        until(lambda: state_of(worker) in ("T", "Z", ""), within=START)
+        until(lambda: is_stopped(worker), within=START)
         self.did("process.end", process)
         os.kill(worker, signal.SIGKILL)
         until(lambda: not is_alive(worker), within=START)

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, State
+from holdfast._ports import guard
 from holdfast.testing.checker import check
 from holdfast.testing.history import History
 from holdfast.testing.verdicts import Report
@@ -117,8 +118,10 @@ class _Game:
             while not self._plan.is_over(counts, elapsed := time.monotonic() - self._began) and not lanes.wait(LOOK):
                 show(elapsed, counts)
         finally:
-            lanes.close()
-            self._remember()
+            try:
+                lanes.close()
+            finally:
+                self._remember()
 
     def _operate(self) -> float:
         self._operator.meddle(self._feeder.kept, self._feeder.deletable, many=2)
@@ -166,7 +169,7 @@ class _Game:
         codes = [crew.wait(PATIENCE) for crew in self._torturer.crews]
         with suppress(AssertionError):
             until(lambda: not living_in(self._ships.folder), within=GOING)
-        left = [f"process {pid} still runs" for pid in living_in(self._ships.folder)]
+        left = [f"process {pid} still runs, {_words(pid)}" for pid in living_in(self._ships.folder)]
         return [*left, *(f"a supervisor ended with {code}" for code in codes if code)]
 
     def _remember(self) -> Kept:
@@ -175,3 +178,10 @@ class _Game:
         kept = Kept(plan.store, plan.seed, self._grounds.url, self._grounds.bound, operator.retried, operator.deleted)
         kept.save(self._ships.folder)
         return kept
+
+
+def _words(pid: int) -> str:
+    """What it is, and whose."""
+    stat = guard.read_stat(pid)
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return f"{words} of session {stat.session}, child of {stat.parent}" if stat is not None else words

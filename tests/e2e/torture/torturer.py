@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from uuid import UUID
@@ -18,7 +18,7 @@ from holdfast._ports import guard
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.deeds import Deed, tell
 from tests.e2e.cells import end, guard_of, is_alive
-from tests.e2e.fleet import Crew, Fleet, state_of, stop, thaw
+from tests.e2e.fleet import Crew, Fleet, is_stopped, stop, thaw
 from tests.e2e.machines import HERE, Machine
 from tests.e2e.records import SAID
 from tests.e2e.tormentor import Tormentor
@@ -66,7 +66,7 @@ class Torturer(Tormentor):
         self.counts: Counter[str] = Counter()
         self.wanted: Mapping[str, int] = {}
         self.make_machine: Callable[[str], Machine] = Machine
-        self.rate = 4.0
+        self.rate = 5.0
 
     def sail(self, machine: Machine = HERE, *, is_ready: bool = False) -> Crew:
         """Another crew."""
@@ -143,7 +143,7 @@ class Torturer(Tormentor):
     def kill_all_together(self, crew: Crew) -> None:
         """Supervisor and workers."""
         os.kill(crew.pid, signal.SIGSTOP)
-        self._until(lambda: state_of(crew.pid) == "T")
+        self._until(lambda: is_stopped(crew.pid))
         workers, up = crew.workers(), self._up()
         end(crew.pid)
         for worker in workers:
@@ -182,30 +182,32 @@ class Torturer(Tormentor):
     def make_zombies(self, crew: Crew) -> None:
         """All of it stands still until its jobs have been taken from it, and then goes on."""
         with self.calm:
-            frozen, workers = self._freeze_at_work(crew)
-            self._until(lambda: self._has_taken_from(workers))
-            self._wake(crew, frozen, workers)
+            frozen, zombies = self._freeze_at_work(crew)
+            self._until(lambda: self._has_taken_from(zombies))
+            self._wake(crew, frozen, crew.workers())
 
     def make_zombies_without_guards(self, crew: Crew) -> None:
         """The same, and nobody ends them: they go on writing to jobs that are others' by now, as if they had never been away."""
         with self.calm:
-            frozen, workers = self._freeze_at_work(crew)
-            guards, jobs = [pid for worker in workers for pid in _guards(worker)], self._held_by(workers)
-            self._until(lambda: self._has_taken_from(workers))
+            frozen, zombies = self._freeze_at_work(crew)
+            guards, jobs = [pid for worker in zombies for pid in _guards(worker)], self._held_by(zombies)
+            self._until(lambda: self._has_taken_from(zombies))
             # What still waits for its turn is nobody's, so that its state alone would refuse them.
             with suppress(AssertionError):
                 until(lambda: self._is_taken_up(jobs), within=TURN)
             for pid in guards:
                 end(pid)
-            # Nobody is told that they woke: code of theirs that runs beside others is what a missing guard means.
-            thaw(workers)
+            # Nobody is told that zombies woke: code of theirs that runs beside others is what a missing guard means.
+            thaw(zombies)
             woken = time.monotonic()
             self._until(lambda: time.monotonic() - woken > HEAD_START)
-            thaw(frozen)
+            self._wake(crew, frozen, set(crew.workers()) - zombies)
+        # Their supervisor has to see to their ends, and nobody would if it were killed now.
+        self._until(lambda: not any(map(is_alive, zombies)))
 
     def terminate(self, crew: Crew) -> None:
         """Once, or twice; one that has just begun to start does not know yet what that means."""
-        self._until(crew.workers)
+        self._until(lambda: set(self._up()) & set(crew.workers()))
         crew.send(signal.SIGTERM)
         if self._chance.random() < 0.5:
             self.pause(1.0)
@@ -215,12 +217,13 @@ class Torturer(Tormentor):
         self.counts["terminations"] += 1
         self.replace(crew)
 
-    def _freeze_at_work(self, crew: Crew) -> tuple[list[int], list[int]]:
-        """When most of its workers have begun something; who was frozen, and which of them are workers."""
+    def _freeze_at_work(self, crew: Crew) -> tuple[list[int], set[int]]:
+        """When most of its workers have begun something; who was frozen, and which of them are zombies to be."""
         self._until(lambda: len(set(self._up()) & set(crew.workers())) >= min(2, self._processes))
-        frozen, workers = self._freeze(crew), crew.workers()
-        self.counts["zombies"] += len(set(self._up()) & set(workers))
-        return frozen, workers
+        frozen = self._freeze(crew)
+        zombies = set(self._up()) & set(crew.workers())
+        self.counts["zombies"] += len(zombies)
+        return frozen, zombies
 
     def _freeze(self, crew: Crew) -> list[int]:
         frozen = crew.freeze_outside_of_writes()
@@ -228,18 +231,18 @@ class Torturer(Tormentor):
             self.did("process.freeze", crew.identify(pid))
         return frozen
 
-    def _wake(self, crew: Crew, frozen: Sequence[int], workers: Sequence[int]) -> None:
+    def _wake(self, crew: Crew, frozen: Iterable[int], workers: Iterable[int]) -> None:
         for pid in workers:
             self.did("process.thaw", crew.identify(pid))
         thaw(frozen)
 
-    def _has_taken_from(self, workers: Sequence[int]) -> bool:
+    def _has_taken_from(self, workers: Set[int]) -> bool:
         """Whether all of their leases have been ended; nobody says so while there is no store."""
         with suppress(StoreUnavailable):
             return not any(view.process.pid in workers for view in self.app.workers.list())
         return False
 
-    def _held_by(self, workers: Sequence[int]) -> dict[UUID, str | None]:
+    def _held_by(self, workers: Set[int]) -> dict[UUID, str | None]:
         """Their jobs, and by which of them each is held; none while there is no store."""
         with suppress(StoreUnavailable):
             names = {view.worker for view in self.app.workers.list() if view.process.pid in workers}
