@@ -107,3 +107,16 @@ def test_until_empty_ends_when_everything_is_done(tmp_path: Path) -> None:
         crew = ships.crew("--until-empty", is_ready=False)
         assert crew.wait(START) == 0
         assert [ships.view(job).result for job in jobs] == list(range(50))
+
+
+def test_signals_that_come_to_the_last_moment_change_nothing(tmp_path: Path) -> None:
+    with fleet(tmp_path) as ships:
+        crew = ships.crew()
+
+        def has_ended() -> bool:
+            crew.send(signal.SIGTERM)
+            return crew.process.poll() is not None
+
+        until(has_ended, within=START)
+        assert crew.wait(START) == 0
+        assert "exit code 0" in crew.said()

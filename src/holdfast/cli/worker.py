@@ -124,10 +124,14 @@ async def _serve(
     keeper = Keeper(make, changes)
     banner.listen(events, lambda: keeper.supervisor)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    ending = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    for number in ending:
         loop.add_signal_handler(number, keeper.end, number)
     loop.add_signal_handler(signal.SIGQUIT, lambda: _show_stacks(keeper.supervisor))
     code = await keeper.run()
+    for number in ending:  # one more of them would kill what has done all it was asked for, and its exit code would say so
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
     return keeper.reason, code
 
 
