@@ -47,7 +47,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if not asked.minutes:
         console.print(figures.table(before, f"all sittings in {asked.file}"))
         return int(any(each.violations for each in before))
-    logging.getLogger("holdfast").setLevel(logging.CRITICAL)  # that the store is away is no news here
+    for name in ("holdfast", "asyncio"):  # that the store is away is no news here
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     sitting = Sitting(console, asked.file, asked.seed)
     rounds = sitting.run(asked.minutes * 60, asked.stores.split(","))
     console.print(figures.table(rounds, "this sitting"))
