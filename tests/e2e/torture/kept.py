@@ -52,4 +52,4 @@ def look(folder: Path) -> str:
 
 
 def _explain(kept: Kept, history: History) -> str:
-    return f"{len(history)} events: {check(history, kept.rules).explain(history)}"
+    return f"{len(history)} events: {check(history, kept.rules).explain(history) or 'nothing is wrong'}"
