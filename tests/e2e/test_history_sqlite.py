@@ -1,6 +1,7 @@
 """The history of a SQLite file, and that the checker sees what is wrong in it."""
 
 import asyncio
+import time
 from pathlib import Path
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from holdfast._ports.store import ClaimRequest, NewLease, Update
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing import history_sqlite
 from holdfast.testing.checker import Report, Rules, check
+from holdfast.testing.deeds import Deed
 from holdfast.testing.history import JobRow, LeaseRow
 
 OURS = ProcessIdentity("host", 1, 1, "boot", "pid", "clock")
@@ -74,6 +76,12 @@ def test_a_whole_life_is_told_in_order_and_breaks_nothing(database: Path) -> Non
     report = check(history, Rules())
     assert not report.violations, report.explain(history)
     assert report.starts == 1
+
+
+def test_what_is_done_before_and_after_all_writes_is_told_in_its_place(database: Path) -> None:
+    early, late = Deed(1.0, "process.freeze", OURS), Deed(time.time() + 60, "process.end", OURS)
+    events = list(history_sqlite.read(database, [late, early]))
+    assert [events[0].what, events[-1].what] == ["process.freeze", "process.end"]
 
 
 @pytest.mark.parametrize(

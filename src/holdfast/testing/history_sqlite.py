@@ -97,6 +97,8 @@ def read(database: str | PathLike[str], deeds: Iterable[Deed] = ()) -> History:
             history.add(Event(time=time - began, process="", what=what, phase=Phase.TRUTH, note=after))
         else:
             history.add(_event(time - began, what, UUID(bytes=key), before, after, beats))
+    for deed in reversed(waiting):
+        history.add(deed.event(began))
     return history
 
 
