@@ -1,62 +1,38 @@
-"""Stores with one guard taken out."""
+"""Stores with one guard of ownership taken out: of settling, of leases, of claims."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import PLACE_OF, Claim, JobRecord, NewJob, Place, Reason, State, Token
+from holdfast._core.job import PLACE_OF, Claim, Hold, JobRecord, Place, State
 from holdfast._core.lifecycle import Charge, Judge, LeaseEnd, Transition
-from holdfast._core.rows import new_row
-from holdfast._ports.store import (
-    Answer,
-    BeatAnswer,
-    ClaimRequest,
-    EnqueueAnswer,
-    LastTries,
-    NewLease,
-    Pruned,
-    ReopenAnswer,
-    Update,
-)
-from holdfast.errors import StoreUnavailable
+from holdfast._core.policy import Policy
+from holdfast._core.rows import hold_of
+from holdfast._ports.clock import Clock
+from holdfast._ports.store import Answer, BeatAnswer, ClaimRequest, LastTries, NewLease, Update
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.hooks import HookedStore
-
-NEVER = 1e9
-Under = tuple[UUID, Token] | None
 
 
 class SettleById(MemoryStore):
+    """Whoever settles a job moves it, wherever it is by now."""
+
+    def _settle(self, transition: Transition, now: datetime) -> bool:
+        row = self._all.jobs.get(transition.job)
+        if row is not None and transition.judge is Judge.OWNER:
+            owned = structs.replace(row, state=State.RUNNING, token=transition.token, lease=row.lease or UUID(int=0))
+            MemoryStore._put(self, owned)  # unwitnessed: only what it becomes is told
+        return super()._settle(transition, now)
+
+
+class SettleByState(MemoryStore):
     """Whoever settles an active job moves it."""
 
     def _settle(self, transition: Transition, now: datetime) -> bool:
         row = self._all.jobs.get(transition.job)
         if row is not None and PLACE_OF[row.state] is Place.ACTIVE:
-            transition = structs.replace(transition, token=row.token)
-        return super()._settle(transition, now)
-
-
-class RescueById(MemoryStore):
-    """A rescue moves whatever is active under an ended lease or not."""
-
-    def _settle(self, transition: Transition, now: datetime) -> bool:
-        row = self._all.jobs.get(transition.job)
-        is_rescue = transition.judge is Judge.LEASE_ENDED
-        if is_rescue and row is not None and PLACE_OF[row.state] is Place.ACTIVE:
-            transition = structs.replace(transition, token=row.token, judge=Judge.OWNER)
-        return super()._settle(transition, now)
-
-
-class SettleByNumber(MemoryStore):
-    """The claim number alone is the token."""
-
-    def _settle(self, transition: Transition, now: datetime) -> bool:
-        row = self._all.jobs.get(transition.job)
-        if row is not None and row.token.number == transition.token.number and row.token.claim is not None:
             transition = structs.replace(transition, token=row.token)
         return super()._settle(transition, now)
 
@@ -75,6 +51,79 @@ class SettleByWorker(MemoryStore):
         claim = super()._take(row, request, is_running=is_running, worker=worker)
         self._owners = {**getattr(self, "_owners", {}), claim.hold.token: worker}
         return claim
+
+
+class SettleByNumber(MemoryStore):
+    """The claim number alone is the token."""
+
+    def _settle(self, transition: Transition, now: datetime) -> bool:
+        row = self._all.jobs.get(transition.job)
+        if row is not None and row.token.number == transition.token.number and row.token.claim is not None:
+            transition = structs.replace(transition, token=row.token)
+        return super()._settle(transition, now)
+
+
+class SettleOnlyOnce(MemoryStore):
+    """The same settle sent again is told that it is lost."""
+
+    def _answer_again(self, transition: Transition) -> Answer:
+        return Answer.LOST
+
+
+class SettleAsTold(MemoryStore):
+    """A token that has settled is told that it has, whatever it says this time."""
+
+    def _answer_again(self, transition: Transition) -> Answer:
+        answer, row = super()._answer_again(transition), self._all.jobs.get(transition.job)
+        is_spent = transition.token in self._all.attempts.get(transition.job, {})
+        return Answer.APPLIED if is_spent or (row is not None and row.token == transition.token) else answer
+
+
+class ResultApart(MemoryStore):
+    """A result is written by the exchange after the one that completes its job."""
+
+    def _settle(self, transition: Transition, now: datetime) -> bool:
+        for job, result in getattr(self, "_results", {}).items():
+            if job in self._all.jobs:
+                self._put(structs.replace(self._all.jobs[job], result=result))
+        self._results = {} if transition.result is None else {transition.job: transition.result}
+        return super()._settle(structs.replace(transition, result=None), now)
+
+
+class RescueById(MemoryStore):
+    """A rescue moves whatever is active under an ended lease or not."""
+
+    def _settle(self, transition: Transition, now: datetime) -> bool:
+        row = self._all.jobs.get(transition.job)
+        is_rescue = transition.judge is Judge.LEASE_ENDED
+        if is_rescue and row is not None and PLACE_OF[row.state] is Place.ACTIVE:
+            transition = structs.replace(transition, token=row.token, judge=Judge.OWNER)
+        return super()._settle(transition, now)
+
+
+class CrashNotCounted(MemoryStore):
+    """A rescue costs nothing."""
+
+    def _settle(self, transition: Transition, now: datetime) -> bool:
+        row = self._all.jobs.get(transition.job)
+        if row is not None and transition.judge is Judge.LEASE_ENDED:
+            transition = structs.replace(transition, crashes=row.crashes, to=State.AVAILABLE)
+        return super()._settle(transition, now)
+
+
+class LimitJudgedEarly(MemoryStore):
+    """Others judge a limit as early as the owner."""
+
+    def _late(self, row: JobRecord, charge: Charge) -> int:
+        if row.lease in self._all.leases:
+            old = self._all.leases[row.lease]
+            hasty = structs.replace(old.spec, grace=-old.spec.timing.ttl)
+            self._all.leases[row.lease] = structs.replace(old, spec=hasty)
+            try:
+                return super()._late(row, charge)
+            finally:
+                self._all.leases[row.lease] = old
+        return super()._late(row, charge)
 
 
 class ReportUnfenced(MemoryStore):
@@ -106,6 +155,37 @@ class OpenRevives(MemoryStore):
         return await super().open_lease(lease)
 
 
+class BeatOfTheEnded(MemoryStore):
+    """A late beat changes nothing, and is told that all is well."""
+
+    async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+        answer = await super().beat(leases, draining=draining)
+        return structs.replace(answer, alive=frozenset(leases), gone=frozenset())
+
+
+class ExpiryByWallClock(MemoryStore):
+    """A lease expires a ttl after what its owner's wall clock says, which is wrong by a ttl at most."""
+
+    clocks: ClassVar[dict[str, Clock]] = {}
+
+    async def open_lease(self, lease: NewLease) -> bool:
+        is_open = await super().open_lease(lease)
+        self._set_expiry(lease.id)
+        return is_open
+
+    async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+        answer = await super().beat(leases, draining=draining)
+        for lease in answer.alive:
+            self._set_expiry(lease)
+        return answer
+
+    def _set_expiry(self, lease: UUID) -> None:
+        known = self._all.leases[lease]
+        ttl, error = known.spec.timing.ttl, self.clocks[known.spec.process.host].wall() - self._clock.wall()
+        error = (error + ttl) % (2 * ttl) - ttl
+        self._all.leases[lease] = structs.replace(known, expires=known.expires + round(error * 1e6))
+
+
 class EndWithoutJudging(MemoryStore):
     """What looked expired when it was read is ended, though it was renewed since."""
 
@@ -125,6 +205,35 @@ class MoveBeforeEnd(MemoryStore):
 
     def _settle(self, transition: Transition, now: datetime) -> bool:
         return super()._settle(structs.replace(transition, judge=Judge.OWNER), now)
+
+
+class HeldByAnybody(MemoryStore):
+    """Whoever asks what it holds is told what anybody holds."""
+
+    async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
+        rows = sorted(self._all.jobs.values(), key=lambda row: row.token.number)
+        return tuple(hold_of(row) for row in rows if PLACE_OF[row.state] is Place.ACTIVE)[:limit]
+
+
+class StartNotCounted(MemoryStore):
+    """A claim that starts a job spends nothing."""
+
+    def _take(self, row: JobRecord, request: ClaimRequest, *, is_running: bool, worker: str) -> Claim:
+        return super()._take(structs.replace(row, attempt=row.attempt - 1), request, is_running=is_running, worker=worker)
+
+
+class AloneWithTwo(MemoryStore):
+    """A worker for one last try is given another one beside it."""
+
+    def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
+        known = self._all.leases.get(request.lease)
+        if known is None:
+            return ()
+        self._all.leases[request.lease] = structs.replace(known, spec=structs.replace(known.spec, is_alone=False))
+        try:
+            return super()._claim(request, now)
+        finally:
+            self._all.leases[request.lease] = known
 
 
 class ClaimFromStaleRead(MemoryStore):
@@ -153,134 +262,35 @@ class ClaimForDeadLease(MemoryStore):
             self._all.leases[request.lease] = lease
 
 
-class ReopenResetsNumber(MemoryStore):
-    """An operator's retry starts the claim numbers anew."""
-
-    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
-        answer = await super().reopen(ids)
-        for row in self._rows(ids):
-            if row.state is State.AVAILABLE:
-                self._put(structs.replace(row, token=Token(None, 0)))
-        return answer
-
-
-class EnqueueWithoutReceipt(MemoryStore):
-    """A second copy of an enqueue inserts again."""
-
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
-        for job in jobs:
-            self._put(new_row(job, self._now()))
-        return EnqueueAnswer()
-
-
-class CrashNotCounted(MemoryStore):
-    """A rescue costs nothing."""
-
-    def _settle(self, transition: Transition, now: datetime) -> bool:
-        row = self._all.jobs.get(transition.job)
-        if row is not None and transition.judge is Judge.LEASE_ENDED:
-            transition = structs.replace(transition, crashes=row.crashes, to=State.AVAILABLE)
-        return super()._settle(transition, now)
-
-
-class SettleOnlyOnce(MemoryStore):
-    """The same settle sent again is told that it is lost."""
-
-    def _answer_again(self, transition: Transition) -> Answer:
-        return Answer.LOST
-
-
-class EnqueueLosesLast(MemoryStore):
-    """The last job of a batch is acknowledged and not written."""
-
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
-        return await super().enqueue(call, jobs[:-1] if len(jobs) > 1 else jobs, under=under)
-
-
-class CancelFinished(MemoryStore):
-    """A cancellation does not look whether the job has finished."""
-
-    async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
-        for row in self._rows(ids):
-            if row.state in (State.COMPLETED, State.FAILED):
-                self._put(structs.replace(row, state=State.CANCELLED))
-        return await super().request_cancel(ids)
-
-
-class EnqueueInParts(MemoryStore):
-    """The first half of a batch is written and acknowledged to nobody; the rest when it is sent again."""
-
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
-        half = len(jobs) // 2
-        if half and jobs[0].id not in self._all.jobs and call not in self._all.receipts:
-            self._insert(jobs[:half])
-            raise StoreUnavailable("enqueue: the connection broke in the midst of it")
-        return await super().enqueue(call, [job for job in jobs if job.id not in self._all.jobs], under=under)
-
-
-class ChildUnfenced(MemoryStore):
-    """A child is written whoever owns its parent by now."""
-
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
-        return await super().enqueue(call, jobs)
-
-
-class KeyNotFreed(MemoryStore):
-    """A finished job keeps its key until somebody else finishes one."""
-
-    def _holder(self, row: JobRecord) -> JobRecord | None:
-        ended = (old for old in self._all.jobs.values() if PLACE_OF[old.state] is Place.FINISHED and old.id != row.id)
-        keyed = (old for old in ended if row.unique_key is not None and (old.task, old.unique_key) == (row.task, row.unique_key))
-        return super()._holder(row) or next(keyed, None)
-
-
-class KeyLookedUpEarlier(MemoryStore):
-    """Whoever enqueues looks who has the key, and writes a moment later."""
-
-    def _holder(self, row: JobRecord) -> JobRecord | None:
-        holder = super()._holder(row)
-        is_new = holder is not None and (self._now() - holder.created_at).total_seconds() < 1.0
-        return None if is_new else holder
-
-    def _take_from_indexes(self, row: JobRecord) -> None:
-        if row.unique_key is not None:
-            self._all.keys.setdefault((row.task, row.unique_key), row.id)
-        super()._take_from_indexes(row)
-
-
-class ReopenIgnoresKey(KeyLookedUpEarlier):
-    """A job comes back although another one was given its key."""
-
-    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
-        rows = [row for row in self._rows(ids) if PLACE_OF[row.state] is Place.FINISHED and row.unique_key is not None]
-        for row in rows:
-            self._all.keys.pop((row.task, str(row.unique_key)), None)
-        return await super().reopen(ids)
-
-    def _holder(self, row: JobRecord) -> JobRecord | None:
-        return MemoryStore._holder(self, row)
-
-
-class LimitJudgedEarly(MemoryStore):
-    """Others judge a limit as early as the owner."""
-
-    def _late(self, row: JobRecord, charge: Charge) -> int:
-        if row.lease in self._all.leases:
-            old = self._all.leases[row.lease]
-            hasty = structs.replace(old.spec, grace=-old.spec.timing.ttl)
-            self._all.leases[row.lease] = structs.replace(old, spec=hasty)
-            try:
-                return super()._late(row, charge)
-            finally:
-                self._all.leases[row.lease] = old
-        return super()._late(row, charge)
-
-
 class LastTryBesideOthers(MemoryStore):
     """Any worker takes last tries."""
 
     def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
         return super()._claim(structs.replace(request, last_tries=LastTries.ALSO), now)
+
+
+class _Any(dict[str, Policy]):
+    """Knows every task."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> Policy:
+        return Policy()
+
+
+class StrangersTaken(MemoryStore):
+    """A claim does not look whether its worker knows the task."""
+
+    def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
+        return super()._claim(structs.replace(request, tasks=_Any(request.tasks)), now)
+
+
+class DelayIgnored(MemoryStore):
+    """A claim does not look whether a job's time has come."""
+
+    def _first(self, lines: Any, room: int, until: datetime) -> Any:
+        return super()._first(lines, room, until + timedelta(days=1))
 
 
 class ExpiryIgnored(MemoryStore):
@@ -314,39 +324,6 @@ class IdsTakenUnseen(MemoryStore):
             self._all.paused = paused
 
 
-class PruneEarly(MemoryStore):
-    """Pruning does not know the floor."""
-
-    async def prune(self, limit: int) -> Pruned:
-        floor, self.floor = self.floor, 1.0
-        try:
-            return await super().prune(limit)
-        finally:
-            self.floor = floor
-
-
-class ExpireEarly(MemoryStore):
-    """Whatever may expire one day is failed."""
-
-    async def expire(self, limit: int) -> Any:
-        rows = [row for row in self._all.jobs.values() if row.expires_at is not None and row.attempt == 0]
-        for row in rows:
-            if row.state is State.AVAILABLE:
-                self._put(structs.replace(row, state=State.FAILED, reason=Reason.EXPIRED, finished_at=self._now()))
-        return ()
-
-
-class ResultApart(MemoryStore):
-    """A result is written by the exchange after the one that completes its job."""
-
-    def _settle(self, transition: Transition, now: datetime) -> bool:
-        for job, result in getattr(self, "_results", {}).items():
-            if job in self._all.jobs:
-                self._put(structs.replace(self._all.jobs[job], result=result))
-        self._results = {} if transition.result is None else {transition.job: transition.result}
-        return super()._settle(structs.replace(transition, result=None), now)
-
-
 class FirstInLineOnly(MemoryStore):
     """A claim looks at the first waiting jobs only, whether or not it can use them."""
 
@@ -355,37 +332,3 @@ class FirstInLineOnly(MemoryStore):
         first = set(waiting[:3])
         lines = super()._lines(tasks, queues, last_tries, now)
         return {line: (each for each in some if each[1] in first) for line, some in lines.items()}
-
-
-class RescueOwesNothing(HookedStore):
-    """Who rescues a job forgets that its task has a hook."""
-
-    def _settle(self, transition: Transition, now: datetime) -> bool:
-        return super()._settle(structs.replace(transition, owes_hook=False), now)
-
-
-class MarkGoesFirst(HookedStore):
-    """The mark is taken away when a hook begins, its rows land when it ends."""
-
-    @asynccontextmanager
-    async def transaction(  # type: ignore[override]
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
-    ) -> AsyncIterator[list[str]]:
-        self._heal(self._require_mark(job, token, heal_at), token, [])
-        written: list[str] = []
-        yield written
-        self.rows[job] += written
-
-
-class HealUnfenced(HookedStore):
-    """A hook that has begun commits, whatever has become of its job."""
-
-    @asynccontextmanager
-    async def transaction(  # type: ignore[override]
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
-    ) -> AsyncIterator[list[str]]:
-        self._require_mark(job, token, heal_at)
-        written: list[str] = []
-        yield written
-        if job in self._all.jobs:
-            self._heal(self._all.jobs[job], token, written)

@@ -1,4 +1,4 @@
-"""``python -m tests.simulation.keep "settle by worker" --seed 26``: find, shrink and keep a world that shows a mutant.
+"""``python -m tests.simulation.keep "settle by worker name" --seed 26``: find, shrink and keep a world that shows a mutant.
 
 What is kept is a script, not a seed: it stays the same world while the engine changes, as far as that is possible.
 """
@@ -13,17 +13,18 @@ from holdfast.testing.cases import Case, write
 from holdfast.testing.plans import Plan
 from holdfast.testing.shrinking import Shrinker
 from holdfast.testing.simulate import revision
-from holdfast.testing.simulation import Outcome, perform, simulate
+from holdfast.testing.simulation import Outcome, perform
+from tests.simulation.hunt import fitting, play
 from tests.simulation.mutants import MUTANTS, Mutant
 
 KEPT = Path(__file__).parent / "kept"
 
 
-def keep(mutant: Mutant, seeds: range, budget: int) -> Case | None:
+def keep(mutant: Mutant, first: int, budget: int) -> Case | None:
     """The smallest world, of the first seed that shows it; it must be clean without the mutant."""
-    for seed in seeds:
+    for seed in fitting(mutant, first):
         with mutant.patch():
-            found = simulate(seed, mutant.kind, has_hooks=mutant.has_hooks, has_queue=mutant.has_queue)
+            found = play(mutant, seed, mutant.kind)
             if found.report.verdict(mutant.caught_by):
                 continue
             small = Shrinker(_player(mutant, seed), budget=budget).shrink(found, mutant.caught_by)
@@ -59,9 +60,9 @@ def main() -> None:
     for mutant in MUTANTS:
         path = KEPT / f"{re.sub(r'[^a-z0-9]+', '_', mutant.name.lower()).strip('_')}.json"
         if mutant.name in given.mutants or (not given.mutants and path.exists()):
-            case = keep(mutant, range(given.seed, given.seed + mutant.within), given.budget)
+            case = keep(mutant, given.seed, given.budget)
             if case is None:
-                sys.stdout.write(f"{mutant.name}: not one of {mutant.within} seeds from {given.seed} on shows it\n")
+                sys.stdout.write(f"{mutant.name}: not one of {mutant.within} worlds from seed {given.seed} on shows it\n")
                 continue
             write(case, path)
             sys.stdout.write(f"{mutant.name}: {case.breaks} in {len(case.plan.script or ())} decisions, seed {case.seed}\n")

@@ -4,85 +4,404 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.hooks import HookedStore
-from tests.simulation import broken_engines as engines
+from holdfast.testing.faults import Fault
+from holdfast.testing.plans import OPERATIONS, Mode, Plan
+from tests.simulation import broken_keeping as keeping
 from tests.simulation import broken_stores as stores
+from tests.simulation import broken_supervisors as supervisors
+from tests.simulation import broken_workers as workers
+
+Where = Callable[[Plan], bool]
+Aim = Callable[[Plan], Plan]
+
+
+def anywhere(plan: Plan) -> bool:
+    """Any world may show it."""
+    return True
+
+
+def only(*modes: Mode) -> Where:
+    """Worlds that are for this show it soonest."""
+    return lambda plan: plan.mode in modes
+
+
+def hooked(plan: Plan) -> bool:
+    """Worlds whose tasks have an ``on_rescue``."""
+    return plan.has_hooks
+
+
+def queued(plan: Plan) -> bool:
+    """Worlds in which a queue delivers the jobs."""
+    return plan.has_queue
+
+
+def straight(plan: Plan) -> Plan:
+    """The world as it was drawn."""
+    return plan
+
+
+def under(focus: str, *faults: Fault, **changes: Any) -> Aim:
+    """Worlds in which these faults meet that verb again and again."""
+    rates = dict.fromkeys(faults, 0.06 / len(faults))  # five times as often where it hurts
+    return lambda plan: structs.replace(plan, mix=structs.replace(plan.mix, rates=rates, focus=focus), **changes)
+
+
+def bent(**changes: Any) -> Aim:
+    """Worlds in which this is so, whatever was drawn."""
+    return lambda plan: structs.replace(plan, **changes)
 
 
 class Mutant(Struct, frozen=True):
-    """``caught_by``: the property that breaks; ``seed``: one that is known to show it; ``within``: so many from there on must.
+    """``caught_by``: the property that breaks; ``within``: in so many worlds at most, counted from seed 0 on.
 
-    ``has_hooks``: in worlds whose tasks have an ``on_rescue``; ``has_queue``: in which a queue delivers the jobs.
+    ``where``: which worlds are looked at, because elsewhere its guard cannot be missed. ``aim``: what is bent in them, so that
+    what is rare happens often; without it ``simulate --seed`` plays the same world.
     """
 
     name: str
     caught_by: str
-    seed: int
     within: int
     kind: type[MemoryStore] = MemoryStore
     patch: Callable[[], Any] = nullcontext
-    has_hooks: bool = False
-    has_queue: bool = False
+    where: Where = anywhere
+    aim: Aim = straight
+
+    @property
+    def breaks(self) -> str:
+        """What it does, in one sentence."""
+        said = self.kind.__doc__ if self.patch is nullcontext else self.patch.__doc__
+        return (said or "").splitlines()[0]
+
+
+CUTS = ("cut_together",)
+SILENCES = ("cut_supervisor", "freeze_supervisor")
+WORK = ("long", "resuming", "steady")
+HASTE = ("quick", "raising")
+ZOMBIES = bent(strikes=("cut_supervisor", "freeze_supervisor"), tasks=("silent", "long"))
+OPENINGS = under("open_lease", Fault.LATE, Fault.TWICE, strikes=("kill_worker",), operations=("prune",))
+
+
+def machines(plan: Plan) -> bool:
+    """Worlds of several machines and a store with a clock of its own."""
+    return plan.mode is Mode.SAFETY and plan.lease_clock == "server" and plan.supervisors > 1
+
+
+def operated(plan: Plan) -> bool:
+    """Worlds with an operator who does anything."""
+    return plan.operations == OPERATIONS
+
+
+def patient(plan: Plan) -> Plan:
+    """A world of long work in which no blocked event loop is ever taken for dead."""
+    return structs.replace(
+        plan, settings=structs.replace(plan.settings, max_block=1e9), strikes=(), tasks=("silent",), concurrency=10, jobs=40
+    )
 
 
 MUTANTS = (
-    Mutant("settle by id only", "S3", 51, 100, stores.SettleById),
-    Mutant("settle by worker", "S3", 140, 600, stores.SettleByWorker),
-    Mutant("settle by claim number, which a fail-over gives twice", "S3", 220, 600, stores.SettleByNumber),
-    Mutant("settle sent again is told that it is lost", "S10", 4, 20, stores.SettleOnlyOnce),
-    Mutant("settle before the code has stopped", "S8", 3, 100, patch=engines.settle_before_stop),
-    Mutant("progress unfenced", "S3", 19, 100, stores.ReportUnfenced),
-    Mutant("late beat revives an ended lease", "S3", 8, 100, stores.BeatRevives),
-    Mutant("late opening revives an ended lease", "S3", 7, 100, stores.OpenRevives),
-    Mutant("lease ended without judging it again", "S5", 196, 600, stores.EndWithoutJudging),
-    Mutant("claims moved before their lease ends", "S5", 0, 20, stores.MoveBeforeEnd),
-    Mutant("rescue by id only", "S5", 26, 100, stores.RescueById),
-    Mutant("crash not counted", "S9", 1, 20, stores.CrashNotCounted),
-    Mutant("siblings charged for a culprit", "S9", 0, 20, patch=engines.siblings_pay),
-    Mutant("nobody looks for expired leases", "L2", 3, 20, patch=engines.no_recovery),
-    Mutant("claim not atomic", "S1", 2, 20, stores.ClaimFromStaleRead),
-    Mutant("claim for a lease that has run out", "S8", 34, 100, stores.ClaimForDeadLease),
-    Mutant("claim number reset by an operator's retry", "S2", 3, 100, stores.ReopenResetsNumber),
-    Mutant("cancel changes what has finished", "S4", 3, 100, stores.CancelFinished),
-    Mutant("enqueue without a receipt", "S2", 7, 100, stores.EnqueueWithoutReceipt),
-    Mutant("enqueue acknowledged before it is whole", "S6", 0, 20, stores.EnqueueLosesLast),
-    Mutant("no self-stop", "S8", 11, 100, patch=engines.no_self_stop),
-    Mutant("no guard", "S8", 11, 100, patch=engines.no_guard),
-    Mutant("a dead worker's jobs wait for its ttl", "L1", 11, 100, patch=engines.no_burial),
-    Mutant("a blocked event loop is killed early", "L3", 250, 1000, patch=engines.impatient),
-    Mutant("batch written in parts", "S7", 0, 20, stores.EnqueueInParts),
-    Mutant("child of a former owner", "S7", 171, 600, stores.ChildUnfenced),
-    Mutant("key not freed", "S11", 2, 100, stores.KeyNotFreed),
-    Mutant("key looked up before the write", "S11", 2, 100, stores.KeyLookedUpEarlier),
-    Mutant("reopen ignores a taken key", "S11", 94, 600, stores.ReopenIgnoresKey),
-    Mutant("limit judged by others as early as by the owner", "S9", 12, 100, stores.LimitJudgedEarly),
-    Mutant("limit judged early by the owner", "S9", 8, 100, patch=engines.hasty_owner),
-    Mutant("stalled while the store is silent", "L8", 310, 1000, patch=engines.no_standing),
-    Mutant("the owner's clock stood, and nobody was told", "S8", 11, 1000, patch=engines.no_word_for_others),
-    Mutant("last try beside others", "S9", 4, 20, stores.LastTryBesideOthers),
-    Mutant("expiry ignored by the claim", "S1", 5, 100, stores.ExpiryIgnored),
-    Mutant("failed as expired too early", "S6", 0, 20, stores.ExpireEarly),
-    Mutant("paused queue claimed", "S1", 3, 100, stores.PauseIgnored),
-    Mutant("pruned before the floor", "S6", 1, 20, stores.PruneEarly),
-    Mutant("result written apart from the state", "S13", 0, 20, stores.ResultApart),
-    Mutant("only the first in line are looked at", "L4", 15, 100, stores.FirstInLineOnly),
-    Mutant("hints are the only wake-up", "L6", 2, 200, patch=engines.no_polling),
-    Mutant("a drain costs an attempt", "L7", 0, 20, patch=engines.drain_costs),
-    Mutant("a zombie is not told", "L5", 51, 200, patch=engines.no_word_of_the_end),
-    Mutant("a lost beat stops a worker", "L3", 145, 600, patch=engines.fragile),
-    Mutant("a result that was not answered is dropped", "L8", 10, 100, patch=engines.dropped_results),
-    Mutant("no backing off", "L9", 1, 20, patch=engines.no_backing_off),
-    Mutant("no audit after an unknown claim", "L2", 7, 100, patch=engines.no_audit),
-    Mutant("no amnesty after an outage", "L8", 58, 100, patch=engines.no_amnesty),
-    Mutant("a rescue owes no hook", "S7", 0, 20, stores.RescueOwesNothing, has_hooks=True),
-    Mutant("a hook's mark goes before its rows", "S7", 0, 20, stores.MarkGoesFirst, has_hooks=True),
-    Mutant("a hook commits whoever has its job", "S3", 73, 300, stores.HealUnfenced, has_hooks=True),
-    Mutant("a job that owes a hook is pruned like others", "S7", 65, 600, HookedStore, engines.prune_the_owed, has_hooks=True),
-    Mutant("no hook before the next attempt", "S7", 0, 20, HookedStore, engines.no_hook, has_hooks=True),
-    Mutant("no hook for what has ended", "L2", 0, 20, HookedStore, engines.no_hook_alone, has_hooks=True),
-    Mutant("whoever is delivered jobs looks for no others", "L2", 0, 100, patch=engines.only_deliveries, has_queue=True),
-    Mutant("a claim by ids takes them whatever their state", "S1", 3, 100, stores.IdsTakenUnseen, has_queue=True),
+    # settling
+    Mutant("settle by id only", "S4", 50, stores.SettleById),
+    Mutant("settle by state only", "S3", 50, stores.SettleByState, where=only(Mode.BRINK), aim=bent(strikes=CUTS)),
+    Mutant("settle by worker name", "S3", 100, stores.SettleByWorker, where=only(Mode.BRINK, Mode.FORGETFUL)),
+    Mutant("token without the claim id", "S3", 100, stores.SettleByNumber, where=only(Mode.FORGETFUL)),
+    Mutant("settle not idempotent", "S10", 50, stores.SettleOnlyOnce),
+    Mutant(
+        "settle sent again with another outcome", "S10", 50, stores.SettleAsTold, where=only(Mode.BRINK), aim=bent(strikes=CUTS)
+    ),
+    Mutant("settle before the code has stopped", "S8", 50, patch=workers.settle_before_stop),
+    Mutant("result written apart from the state", "S13", 20, stores.ResultApart),
+    Mutant("result that was not answered is dropped", "L8", 50, patch=workers.dropped_results, where=only(Mode.OUTAGES)),
+    Mutant("result that came meanwhile is dropped", "L8", 50, patch=workers.ended_meanwhile_dropped, where=only(Mode.OUTAGES)),
+    Mutant(
+        "result of a dead worker is not delivered",
+        "L8",
+        100,
+        patch=supervisors.undelivered_dropped,
+        where=only(Mode.OUTAGES),
+        aim=bent(tasks=("deaf", "quick"), concurrency=10, jobs=40),
+    ),
+    Mutant(
+        "drain does not wait for results",
+        "L8",
+        50,
+        patch=workers.leaves_undelivered,
+        where=only(Mode.OUTAGES),
+        aim=bent(strikes=("drain",), tasks=HASTE, interval=1.0, jobs=40),
+    ),
+    Mutant("progress unfenced", "S3", 50, stores.ReportUnfenced, where=only(Mode.BRINK), aim=bent(strikes=CUTS, tasks=WORK)),
+    # leases
+    Mutant("beat unfenced", "S3", 50, stores.BeatRevives),
+    Mutant("opening unfenced", "S3", 50, stores.OpenRevives, where=only(Mode.SAFETY), aim=OPENINGS),
+    Mutant("lease forgotten before its late opening", "S3", 50, keeping.LeaseForgotten, where=only(Mode.SAFETY), aim=OPENINGS),
+    Mutant("worker's wall clock sets the expiry", "S8", 50, stores.ExpiryByWallClock, supervisors.wall_clocks, where=machines),
+    Mutant(
+        "deadline counted from the answer",
+        "S8",
+        50,
+        patch=supervisors.deadline_after_answer,
+        where=only(Mode.SAFETY),
+        aim=under("beat", Fault.SLOW, strikes=SILENCES, tasks=HASTE, jobs=40),
+    ),
+    Mutant("no self-stop", "S8", 50, patch=supervisors.no_self_stop, where=only(Mode.SAFETY), aim=bent(strikes=SILENCES)),
+    Mutant(
+        "no guard",
+        "S8",
+        50,
+        patch=supervisors.no_guard,
+        where=only(Mode.SAFETY),
+        aim=bent(strikes=SILENCES, tasks=("deaf", "blocking")),
+    ),
+    Mutant("a lost beat stops a worker", "L3", 50, patch=supervisors.fragile, where=only(Mode.LULLS)),
+    Mutant("lease of the dead beaten on", "L2", 20, patch=supervisors.beats_for_the_dead),
+    Mutant(
+        "lease of the stopped beaten on", "L2", 50, patch=supervisors.frozen_left_alone, where=only(Mode.LIVENESS), aim=patient
+    ),
+    Mutant(
+        "lease of the cut off beaten on", "L2", 100, patch=supervisors.cut_off_left_alone, where=only(Mode.LIVENESS), aim=patient
+    ),
+    Mutant("a zombie is not told", "L5", 50, patch=supervisors.no_word_of_the_end, where=only(Mode.SAFETY), aim=ZOMBIES),
+    Mutant("a zombie is told that all is well", "L5", 50, stores.BeatOfTheEnded, where=only(Mode.SAFETY), aim=ZOMBIES),
+    # rescues
+    Mutant("rescue without re-judging", "S5", 50, stores.EndWithoutJudging, where=only(Mode.BRINK)),
+    Mutant(
+        "rescue by id only",
+        "S5",
+        50,
+        stores.RescueById,
+        where=only(Mode.BRINK),
+        aim=under("exchange", Fault.LATE, Fault.TWICE, tasks=("crashing", "poison")),
+    ),
+    Mutant("rescue by start age", "S5", 20, patch=supervisors.rescue_by_age),
+    Mutant("rescue of whoever is not seen here", "S5", 20, patch=supervisors.unseen_is_dead),
+    Mutant(
+        "rescue for one's own reason",
+        "S9",
+        50,
+        patch=supervisors.own_reason,
+        where=only(Mode.BRINK),
+        aim=bent(strikes=("freeze_together",), tasks=("blocking", "deaf", "long"), jobs=40),
+    ),
+    Mutant("lease not ended before its claims move", "S5", 20, stores.MoveBeforeEnd),
+    Mutant("nobody looks for expired leases", "L2", 20, patch=supervisors.no_recovery),
+    Mutant(
+        "a dead worker's jobs wait for its ttl",
+        "L1",
+        50,
+        patch=supervisors.no_burial,
+        where=only(Mode.LIVENESS),
+        aim=bent(tasks=("crashing", "poison")),
+    ),
+    Mutant("amnesty missing", "L8", 50, patch=supervisors.no_amnesty, where=only(Mode.OUTAGES)),
+    Mutant("service ends with its first failure", "L2", 20, patch=workers.fails_once),
+    Mutant(
+        "a blocked event loop is killed early",
+        "L3",
+        50,
+        patch=supervisors.impatient,
+        where=only(Mode.LIVENESS),
+        aim=bent(tasks=("blocking",), operations=()),
+    ),
+    Mutant("what is expired waits for ever", "L2", 50, patch=supervisors.nobody_expires, where=lambda plan: plan.expires),
+    # who pays
+    Mutant("crash not counted", "S9", 20, stores.CrashNotCounted),
+    Mutant("start not counted", "S9", 20, stores.StartNotCounted),
+    Mutant("failure not counted", "S9", 20, patch=workers.failures_free),
+    Mutant("failures without end", "S9", 50, patch=workers.failures_without_end, aim=bent(tasks=("raising", "stalling"))),
+    Mutant(
+        "crashes without end", "S9", 50, patch=workers.crashes_without_end, where=only(Mode.CROWD), aim=bent(tasks=("crashing",))
+    ),
+    Mutant("siblings charged for a culprit", "S9", 20, patch=supervisors.siblings_pay),
+    Mutant(
+        "death at the deadline charged",
+        "L8",
+        50,
+        patch=supervisors.late_death_costs,
+        where=only(Mode.DRAINS),
+        aim=bent(strikes=("outage",), tasks=("deaf", "long")),
+    ),
+    Mutant("drain costs an attempt", "L7", 20, patch=workers.drain_costs),
+    Mutant(
+        "drain explains nothing",
+        "L7",
+        50,
+        patch=supervisors.drain_unexplained,
+        where=only(Mode.SAFETY),
+        aim=bent(strikes=("drain", "drain", "kill_together"), tasks=("deaf", "silent", "long")),
+    ),
+    Mutant("what was cut short runs again", "S9", 50, patch=workers.cut_short_runs_again),
+    Mutant("last try beside others", "S9", 50, stores.LastTryBesideOthers),
+    Mutant(
+        "last try beside another one",
+        "S9",
+        50,
+        stores.AloneWithTwo,
+        where=only(Mode.SAFETY),
+        aim=under("exchange", Fault.TWICE, tasks=("poison", "crashing"), jobs=40),
+    ),
+    Mutant("no worker for last tries", "L2", 20, patch=supervisors.no_last_try),
+    Mutant("others judging progress as early as the owner", "S9", 50, stores.LimitJudgedEarly),
+    Mutant("limit judged early by the owner", "S9", 50, patch=supervisors.hasty_owner),
+    Mutant(
+        "stalled while the store is silent",
+        "L8",
+        50,
+        patch=supervisors.no_standing,
+        where=only(Mode.OUTAGES),
+        aim=bent(tasks=("steady",)),
+    ),
+    Mutant(
+        "the owner's clock stood, and nobody was told",
+        "S8",
+        50,
+        patch=supervisors.no_word_for_others,
+        where=only(Mode.SAFETY),
+        aim=bent(tasks=("stuck", "creeping", "steady", "numb"), concurrency=10),
+    ),
+    # claims
+    Mutant("claim not atomic", "S1", 20, stores.ClaimFromStaleRead),
+    Mutant(
+        "claim for a lease that has run out",
+        "S8",
+        50,
+        stores.ClaimForDeadLease,
+        where=only(Mode.SAFETY),
+        aim=under("exchange", Fault.LATE, strikes=("kill_worker",), tasks=HASTE, jobs=40),
+    ),
+    Mutant(
+        "claim started past the deadline",
+        "S8",
+        50,
+        patch=workers.late_starts,
+        where=only(Mode.SAFETY),
+        aim=under("exchange", Fault.SLOW, strikes=SILENCES, tasks=HASTE, jobs=40),
+    ),
+    Mutant(
+        "claim started beside its last attempt",
+        "S8",
+        50,
+        patch=workers.second_attempt_beside_first,
+        where=only(Mode.FORGETFUL),
+        aim=bent(tasks=("deaf", "long"), concurrency=3),
+    ),
+    Mutant("claims of one worker under one id", "S10", 50, patch=workers.one_claim_id, where=only(Mode.FORGETFUL)),
+    Mutant(
+        "audit after a lost claim answer missing",
+        "L2",
+        50,
+        patch=workers.no_audit,
+        where=only(Mode.SAFETY),
+        aim=under("exchange", Fault.ANSWER_LOST, strikes=("cut_worker",), tasks=HASTE),
+    ),
+    Mutant("audit sees what others hold", "S8", 20, stores.HeldByAnybody),
+    Mutant(
+        "claim of what nobody there knows",
+        "S16",
+        50,
+        stores.StrangersTaken,
+        where=only(Mode.CROWD),
+        aim=bent(has_strangers=True, jobs=4, chaos=5.0, patience=5.0),
+    ),
+    Mutant("delay ignored by the claim", "S1", 20, stores.DelayIgnored),
+    Mutant(
+        "expiry ignored by the claim",
+        "S1",
+        50,
+        stores.ExpiryIgnored,
+        where=lambda plan: plan.expires,
+        aim=bent(tasks=("long", "silent"), concurrency=1, jobs=40),
+    ),
+    Mutant("paused queue claimed", "S1", 50, stores.PauseIgnored, where=operated),
+    Mutant("claim by ids takes them whatever their state", "S1", 50, stores.IdsTakenUnseen, where=queued),
+    Mutant("only the first in line are looked at", "L4", 50, stores.FirstInLineOnly, where=only(Mode.CROWD)),
+    Mutant("hint as the only wake-up", "L6", 50, patch=workers.no_polling, where=only(Mode.CROWD)),
+    Mutant("whoever is delivered jobs looks for no others", "L2", 50, patch=workers.only_deliveries, where=queued),
+    Mutant("no backing off", "L9", 20, patch=workers.no_backing_off),
+    # enqueuing, keys, operators, retention
+    Mutant("enqueue without a receipt", "S2", 50, keeping.EnqueueWithoutReceipt),
+    Mutant(
+        "enqueue with a receipt for each copy",
+        "S7",
+        50,
+        patch=workers.call_per_copy,
+        where=only(Mode.SAFETY),
+        aim=under("enqueue", Fault.ANSWER_LOST, keys=3),
+    ),
+    Mutant(
+        "enqueue whose receipt is forgotten at once",
+        "S10",
+        50,
+        keeping.ReceiptForgotten,
+        where=only(Mode.SAFETY),
+        aim=under(
+            "enqueue",
+            Fault.TWICE,
+            operations=("prune", "purge", "purge", "delete"),
+            strikes=("kill_worker",),
+            tasks=("silent",),
+            jobs=40,
+        ),
+    ),
+    Mutant("enqueue acknowledged before it is whole", "S6", 20, keeping.EnqueueLosesLast),
+    Mutant("batch written in parts", "S7", 20, keeping.EnqueueInParts),
+    Mutant(
+        "child enqueue outside the settle",
+        "S7",
+        50,
+        keeping.ChildUnfenced,
+        where=only(Mode.BRINK),
+        aim=bent(strikes=CUTS, tasks=("parent", "parting")),
+    ),
+    Mutant("key not freed", "S11", 50, keeping.KeyNotFreed, where=lambda plan: plan.keys > 0),
+    Mutant("key freed by the claim", "S11", 50, keeping.KeyFreedByClaim, where=lambda plan: plan.keys > 0),
+    Mutant("key looked up before the write", "S11", 50, keeping.KeyLookedUpEarlier, where=lambda plan: plan.keys > 0),
+    Mutant(
+        "reopen ignores a taken key",
+        "S11",
+        50,
+        keeping.ReopenIgnoresKey,
+        where=only(Mode.SAFETY),
+        aim=bent(operations=("retry",), keys=1),
+    ),
+    Mutant("claim number reset by an operator's retry", "S2", 50, keeping.ReopenResetsNumber, where=operated),
+    Mutant("retry takes a running job", "S8", 50, keeping.ReopenOwned, where=operated),
+    Mutant(
+        "retry forgets what the last attempt was told",
+        "S10",
+        50,
+        keeping.ReopenForgets,
+        where=only(Mode.SAFETY),
+        aim=under("exchange", Fault.ANSWER_LOST, operations=("retry",), tasks=HASTE),
+    ),
+    Mutant("reschedule wakes what has finished", "S4", 50, keeping.RescheduleFinished, where=operated),
+    Mutant("cancel that misses a moving job", "S10", 50, keeping.CancelMissesMoving, where=operated),
+    Mutant("cancel changes what has finished", "S4", 50, keeping.CancelFinished, where=operated),
+    Mutant("cancel does not wait for the code", "S8", 50, keeping.CancelAtOnce, where=operated),
+    Mutant("cancel forgotten by who moves the job", "S10", 50, patch=workers.mark_ignored, where=operated),
+    Mutant("delete of a running job", "S6", 50, keeping.DeleteOwned, where=operated),
+    Mutant("failed as expired too early", "S6", 50, keeping.ExpireEarly, where=lambda plan: plan.expires),
+    Mutant("pruned before the floor", "S6", 20, keeping.PruneEarly),
+    # hooks
+    Mutant("rescue owes no hook", "S7", 20, keeping.RescueOwesNothing, where=hooked),
+    Mutant("hook's mark goes before its rows", "S7", 20, keeping.MarkGoesFirst, where=hooked),
+    Mutant(
+        "hook commits whoever has its job",
+        "S3",
+        50,
+        keeping.HealUnfenced,
+        where=hooked,
+        aim=under("transaction", Fault.LATE, tasks=("crashing", "silent"), jobs=40),
+    ),
+    Mutant(
+        "hook forgotten with its job",
+        "S7",
+        50,
+        patch=workers.prune_the_owed,
+        where=hooked,
+        aim=bent(tasks=("silent", "raising"), strikes=("kill_worker",), operations=("prune", "cancel")),
+    ),
+    Mutant("no hook before the next attempt", "S7", 20, patch=workers.no_hook, where=hooked),
+    Mutant("no hook for what has ended", "L2", 50, patch=workers.no_hook_alone, where=hooked),
 )

@@ -17,9 +17,9 @@ from holdfast.testing.plans import WORLDWIDE, Plan, draw
 from holdfast.testing.shrinking import Shrinker, fewest
 from holdfast.testing.simulation import Outcome, perform, simulate
 from holdfast.testing.strikes import BREAKS
-from tests.simulation.broken_stores import EnqueueLosesLast
+from tests.simulation.broken_keeping import EnqueueLosesLast
 
-STORE = "tests.simulation.broken_stores:EnqueueLosesLast"
+STORE = "tests.simulation.broken_keeping:EnqueueLosesLast"
 
 
 @pytest.mark.parametrize("needed", [{3}, {0, 19}, {4, 5, 6}, set(range(20)), set()])

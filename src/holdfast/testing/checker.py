@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import Charge, Judge
+from holdfast.testing.budgets import Budgets
 from holdfast.testing.cancels import Cancels
 from holdfast.testing.charges import Charges
 from holdfast.testing.history import FAIL_OVER, IN_CARE, By, Event, History, JobRow, LeaseRow, Phase
@@ -66,7 +67,7 @@ class Checker:
         self._ledger = Ledger(rules)
         self.report, self._rules, self._expect = self._ledger.report, rules, self._ledger.expect
         self._turns = Turns(self._ledger)
-        self._others = tuple(kind(self._ledger) for kind in (Inserts, Cancels, Charges, Zombies, Debts))
+        self._others = tuple(kind(self._ledger) for kind in (Inserts, Cancels, Charges, Zombies, Debts, Budgets))
         self._jobs: defaultdict[UUID, _Job] = defaultdict(_Job)
         self._leases: dict[UUID, _Lease] = {}
         self._processes: defaultdict[str, _Process] = defaultdict(_Process)
@@ -151,8 +152,8 @@ class Checker:
                 )
                 is_allowed = is_beside or (track.is_reopening and after.state is State.AVAILABLE)
                 self._expect("S4", is_allowed, job, "it was {} and became {} without an operator", before.state, after.state)
-            case _:
-                pass
+            case _:  # nobody owns it
+                self._expect_right(event, job, before)
         self._expect("S2", after.token.number >= before.token.number, job, "the claim number of the job went down")
         track.row = after
 
@@ -215,7 +216,7 @@ class Checker:
         if not self._rules.has_crashes:
             self._expect("L8", after.crashes == 0, job, "the job was charged for a crash, and no process has crashed")
         if event.by is not None:
-            self._expect_charge(job, before, after, is_charged=is_rescue and _is_charged(job, before, lease))
+            self._expect_charge(job, before, after, is_charged=is_rescue and self._is_charged(job, before, lease))
             track.moved[before.token] = event.by
         self._expect_bound(job, track, lease)
         if lease is not None:
@@ -347,7 +348,7 @@ class Checker:
         if not others:
             return
         is_excused = self._is_excused(event.process) or all(self._is_excused(other) for other in others)
-        if is_excused or not self._rules.is_timed:
+        if event.process not in others and (is_excused or not self._rules.is_timed):
             self.report.overlaps_outside += 1
         else:
             self.report.overlaps_inside += 1
@@ -389,10 +390,9 @@ class Checker:
         known = self._processes[process]
         return not self._rules.is_timed or known.is_frozen or self._now - known.thawed_at <= WAKING
 
-
-def _is_charged(job: UUID, before: JobRow, lease: _Lease | None) -> bool:
-    """As ``LeaseEnd.charges``, from what the rows say; code past a limit pays with an attempt, not with a crash."""
-    if before.state is not State.RUNNING or lease is None:
-        return False
-    charge = lease.row.culprits.get(job)
-    return charge is Charge.DEAF or (charge is None and not lease.row.is_free)
+    def _is_charged(self, job: UUID, before: JobRow, lease: _Lease | None) -> bool:
+        """As ``LeaseEnd.charges``, from what the rows say; code past a limit pays with an attempt, not with a crash."""
+        if before.state is not State.RUNNING or lease is None:  # one that a fail-over has forgotten counts as expired
+            return before.state is State.RUNNING and self._ledger.has_forgotten
+        charge = lease.row.culprits.get(job)
+        return charge is Charge.DEAF or (charge is None and not lease.row.is_free)

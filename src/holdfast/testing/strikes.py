@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from holdfast.testing.decisions import Operation, Strike
 from holdfast.testing.plans import QUEUES, Mode, Plan
 
-BREAKS = ("kill_together", "freeze_together", "freeze_supervisor", "freeze_sessions", "cut_together", "")
+BREAKS = ("kill_together", "freeze_together", "freeze_supervisor", "freeze_sessions", "cut_together", "cut_sessions", "")
 
 
 def strikes_of(plan: Plan, numbers: random.Random) -> list[Strike]:

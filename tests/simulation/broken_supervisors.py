@@ -1,0 +1,216 @@
+"""The engine with one guard taken out of what supervisors do, as context managers."""
+
+from typing import Any
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.job import State
+from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.timing import LeaseTiming
+from holdfast._engine import recovery
+from holdfast._engine.isolation import Isolation
+from holdfast._engine.limits import Limited, Limits
+from holdfast._engine.recovery import Recovery, Rescued
+from holdfast._engine.supervisor import Supervisor
+from holdfast._engine.ward import Ward
+from holdfast._ports.host import Exit
+from holdfast._ports.store import NewLease
+from holdfast.testing.hosts import Machine, SimChild
+from holdfast.testing.world import World
+from tests.simulation.broken_stores import ExpiryByWallClock
+from tests.simulation.patching import patched
+
+NEVER = 1e9
+
+
+def no_self_stop() -> Any:
+    """Neither worker nor guard ever stop by themselves."""
+    return patched(LeaseTiming, owner_deadline=lambda self, sent: NEVER, guard_deadline=lambda self, sent: NEVER)
+
+
+def no_guard() -> Any:
+    """Code that cannot be cancelled outlives its lease."""
+    return patched(LeaseTiming, guard_deadline=lambda self, sent: NEVER)
+
+
+def no_amnesty() -> Any:
+    """After an outage everybody is judged at once."""
+    return patched(LeaseTiming, may_judge=lambda self, *, contact, now: True)
+
+
+def no_recovery() -> Any:
+    """Nobody looks for expired leases."""
+
+    async def step(self: Recovery, **_: Any) -> list[Rescued]:
+        return []
+
+    return patched(Recovery, step=step)
+
+
+def no_burial() -> Any:
+    """Who sees a worker die leaves its jobs to the expiry of its lease."""
+    return patched(Supervisor, _bury=lambda self, ward, exit: None)
+
+
+def impatient() -> Any:
+    """A worker whose event loop is blocked for half a ttl is killed."""
+    watch = Ward.watch
+
+    def hasty(self: Ward, timing: LeaseTiming, *more: Any, max_block: float, **given: Any) -> None:
+        watch(self, timing, *more, max_block=timing.ttl / 2, **given)
+
+    return patched(Ward, watch=hasty)
+
+
+def siblings_pay() -> Any:
+    """Every running job is charged for the end of its worker, whoever was the culprit."""
+    return patched(LeaseEnd, charges=lambda self, hold: hold.state is State.RUNNING)
+
+
+def no_standing() -> Any:
+    """The progress clock runs on while the store is silent."""
+    return patched(Limits, stand=lambda self, seconds: None)
+
+
+def no_word_for_others() -> Any:
+    """Where the owner's clock stood, others do not hear of it."""
+
+    async def vouch(self: Supervisor) -> None:
+        pass
+
+    return patched(Supervisor, _vouch=vouch)
+
+
+def hasty_owner() -> Any:
+    """A job is said to have stalled well before its time."""
+    overrun = Limited.overrun
+    return patched(Limited, overrun=lambda self, now: overrun(self, now + 0.3 * (self.progress_within or 0.0)))
+
+
+def fragile() -> Any:
+    """Two lost beats, and a worker stops."""
+    return patched(LeaseTiming, owner_deadline=lambda self, sent: sent + 1.5 * self.beat)
+
+
+def no_word_of_the_end() -> Any:
+    """A worker whose lease was ended is not told."""
+    return patched(Ward, lost=lambda self: None)
+
+
+def wall_clocks() -> Any:
+    """The store knows the wall clocks of all machines, and goes by them."""
+    machine = World._machine
+
+    def known(self: World, name: str) -> Machine:
+        made = machine(self, name)
+        ExpiryByWallClock.clocks[name] = made.clock
+        return made
+
+    return patched(World, _machine=known)
+
+
+def rescue_by_age() -> Any:
+    """Whoever works for longer than two ttls is taken for hung, and its jobs are taken."""
+    step = Recovery.step
+
+    async def end_the_old(self: Recovery, **given: Any) -> list[Rescued]:
+        rescued = await step(self, **given)
+        for lease in await self._store.workers():
+            if lease.age > 2 * lease.timing.ttl and lease.holds:
+                rescued += await self.end(lease.id, lease.worker, LeaseEnd(End.EXPIRED))
+        return rescued
+
+    return patched(Recovery, step=end_the_old)
+
+
+def unseen_is_dead() -> Any:
+    """Whoever does not run on this machine is dead, wherever it was started."""
+    return patched(recovery, is_provably_dead=lambda theirs, ours, *, is_running: not is_running)
+
+
+def own_reason() -> Any:
+    """Whoever moves the jobs of a lease that somebody else has ended goes by its own reason."""
+    empty = Recovery.empty
+
+    async def end(self: Recovery, lease: UUID, worker: str, why: LeaseEnd, **_: Any) -> list[Rescued]:
+        await self._store.end_lease(lease, why)
+        return await empty(self, lease, worker, why)
+
+    return patched(Recovery, end=end)
+
+
+def drain_unexplained() -> Any:
+    """That a worker had been asked to end explains nothing."""
+
+    def expired(end: End, signal: str | None = None, **_: Any) -> LeaseEnd:
+        return LeaseEnd(end, signal)
+
+    return patched(recovery, LeaseEnd=expired)
+
+
+def undelivered_dropped() -> Any:
+    """What a dead worker had told its supervisor is not delivered."""
+    end = Recovery.end
+
+    async def forget(self: Recovery, lease: UUID, worker: str, why: LeaseEnd, **_: Any) -> list[Rescued]:
+        return await end(self, lease, worker, why)
+
+    return patched(Recovery, end=forget)
+
+
+def late_death_costs() -> Any:
+    """A worker that had to end at its deadline is charged for like a crash."""
+    epitaph = Ward.epitaph
+
+    def charge(self: Ward, exit: Exit) -> LeaseEnd:
+        why = epitaph(self, exit)
+        return why if self._is_end_free else structs.replace(why, is_free=False)
+
+    return patched(Ward, epitaph=charge)
+
+
+def beats_for_the_dead() -> Any:
+    """Nobody sees that a worker is dead, and its lease is beaten on."""
+    return patched(Supervisor, _bury=lambda self, ward, exit: self.wards.append(ward))
+
+
+def frozen_left_alone() -> Any:
+    """Nobody sees that a worker is stopped, and its lease is beaten on."""
+    return patched(SimChild, is_stopped=lambda self: False)
+
+
+def cut_off_left_alone() -> Any:
+    """A worker that the store does not answer is beaten for."""
+    return patched(Ward, _is_cut_off=lambda self, timing, contact: False)
+
+
+def deadline_after_answer() -> Any:
+    """A worker's deadline counts from the answer to the beat, not from its sending."""
+    renewed, leased = Ward.renewed, Ward.leased
+
+    def later(self: Ward, sent: float) -> None:
+        renewed(self, self._now())
+
+    def opened(self: Ward, lease: NewLease, sent: float) -> None:
+        leased(self, lease, self._now())
+
+    return patched(Ward, renewed=later, leased=opened)
+
+
+def no_last_try() -> Any:
+    """Nobody starts a worker for last tries."""
+
+    async def step(self: Isolation) -> float:
+        return self._interval
+
+    return patched(Isolation, step=step)
+
+
+def nobody_expires() -> Any:
+    """What has expired stays in line for ever."""
+
+    async def expire(self: Recovery) -> int:
+        return 0
+
+    return patched(Recovery, expire=expire)

@@ -1,0 +1,244 @@
+"""The engine with one guard taken out of what workers and clients do, as context managers."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core import lifecycle
+from holdfast._core.job import Claim, Hold, NewJob
+from holdfast._core.lifecycle import Transition
+from holdfast._engine.client import Client
+from holdfast._engine.exchange import Exchange
+from holdfast._engine.executor import Ended, Executor, Running, Stop
+from holdfast._engine.healing import Healer
+from holdfast._engine.inbox import Inbox
+from holdfast._engine.loop import Service, turn
+from holdfast._ports.store import Answer, ClaimRequest, EnqueueAnswer
+from holdfast.errors import StoreUnavailable
+from holdfast.stores import memory
+from tests.simulation.patching import patched
+
+NEVER = 1e9
+
+
+def late_starts() -> Any:
+    """A worker starts what it has claimed, whether or not its deadline has passed."""
+    take, execute = Exchange._take, Executor._execute
+
+    def start(self: Exchange, claims: Sequence[Claim], limit: int) -> None:
+        with patched(self._heart, may_act=lambda: True):
+            take(self, claims, limit)
+
+    async def run(self: Executor, running: Running) -> None:
+        self._may_start = lambda: True
+        await execute(self, running)
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with patched(Exchange, _take=start), patched(Executor, _execute=run):
+            yield
+
+    return both()
+
+
+def second_attempt_beside_first() -> Any:
+    """An attempt starts in a worker in which code of an earlier one still runs."""
+
+    def take(self: Exchange, claims: Sequence[Claim], limit: int) -> None:
+        for claim in claims:
+            self._executor.start(claim)
+
+    return patched(Exchange, _take=take)
+
+
+def one_claim_id() -> Any:
+    """A worker gives all its claims the same id."""
+    request = Exchange._request
+
+    def again(self: Exchange) -> ClaimRequest | None:
+        asked = request(self)
+        return asked and structs.replace(asked, claim=self._lease)
+
+    return patched(Exchange, _request=again)
+
+
+def only_deliveries() -> Any:
+    """What no queue delivers is never looked for."""
+
+    def request(self: Exchange) -> ClaimRequest | None:
+        asked = _request(self)
+        return asked if asked is None or asked.ids is not None else None
+
+    def next_delivered(self: Exchange, inbox: Inbox, most: int) -> Any:
+        return inbox.next(most)
+
+    _request = Exchange._request
+    return patched(Exchange, _request=request, _next_delivered=next_delivered)
+
+
+def no_audit() -> Any:
+    """After an unknown claim nobody asks what the store thinks we hold."""
+
+    async def audit(self: Exchange) -> None:
+        self._needs_audit = False
+
+    return patched(Exchange, audit=audit)
+
+
+def no_polling() -> Any:
+    """A hint is the only thing that wakes a worker."""
+    pause = Exchange._pause
+
+    async def wait(self: Exchange, request: ClaimRequest | None, *, claimed: int) -> float:
+        seconds = await pause(self, request, claimed=claimed)
+        return 100 * seconds if claimed == 0 else seconds
+
+    return patched(Exchange, _pause=wait)
+
+
+def dropped_results() -> Any:
+    """An outcome that the store did not answer is not sent again."""
+    exchange = Exchange._exchange
+
+    async def once(self: Exchange, batch: Any, request: ClaimRequest | None) -> int:
+        try:
+            return await exchange(self, batch, request)
+        except StoreUnavailable:
+            del self._ended[: len(batch)]
+            raise
+
+    return patched(Exchange, _exchange=once)
+
+
+def ended_meanwhile_dropped() -> Any:
+    """What has ended while an exchange was on its way is taken for settled by it."""
+    settle = Exchange._settle
+
+    def forget(self: Exchange, batch: Sequence[Ended], answers: Sequence[Answer]) -> None:
+        settle(self, batch, answers)
+        self._ended.clear()
+
+    return patched(Exchange, _settle=forget)
+
+
+def leaves_undelivered() -> Any:
+    """A worker that drains does not wait for the store to hear of what it has done."""
+    return patched(Exchange, is_delivered=property(lambda self: True))
+
+
+def settle_before_stop() -> Any:
+    """The job is given back when its code is told to stop, not when it has stopped."""
+    stop = Executor.stop
+
+    def stop_early(self: Executor, job: UUID, why: Stop, **given: Any) -> None:
+        running = self.running.get(job)
+        if running is not None and running.stop is None:
+            self._on_ended(Ended(running.claim, lifecycle.release(running.claim.hold, code_ran=True)))
+        stop(self, job, why, **given)
+
+    return patched(Executor, stop=stop_early)
+
+
+def drain_costs() -> Any:
+    """What a worker gives back when it is asked to end has spent an attempt."""
+    release = lifecycle.release
+
+    def charge(hold: Hold, *, code_ran: bool) -> Transition:
+        moved = release(hold, code_ran=code_ran)
+        return structs.replace(moved, failures=hold.failures + 1) if code_ran else moved
+
+    return patched(lifecycle, release=charge)
+
+
+def cut_short_runs_again() -> Any:
+    """Code that was cut short runs again, whatever its task says."""
+    release = lifecycle.release
+    return patched(lifecycle, release=lambda hold, *, code_ran: release(hold, code_ran=False))
+
+
+def mark_ignored() -> Any:
+    """A job marked for cancellation goes wherever its transition says."""
+    return patched(Transition, moved_by=lambda self, *, cancel_requested: self)
+
+
+def failures_free() -> Any:
+    """A failed attempt is not counted."""
+    failed = lifecycle._failed_attempt
+
+    def forget(hold: Hold, *arguments: Any, **given: Any) -> Transition:
+        return structs.replace(failed(hold, *arguments, **given), failures=hold.failures)
+
+    return patched(lifecycle, _failed_attempt=forget)
+
+
+def failures_without_end() -> Any:
+    """A job is tried again however often it has failed."""
+    failed = lifecycle._failed_attempt
+
+    def again(hold: Hold, *arguments: Any, **given: Any) -> Transition:
+        patient = structs.replace(hold.policy, max_attempts=1000)
+        return failed(structs.replace(hold, policy=patient), *arguments, **given)
+
+    return patched(lifecycle, _failed_attempt=again)
+
+
+def crashes_without_end() -> Any:
+    """A job is tried again however often its workers have crashed."""
+    crashed = lifecycle._crashed
+
+    def again(hold: Hold, **given: Any) -> Transition:
+        patient = structs.replace(hold.policy, max_crashes=1000)
+        return crashed(structs.replace(hold, policy=patient), **given)
+
+    return patched(lifecycle, _crashed=again)
+
+
+def no_backing_off() -> Any:
+    """Whoever is refused asks again at once."""
+    return patched(Service, _pause=lambda self, failures: 0.005)
+
+
+def fails_once() -> Any:
+    """A service that has failed does nothing more."""
+
+    async def run(self: Service) -> None:
+        while True:
+            try:
+                wait = await self._step()
+            except StoreUnavailable:
+                await asyncio.get_running_loop().create_future()
+            await (self.wake.wait(wait) if wait > 0 else turn())
+
+    return patched(Service, run=run)
+
+
+def no_hook() -> Any:
+    """The next attempt starts, and what its job owes is forgotten."""
+    return patched(Healer, owes=lambda self, claim: False)
+
+
+def no_hook_alone() -> Any:
+    """Nobody looks for hooks of jobs that have ended."""
+
+    async def step(self: Healer) -> float:
+        return NEVER
+
+    return patched(Healer, step=step)
+
+
+def prune_the_owed() -> Any:
+    """Retention is retention, whatever is owed."""
+    return patched(memory, retention_of=lambda row: row.policy.retention)
+
+
+def call_per_copy() -> Any:
+    """Each copy of an enqueue is a call of its own."""
+
+    async def write(self: Client, jobs: Sequence[NewJob]) -> EnqueueAnswer:
+        return await self._ask("enqueue", lambda: self._store.enqueue(self._chance.uuid4(), jobs))
+
+    return patched(Client, _write=write)

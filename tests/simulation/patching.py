@@ -1,0 +1,16 @@
+"""Attributes that are others for a while."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+
+@contextmanager
+def patched(owner: object, **names: Any) -> Iterator[None]:
+    """As long as it lasts, ``owner`` has these attributes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, made in names.items():
+            patch.setattr(owner, name, made)
+        yield

@@ -1,0 +1,77 @@
+"""The verdicts on what attempts cost, on writes of former owners to what waits, and on two attempts in one process."""
+
+import pytest
+from msgspec import structs
+
+from holdfast._core.job import AttemptOutcome, State, Token
+from holdfast._core.lifecycle import Judge
+from holdfast._core.policy import CrashPolicy, Policy
+from holdfast.testing.history import FAIL_OVER, By, Phase
+from holdfast.testing.verdicts import Rules
+from tests.simulation.tales import FIRST, LEASE, OTHER, SECOND, Tale, begun, dead, stopped
+
+BACK = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None}
+OPEN = Rules(is_complete=False)
+
+
+def feared(tale: Tale, policy: CrashPolicy) -> Tale:
+    """Its task says what becomes of code that was cut short."""
+    assert tale.row is not None
+    tale.row = structs.replace(tale.row, policy=Policy(on_crash=policy))
+    return tale
+
+
+def cut_short(tale: Tale, **changes: object) -> Tale:
+    """Its worker gives it back, and its code had begun."""
+    return tale.settle(FIRST, record=AttemptOutcome.RELEASED, **changes)
+
+
+def copy_of(tale: Tale) -> Tale:
+    """A copy, so that a tale can end in two ways."""
+    copy = Tale()
+    copy.events, copy.time, copy.row, copy.leases = [*tale.events], tale.time, tale.row, {**tale.leases}
+    return copy
+
+
+@pytest.mark.parametrize(("failures", "is_right"), [(0, False), (1, True), (2, False)])
+def test_a_failed_attempt_is_counted_once(failures: int, is_right: bool) -> None:
+    tale = stopped().settle(FIRST, record=AttemptOutcome.FAILED, failures=failures, **BACK)
+    assert tale.check(OPEN).verdict("S9") is is_right
+
+
+def test_nothing_else_is_counted_as_a_failure() -> None:
+    assert not stopped().settle(FIRST, record=AttemptOutcome.SNOOZED, failures=1, **BACK).check(OPEN).verdict("S9")
+
+
+@pytest.mark.parametrize("policy", [CrashPolicy.HOLD, CrashPolicy.FAIL])
+def test_what_was_cut_short_runs_again_only_if_its_task_says_so(policy: CrashPolicy) -> None:
+    assert not cut_short(feared(stopped(), policy), **BACK).check(OPEN).verdict("S9")
+    assert not feared(dead(), policy).rescue().check(OPEN).verdict("S9")
+    assert cut_short(feared(stopped(), policy), **{**BACK, "state": State.HELD}).check(OPEN).verdict("S9")
+    assert cut_short(stopped(), **BACK).check(OPEN).verdict("S9")
+    failed = feared(stopped(), policy).settle(FIRST, record=AttemptOutcome.FAILED, failures=1, **BACK)
+    assert failed.check(OPEN).verdict("S9")
+
+
+def test_code_that_never_began_was_not_cut_short() -> None:
+    tale = feared(Tale().job(By("enqueue")).lease(), CrashPolicy.HOLD)
+    tale = tale.job(By("claim"), state=State.RUNNING, token=FIRST, lease=LEASE, attempt=1).settle(FIRST, **BACK)
+    assert tale.check(OPEN).verdict("S9")
+
+
+def test_a_former_owner_changes_nothing_that_waits() -> None:
+    assert not dead().rescue().settle(FIRST, state=State.FAILED).check(OPEN).verdict("S3")
+    assert dead().rescue().job(By("request_cancel"), state=State.CANCELLED).check(OPEN).verdict("S3")
+
+
+def test_no_process_runs_two_attempts_of_a_job_whatever_the_clocks_and_the_store_did() -> None:
+    rules = Rules(is_timed=False, is_complete=False)
+    again = begun().job(By(FAIL_OVER), **BACK).job(By("claim"), state=State.RUNNING, token=SECOND, lease=LEASE, attempt=2)
+    assert not copy_of(again).life("handler.start", SECOND).check(rules).verdict("S8")
+    assert again.check(rules).verdict("S8")
+
+
+def test_a_lease_that_a_fail_over_has_forgotten_counts_as_expired() -> None:
+    tale = begun().say("lease", Phase.TRUTH, lease=LEASE, before=None, after=None, by=By(FAIL_OVER))
+    moved = tale.settle(FIRST, Judge.LEASE_ENDED, OTHER, AttemptOutcome.CRASHED, crashes=1, **BACK)
+    assert moved.check(Rules(is_timed=False, is_complete=False)).verdict("S9")
