@@ -26,7 +26,7 @@ PEERS := .venv/peers-$(KEY)
 SERVERS := .venv/servers-$(KEY)
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help demo test check simulate torture models bench peers clean
+.PHONY: help demo test check simulate worlds mutants torture models bench peers clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F '|' '{ printf "make %-9s %s\n", $$1, $$2 }'
@@ -47,6 +47,14 @@ check: $(DEV) ## everything that is read rather than run: lint, format, types, i
 
 simulate: $(DEV) ## run the engine under seeded faults (SEEDS=1000)
 	@.venv/bin/python -m holdfast.testing.simulate --seeds $(SEEDS) $(ARGS)
+
+worlds: $(DEV) ## run every small world to a depth (ARGS="--script one")
+	@.venv/bin/python -m holdfast.testing.enumerate $(ARGS)
+
+mutants: $(DEV) $(SERVERS) ## take out every guard, of the engine and of the stores' SQL: what notices it?
+	@.venv/bin/python -m tests.simulation.hunt
+	@.venv/bin/python -m scripts.mutate_sql --store sqlite --known --lanes 2
+	@.venv/bin/python -m scripts.mutate_sql --store postgres --known --lanes 2
 
 torture: $(DEV) $(SERVERS) ## hurt real processes and servers in every way (MINUTES=30 ARGS="--stores sqlite")
 	@.venv/bin/python -m tests.e2e.torture --minutes $(MINUTES) --sum $(ARGS)
