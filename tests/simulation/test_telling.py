@@ -144,6 +144,11 @@ def test_each_story_is_short() -> None:
     assert all(len(story.read_text().splitlines()) <= LONGEST + 7 for story in STORIES.iterdir())
 
 
+def test_the_story_in_the_documents_is_one_of_these() -> None:
+    page = Path(__file__).parents[2] / "docs/proof.md"
+    assert f"```text\n{expected('a zombie is obeyed')}\n```" in page.read_text()
+
+
 def test_where_nothing_is_wrong_nothing_is_told() -> None:
     assert claimed().check(OPEN).explain(History()) == ""
 
