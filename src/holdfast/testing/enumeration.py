@@ -25,7 +25,7 @@ SCRIPTS = (
     Script("hook", ("long",), has_hooks=True),
     Script("queue", ("long",), has_queue=True),
 )
-WINDOW = 6
+WINDOW = 5
 ALWAYS = (Until.NEXT, Until.TAKEN, Until.DONE)
 UNTILS: dict[What, tuple[Until, ...]] = {
     What.LATE: (Until.TAKEN, Until.DONE), What.TWICE: ALWAYS, What.HELD: (Until.NEXT, Until.TAKEN),
@@ -36,10 +36,10 @@ UNTILS: dict[What, tuple[Until, ...]] = {
 }  # fmt: skip
 ALL = tuple((what, until) for what in What for until in UNTILS.get(what, (Until.NOTHING,)))
 SHARP = (
-    (What.ANSWER_LOST, Until.NOTHING), (What.LATE, Until.TAKEN), (What.HELD, Until.TAKEN), (What.CRASH_BEFORE, Until.NOTHING),
-    (What.CRASH_AFTER, Until.NOTHING), (What.CRASH_SENT, Until.TAKEN), (What.CREW_CRASH_AFTER, Until.NOTHING),
-    (What.POWER_LOST, Until.DONE), (What.CREW_FREEZE_BEFORE, Until.TAKEN), (What.CREW_FREEZE_AFTER, Until.TAKEN),
-    (What.CUT_OFF, Until.TAKEN), (What.CANCEL, Until.NOTHING), (What.RETRY, Until.NOTHING),
+    (What.ANSWER_LOST, Until.NOTHING), (What.LATE, Until.TAKEN), (What.TWICE, Until.TAKEN), (What.HELD, Until.TAKEN),
+    (What.CRASH_BEFORE, Until.NOTHING), (What.CRASH_AFTER, Until.NOTHING), (What.CRASH_SENT, Until.TAKEN),
+    (What.CREW_CRASH_AFTER, Until.NOTHING), (What.POWER_LOST, Until.DONE), (What.CREW_FREEZE_BEFORE, Until.TAKEN),
+    (What.CREW_FREEZE_AFTER, Until.TAKEN), (What.CUT_OFF, Until.TAKEN), (What.CANCEL, Until.NOTHING), (What.RETRY, Until.NOTHING),
 )  # fmt: skip
 """The few that the others are weaker forms of."""
 AGAIN = (

@@ -16,7 +16,7 @@ class Steady(random.Random):
 
     def __init__(self, purpose: str) -> None:
         super().__init__(0)
-        self._purpose = crc32(purpose.encode()) << 96
+        self._purpose = crc32(purpose.encode()) << 32
         self._count = 0
 
     def random(self) -> float:
@@ -30,7 +30,8 @@ class Steady(random.Random):
     def getrandbits(self, k: int, /) -> int:
         """One more than the last time."""
         self._count += 1
-        return (self._purpose | self._count) & ((1 << k) - 1)
+        # First the number, which is what people are shown of an id.
+        return (self._count << 104 | self._purpose | self._count) & ((1 << k) - 1)
 
 
 class SteadyLoop(VirtualLoop):
