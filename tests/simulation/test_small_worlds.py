@@ -15,8 +15,8 @@ from holdfast.testing.deviations import Deviation, Until, What
 from holdfast.testing.enumerate import main
 from holdfast.testing.enumeration import ALL, SCRIPTS, Enumeration, Reach, Trial, attempt, perform
 from holdfast.testing.history import Event, Phase
-from tests.simulation import broken_engines as engines
 from tests.simulation import broken_stores as stores
+from tests.simulation import broken_workers as workers
 
 ONE = SCRIPTS[0]
 
@@ -49,7 +49,7 @@ GUARDS: dict[str, tuple[str, type[MemoryStore], Callable[[], Any]]] = {
     "settling is idempotent": ("S10", stores.SettleOnlyOnce, nullcontext),
     "progress carries a token": ("S3", stores.ReportUnfenced, nullcontext),
     "an ended lease is not beaten": ("S3", stores.BeatRevives, nullcontext),
-    "code stops before its job moves": ("S8", MemoryStore, engines.settle_before_stop),
+    "code stops before its job moves": ("S8", MemoryStore, workers.settle_before_stop),
     "a lease ends before its claims move": ("S5", stores.MoveBeforeEnd, nullcontext),
     "a crash is counted": ("S9", stores.CrashNotCounted, nullcontext),
 }
@@ -71,7 +71,7 @@ def test_one_deviation_shows_that_a_guard_is_missing(guard: str) -> None:
 
 
 def test_what_breaks_is_told_with_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with engines.settle_before_stop():
+    with workers.settle_before_stop():
         assert main(["--script", "one", "--depth", "1", "--reach", "sharp", "--jobs", "1"]) == 1
         told = capsys.readouterr().out
         world = told.split("--world '")[1].split("'")[0]
