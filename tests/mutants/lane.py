@@ -154,7 +154,7 @@ class Lane:
 
     def _judge(self, mutant: Mutant) -> Verdict:
         known = self._run(mutant, [self._items[name] for name in mutant.first if name in self._items])
-        if known.killer or mutant.is_only:
+        if known.killer or mutant.is_only or self._work.most == 0:
             return known
         others = [item for name, item in self._items.items() if name not in mutant.first and self._may_notice(name, mutant.file)]
         words = set(re.findall(r"[a-z]{4,}", mutant.name))

@@ -50,7 +50,8 @@ async def together(at: Scene, policy: Policy) -> None:
 
 async def with_a_claim(at: Scene, policy: Policy) -> None:
     hold = await retried(at, policy)
-    await at.exchange(done(hold), at.request(hold.lease, queues=("none",)))
+    await at.enqueue(at.new(queue="next"))
+    assert len((await at.exchange(done(hold), at.request(hold.lease, queues=("next",)))).claims) == 1
 
 
 async def by_cancelling(at: Scene, policy: Policy) -> None:

@@ -81,8 +81,9 @@ async def settled(at: Scene) -> None:
     ]
     for place, move in enumerate(moves):
         await at.settle(move(await at.running(key=f"own {place}")))
-        hold = await at.running()
-        await at.exchange(move(hold), at.request(hold.lease, queues=("none",)))
+        hold = await at.running(key=f"own too {place}")
+        await at.enqueue(at.new(queue="next"))
+        await at.exchange(move(hold), at.request(hold.lease, queues=("next",)))
 
 
 async def owned(at: Scene) -> None:

@@ -54,8 +54,9 @@ class FenceContract(Part):
         one, two = await pair(at)
         for move in (done, raised, lambda hold: answered(hold, Snooze(for_="1s"))):
             assert await at.settle(*map(move, swapped(one, two))) == (Answer.LOST, Answer.LOST)
+            (job,) = await at.enqueue(at.new())
             answer = await at.store.exchange([*map(move, swapped(one, two))], at.request(one.lease))
-            assert answer.answers == (Answer.LOST, Answer.LOST)
+            assert (answer.answers, [claim.hold.job for claim in answer.claims]) == ((Answer.LOST, Answer.LOST), [job])
         assert [await at.state(hold.job) for hold in (one, two)] == [State.RUNNING] * 2
         assert await at.settle(done(one), done(two)) == (Answer.APPLIED, Answer.APPLIED)
 
@@ -118,6 +119,9 @@ class FenceContract(Part):
         for token in late:
             answers = await at.settle(done(structs.replace(two, token=token)), raised(one))
             assert answers == (Answer.LOST, Answer.APPLIED)
+            await at.enqueue(at.new())
+            answer = await at.exchange(done(structs.replace(two, token=token)), at.request(one.lease))
+            assert (answer.answers, len(answer.claims)) == ((Answer.LOST,), 1)
         said = [Update(job=hold.job, token=hold.token, stage="s") for hold in (one, two)]
         assert await at.store.report(said) == {one.job}
         assert await at.settle(done(two)) == (Answer.APPLIED,)
