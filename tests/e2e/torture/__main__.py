@@ -114,7 +114,8 @@ class Sitting:
         with self._console.status(plan.store) as status:
 
             def show(elapsed: float, counts: Counter[str]) -> None:
-                done = ", ".join(f"{many} {what}" for what, many in counts.items() if what != "operations")
+                made.done = dict(counts)  # a copy: others count on
+                done = ", ".join(f"{many} {what}" for what, many in made.done.items() if what != "operations")
                 status.update(f"{plan.store} {elapsed:.0f} of {plan.seconds:.0f} s: {done}")
 
             try:
