@@ -1,8 +1,10 @@
 """The bad network does what it says, and nothing else."""
 
+import gc
 import socket
 import socketserver
 import threading
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -190,3 +192,15 @@ def test_a_server_that_is_away_is_an_end(proxy: TcpProxy, echo: EchoServer) -> N
     echo.socket.close()
     with pytest.raises(ConnectionResetError), called(proxy) as client:
         client.recv(1)
+
+
+def test_one_that_ends_while_it_is_called_leaves_nothing_open(echo: EchoServer) -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(30):
+            with TcpProxy(echo.server_address[1]) as proxy:
+                callers = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(3)]
+            for caller in callers:
+                caller.close()
+        gc.collect()
+    assert [str(warning.message) for warning in seen if warning.category is ResourceWarning] == []

@@ -13,6 +13,7 @@ from holdfast._ports.clock import SystemClock
 from holdfast.testing.servers.process import free_port
 
 _CHUNK = 1 << 16
+_THRESHOLD = 5  # turns of a loop within which a connection that it has accepted is served
 _RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
 
 
@@ -109,6 +110,11 @@ class TcpProxy:
     async def _cut(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
+            # Who was just being let in would for ever be left on the threshold of one that is closed.
+            for door in listener.sockets:
+                self._loop.remove_reader(door.fileno())
+            for _ in range(_THRESHOLD):
+                await SystemClock().sleep(0)
             listener.close()
         await self._reset()
 
@@ -127,9 +133,11 @@ class TcpProxy:
         await asyncio.gather(*self._visits, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        visit = self._loop.create_task(self._serve(_End(reader, writer)))
+        client = _End(reader, writer)
+        visit = self._loop.create_task(self._serve(client))
         self._visits.add(visit)
         visit.add_done_callback(self._visits.discard)
+        visit.add_done_callback(lambda _: client.reset())  # also of one that was cancelled before it had begun
 
     async def _serve(self, client: "_End") -> None:
         try:
