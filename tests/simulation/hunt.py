@@ -42,18 +42,19 @@ def known_seeds() -> dict[str, int]:
 
 
 def hunt(mutant: Mutant, known: int | None = None, *, choices: int = 1) -> Found:
-    """Look at the world of the seed that is known, then at those that fit, until one shows it; of several the smallest is said."""
+    """Look at the world of the seed that is known, then at those that fit, until so many show it; of these the smallest counts."""
     started, looked, shown = _cpu(), 0, list[tuple[int, int]]()
     for seed in chain([] if known is None else [known], fitting(mutant)):
         looked += 1
         with mutant.patch():
             broken = play(mutant, seed, mutant.kind)
-        # A world that is broken anyway shows nothing. Of a seed that is known it is known as well.
-        if not broken.report.verdict(mutant.caught_by) and (seed == known or play(mutant, seed).report.verdict(mutant.caught_by)):
+        if not broken.report.verdict(mutant.caught_by):
             shown.append((len(broken.history), seed))
-            if len(shown) == choices:
+            if seed == known or len(shown) == choices:
                 break
-    return Found(mutant.name, min(shown)[1] if shown else None, looked, _cpu() - started)
+    # A world that is broken anyway shows nothing; of a seed that is known it is known that it is not.
+    clean = (seed for _, seed in sorted(shown) if seed == known or play(mutant, seed).report.verdict(mutant.caught_by))
+    return Found(mutant.name, next(clean, None), looked, _cpu() - started)
 
 
 def play(mutant: Mutant, seed: int, kind: type[MemoryStore] = MemoryStore) -> Outcome:

@@ -54,6 +54,11 @@ def bent(**changes: Any) -> Aim:
     return lambda plan: structs.replace(plan, **changes)
 
 
+def brief(plan: Plan) -> Plan:
+    """A world that does not wait for long to be done: what is stuck is."""
+    return structs.replace(plan, patience=6 * plan.settings.timing.ttl)
+
+
 class Mutant(Struct, frozen=True):
     """``caught_by``: the property that breaks; ``within``: in so many worlds at most, counted from seed 0 on.
 
@@ -97,7 +102,13 @@ def operated(plan: Plan) -> bool:
 def patient(plan: Plan) -> Plan:
     """A world of long work in which no blocked event loop is ever taken for dead."""
     return structs.replace(
-        plan, settings=structs.replace(plan.settings, max_block=1e9), strikes=(), tasks=("silent",), concurrency=10, jobs=40
+        plan,
+        settings=structs.replace(plan.settings, max_block=1e9),
+        strikes=(),
+        tasks=("silent",),
+        concurrency=10,
+        jobs=40,
+        patience=6 * plan.settings.timing.ttl,
     )
 
 
@@ -155,7 +166,7 @@ MUTANTS = (
         aim=bent(strikes=SILENCES, tasks=("deaf", "blocking")),
     ),
     Mutant("a lost beat stops a worker", "L3", 50, patch=supervisors.fragile, where=only(Mode.LULLS)),
-    Mutant("lease of the dead beaten on", "L2", 20, patch=supervisors.beats_for_the_dead),
+    Mutant("lease of the dead beaten on", "L2", 20, patch=supervisors.beats_for_the_dead, aim=brief),
     Mutant(
         "lease of the stopped beaten on", "L2", 50, patch=supervisors.frozen_left_alone, where=only(Mode.LIVENESS), aim=patient
     ),
@@ -185,7 +196,7 @@ MUTANTS = (
         aim=bent(strikes=("freeze_together",), tasks=("blocking", "deaf", "long"), jobs=40),
     ),
     Mutant("lease not ended before its claims move", "S5", 20, stores.MoveBeforeEnd),
-    Mutant("nobody looks for expired leases", "L2", 20, patch=supervisors.no_recovery),
+    Mutant("nobody looks for expired leases", "L2", 20, patch=supervisors.no_recovery, aim=brief),
     Mutant(
         "a dead worker's jobs wait for its ttl",
         "L1",
@@ -195,7 +206,7 @@ MUTANTS = (
         aim=bent(tasks=("crashing", "poison")),
     ),
     Mutant("amnesty missing", "L8", 50, patch=supervisors.no_amnesty, where=only(Mode.OUTAGES)),
-    Mutant("service ends with its first failure", "L2", 20, patch=workers.fails_once),
+    Mutant("service ends with its first failure", "L2", 20, patch=workers.fails_once, aim=brief),
     Mutant(
         "a blocked event loop is killed early",
         "L3",
@@ -204,7 +215,9 @@ MUTANTS = (
         where=only(Mode.LIVENESS),
         aim=bent(tasks=("blocking",), operations=()),
     ),
-    Mutant("what is expired waits for ever", "L2", 50, patch=supervisors.nobody_expires, where=lambda plan: plan.expires),
+    Mutant(
+        "what is expired waits for ever", "L2", 50, patch=supervisors.nobody_expires, where=lambda plan: plan.expires, aim=brief
+    ),
     # who pays
     Mutant("crash not counted", "S9", 20, stores.CrashNotCounted),
     Mutant("start not counted", "S9", 20, stores.StartNotCounted),
@@ -241,7 +254,7 @@ MUTANTS = (
         where=only(Mode.SAFETY),
         aim=under("exchange", Fault.TWICE, tasks=("poison", "crashing"), jobs=40),
     ),
-    Mutant("no worker for last tries", "L2", 20, patch=supervisors.no_last_try),
+    Mutant("no worker for last tries", "L2", 20, patch=supervisors.no_last_try, aim=brief),
     Mutant("others judging progress as early as the owner", "S9", 50, stores.LimitJudgedEarly),
     Mutant("limit judged early by the owner", "S9", 50, patch=supervisors.hasty_owner),
     Mutant(
@@ -315,9 +328,16 @@ MUTANTS = (
     ),
     Mutant("paused queue claimed", "S1", 50, stores.PauseIgnored, where=operated),
     Mutant("claim by ids takes them whatever their state", "S1", 50, stores.IdsTakenUnseen, where=queued),
-    Mutant("only the first in line are looked at", "L4", 50, stores.FirstInLineOnly, where=only(Mode.CROWD)),
+    Mutant(
+        "only the first in line are looked at",
+        "L4",
+        50,
+        stores.FirstInLineOnly,
+        where=only(Mode.CROWD),
+        aim=bent(has_strangers=True, tasks=("quick", "long"), jobs=16, chaos=20.0),
+    ),
     Mutant("hint as the only wake-up", "L6", 50, patch=workers.no_polling, where=only(Mode.CROWD)),
-    Mutant("whoever is delivered jobs looks for no others", "L2", 50, patch=workers.only_deliveries, where=queued),
+    Mutant("whoever is delivered jobs looks for no others", "L2", 50, patch=workers.only_deliveries, where=queued, aim=brief),
     Mutant("no backing off", "L9", 20, patch=workers.no_backing_off),
     # enqueuing, keys, operators, retention
     Mutant("enqueue without a receipt", "S2", 50, keeping.EnqueueWithoutReceipt),
@@ -403,5 +423,5 @@ MUTANTS = (
         aim=bent(tasks=("silent", "raising"), strikes=("kill_worker",), operations=("prune", "cancel")),
     ),
     Mutant("no hook before the next attempt", "S7", 20, patch=workers.no_hook, where=hooked),
-    Mutant("no hook for what has ended", "L2", 50, patch=workers.no_hook_alone, where=hooked),
+    Mutant("no hook for what has ended", "L2", 50, patch=workers.no_hook_alone, where=hooked, aim=brief),
 )
