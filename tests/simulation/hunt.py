@@ -43,18 +43,26 @@ def known_seeds() -> dict[str, int]:
 
 def hunt(mutant: Mutant, known: int | None = None, *, choices: int = 1) -> Found:
     """Look at the world of the seed that is known, then at those that fit, until so many show it; of these the smallest counts."""
-    started, looked, shown = _cpu(), 0, list[tuple[int, int]]()
+    started, looked, best, shown = _cpu(), 0, None, list[tuple[int, int]]()
     for seed in chain([] if known is None else [known], fitting(mutant)):
         looked += 1
         with mutant.patch():
             broken = play(mutant, seed, mutant.kind)
         if not broken.report.verdict(mutant.caught_by):
+            if seed == known:
+                return Found(mutant.name, seed, looked, _cpu() - started)
             shown.append((len(broken.history), seed))
-            if seed == known or len(shown) == choices:
-                break
-    # A world that is broken anyway shows nothing; of a seed that is known it is known that it is not.
-    clean = (seed for _, seed in sorted(shown) if seed == known or play(mutant, seed).report.verdict(mutant.caught_by))
-    return Found(mutant.name, next(clean, None), looked, _cpu() - started)
+            if len(shown) == choices:
+                best = _smallest(mutant, shown)
+                if best is not None:
+                    break
+                shown.clear()
+    return Found(mutant.name, _smallest(mutant, shown) if best is None else best, looked, _cpu() - started)
+
+
+def _smallest(mutant: Mutant, shown: list[tuple[int, int]]) -> int | None:
+    """Of those that break something only because of the mutant."""
+    return next((seed for _, seed in sorted(shown) if play(mutant, seed).report.verdict(mutant.caught_by)), None)
 
 
 def play(mutant: Mutant, seed: int, kind: type[MemoryStore] = MemoryStore) -> Outcome:
