@@ -30,7 +30,20 @@ def stamp(clone: Path, *settings: str) -> str:
 
 def test_help_names_every_target(clone: Path) -> None:
     listed = [line.split()[1] for line in run(clone, "make").stdout.splitlines()]
-    assert listed == ["help", "demo", "test", "check", "simulate", "worlds", "mutants", "torture", "models", "bench", "peers", "clean"]
+    assert listed == [
+        "help",
+        "demo",
+        "test",
+        "check",
+        "simulate",
+        "worlds",
+        "mutants",
+        "torture",
+        "models",
+        "bench",
+        "peers",
+        "clean",
+    ]
 
 
 def test_environment_is_made_anew_when_pyproject_changes(clone: Path) -> None:
