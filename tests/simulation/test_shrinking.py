@@ -123,6 +123,7 @@ def test_the_command_explains_a_failure_and_replays_it(tmp_path: Path, capsys: p
     assert f"python -m holdfast.testing.simulate --seed 0 --store {STORE}" in told
     assert "decisions break S6 alone" in told
     assert "client 0 enqueues its job" in told
+    assert "client 0 is called client 1" in told
     left = next(tmp_path.glob("*.json"))
     assert str(left) in told
     assert command.main(["--script", str(left), "--store", STORE]) == 1

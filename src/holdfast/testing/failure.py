@@ -1,5 +1,6 @@
 """A failing world, explained: the few decisions that are enough to break it, and the story of what they lead to."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from holdfast.testing.simulation import Outcome
 from holdfast.testing.summary import problems_of
 
 COMMAND = "python -m holdfast.testing.simulate"
+_NAMED = re.compile(r"(\w+ \w+) is (m\d+-\d+-\d+)")  # as the story introduces those who take part
 
 
 def explain(found: Outcome, run: Callable[[Plan], Outcome], *, budget: int, folder: Path, revision: str) -> Iterator[str]:
@@ -28,10 +30,20 @@ def explain(found: Outcome, run: Callable[[Plan], Outcome], *, budget: int, fold
 
 def tell(outcome: Outcome) -> Iterator[str]:
     """What was decided, and what came of it."""
-    decisions = sorted(outcome.decisions, key=lambda each: each.time)
-    lines = [describe(each) for each in decisions]
+    lines = [describe(each) for each in sorted(outcome.decisions, key=lambda each: each.time)]
+    story = "nothing broke" if outcome.is_clean else outcome.explain()
+    yield _describe_world(outcome.plan)
     yield from lines
-    people = {title: name for title, name in outcome.titles.items() if any(title in line for line in lines)}
-    if people:
-        yield "where " + ", ".join(f"{title} is {name}" for title, name in people.items())
-    yield "nothing broke" if outcome.is_clean else outcome.explain()
+    names = {process: name for name, process in _NAMED.findall(story)}
+    people = {title: process for title, process in outcome.titles.items() if any(title in line for line in lines)}
+    told = [f"{title} is called {names[process]}" for title, process in people.items() if process in names]
+    if told:
+        yield f"In the story {', '.join(told)}."
+    yield story
+
+
+def _describe_world(plan: Plan) -> str:
+    more = [name for name in ("hooks", "queue", "releases") if getattr(plan, f"has_{name}")]
+    crews = f"{plan.supervisors} supervisors with {plan.processes} workers of {plan.concurrency} slots each"
+    store = f"a {plan.profile} store, leases by its {plan.lease_clock} clock, ttl {plan.settings.timing.ttl:g} s"
+    return f"{crews}; {store}; all is well after {plan.chaos:.0f} s{'; with ' if more else ''}{' and '.join(more)}"
