@@ -70,6 +70,18 @@ def test_one_deviation_shows_that_a_guard_is_missing(guard: str) -> None:
     assert not attempt(ONE, found.deviations).problems
 
 
+def test_two_deviations_show_what_neither_shows_alone() -> None:
+    """An owner stands still for longer than its lease, and wakes between the look at that lease and its end."""
+    claim = next(number for number, call in enumerate(attempt(ONE, ()).calls, 1) if call.is_busy and call.verb == "exchange")
+    frozen = Deviation(claim, What.CREW_FREEZE_AFTER, Until.TAKEN)
+    calls = attempt(ONE, (frozen,)).calls
+    look = next(number for number, call in enumerate(calls, 1) if call.is_busy and call.verb == "expired")
+    woken = Deviation(look, What.RELEASE_AFTER)
+    assert any(problem.startswith("S5") for problem in attempt(ONE, (frozen, woken), stores.EndWithoutJudging).problems)
+    assert not any(attempt(ONE, (each,), stores.EndWithoutJudging).problems for each in (frozen, woken))
+    assert not attempt(ONE, (frozen, woken)).problems
+
+
 def test_what_breaks_is_told_with_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
     with workers.settle_before_stop():
         assert main(["--script", "one", "--depth", "1", "--reach", "sharp", "--jobs", "1"]) == 1
