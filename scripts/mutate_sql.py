@@ -40,7 +40,7 @@ TESTS = {
         "tests/contract/test_model_postgres.py",
     ),
 }
-TOO_LONG = ("million", "failover", "disk", "versions", "plans")
+TOO_LONG = ("million", "failover", "disk", "versions", "postgres_plans")
 """Files of tests that take long and know no guard that others do not."""
 CONTROL = "nothing mutated"
 
