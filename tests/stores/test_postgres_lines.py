@@ -153,3 +153,22 @@ def test_claims_along_lines_go_on_after_what_was_taken_last(home: Home, way: str
             assert await taken(world, way, request, (*where, -1, at.now, others[-1], 0)) == [first, others[0]]
 
     play(Stage(home), act)
+
+
+@pytest.mark.parametrize("way", ["due_walk", "due_lines", "due_line", "due_ids"])
+def test_no_way_to_claim_takes_from_a_queue_that_was_paused_meanwhile(home: Home, way: str) -> None:
+    async def act(at: Scene) -> None:
+        world, job = World(at), at.new(task="a")
+        await at.enqueue(job)
+        request = await request_in(world, None, LEAVE, 1)
+        where: Sequence[Any] = {
+            "due_walk": packing.walking(request, 1),
+            "due_lines": (["a"], ["default"], [0], None, None, None, 0),
+            "due_line": ("a", "default", 0, datetime.min, UUID(int=0)),
+            "due_ids": ([job.id], None),
+        }[way]
+        for is_paused in (True, False):
+            await at.store.pause(["default"], is_paused=is_paused)
+            assert await taken(world, way, request, where) == ([] if is_paused else [job.id])
+
+    play(Stage(home), act)
