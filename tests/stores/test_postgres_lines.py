@@ -36,10 +36,11 @@ class World:
         kinds: dict[str, list[UUID]] = {"state = 'held'": [], "proviso = '-infinity'": []}
         for task, queue in product(("0", *KNOWN, "z"), ("1", "m", "n", "paused", "x")):
             new = partial(self.at.new, task=task, queue=queue)
-            held, last = [new(priority=-3)], [new(priority=priority) for priority in (-2, 2)]
+            held = [new(priority=priority) for priority in (-3, 0, 4)]
+            last = [new(priority=priority) for priority in (-2, 2, 4)]
             plain = [new(priority=priority, delay=delay) for priority in (0, 1, 4) for delay in (0.0, 1.0)]
-            late = [new(priority=priority, delay=60.0) for priority in (-1, 0, 3)]
-            over = [new(priority=priority, expires_in=1.0) for priority in (-1, 1, 5)]
+            late = [new(priority=priority, delay=60.0) for priority in (-1, 0, 3, 4)]
+            over = [new(priority=priority, expires_in=1.0) for priority in (-1, 1, 4, 5)]
             everybody += [*held, *last, *plain, *late, *over]
             for ids, jobs in zip(kinds.values(), (held, last), strict=True):
                 ids += [job.id for job in jobs]

@@ -127,6 +127,17 @@ class LimitContract(Part):
             await at.settle(done(hold))
 
     @story
+    async def test_a_start_that_comes_again_takes_no_progress_back(self, at: Scene) -> None:
+        hold = await started(at, LIMITS[Charge.STALLED])
+        at.advance(PATIENCE / 2)
+        await at.store.report([Update(job=hold.job, token=hold.token)])
+        assert await at.store.start([(hold.job, hold.token)]) == frozenset()
+        at.advance(PATIENCE)
+        assert await at.store.overdue(10) == ()
+        at.advance(EARLY)
+        assert await overdue(at) == [(hold, Charge.STALLED)]
+
+    @story
     async def test_no_wall_clock_decides_about_a_limit(self, at: Scene) -> None:
         for charge, policy in LIMITS.items():
             hold = await started(at, policy)
