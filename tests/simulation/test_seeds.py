@@ -7,7 +7,7 @@ import sys
 import pytest
 
 SIMULATE = [sys.executable, "-m", "holdfast.testing.simulate"]
-SEEDS = os.environ.get("SEEDS", "500")
+SEEDS = os.environ.get("SEEDS", "2000")
 
 
 def _simulate(*words: str, hash_seed: str = "0") -> str:
@@ -22,14 +22,6 @@ def test_no_property_breaks_in_any_of_them() -> None:
     told = _simulate("--seeds", SEEDS, "--jobs", "2")
     assert f"{SEEDS} seeds, 0 failed" in told
     assert "0 inside the timing assumptions" in told
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", ["--hooks", "--queue"])
-def test_nor_where_tasks_have_hooks_or_a_queue_delivers(kind: str) -> None:
-    seeds = str(int(SEEDS) // 5)
-    told = _simulate("--seeds", seeds, "--jobs", "2", kind)
-    assert f"{seeds} seeds, 0 failed" in told
 
 
 @pytest.mark.parametrize("seed", ["3", "11"])
