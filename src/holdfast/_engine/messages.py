@@ -76,7 +76,7 @@ class Pong(Struct, frozen=True, tag="pong"):
 
 
 class Undelivered(Struct, frozen=True, tag="undelivered"):
-    """Worker: outcomes the store has not answered for a beat, in case I do not live to deliver them."""
+    """Worker: outcomes the store has not answered, in case I do not live to deliver them."""
 
     transitions: tuple[Transition, ...]
 

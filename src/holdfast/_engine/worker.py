@@ -21,7 +21,7 @@ from holdfast._engine.healing import Healer, problems_of_hooks
 from holdfast._engine.heart import Heart
 from holdfast._engine.inbox import Inbox
 from holdfast._engine.lifespan import Lifespan
-from holdfast._engine.loop import Service, Wake
+from holdfast._engine.loop import ERRORS, Service, Wake
 from holdfast._engine.patience import Patience
 from holdfast._engine.pool import Pool
 from holdfast._engine.registry import Registry
@@ -78,6 +78,7 @@ class Worker:
         self._drain_by: float | None = None
         self._is_orphan = False
         self._waiting: frozenset[Key] = frozenset()
+        self._told: frozenset[Key] = frozenset()
         self._ending = Wake()
         self._is_alone = False
         self._teller = Teller(self._send, self._now)
@@ -232,7 +233,11 @@ class Worker:
         )
 
     async def _exchange(self) -> float:
-        wait = await self.exchange.step()
+        try:
+            wait = await self.exchange.step()
+        except ERRORS:
+            self._tell_undelivered()  # whoever kills us before the store answers must not cost a result
+            raise
         if self._receiving is not None:
             self._receiving.wake.set()
         if self._is_finished() and not self.exchange.is_closed:
@@ -282,12 +287,16 @@ class Worker:
         if not self.heart.is_gone:
             self.exchange.request_audit()
             self._exchanging.wake.set()
-        undelivered = self.exchange.undelivered
-        waiting = frozenset((each.job, each.token) for each in undelivered)
+        waiting = self.exchange.waiting
         if waiting & self._waiting:
-            self._send(messages.Undelivered.of(undelivered))
+            self._tell_undelivered()
         self._waiting = waiting
         return self._settings.timing.beat
+
+    def _tell_undelivered(self) -> None:
+        if self.exchange.waiting != self._told:
+            self._told = self.exchange.waiting
+            self._send(messages.Undelivered.of(self.exchange.undelivered))
 
     async def _watch(self) -> float:
         """Stop code that has no right to run any more; name code that does not stop."""
