@@ -4,7 +4,7 @@ from msgspec import structs
 
 from holdfast._core.job import State
 from holdfast._core.policy import Policy
-from holdfast._ports.store import Store
+from holdfast._ports.store import Store, Update
 from holdfast.stores.memory import MemoryStore, Snapshot
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
@@ -26,6 +26,7 @@ class TestMemory(StoreContract):
             hold, retried = await at.running(key="k", policy=Policy(timeout=9.0)), await at.running()
             await at.settle(raised(retried))
             (waiting,) = await at.enqueue(at.new(key="l"))
+            await at.store.report([Update(job=hold.job, token=hold.token, order=1)])
             await at.store.pause(["q"], is_paused=True)
             snapshot = self.store.snapshot()
             assert all(getattr(snapshot, field.name) for field in structs.fields(Snapshot))

@@ -22,6 +22,7 @@ class Reports:
 
     def __init__(self) -> None:
         self.told: list[dict[UUID, dict[str, object]]] = []
+        self.orders: list[int] = []
         self.lost: frozenset[UUID] = frozenset()
         self.errors = 0
         self.gate: asyncio.Event | None = None
@@ -33,6 +34,7 @@ class Reports:
             fields = {name: getattr(update, name) for name in ("stage", "fraction", "message", "checkpoint")}
             said[update.job] = {name: value for name, value in fields.items() if value is not None}
         self.told.append(said)
+        self.orders += [update.order for update in updates]
         self.entered.set()
         if self.gate is not None:
             await self.gate.wait()
@@ -184,6 +186,22 @@ def test_s15_after_an_unknown_report_the_same_is_sent_again_and_newer_words_win(
         await desk.reporter.step()
         await saving
         assert desk.store.told[-1] == {A: {"stage": "clone", "fraction": 0.2, "checkpoint": b"7"}, B: {"stage": "walk"}}
+
+    run(test())
+
+
+def test_each_update_has_a_larger_number_so_that_a_late_copy_of_an_older_one_undoes_nothing() -> None:
+    async def test() -> None:
+        desk = Desk()
+        for number in range(3):
+            desk.say(hold(), stage=str(number))
+            desk.say(hold(), fraction=number / 3)
+            await desk.reporter.step()
+            desk.clock.advance(PROGRESS_INTERVAL)
+        desk.say(hold(), message="the last words")
+        desk.reporter.forget(hold())
+        await desk.reporter.write_last_words()
+        assert desk.store.orders == [2, 4, 6, 7]
 
     run(test())
 

@@ -77,11 +77,6 @@ class Exchange:
         return tuple(ended.transition for ended in self._ended if ended.transition is not None)
 
     @property
-    def waiting(self) -> frozenset[Key]:
-        """Whose they are."""
-        return frozenset((each.job, each.token) for each in self.undelivered)
-
-    @property
     def is_delivered(self) -> bool:
         """Whether the store has answered everything, and the queue has been told."""
         return not self._ended and not self._late and not self._gone

@@ -40,6 +40,7 @@ class Reporter:
         self._updates: dict[UUID, Update] = {}
         self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
         self._written = float("-inf")
+        self._order = 0
 
     def progress(self, hold: Hold, *, stage: str | None, fraction: float | None, message: str | None) -> None:
         """Remember the latest; written within ``PROGRESS_INTERVAL``."""
@@ -112,11 +113,12 @@ class Reporter:
         return PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
 
     def _add(self, update: Update) -> None:
+        self._order += 1
         older = self._updates.get(update.job)
         if older is not None and older.token == update.token:
             said = {name: getattr(update, name) for name in ("stage", "fraction", "message", "checkpoint")}
             update = structs.replace(older, **{name: value for name, value in said.items() if value is not None})
-        self._updates[update.job] = update
+        self._updates[update.job] = structs.replace(update, order=self._order)
 
 
 def _lost_error(job: UUID) -> JobLost:

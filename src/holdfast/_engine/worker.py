@@ -14,8 +14,9 @@ from holdfast._engine import messages
 from holdfast._engine.children import Children
 from holdfast._engine.courier import event_of
 from holdfast._engine.current import WORKER
+from holdfast._engine.deposit import Deposit
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.exchange import Exchange, Key
+from holdfast._engine.exchange import Exchange
 from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.healing import Healer, problems_of_hooks
 from holdfast._engine.heart import Heart
@@ -77,11 +78,10 @@ class Worker:
         self.pool = None if runner_host is None else self._open_pool(runner_host)
         self._drain_by: float | None = None
         self._is_orphan = False
-        self._waiting: frozenset[Key] = frozenset()
-        self._told: frozenset[Key] = frozenset()
         self._ending = Wake()
         self._is_alone = False
         self._teller = Teller(self._send, self._now)
+        self._deposit = Deposit(self._send)
         self._receiving: Service | None = None
 
     async def run(self) -> None:
@@ -236,7 +236,7 @@ class Worker:
         try:
             wait = await self.exchange.step()
         except ERRORS:
-            self._tell_undelivered()  # whoever kills us before the store answers must not cost a result
+            self._deposit.leave(self.exchange.undelivered)  # a kill before the store is back must not cost a result
             raise
         if self._receiving is not None:
             self._receiving.wake.set()
@@ -279,24 +279,15 @@ class Worker:
 
     def _room(self) -> int:
         """For how many deliveries: none while looking by ourselves finds more than we can do."""
-        is_able = self.heart.may_act() and not self.exchange.is_closed and not self.exchange.is_behind
-        return self._slots.room() if is_able else 0
+        return self._slots.room() if self.heart.may_act() and not self.exchange.is_closed and not self.exchange.is_behind else 0
 
     async def _audit(self) -> float:
         """Once a beat: the store may think more or less of us than we know. Unanswered outcomes also go up the pipe."""
         if not self.heart.is_gone:
             self.exchange.request_audit()
             self._exchanging.wake.set()
-        waiting = self.exchange.waiting
-        if waiting & self._waiting:
-            self._tell_undelivered()
-        self._waiting = waiting
+        self._deposit.leave_old(self.exchange.undelivered)
         return self._settings.timing.beat
-
-    def _tell_undelivered(self) -> None:
-        if self.exchange.waiting != self._told:
-            self._told = self.exchange.waiting
-            self._send(messages.Undelivered.of(self.exchange.undelivered))
 
     async def _watch(self) -> float:
         """Stop code that has no right to run any more; name code that does not stop."""

@@ -164,7 +164,10 @@ class ExchangeAnswer(Struct, frozen=True):
 
 
 class Update(Struct, frozen=True, kw_only=True):
-    """What a handler said about its job. ``None`` leaves a field as it is; the latest progress wins."""
+    """What a handler said about its job. ``None`` leaves a field as it is; the latest progress wins.
+
+    ``order`` grows with each update of a worker: one that arrives after a later one changes nothing. ``None``: whatever came before.
+    """
 
     job: UUID
     token: Token
@@ -172,6 +175,7 @@ class Update(Struct, frozen=True, kw_only=True):
     fraction: float | None = None
     message: str | None = None
     checkpoint: bytes | None = None
+    order: int | None = None
 
 
 class Note(Struct, frozen=True, kw_only=True):

@@ -116,7 +116,7 @@ class Snapshot(Struct):
     """Everything a store knows. Rows are values, so that copying the containers copies it all.
 
     ``started`` and ``moved``: when each running job started and last made progress, on the monotonic clock in microseconds,
-    because no step of a wall clock may make one overdue.
+    because no step of a wall clock may make one overdue. ``said``: the number of each one's latest report.
     """
 
     jobs: dict[UUID, JobRecord] = {}
@@ -125,6 +125,7 @@ class Snapshot(Struct):
     keys: dict[Key, UUID] = {}
     started: dict[UUID, int] = {}
     moved: dict[UUID, int] = {}
+    said: dict[UUID, int] = {}
     attempts: dict[UUID, dict[Token, Ended]] = {}
     receipts: dict[UUID, tuple[datetime, EnqueueAnswer]] = {}
     leases: dict[UUID, _Lease] = {}
@@ -140,6 +141,7 @@ class Snapshot(Struct):
             keys=self.keys.copy(),
             started=self.started.copy(),
             moved=self.moved.copy(),
+            said=self.said.copy(),
             attempts={job: attempts.copy() for job, attempts in self.attempts.items()},
             receipts=self.receipts.copy(),
             leases=self.leases.copy(),
@@ -219,6 +221,10 @@ class MemoryStore:
             if row is None:
                 lost.add(update.job)
                 continue
+            if update.order is not None:
+                if update.order < self._all.said.get(row.id, 0):
+                    continue
+                self._all.said[row.id] = update.order
             said = {name: value for name in _SAID if (value := getattr(update, name)) is not None}
             self._put(structs.replace(row, last_progress_at=self._now(), **said))
             self._all.moved[row.id] = self._monotonic()
@@ -528,7 +534,7 @@ class MemoryStore:
     def _forget(self, row: JobRecord) -> None:
         self._take_from_indexes(row)
         del self._all.jobs[row.id]
-        for remembered_of in (self._all.attempts, self._all.started, self._all.moved):
+        for remembered_of in (self._all.attempts, self._all.started, self._all.moved, self._all.said):
             remembered_of.pop(row.id, None)
 
     def _take_from_indexes(self, row: JobRecord) -> None:
@@ -667,6 +673,7 @@ class MemoryStore:
             started_at=now if is_running else None,
         )
         self._put(taken)
+        self._all.said.pop(row.id, None)
         if is_running:
             self._all.started[row.id] = self._all.moved[row.id] = self._monotonic()
         return Claim(

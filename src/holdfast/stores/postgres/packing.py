@@ -279,6 +279,7 @@ def reports(said: Sequence[Update]) -> list[tuple[Any, ...]]:
             [update.fraction for update in updates],
             [text(update.message) for update in updates],
             [update.checkpoint for update in updates],
+            [update.order for update in updates],
         )
         for updates in apart(latest.values(), lambda update: update.token.number)
     ]

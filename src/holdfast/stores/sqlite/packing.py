@@ -233,11 +233,11 @@ def lease(new: NewLease) -> Values:
 
 def updates(said: Sequence[Update]) -> Values:
     """Records and texts of what handlers said; of several updates of one job the latest wins, field by field."""
-    latest: dict[tuple[UUID, Token], dict[str, str | float | None]] = {}
+    latest: dict[tuple[UUID, Token], dict[str, str | float | int | None]] = {}
     checkpoints: dict[tuple[UUID, Token], bytes | None] = {}
     for update in said:
         key = (update.job, update.token)
-        news = {"stage": text(update.stage), "fraction": update.fraction, "message": text(update.message)}
+        news = {"stage": text(update.stage), "fraction": update.fraction, "message": text(update.message), "order": update.order}
         latest.setdefault(key, {}).update({name: value for name, value in news.items() if value is not None})
         checkpoints[key] = checkpoints.get(key) if update.checkpoint is None else update.checkpoint
     packed = records([(*key, checkpoint) for key, checkpoint in checkpoints.items()])

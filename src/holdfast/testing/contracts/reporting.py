@@ -70,6 +70,37 @@ class ReportContract(Part):
         assert [await at.state(each.job) for each in (hold, other)] == [State.CLAIMED, State.RUNNING]
 
     @story
+    async def test_what_arrives_after_something_that_was_said_later_changes_nothing(self, at: Scene) -> None:
+        hold, other = await at.running(), await at.running()
+
+        def nth(order: int | None, what: str) -> Update:
+            return structs.replace(said(hold, stage=what, message=what, checkpoint=what.encode()), order=order)
+
+        assert await at.store.report([nth(2, "second")]) == frozenset()
+        later = await at.row(hold.job)
+        at.advance(1.0)
+        first = structs.replace(said(hold, stage="first", fraction=0.1, message="first", checkpoint=b"first"), order=1)
+        assert await at.store.report([first, structs.replace(said(other, stage="other"), order=1)]) == frozenset()
+        assert await at.row(hold.job) == later
+        assert (await at.row(other.job)).stage == "other"
+        assert await at.store.report([nth(None, "numberless")]) == frozenset()
+        assert (await at.row(hold.job)).checkpoint == b"numberless"
+        assert await at.store.report([first]) == frozenset()
+        assert (await at.row(hold.job)).checkpoint == b"numberless"
+        assert await at.store.report([nth(2, "second once more")]) == frozenset()
+        assert (await at.row(hold.job)).checkpoint == b"second once more"
+
+    @story
+    async def test_the_next_attempt_counts_what_it_says_from_the_start(self, at: Scene) -> None:
+        hold = await at.running()
+        await at.store.report([structs.replace(said(hold, checkpoint=b"1"), order=7)])
+        await at.settle(released(hold))
+        (again,) = await at.claim(await at.lease())
+        hold = again.hold
+        await at.store.report([structs.replace(said(hold, checkpoint=b"2"), order=1)])
+        assert (await at.row(hold.job)).checkpoint == b"2"
+
+    @story
     async def test_progress_and_checkpoints_are_on_the_row(self, at: Scene) -> None:
         hold = await at.running()
         at.advance(1.0)

@@ -73,6 +73,7 @@ CREATE TABLE holdfast.active (
     fraction double precision,
     message text,
     progress_at timestamptz,
+    said bigint NOT NULL DEFAULT 0, -- the number of the latest report
     moved_at timestamptz, -- progress of this attempt; progress_at may be of an earlier one
     error text,
     rescue text,

@@ -1,12 +1,20 @@
--- Progress and checkpoints of active jobs under their tokens; NULL leaves a field as it is. Answers those that are active so.
+-- Progress and checkpoints of active jobs under their tokens; NULL leaves a field as it is, and what arrives after something
+-- that was said later changes nothing. Answers those that are active so.
 -- $1–$3: jobs, claims, numbers (ascending, each once); for how they are found see exchange.sql.
 UPDATE holdfast.active AS job SET
-    stage = coalesce(($4::text[])[width_bucket(job.number, $3::bigint[])], job.stage),
-    fraction = coalesce(($5::double precision[])[width_bucket(job.number, $3::bigint[])], job.fraction),
-    message = coalesce(($6::text[])[width_bucket(job.number, $3::bigint[])], job.message),
-    checkpoint = coalesce(($7::bytea[])[width_bucket(job.number, $3::bigint[])], job.checkpoint),
-    progress_at = (SELECT clock_timestamp()),
-    moved_at = (SELECT clock_timestamp())
+    (stage, fraction, message, checkpoint, said, progress_at, moved_at) = (
+        SELECT
+            coalesce(CASE WHEN is_news THEN ($4::text[])[place] END, job.stage),
+            coalesce(CASE WHEN is_news THEN ($5::double precision[])[place] END, job.fraction),
+            coalesce(CASE WHEN is_news THEN ($6::text[])[place] END, job.message),
+            coalesce(CASE WHEN is_news THEN ($7::bytea[])[place] END, job.checkpoint),
+            coalesce(CASE WHEN is_news THEN ($8::bigint[])[place] END, job.said),
+            CASE WHEN is_news THEN clock_timestamp() ELSE job.progress_at END,
+            CASE WHEN is_news THEN clock_timestamp() ELSE job.moved_at END
+        FROM
+            width_bucket(job.number, $3::bigint[]) AS place,
+            LATERAL (SELECT coalesce(($8::bigint[])[place], job.said) >= job.said AS is_news) AS judged
+    )
 WHERE job.id = ANY($1::uuid[]) AND job.number = ($3::bigint[])[width_bucket(job.number, $3::bigint[])]
     AND job.id = ($1::uuid[])[width_bucket(job.number, $3::bigint[])]
     AND job.claim = ($2::uuid[])[width_bucket(job.number, $3::bigint[])]

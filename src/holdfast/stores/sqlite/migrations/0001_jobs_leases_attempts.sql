@@ -29,6 +29,7 @@ CREATE TABLE main.holdfast_jobs (
     progress_at INTEGER,
     started_mono INTEGER, -- of a task without limits perhaps unknown
     progress_mono INTEGER,
+    said INTEGER NOT NULL DEFAULT 0, -- the number of this attempt's latest report
     expires_at INTEGER,
     -- While it waits: NULL: anybody may take it; 0: by the policy of its last claim one more crash ends it, so it runs alone;
     -- else until when, because no attempt was ever started and it expires then.

@@ -89,7 +89,8 @@ BEGIN
         ),
         heal_at = CASE WHEN settle.sent_to = 'completed' THEN NULL WHEN settle.owes_hook THEN NEW.wall ELSE heal_at END,
         started_mono = NULL,
-        progress_mono = NULL
+        progress_mono = NULL,
+        said = 0
     FROM (
         WITH kind AS MATERIALIZED (
             SELECT
