@@ -38,7 +38,8 @@ class World:
             new = partial(self.at.new, task=task, queue=queue)
             held = [new(priority=priority) for priority in (-3, 0, 4)]
             last = [new(priority=priority) for priority in (-2, 2, 4)]
-            plain = [new(priority=priority, delay=delay) for priority in (0, 1, 4) for delay in (0.0, 1.0)]
+            ends = {0.0: 600.0, 1.0: None}
+            plain = [new(priority=priority, delay=delay, expires_in=ends[delay]) for priority in (0, 1, 4) for delay in ends]
             late = [new(priority=priority, delay=60.0) for priority in (-1, 0, 3, 4)]
             over = [new(priority=priority, expires_in=1.0) for priority in (-1, 1, 4, 5)]
             everybody += [*held, *last, *plain, *late, *over]
@@ -140,18 +141,17 @@ def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: 
 @pytest.mark.parametrize("way", ["due_line", "due_lines"])
 def test_claims_along_lines_go_on_after_what_was_taken_last(home: Home, way: str) -> None:
     async def act(at: Scene) -> None:
-        world, jobs = World(at), [at.new(task="a", priority=priority) for priority in (0, 1) for _ in range(3)]
-        await at.enqueue(*jobs)
-        first, second, third, *others = [job.id for job in jobs]
+        world, (first, second, third) = World(at), await at.enqueue(*(at.new(task="a", priority=1) for _ in range(3)))
+        at.advance(1.0)
+        urgent = await at.enqueue(*(at.new(task="a") for _ in range(3)))
         request = await request_in(world, None, LEAVE, 2)
-        seen = (at.now, first)
         if way == "due_line":
-            assert await taken(world, way, request, ("a", "default", 0, *seen)) == [second, third]
+            assert await taken(world, way, request, ("a", "default", 0, at.now, urgent[0])) == list(urgent[1:])
         else:
             where = (["a", "a"], ["default"] * 2, [0, 1])
-            assert await taken(world, way, request, (*where, 0, *seen, 0)) == [second, third]
-            assert await taken(world, way, request, (*where, 1, at.now, others[0], 0)) == others[1:]
-            assert await taken(world, way, request, (*where, -1, at.now, others[-1], 0)) == [first, others[0]]
+            assert await taken(world, way, request, (*where, 0, at.now, urgent[0], 0)) == list(urgent[1:])
+            assert await taken(world, way, request, (*where, 0, at.now, urgent[2], 0)) == [first, second]
+            assert await taken(world, way, request, (*where, -1, at.now, third, 0)) == [urgent[0], third]
 
     play(Stage(home), act)
 

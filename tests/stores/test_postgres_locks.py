@@ -311,9 +311,10 @@ def test_l4_who_is_offered_one_hook_leaves_the_others_to_others(home: Home, poli
 @pytest.mark.parametrize("way", WAYS)
 def test_s1_a_claim_judges_again_what_was_put_off_while_it_waited(home: Home, way: str) -> None:
     async def act(at: Scene) -> None:
-        first, second = await at.enqueue(at.new(), at.new())
-        request = at.request(await at.lease(), 2, tasks=["task", "other"])
-        values = (*packing.settling(()), *packing.claiming(request), *WAYS[way]([first, second]))
+        first, second = await at.enqueue(at.new(), at.new(priority=0 if way == "due_line" else 1))
+        request = at.request(await at.lease(), tasks=["task"])
+        where = (["task"] * 2, ["default"] * 2, [0, 1], *SEEN_NOTHING, 0) if way == "due_lines" else WAYS[way]([first, second])
+        values = (*packing.settling(()), *packing.claiming(request), *where)
         with locked(home, "leases"):
             claiming = asyncio.ensure_future(at.store._fetch(f"claim {way}", *values))  # type: ignore[attr-defined]
             assert await waits(home, claiming)

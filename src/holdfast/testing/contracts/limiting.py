@@ -127,6 +127,15 @@ class LimitContract(Part):
             await at.settle(done(hold))
 
     @story
+    async def test_a_judge_asks_the_lease_of_the_job_and_no_less_patient_one(self, at: Scene) -> None:
+        for charge, policy in LIMITS.items():
+            hold, _ = await started(at, policy, grace=10 * GRACE), await started(at, policy)
+            at.advance(PATIENCE + EARLY)
+            assert await at.settle(seen(hold, charge)) == (Answer.LOST,)
+            at.advance(9 * GRACE)
+            assert await at.settle(seen(hold, charge)) == (Answer.APPLIED,)
+
+    @story
     async def test_a_start_that_comes_again_takes_no_progress_back(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
         at.advance(PATIENCE / 2)
