@@ -39,17 +39,18 @@ FROM generate_series(1, {}) AS n
 """
 
 
-def statements() -> dict[str, tuple[Any, ...]]:
+def statements(queues: tuple[str, ...] | None = None) -> dict[str, tuple[Any, ...]]:
     """With values for each."""
-    claim = (*packing.settling(()), *packing.claiming(ASKED))
+    asked = structs.replace(ASKED, queues=queues)
+    claim = (*packing.settling(()), *packing.claiming(asked))
     return {
-        "lines": packing.lines(ASKED, ROOM),
+        "lines": packing.lines(asked, ROOM),
         "claim due_line": (*claim, *ONE.due[1]),
         "claim due_lines": (*claim, *TWO.due[1]),
-        "claim due_walk": (*claim, *packing.walking(ASKED, ROOM)),
-        "claim due_ids": (*claim, [JOB], None),
-        "next_due": (["due", "other"], None, False, True),
-        "due": (["due", "other"], None, False, True, 0, ROOM),
+        "claim due_walk": (*claim, *packing.walking(asked, ROOM)),
+        "claim due_ids": (*claim, [JOB], queues),
+        "next_due": (["due", "other"], queues, False, True),
+        "due": (["due", "other"], queues, False, True, 0, ROOM),
         "waiting_tasks": (),
         "purge": ("default", ROOM),
         "held": (LEASE, ROOM),
@@ -70,4 +71,5 @@ def plans(database: str) -> Iterator[Plans]:
 
 
 def test_they_look_at_few_rows(plans: Plans) -> None:
-    assert {name: rows for name, values in statements().items() if (rows := plans.read(name, values)) > FEW} == {}
+    for queues in (None, ("default", "aside")):
+        assert {name: rows for name, values in statements(queues).items() if (rows := plans.read(name, values)) > FEW} == {}
