@@ -42,6 +42,11 @@ class World:
             plain = [new(priority=priority, delay=delay, expires_in=ends[delay]) for priority in (0, 1, 4) for delay in ends]
             late = [new(priority=priority, delay=60.0) for priority in (-1, 0, 3, 4)]
             over = [new(priority=priority, expires_in=1.0) for priority in (-1, 1, 4, 5)]
+            # The first line of all: due later here, and due elsewhere, for one task; for the other it is due at once.
+            if queue == "1" and task in ("a", "0"):
+                late.append(new(priority=-5, delay=60.0))
+            elif queue in ("1", "x"):
+                plain += [new(priority=-5, expires_in=600.0) for _ in range(2)]
             everybody += [*held, *last, *plain, *late, *over]
             for ids, jobs in zip(kinds.values(), (held, last), strict=True):
                 ids += [job.id for job in jobs]

@@ -39,6 +39,13 @@ FROM generate_series(1, {}) AS n
 """
 
 
+_OWNER = """
+INSERT INTO holdfast.leases (
+    id, worker, process, timing, ttl, grace, queues, tasks, slots, is_alone, opened_at, beaten_at, expires_at
+) VALUES ('{}', 'w', '{{}}', '{{}}', 30, 20, '[]', '[]', 9, false, now(), now(), now() + interval '1 day')
+"""
+
+
 def statements(queues: tuple[str, ...] | None = None) -> dict[str, tuple[Any, ...]]:
     """With values for each."""
     asked = structs.replace(ASKED, queues=queues)
@@ -66,6 +73,7 @@ def plans(database: str) -> Iterator[Plans]:
     for line in _LINES:
         made.connection.execute(_WAITING.format(*line, MANY))
     made.connection.execute(_ACTIVE.format(LEASE, MANY))
+    made.connection.execute(_OWNER.format(LEASE))
     yield made
     made.connection.close()
 
