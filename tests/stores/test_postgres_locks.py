@@ -328,14 +328,15 @@ def test_s1_a_claim_judges_again_what_was_put_off_while_it_waited(home: Home, wa
 @pytest.mark.parametrize("verb", ["request_cancel", "reschedule", "delete"])
 def test_s4_an_operator_who_meets_a_claim_is_told_what_the_job_is_then(home: Home, verb: str) -> None:
     async def act(at: Scene) -> None:
-        (job,) = await at.enqueue(at.new(delay=1.0))
+        job, other = await at.enqueue(at.new(delay=1.0), at.new(delay=100.0))
         request = at.request(await at.lease())
         at.advance(1.0)
         async with rival(home) as owner:
             assert len((await owner.exchange((), request)).claims) == 1
-            asking = asyncio.ensure_future(getattr(at.store, verb)([job]))
+            asking = asyncio.ensure_future(getattr(at.store, verb)([job, other]))
             assert await waits(home, asking)
-        assert await asking == {job: State.RUNNING}
+        others = {"request_cancel": {other: State.CANCELLED}, "reschedule": {other: State.AVAILABLE}, "delete": {}}
+        assert await asking == {job: State.RUNNING, **others[verb]}
         assert (await at.row(job)).cancel_requested is (verb == "request_cancel")
 
     play(Stage(home), act)
