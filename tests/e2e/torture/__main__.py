@@ -32,6 +32,8 @@ FILE = Path("build/torture.jsonl")
 SHM = Path("/dev/shm")
 SHORTEST, USUAL, LONGEST = 30.0, 75.0, 90.0
 """Seconds of a round."""
+WIDTH = 120
+"""Of a file that is written to instead of a terminal."""
 ENDING = 15.0
 """Seconds that a round takes to come to its end, about."""
 
@@ -39,7 +41,7 @@ ENDING = 15.0
 def main(words: Sequence[str] | None = None) -> int:
     """Torture; the exit code."""
     asked = _options().parse_args(words)
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     if asked.look:
         console.print(look(asked.look), markup=False)
         return 0

@@ -24,6 +24,7 @@ Store = Literal["sqlite", "postgres", "postgres+nats"]
 STORES: tuple[Store, ...] = ("sqlite", "postgres", "postgres+nats")
 OUTAGE = 4.5
 """Seconds that a server or a machine's way to it is away, at most: longer than a lease lives."""
+MOMENT = 1.0
 LOCKED = 1.5
 """Seconds that a file is locked by somebody else, at most."""
 SLACK = 3.0
@@ -109,17 +110,17 @@ class ServedGrounds(Grounds):
     def hurt(self, torturer: Torturer, chance: random.Random) -> float:
         """A machine's way to the server or, if that was left in peace for a while, the server itself."""
         crews = [crew for crew in torturer.crews if crew is not torturer.keeper]
-        partition = Harm("cuts", 12, partial(self._cut_off, torturer, chance.choice(crews)))
+        partition = Harm("cuts", 12, partial(self._cut_off, torturer, chance, chance.choice(crews)))
         if time.monotonic() < self._peaceful_until:
             partition.do()
             return chance.uniform(0.0, 0.5)
         harm = torturer.choose(
             partition,
-            Harm("restarts", 6, partial(self._restart, torturer, chance)),
+            Harm("restarts", 12, partial(self._restart, torturer, chance)),
             Harm("backends killed", 1, partial(self._kill_a_backend, torturer, chance)),
             Harm("backends stopped", 1, partial(self._stop_a_backend, torturer, chance)),
             Harm("connections ended", 2, partial(self._end_connections, torturer, chance)),
-            Harm("read only", 1, partial(self._refuse_writes, torturer)),
+            Harm("read only", 1, partial(self._refuse_writes, torturer, chance)),
         )
         harm.do()
         return chance.uniform(0.0, 0.5)
@@ -167,14 +168,14 @@ class ServedGrounds(Grounds):
             server.stop()
         shutil.copytree(server.data, folder / DATA)
 
-    def _cut_off(self, torturer: Torturer, crew: Crew) -> None:
+    def _cut_off(self, torturer: Torturer, chance: random.Random, crew: Crew) -> None:
         """Its machine, for longer or shorter than its leases live."""
         with crew.lock:
             if crew not in torturer.crews:
                 return
             self._site.cut_off(crew.machine, PARTITIONS[torturer.counts["cuts"] % len(PARTITIONS)])
             try:
-                torturer.pause(OUTAGE)
+                torturer.pause(_length(chance))
             finally:
                 self._site.reconnect(crew.machine)
         torturer.counts["cuts"] += 1
@@ -187,7 +188,7 @@ class ServedGrounds(Grounds):
         with self._away(torturer, "restarts"):
             stop()
             try:
-                torturer.pause(OUTAGE)
+                torturer.pause(_length(chance))
             finally:
                 server.start()
 
@@ -212,12 +213,12 @@ class ServedGrounds(Grounds):
             for backend in chance.sample(some, chance.randint(1, len(some))):
                 self._site.postgres.sql(f"SELECT pg_terminate_backend({backend})")
 
-    def _refuse_writes(self, torturer: Torturer) -> None:
+    def _refuse_writes(self, torturer: Torturer, chance: random.Random) -> None:
         """A server that may only be read, as after a fail-over to the wrong side."""
         with self._away(torturer, "read only"):
             self._site.postgres.configure(default_transaction_read_only="on")
             try:
-                torturer.pause(OUTAGE)
+                torturer.pause(_length(chance))
             finally:
                 self._site.postgres.configure(default_transaction_read_only="off")
 
@@ -226,6 +227,11 @@ class ServedGrounds(Grounds):
         name = self.url.rpartition("/")[2]
         asked = f"SELECT pid FROM pg_stat_activity WHERE datname = '{name}' AND backend_type = 'client backend'"
         return [int(line) for line in self._site.postgres.sql(asked).splitlines()]
+
+
+def _length(chance: random.Random) -> float:
+    """Of an outage, at most: as often for a moment as for a time that leases may not outlive."""
+    return chance.choice([MOMENT, OUTAGE])
 
 
 @contextmanager
