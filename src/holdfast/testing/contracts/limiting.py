@@ -147,6 +147,15 @@ class LimitContract(Part):
         assert await overdue(at) == [(hold, Charge.STALLED)]
 
     @story
+    async def test_a_report_that_arrives_late_is_no_progress(self, at: Scene) -> None:
+        hold = await started(at, LIMITS[Charge.STALLED])
+        await at.store.report([Update(job=hold.job, token=hold.token, order=2)])
+        at.advance(PATIENCE)
+        await at.store.report([Update(job=hold.job, token=hold.token, order=1)])
+        at.advance(EARLY)
+        assert await overdue(at) == [(hold, Charge.STALLED)]
+
+    @story
     async def test_no_wall_clock_decides_about_a_limit(self, at: Scene) -> None:
         for charge, policy in LIMITS.items():
             hold = await started(at, policy)
