@@ -116,7 +116,7 @@ class ServedGrounds(Grounds):
             return chance.uniform(0.0, 0.5)
         harm = torturer.choose(
             partition,
-            Harm("restarts", 12, partial(self._restart, torturer, chance)),
+            Harm("restarts", 8, partial(self._restart, torturer, chance)),
             Harm("backends killed", 1, partial(self._kill_a_backend, torturer, chance)),
             Harm("backends stopped", 1, partial(self._stop_a_backend, torturer, chance)),
             Harm("connections ended", 2, partial(self._end_connections, torturer, chance)),
@@ -132,7 +132,7 @@ class ServedGrounds(Grounds):
             yield
             torturer.app.jobs.counts()
         torturer.counts[name] += 1
-        self._peaceful_until = time.monotonic() + AMNESTY + RECOVERY + 1.0
+        self._peaceful_until = time.monotonic() + AMNESTY + RECOVERY + 2.0
 
     def lanes(self, torturer: Torturer, chance: random.Random) -> list[Callable[[], float]]:
         server = self._site.nats

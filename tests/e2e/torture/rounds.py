@@ -105,7 +105,7 @@ class _Game:
         self._plan, self._grounds, self._ships, self._torturer, self._watching = plan, place, ships, torturer, watching
         self._began = time.monotonic()
         self._chance = random.Random(plan.seed)
-        self._feeder = Feeder(torturer, ships, self._chance, enough=4 * plan.crews * plan.processes)
+        self._feeder = Feeder(torturer, ships, self._chance, enough=2 * plan.crews * plan.processes)
         self._operator = Operator(ships.app, self._chance)
 
     def torment(self, show: Callable[[float, Counter[str]], None]) -> None:

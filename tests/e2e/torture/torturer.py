@@ -36,6 +36,7 @@ HEAD_START = 0.5
 TURN = 8.0
 """Seconds in which it is mostly the turn of a job that was taken from a zombie."""
 MANY = 1000
+REST = 0.5
 LEAST_UP = 3
 """Workers that are left alone, so that jobs come to an end as well."""
 
@@ -62,7 +63,7 @@ class Torturer(Tormentor):
         self._sailing, self._asking = threading.Lock(), threading.Lock()
         self.keeper = self.crews[0]
         self.calm = threading.Lock()
-        """Held by whoever needs the store, or takes it from all."""
+        """Held by whoever takes the store from all, or cannot wait for it."""
         self.counts: Counter[str] = Counter()
         self.wanted: Mapping[str, int] = {}
         self.make_machine: Callable[[str], Machine] = Machine
@@ -104,6 +105,8 @@ class Torturer(Tormentor):
 
     def kill_a_worker(self) -> float:
         """One that has begun its first job, if nobody else hurts its crew."""
+        if self.wanted and self.counts["kills"] >= self.wanted.get("kills", 0):
+            return REST
         up = self._up()
         crew, victim = self._victim(up) if len(up) > LEAST_UP else (None, 0)
         if crew is None or not crew.lock.acquire(blocking=False):
@@ -162,10 +165,9 @@ class Torturer(Tormentor):
 
     def freeze_for_a_moment(self, crew: Crew) -> None:
         """All of it, and not so long that it costs anything."""
-        with self.calm:
-            frozen = self._freeze(crew)
-            self.pause(TTL - MARGIN - BEAT - 0.6)
-            self._wake(crew, frozen, crew.workers())
+        frozen = self._freeze(crew)
+        self.pause(TTL - MARGIN - BEAT - 0.6)
+        self._wake(crew, frozen, crew.workers())
         self.counts["freezes"] += 1
 
     def freeze_a_worker(self, crew: Crew) -> None:
@@ -181,27 +183,25 @@ class Torturer(Tormentor):
 
     def make_zombies(self, crew: Crew) -> None:
         """All of it stands still until its jobs have been taken from it, and then goes on."""
-        with self.calm:
-            frozen, zombies = self._freeze_at_work(crew)
-            self._until(lambda: self._has_taken_from(zombies))
-            self._wake(crew, frozen, crew.workers())
+        frozen, zombies = self._freeze_at_work(crew)
+        self._until(lambda: self._has_taken_from(zombies))
+        self._wake(crew, frozen, crew.workers())
 
     def make_zombies_without_guards(self, crew: Crew) -> None:
         """The same, and nobody ends them: they go on writing to jobs that are others' by now, as if they had never been away."""
-        with self.calm:
-            frozen, zombies = self._freeze_at_work(crew)
-            guards, jobs = [pid for worker in zombies for pid in _guards(worker)], self._held_by(zombies)
-            self._until(lambda: self._has_taken_from(zombies))
-            # What still waits for its turn is nobody's, so that its state alone would refuse them.
-            with suppress(AssertionError):
-                until(lambda: self._is_taken_up(jobs), within=TURN)
-            for pid in guards:
-                end(pid)
-            # Nobody is told that zombies woke: code of theirs that runs beside others is what a missing guard means.
-            thaw(zombies)
-            woken = time.monotonic()
-            self._until(lambda: time.monotonic() - woken > HEAD_START)
-            self._wake(crew, frozen, set(crew.workers()) - zombies)
+        frozen, zombies = self._freeze_at_work(crew)
+        guards, jobs = [pid for worker in zombies for pid in _guards(worker)], self._held_by(zombies)
+        self._until(lambda: self._has_taken_from(zombies))
+        # What still waits for its turn is nobody's, so that its state alone would refuse them.
+        with suppress(AssertionError):
+            until(lambda: self._is_taken_up(jobs), within=TURN)
+        for pid in guards:
+            end(pid)
+        # Nobody is told that zombies woke: code of theirs that runs beside others is what a missing guard means.
+        thaw(zombies)
+        woken = time.monotonic()
+        self._until(lambda: time.monotonic() - woken > HEAD_START)
+        self._wake(crew, frozen, set(crew.workers()) - zombies)
         # Their supervisor has to see to their ends, and nobody would if it were killed now.
         self._until(lambda: not any(map(is_alive, zombies)))
 
