@@ -109,8 +109,7 @@ class ServedGrounds(Grounds):
 
     def hurt(self, torturer: Torturer, chance: random.Random) -> float:
         """A machine's way to the server or, if that was left in peace for a while, the server itself."""
-        crews = [crew for crew in torturer.crews if crew is not torturer.keeper]
-        partition = Harm("cuts", 12, partial(self._cut_off, torturer, chance, chance.choice(crews)))
+        partition = Harm("cuts", 12, partial(self._cut_off, torturer, chance, torturer.victim()))
         if time.monotonic() < self._peaceful_until:
             partition.do()
             return chance.uniform(0.0, 0.5)

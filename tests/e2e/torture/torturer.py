@@ -101,6 +101,11 @@ class Torturer(Tormentor):
         (chosen,) = self._chance.choices(some, [harm.weight for harm in some])
         return chosen
 
+    def victim(self) -> Crew:
+        """Any but the keeper, one that nobody hurts just now if there is one."""
+        crews = [crew for crew in self.crews if crew is not self.keeper]
+        return self._chance.choice([crew for crew in crews if not crew.lock.locked()] or crews)
+
     # again and again
 
     def kill_a_worker(self) -> float:
@@ -126,7 +131,7 @@ class Torturer(Tormentor):
 
     def hurt_a_crew(self) -> float:
         """One of all but the keeper's, in any way."""
-        crew = self._chance.choice([crew for crew in self.crews if crew is not self.keeper])
+        crew = self.victim()
         harm = self.choose(
             Harm("crews killed", 3, partial(self.kill_all_together, crew)),
             Harm("supervisors killed", 1, partial(self.kill_the_supervisor, crew)),
@@ -139,7 +144,7 @@ class Torturer(Tormentor):
         with crew.lock:
             assert crew.process.poll() is None, f"a supervisor has ended by itself, with {crew.process.returncode}"
             harm.do()
-        return self._chance.uniform(0.0, 0.5)
+        return self._chance.uniform(0.0, 0.5 if harm.name in self.wanted or not self.wanted else 2 * TTL)
 
     # one crew; whoever calls these has its lock
 
