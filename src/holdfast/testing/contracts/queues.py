@@ -131,6 +131,16 @@ class QueueContract(Part):
         assert await at.store.purge("none", 10) == 0
 
     @story
+    async def test_jobs_that_are_held_take_no_place_in_a_purge(self, at: Scene) -> None:
+        held = await at.running(policy=Policy(on_crash=CrashPolicy.HOLD))
+        await at.store.end_lease(held.lease, CRASH)
+        await at.settle(rescued(held, CRASH))
+        queue = (await at.row(held.job)).queue
+        await at.enqueue(at.new(queue=queue))
+        assert [await at.store.purge(queue, 1) for _ in range(2)] == [1, 0]
+        assert await at.state(held.job) is State.HELD
+
+    @story
     async def test_a_purged_job_has_left_no_trace(self, at: Scene) -> None:
         hold = await at.running()
         queue = (await at.row(hold.job)).queue
