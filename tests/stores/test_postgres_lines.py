@@ -45,6 +45,7 @@ class World:
             # The first line of all: due later here, and due elsewhere, for one task; for the other it is due at once.
             if queue == "1" and task in ("a", "0"):
                 late.append(new(priority=-5, delay=60.0))
+                over.append(new(priority=-5, expires_in=1.0))
             elif queue in ("1", "x"):
                 plain += [new(priority=-5, expires_in=600.0) for _ in range(2)]
             everybody += [*held, *last, *plain, *late, *over]

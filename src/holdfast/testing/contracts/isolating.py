@@ -93,6 +93,13 @@ class LastTryContract(Part):
             assert [claim.hold.job for claim in await at.claim(lease, ids=ids)] == [job]
 
     @story
+    async def test_a_last_try_never_expires(self, at: Scene) -> None:
+        last = await with_last_try(at)
+        at.advance(1e6)
+        assert await at.store.expire(10) == ()
+        assert await at.state(last.job) is State.AVAILABLE
+
+    @story
     async def test_due_hides_nothing_behind_what_it_leaves_out(self, at: Scene) -> None:
         async def first(last_tries: LastTries, age: float = 0.0) -> list[UUID]:
             return [due.job for due in await at.store.due(["last"], 1, last_tries=last_tries, age=age)]
