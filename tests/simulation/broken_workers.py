@@ -12,6 +12,7 @@ from holdfast._core import lifecycle
 from holdfast._core.job import Claim, Hold, NewJob
 from holdfast._core.lifecycle import Transition
 from holdfast._engine.client import Client
+from holdfast._engine.deposit import Deposit
 from holdfast._engine.exchange import Exchange
 from holdfast._engine.executor import Ended, Executor, Running, Stop
 from holdfast._engine.healing import Healer
@@ -125,9 +126,11 @@ def ended_meanwhile_dropped() -> Any:
     return patched(Exchange, _settle=forget)
 
 
-def leaves_undelivered() -> Any:
-    """A worker that drains does not wait for the store to hear of what it has done."""
-    return patched(Exchange, is_delivered=property(lambda self: True))
+@contextmanager
+def leaves_undelivered() -> Iterator[None]:
+    """A worker that drains does not wait for the store to hear of what it has done, nor tells its supervisor."""
+    with patched(Exchange, is_delivered=property(lambda self: True)), patched(Deposit, leave=lambda self, outcomes: None):
+        yield
 
 
 def settle_before_stop() -> Any:
