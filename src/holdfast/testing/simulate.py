@@ -5,6 +5,7 @@ that must happen for it to break, and the story of what they lead to. The exit c
 """
 
 import argparse
+import gc
 import os
 import subprocess
 import sys
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _tell_one(world(given.seed), given, kind)
     seeds = range(given.first, given.first + given.seeds)
     if given.part is not None:
+        gc.freeze()  # what was imported is never garbage
         for part in _run_here(seeds[given.part :: given.jobs], world):
             print(msgspec.json.encode(part).decode(), flush=True)
         return 0
@@ -127,7 +129,9 @@ def _run_elsewhere(given: argparse.Namespace) -> Iterator[Summary]:
     """Each process says after each portion what came of it."""
     words = [sys.executable, "-m", "holdfast.testing.simulate", *_more(given).split()]
     words += [f"--first={given.first}", f"--seeds={given.seeds}", f"--jobs={given.jobs}"]
-    running = [subprocess.Popen([*words, f"--part={part}"], stdout=subprocess.PIPE) for part in range(given.jobs)]
+    parts = [[*words, f"--part={part}"] for part in range(given.jobs)]
+    # In sessions of their own, so that Ctrl-C is heard by one of us only.
+    running = [subprocess.Popen(part, stdout=subprocess.PIPE, start_new_session=True) for part in parts]
     heard: SimpleQueue[bytes] = SimpleQueue()
 
     def hear(process: subprocess.Popen[bytes]) -> None:
@@ -138,11 +142,16 @@ def _run_elsewhere(given: argparse.Namespace) -> Iterator[Summary]:
     with ThreadPoolExecutor(len(running)) as readers:
         readers.map(hear, running)
         left = len(running)
-        while left:
-            line = heard.get()
-            if line:
-                yield msgspec.json.decode(line, type=Summary, dec_hook=lambda kind, value: kind(value))
-            left -= not line
+        try:
+            while left:
+                line = heard.get()
+                if line:
+                    yield msgspec.json.decode(line, type=Summary, dec_hook=lambda kind, value: kind(value))
+                left -= not line
+        except BaseException:
+            for process in running:
+                process.kill()
+            raise
     if failed := [process for process in running if process.wait()]:
         raise SystemExit(f"{len(failed)} parts of the simulation ended with an error")
 
@@ -190,4 +199,7 @@ def revision() -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
