@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import Hold, State
+from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import Answer, JobFilter
@@ -161,5 +162,34 @@ def test_a_job_that_is_gone_is_not_asked_for_again(home: Home, monkeypatch: pyte
         asked.clear()
         assert await at.store.delete([waiting, unknown]) == {}
         assert asked == ["delete"]
+
+    play(Stage(home), act)
+
+
+def test_a_claim_alone_is_one_statement(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(at: Scene) -> None:
+        asked: list[Any] = []
+        fetch = at.store._fetch  # type: ignore[attr-defined]
+        monkeypatch.setattr(at.store, "_fetch", lambda name, *values: asked.append(name) or fetch(name, *values))
+        await at.enqueue(at.new())
+        lease = await at.lease()
+        asked.clear()
+        assert len(await at.claim(lease)) == 1
+        assert asked == ["claim due_walk"]
+
+    play(Stage(home), act)
+
+
+def test_who_holds_jobs_without_a_right_is_named_once_also_without_a_row(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        holds = [await at.running() for _ in range(4)]
+        leases = [hold.lease for hold in holds]
+        for lease in leases[:2]:
+            await at.store.end_lease(lease, LeaseEnd(End.CRASHED))
+        home.sql("DELETE FROM holdfast.leases WHERE id = %s", leases[2])
+        found = home.sql("SELECT DISTINCT lease FROM holdfast.active")
+        assert len(found) == 4
+        rows = await at.store._fetch("expired", 10)  # type: ignore[attr-defined]
+        assert sorted(row["id"] for row in rows) == sorted(leases[:3])
 
     play(Stage(home), act)
