@@ -26,6 +26,15 @@ class LeaseContract(Part):
     """What owners and those who judge them are promised."""
 
     @story
+    async def test_why_a_lease_ended_is_said_of_each_by_itself(self, at: Scene) -> None:
+        crash, close = LeaseEnd(End.CRASHED, "SIGKILL"), LeaseEnd(End.CLOSED)
+        crashed, closed, alive = [await at.lease() for _ in range(3)]
+        await at.store.end_lease(crashed, crash)
+        await at.store.end_lease(closed, close)
+        answers = [await at.store.end_lease(lease, LeaseEnd(End.EXPIRED), seen="never") for lease in (crashed, closed, alive)]
+        assert answers == [crash, close, None]
+
+    @story
     async def test_an_open_lease_is_read_as_it_was_opened(self, at: Scene) -> None:
         process = ProcessIdentity("web-1", 42, 7, "boot", "pid:[1]", "time:[1]")
         lease = NewLease(at.chance.uuid4(), "web-1-42", process, LeaseTiming(10.0, 2.0, 1.5), ("a", "b"), ("c",))
