@@ -278,7 +278,15 @@ def lambda_free() -> None:
     """A handler that no worker finds."""
 
 
-def test_an_app_that_no_module_has_is_refused() -> None:
+class Lazy:
+    """As settings of frameworks are: whoever asks for anything sets them up."""
+
+    def __getattribute__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+
+def test_an_app_that_no_module_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crash_shop, "settings", Lazy(), raising=False)
     app = App("memory://")
     task = app.task(lambda_free)
     with pytest.raises(ConfigurationError, match="task lambda_free: no module has its App"):

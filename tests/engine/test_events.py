@@ -1,7 +1,6 @@
 """Events are a closed list; whoever listens can never break the engine."""
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,9 +11,9 @@ JOB = {"job": "j1", "task": "resize"}
 
 
 @pytest.fixture
-def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    with caplog.at_level(logging.DEBUG, logger="holdfast"):
-        yield caplog
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.DEBUG, logger="holdfast")
+    return caplog
 
 
 def test_a_subscriber_hears_the_events_of_its_name_and_a_star_hears_all() -> None:

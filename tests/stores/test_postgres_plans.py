@@ -126,7 +126,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "settle": (*packing.settling(moves(ROOM, snooze=True)), packing.said(moves(ROOM, snooze=True))),
         "exchange_answers": packing.tokens(held(ROOM)),
         "start": packing.starts(held(ROOM))[0],
-        "report": (*packing.tokens(held(3)), [None] * 3, [0.5] * 3, [None] * 3, [None] * 3),
+        "report": (*packing.tokens(held(3)), [None] * 3, [0.5] * 3, [None] * 3, [None] * 3, [1] * 3),
         "annotate": (*packing.tokens(held(3)), [b"1"] * 3, [None] * 3, [None] * 3),
         "request_cancel": (jobs,),
         "reschedule": (jobs, 1.0, None),

@@ -9,6 +9,9 @@ from msgspec import Struct
 from holdfast._engine.registry import Registry, RunnerKind
 from holdfast.errors import ConfigurationError
 
+SCRIPT = ("__main__", "__mp_main__")
+"""Names of what was started; the second one is multiprocessing's."""
+
 
 class RunnerOptions(Struct, frozen=True, kw_only=True):
     """``target``: the ``module:app`` to import, ``modules``: what else. ``path``: where modules are found, if not as for a worker."""
@@ -40,9 +43,8 @@ def importable(app: object, registry: Registry) -> str:
     An embedded worker was never told its ``module:app``: the App stands in a module, most likely in that of a handler.
     """
     for module in (*_process_tasks(registry), *sys.modules):
-        named = "__main__" if module == "__main__" else module
-        for name, value in tuple(vars(sys.modules.get(named, object)).items()):
-            if value is app and (found := _name_of(named)):
+        for name, value in tuple(vars(sys.modules.get(module, object)).items()):
+            if value is app and (found := _name_of(module)):
                 return f"{found}:{name}"
     tasks = ", ".join(name for name in registry.names() if _runs_in_process(registry, name))
     raise ConfigurationError(
@@ -62,7 +64,7 @@ def homes(registry: Registry) -> tuple[str, ...]:
 
 
 def _name_of(module: str) -> str | None:
-    if module != "__main__":
+    if module not in SCRIPT:
         return module
     spec = sys.modules[module].__spec__  # python -m: the same code has a name
     return None if spec is None else spec.name

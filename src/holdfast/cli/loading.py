@@ -28,7 +28,7 @@ def load_app(target: str) -> App:
         found.load()
         return found
     wrong = f"is {type(found).__name__}, not an App" if found is not None else "does not exist"
-    apps = [f"{name}:{key}" for key, value in vars(module).items() if isinstance(value, App)]
+    apps = [f"{name}:{key}" for key, value in vars(module).items() if issubclass(type(value), App)]
     remedy = f"there is {', '.join(apps)}" if apps else f"{name} has no App; write app = App('sqlite:///jobs.db') there"
     raise ConfigurationError([f"{name}:{attribute} {wrong}; {remedy}"])
 

@@ -15,7 +15,8 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
@@ -49,14 +50,27 @@ def main(words: Sequence[str] | None = None) -> int:
     if not asked.minutes:
         console.print(figures.table(before, f"all sittings in {asked.file}"))
         return int(any(each.violations for each in before))
-    for name in ("holdfast", "asyncio"):  # that the store is away is no news here
-        logging.getLogger(name).setLevel(logging.CRITICAL)
     sitting = Sitting(console, asked.file, asked.seed)
-    rounds = sitting.run(asked.minutes * 60, asked.stores.split(","))
+    with _silence():
+        rounds = sitting.run(asked.minutes * 60, asked.stores.split(","))
     console.print(figures.table(rounds, "this sitting"))
     if asked.sum and before:
         console.print(figures.table([*before, *rounds], f"all sittings in {asked.file}"))
     return int(bool(sitting.left) or any(each.violations for each in rounds))
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """That the store is away is no news here."""
+    loggers = [logging.getLogger(name) for name in ("holdfast", "asyncio")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _options() -> argparse.ArgumentParser:

@@ -7,6 +7,7 @@ from types import ModuleType
 from msgspec import structs
 
 from holdfast._engine.registry import TaskDefinition
+from holdfast._engine.runner_options import SCRIPT
 from holdfast._engine.task import Bound
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
@@ -57,7 +58,8 @@ def _home_of(task: TaskDefinition) -> tuple[str, str, App]:
     """Where other processes find the App that has this very task; most likely beside its handler."""
     for name, module in _modules(task.function.__module__):
         for attribute, value in tuple(vars(module).items()):
-            if isinstance(value, App) and value.registry.get(task.name) is task:
+            # By its class, as attributes of lazy objects of others are not for us to ask.
+            if issubclass(type(value), App) and value.registry.get(task.name) is task:
                 return name, attribute, value
     remedy = "its worker is another process, and must import it: keep App and handler at the top of a module, no script"
     raise ConfigurationError([f"task {task.name}: no module has its App; {remedy}"])
@@ -66,7 +68,7 @@ def _home_of(task: TaskDefinition) -> tuple[str, str, App]:
 def _modules(first: str) -> Iterator[tuple[str, ModuleType]]:
     for name in (first, *sys.modules):
         module = sys.modules.get(name)
-        if name != "__main__" and isinstance(module, ModuleType):
+        if name not in SCRIPT and isinstance(module, ModuleType):
             yield name, module
 
 
