@@ -227,7 +227,7 @@ class _Analysis:
     async def _count(self, mark: Bookmark, sleep: Sleep) -> Bookmark:
         run, git = self._workshop.run, self._git(mark)
         blobs = await run(BlobCounter, git)
-        journal = self._open_files.enter_context(await run(self._open_journal, mark))
+        journal = await run(self._open_journal, mark)
         commits = await run(CommitFile, self._folder / mark.commit_file)
         tally, base = await run(self._position, mark, git, commits)
         while mark.next < mark.sampled:
@@ -247,10 +247,13 @@ class _Analysis:
         return mark
 
     def _open_journal(self, mark: Bookmark) -> Journal:
+        """Kept by the step that opens it: whoever is cancelled meanwhile never hears of it."""
         path = self._folder / f"rows-{self._job.attempt}"
         if mark.next == 0:
-            return Journal.begin(path)
-        return Journal.resume(self._folder / mark.rows, mark.length, path, check=self._workshop.children.raise_if_ended)
+            journal = Journal.begin(path)
+        else:
+            journal = Journal.resume(self._folder / mark.rows, mark.length, path, check=self._workshop.children.raise_if_ended)
+        return self._open_files.enter_context(journal)
 
     def _position(self, mark: Bookmark, git: Git, commits: CommitFile) -> tuple[Tally, str]:
         """The totals so far and the tree they belong to: those of the last valid row, or nothing and the empty tree."""
