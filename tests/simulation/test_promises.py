@@ -196,6 +196,12 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         begun().lease(is_draining=True).end_lease(by=OTHER, is_judged=True).rescue(),
     ),
     "no silence that a lease outlives takes a job": ("L3", UNHURT, stopped().settle(), released(stopped())),
+    "only who was asked to end gives a job back": (
+        "L3",
+        UNHURT,
+        released(stopped().lease(is_draining=True)),
+        released(stopped().lease()),
+    ),
     "no outage stalls a job": ("L8", OPEN, stalled(rested(10)), stalled(rested(10))),
     "a result that code returned is written": (
         "L8",

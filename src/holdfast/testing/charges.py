@@ -117,9 +117,10 @@ class Charges:
         if after.reason is Reason.WORKER_CRASHED and before.policy.on_crash is CrashPolicy.RETRY and lease is not None:
             is_guilty = not before.policy.is_last_try(before.crashes) or lease.is_alone or job in lease.culprits
             self._expect("S9", is_guilty or not self._ledger.rules.isolates, job, "it was charged to death beside others")
-        is_lost = by.judge is Judge.LEASE_ENDED or by.record is AttemptOutcome.RELEASED
+        is_draining = lease is not None and lease.is_draining
+        is_lost = (by.judge is Judge.LEASE_ENDED or by.record is AttemptOutcome.RELEASED) and not is_draining
         self._expect("L3", self._ledger.rules.has_long_silence or not is_lost, job, "it was taken from a worker that was well")
-        is_drained = by.judge is Judge.LEASE_ENDED and lease is not None and lease.is_draining and job not in lease.culprits
+        is_drained = by.judge is Judge.LEASE_ENDED and lease is not None and is_draining and job not in lease.culprits
         is_free = (before.failures, before.crashes) == (after.failures, after.crashes)
         if is_drained or by.record is AttemptOutcome.RELEASED:
             self._expect("L7", is_free, job, "the job paid although its worker only gave it back")

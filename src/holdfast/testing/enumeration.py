@@ -25,7 +25,7 @@ SCRIPTS = (
     Script("hook", ("long",), has_hooks=True),
     Script("queue", ("long",), has_queue=True),
 )
-WINDOW = 5
+WINDOW = 2
 ALWAYS = (Until.NEXT, Until.TAKEN, Until.DONE)
 UNTILS: dict[What, tuple[Until, ...]] = {
     What.LATE: (Until.TAKEN, Until.DONE), What.TWICE: ALWAYS, What.HELD: (Until.NEXT, Until.TAKEN),

@@ -7,7 +7,7 @@ store in virtual time and around a real one in real time: it only waits through 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 from typing import Any, NoReturn, cast
@@ -19,6 +19,7 @@ from holdfast._core.job import NewJob, Token
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Answer, Capabilities, EnqueueAnswer, Store
 from holdfast.errors import StoreUnavailable
+from holdfast.testing.connections import Connections
 from holdfast.testing.doors import VERBS, Ask, Carry, Door
 from holdfast.testing.fates import Fate, Fault, Faults
 from holdfast.testing.history import By, Event, History, Phase, outcome_of
@@ -41,6 +42,7 @@ class _Faulty:
         carry: Carry,
         crash: Callable[[], None],
         introduce: Callable[[str], None],
+        connections: Connections | None,
     ) -> None:
         self._store = store
         self._process = process
@@ -51,6 +53,7 @@ class _Faulty:
         self._carry = carry
         self._crash = crash
         self._introduce = introduce
+        self._connections = connections
 
     @property
     def capabilities(self) -> Capabilities:
@@ -104,7 +107,8 @@ class _Faulty:
         items = _items(verb, arguments, keywords)
         self._note(items, Phase.INVOKE)
         try:
-            answer = await self._travel(verb, arguments, keywords)
+            async with nullcontext() if self._connections is None else self._connections.lend(verb):
+                answer = await self._travel(verb, arguments, keywords)
         except BaseException:
             self._note(items, Phase.UNKNOWN)
             raise
@@ -246,11 +250,12 @@ def faulty(
     carry: Carry | None = None,
     crash: Callable[[], None] = lambda: None,
     introduce: Callable[[str], None] = lambda process: None,
+    connections: Connections | None = None,
 ) -> Store:
     """The store as one process meets it on a bad day, with everything it saw written into ``history``.
 
     ``carry`` runs what is on its way independently of its sender; ``crash`` ends the sender; ``introduce`` is told for
-    whom the store works next; ``now`` stamps the events.
+    whom the store works next; ``now`` stamps the events. ``connections``: of the process, if it cannot have any number.
     """
     return cast(
         Store,
@@ -264,6 +269,7 @@ def faulty(
             carry=_Background() if carry is None else carry,
             crash=crash,
             introduce=introduce,
+            connections=connections,
         ),
     )
 

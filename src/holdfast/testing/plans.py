@@ -54,6 +54,7 @@ DEPLOYED = (Mode.SAFETY, Mode.LIVENESS, Mode.BEYOND, Mode.DRAINS)
 STRIKES_OF = {Profile.MONGODB: ("lose_quorum",) * 5, Profile.SQLITE: ("freeze_writer",)}
 UNFIT = {Profile.MONGODB: (Mode.FORGETFUL,), Profile.OBJECTS: (Mode.FORGETFUL, Mode.CROWD)}
 """A primary that was confirmed loses nothing, nor do objects; and what is sent again until nobody is in the way is not prompt."""
+CONNECTIONS = (0, 0, 1, 2, 4)
 QUEUES = ("default", "slow")
 OPERATIONS = ("cancel", "cancel", "retry", "retry", "reschedule", "delete", "purge", "pause", "resume", "prune")
 HARMLESS = ("reschedule", "purge", "pause", "resume", "prune")
@@ -64,7 +65,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     ``keys``: how many unique keys there are; ``operations``: what an operator does at random; ``has_strangers``: some jobs are of
     a task that nobody knows; ``hint_loss``: how many hints get lost.
-    ``profile``: what the store is like; ``longest_write``: how long one takes there, while others may not write.
+    ``profile``: what the store is like; ``longest_write``: how long one takes there, while others may not write;
+    ``connections``: how many each process may have to it, beside one for beats; 0 is any number.
     ``has_releases``: some of those who work and enqueue are of the release before.
     ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: jobs are delivered by a queue that suffers too.
     ``script``: all that happens; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
@@ -98,6 +100,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     has_releases: bool = False
     profile: Profile = Profile.PLAIN
     longest_write: float = 0.0
+    connections: int = 0
 
     @property
     def is_live(self) -> bool:
@@ -182,6 +185,7 @@ def draw(numbers: random.Random) -> Plan:
         has_hooks=numbers.random() < 0.15,
         has_queue=numbers.random() < 0.25,
         has_releases=has_releases,
+        connections=numbers.choice(CONNECTIONS) if profile is Profile.PLAIN and mode is not Mode.CROWD else 0,
     )
 
 

@@ -25,6 +25,7 @@ SMALLER: tuple[dict[str, Any], ...] = (
     {"has_queue": False}, {"has_hooks": False}, {"operations": ()}, {"supervisors": 1}, {"supervisors": 2}, {"processes": 1},
     {"clients": 1}, {"concurrency": 1}, {"hint_loss": 0.0}, {"keys": 0}, {"expires": False}, {"has_strangers": False},
     {"floor": RETENTION_FLOOR}, {"step": 0.0}, {"rate_error": 0.0},
+    {"connections": 0},
 )  # fmt: skip
 
 

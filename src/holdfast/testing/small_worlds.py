@@ -139,7 +139,7 @@ class SmallWorld(World):
         self.calls.append(Call(verb, process.title, bool(self.holds)))
         deviation = self._deviations.get(len(self.calls))
         if deviation is None:
-            return _fate(Fault.NONE)
+            return WELL
         self._strike(deviation, process)
         what = deviation.what
         return _fate(
@@ -241,12 +241,15 @@ class _Fates(Faults):
         """Whatever happens, a call that cannot be sent is not."""
         self.calls += 1
         fate = self._world.next_call(self._process, verb)
-        return _fate(Fault.BEFORE) if self.is_out else fate
+        return CUT if self.is_out else fate
 
 
 def _fate(fault: Fault, lasting: float = 0.0, *, is_there: bool = False) -> Fate:
     mix = Mix(latency=LATENCY, timeout=TIMEOUT, slowest=lasting, latest=lasting)
     return Fate(fault, Luck(side=0.5, there=0.0 if is_there else 1.0, back=1.0, wait=1.0), mix)
+
+
+WELL, CUT = _fate(Fault.NONE), _fate(Fault.BEFORE)
 
 
 def _require_expected(error: Exception) -> None:

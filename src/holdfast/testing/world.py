@@ -21,6 +21,7 @@ from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.bus import Bus, queue_of
+from holdfast.testing.connections import Connections
 from holdfast.testing.decisions import Birth, Decision, Lookup, Mishap, Operation, births_of
 from holdfast.testing.fates import ODD, ODD_ERRORS, Fault, Faults, Luck, Mix, is_odd
 from holdfast.testing.faults import faulty
@@ -132,6 +133,9 @@ class World:
             now=self.now,
             carry=partial(self._carry, process),
             crash=lambda: process.end(Exit(signal="SIGKILL")),
+            connections=Connections(self.loop, self.plan.connections, patience=self.plan.mix.timeout)
+            if self.plan.connections
+            else None,
         )
 
     def faults_of(self, process: Process, *, is_healthy: bool) -> Faults:
