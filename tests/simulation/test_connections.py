@@ -52,7 +52,7 @@ def test_whoever_waits_too_long_is_told_so_and_takes_nobodys_turn() -> None:
     async def play(stage: Stage, store: Store) -> None:
         first = asyncio.ensure_future(store.enqueue(CALL, [new()]))
         await stage.clock.sleep(0)
-        with pytest.raises(StoreUnavailable, match="get: all 1 connections were busy for 0.01 s"):
+        with pytest.raises(StoreUnavailable, match="all 1 connections were busy"):
             await store.get(JOB)
         await first
         assert await store.get(JOB) is not None
