@@ -11,6 +11,7 @@ from tests.e2e.torture.torturer import Torturer
 STEADFAST = {
     "labour": 70,
     "labour_in_thread": 30,
+    "keep_quiet": 15,
     "stumble": 6,
     "block_the_loop": 4,
     "hold_the_gil": 1,

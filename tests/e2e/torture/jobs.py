@@ -96,6 +96,14 @@ def labour_in_thread(job: SyncJob, seconds: float) -> str:
 
 
 @steadfast()
+def keep_quiet(job: SyncJob, seconds: float) -> str:
+    """Write nothing before the end: of a zombie that is the first thing anybody hears."""
+    with told(job):
+        time.sleep(seconds)
+    return str(job.token)
+
+
+@steadfast()
 async def stumble(job: Job, seconds: float) -> str:
     """Fail the first time."""
     with told(job):
