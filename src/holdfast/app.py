@@ -32,7 +32,7 @@ from holdfast._engine.task import Desk, Task
 from holdfast._engine.worker import WorkerOptions
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.host import RunnerHost
-from holdfast._ports.store import Check, HasRoles, LeaseView, Pruned, Store
+from holdfast._ports.store import Check, HasRoles, Pruned, Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, MissingExtra, Unsupported
 from holdfast.settings import Settings, problems_of_url
@@ -105,7 +105,7 @@ class App(Tasks):
         self._desk = Desk(self._connections)
         self.jobs = Jobs(self._connections.client)
         self.queues = Queues(self._connections.client)
-        self.workers = Workers(self._read_workers)
+        self.workers = Workers(self._connections.client)
         self.recovery = RecoveryRun(self._recover)
 
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
@@ -256,9 +256,6 @@ class App(Tasks):
     def _another_store(self, settings: Settings) -> Store:
         """With connections of its own, where connections are what one has."""
         return self._connections.store if _scheme(settings.url) == "memory" else open_store(settings)
-
-    async def _read_workers(self) -> Sequence[LeaseView]:
-        return await self._connections.store.workers()
 
     async def _recover(self, now: bool) -> Sequence[Rescued]:
         from holdfast._ports.system_host import SystemHost

@@ -16,7 +16,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.client import Client
 from holdfast._engine.events import Event, EventName, Events
-from holdfast._ports.store import ClaimRequest, Duplicate, EnqueueAnswer, JobFilter, NewLease, Pruned, ReopenAnswer
+from holdfast._ports.store import ClaimRequest, Duplicate, EnqueueAnswer, JobFilter, LeaseView, NewLease, Pruned, ReopenAnswer
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, SchemaMissing, StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
@@ -43,6 +43,11 @@ class Door(MemoryStore):
         self.calls: list[tuple[UUID, int]] = []
         self.before: list[Exception] = []
         self.after: list[Exception] = []
+
+    async def workers(self) -> tuple[LeaseView, ...]:
+        if self.before:
+            raise self.before.pop(0)
+        return await super().workers()
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         self.calls.append((call, len(jobs)))
@@ -200,6 +205,15 @@ def test_a_lost_answer_is_asked_again_under_the_same_call_and_counts_once() -> N
         assert await desk.stored() == 1
         names = [event.name for event in desk.seen]
         assert names == [EventName.STORE_UNAVAILABLE, EventName.STORE_RECOVERED, EventName.JOB_ENQUEUED]
+
+    run(scenario)
+
+
+def test_workers_are_asked_for_again_too() -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.store.open_lease(LEASE)
+        desk.store.before = [StoreUnavailable("away")]
+        assert [view.id for view in await desk.client.workers()] == [LEASE.id]
 
     run(scenario)
 

@@ -87,11 +87,15 @@ class Client:
         groups = dict.fromkeys([""] if by is None else sorted({group for group, _ in found}))
         return {group: {state.value: found.get((group, state), 0) for state in State} for group in groups}
 
+    async def workers(self) -> Sequence[LeaseView]:
+        """Those whose lease has not ended, oldest first."""
+        return await self._ask("workers", self._store.workers)
+
     async def explain(self, job: UUID) -> Explanation:
         """Why the job is where it is; ``JobNotFound``."""
         record = await self._record(job)
         queues = await self._ask("queues", self._store.queues)
-        workers = await self._ask("workers", self._store.workers)
+        workers = await self.workers()
         paused = {queue.name for queue in queues if queue.paused_at is not None}
         now = EPOCH + timedelta(seconds=self._clock.wall())
         return explain(record, is_paused=record.queue in paused, workers=tuple(map(_facts, workers)), now=now)

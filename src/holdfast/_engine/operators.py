@@ -150,12 +150,12 @@ class Queues:
 class Workers:
     """``app.workers``."""
 
-    def __init__(self, read: Callable[[], Awaitable[Sequence[LeaseView]]]) -> None:
-        self._read = read
+    def __init__(self, client: Callable[[], Client]) -> None:
+        self._client = client
 
     async def alist(self) -> list[LeaseView]:
         """Workers whose lease has not ended, oldest first; ``overdue`` below zero: alive."""
-        return list(await self._read())
+        return [*await self._client().workers()]
 
     list = blocking(alist)
 
