@@ -366,12 +366,14 @@ def test_a_worker_that_lost_its_guard_is_drained_and_replaced() -> None:
     asyncio.run(run())
 
 
-def test_a_machine_without_guards_keeps_its_workers() -> None:
+def test_a_worker_whose_guard_went_before_it_had_a_lease_is_drained_too() -> None:
     async def run() -> None:
         watch = Watch()
-        watch.child.is_guarded = False
+        watch.ward, watch.child.is_guarded = Ward(watch.child, now=watch.clock.monotonic, events=watch.log.events), False
+        watch.ward.heard(messages.Hello(SETTINGS, ("t",), ()))
         watch.ward.leased(LEASE, watch.clock.monotonic())
-        watch.passes(60)
         assert not watch.drains
+        watch.passes(TIMING.beat)
+        assert watch.drains == [GRACE]
 
     asyncio.run(run())

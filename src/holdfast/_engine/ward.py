@@ -47,7 +47,6 @@ class Ward:
         self._stopped_since: float | None = None
         self._lapsed: float | None = None
         self._guard_deadline = float("-inf")
-        self._is_guarded = False
         self._unguarded_since: float | None = None
 
     @property
@@ -61,7 +60,7 @@ class Ward:
         self._ponged = self._answered = self._now()
         self.deadline = lease.timing.owner_deadline(sent)
         self._guard_deadline = lease.timing.guard_deadline(sent)
-        self._is_guarded = self._tell_guard(lease)
+        self._tell_guard(lease)
         self.send(messages.Leased(lease.id, lease.worker, self.deadline, self.is_alone))
 
     def renewed(self, sent: float) -> None:
@@ -72,14 +71,16 @@ class Ward:
                 self._lapsed = now
             self.deadline = timing.owner_deadline(sent)
             self._guard_deadline = timing.guard_deadline(sent)
-            is_heard = self._tell_guard(self.lease)
-            if self._is_guarded and not is_heard and self._unguarded_since is None:
-                self._unguarded_since = now
+            self._tell_guard(self.lease)
             self.send(messages.Beaten(self.deadline))
 
-    def _tell_guard(self, lease: NewLease) -> bool:
+    def _tell_guard(self, lease: NewLease) -> None:
         """When code of it must be dead, even if we are not there any more to kill what ignores its limit."""
-        return self.child.set_deadline(min(self._guard_deadline, self.limits.last_moment(_patience(lease.timing, lease.grace))))
+        is_heard = self.child.set_deadline(
+            min(self._guard_deadline, self.limits.last_moment(_patience(lease.timing, lease.grace)))
+        )
+        if not is_heard and self._unguarded_since is None:
+            self._unguarded_since = self._now()
 
     def lost(self) -> None:
         """Somebody ended its lease: it must stop, and is killed if it does not."""

@@ -49,7 +49,10 @@ class Child(Protocol):
         ...
 
     def set_deadline(self, guard_deadline: float) -> bool:
-        """Tell its guard until when its code may run, on the lease's clock; whether there is one. Never blocks."""
+        """Tell its guard, if it has one, until when its code may run, on the lease's clock. ``False``: its guard is gone.
+
+        Never blocks.
+        """
         ...
 
     def is_stopped(self) -> bool:
