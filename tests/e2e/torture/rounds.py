@@ -109,19 +109,20 @@ class _Game:
         self._operator = Operator(ships.app, self._chance)
 
     def torment(self, show: Callable[[float, Counter[str]], None]) -> None:
-        """Everything beside each other."""
-        lanes, counts = Lanes(), self._torturer.counts
-        steps = (self._feeder.feed, self._torturer.kill_a_worker, self._torturer.hurt_a_crew, self._operate, self._spoil)
-        try:
+        """Everything beside each other; there is work until the last harm is done, because most wait for workers at work."""
+        feeding, lanes, counts = Lanes(), Lanes(), self._torturer.counts
+        steps = (self._torturer.kill_a_worker, self._torturer.hurt_a_crew, self._operate, self._spoil)
+        with ExitStack() as ending:
+            ending.callback(self._remember)
+            ending.callback(feeding.close)
+            ending.callback(lanes.close)
+            feeding.open(self._feeder.feed)
             for step in (*steps, *self._grounds.lanes(self._torturer, self._chance)):
                 lanes.open(step)
-            while not self._plan.is_over(counts, elapsed := time.monotonic() - self._began) and not lanes.wait(LOOK):
+            while not self._plan.is_over(counts, elapsed := time.monotonic() - self._began) and not feeding.wait(0.0):
+                if lanes.wait(LOOK):
+                    break
                 show(elapsed, counts)
-        finally:
-            try:
-                lanes.close()
-            finally:
-                self._remember()
 
     def _operate(self) -> float:
         self._operator.meddle(self._feeder.kept, self._feeder.deletable, many=2)
