@@ -116,8 +116,9 @@ class ChildContract(Part):
         assert await at.send(same, under=hold) == EnqueueAnswer({same.id: Duplicate(holder, is_same=True)})
         assert (await at.send(other, at.new(), under=hold)).is_refused
         await at.settle(done(hold))
-        assert await at.send(same, under=hold) == LOST
+        assert await at.send(same, at.new(key="free"), under=hold) == LOST
         assert await at.store.counts() == {("", State.AVAILABLE): 1, ("", State.COMPLETED): 1}
+        await at.enqueue(at.new(key="free"))
 
     @story
     async def test_a_child_with_its_parents_key_is_the_parent(self, at: Scene) -> None:

@@ -1,16 +1,26 @@
 """Enqueue: all or none, once."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import State, Token
+from holdfast._core.job import NewJob, State, Token
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
-from holdfast._ports.store import Duplicate
-from holdfast.errors import HoldfastError
+from holdfast._ports.store import Duplicate, EnqueueAnswer
+from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, story
 
 HOSTILE = ("'; DROP TABLE jobs; --", 'a"b\\c', "päckchen 包 🎁", "%s {0} :x ?", " ", "a/../b")
+
+
+async def says_it_exists(at: Scene, call: UUID, *jobs: NewJob) -> bool:
+    """Whether the call is refused for good, which is how an id is said to exist."""
+    try:
+        await at.store.enqueue(call, jobs)
+    except HoldfastError as error:
+        return not isinstance(error, StoreUnavailable)
+    return False
 
 
 class EnqueueContract(Part):
@@ -80,6 +90,15 @@ class EnqueueContract(Part):
         assert await at.row(job.id) == row
 
     @story
+    async def test_a_copy_of_a_call_that_comes_while_its_job_runs_changes_nothing(self, at: Scene) -> None:
+        call, job = at.chance.uuid4(), at.new()
+        await at.store.enqueue(call, [job])
+        await at.claim(await at.lease())
+        rows = await at.store.list(at.everything)
+        assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
+        assert await at.store.list(at.everything) == rows
+
+    @story
     async def test_a_receipt_and_not_the_jobs_ids_tells_a_copy(self, at: Scene) -> None:
         call = at.chance.uuid4()
         await at.store.enqueue(call, [at.new()])
@@ -88,36 +107,33 @@ class EnqueueContract(Part):
 
     @story
     async def test_a_call_with_an_id_that_exists_inserts_none_of_its_jobs_and_leaves_no_receipt(self, at: Scene) -> None:
-        (known,) = await at.enqueue(old := at.new())
-        call, news = at.chance.uuid4(), [at.new(), at.new()]
-        for jobs in ([news[0], old, news[1]], [news[0], news[0]]):
-            try:
-                await at.store.enqueue(call, jobs)
-            except HoldfastError:
-                pass
-            else:
-                raise AssertionError("two jobs of one id were taken")
-        assert [row.id for row in await at.store.list(at.everything)] == [known]
-        await at.store.enqueue(call, news)
-        assert len(await at.store.list(at.everything)) == 3
+        waiting, running, ended = at.new(), await at.running(), await at.running()
+        await at.enqueue(waiting)
+        await at.settle(done(ended))
+        before = await at.store.list(at.everything)
+        call, news = at.chance.uuid4(), [at.new(), at.new(), at.new(key="k")]
+        for known in (waiting, *(structs.replace(at.new(), id=hold.job) for hold in (running, ended))):
+            assert await says_it_exists(at, call, news[0], known, news[1])
+            assert await says_it_exists(at, call, *news, known)
+        assert await says_it_exists(at, call, news[0], news[0])
+        assert await at.store.list(at.everything) == before
+        assert await at.store.enqueue(call, news) == EnqueueAnswer()
+        assert len(await at.store.list(at.everything)) == len(before) + len(news)
 
     @story
     async def test_an_id_that_exists_matters_only_where_its_job_would_be_inserted(self, at: Scene) -> None:
-        keyed = at.new(key="k")
+        keyed, running, ended = at.new(key="k"), await at.running(), await at.running()
         await at.enqueue(keyed)
-        answer = await at.send(keyed)
-        assert answer.duplicates == {keyed.id: Duplicate(keyed.id, is_same=True)}
-        hold = await at.running()
-        await at.settle(done(hold))
-        assert (await at.send(at.new(), structs.replace(at.new(), id=hold.job), under=hold)).is_lost
-        assert (await at.send(structs.replace(at.new(), id=hold.job), structs.replace(keyed, payload=b"0"))).is_refused
-        await at.store.request_cancel([keyed.id])
-        try:
-            await at.send(keyed)
-        except HoldfastError:
-            pass
-        else:
-            raise AssertionError("two jobs of one id were taken")
+        await at.settle(done(ended))
+        itself = EnqueueAnswer({keyed.id: Duplicate(keyed.id, is_same=True)})
+        assert await at.send(keyed) == itself
+        for known in (structs.replace(at.new(), id=hold.job) for hold in (running, ended)):
+            assert (await at.send(at.new(), known, under=ended)).is_lost
+            assert (await at.send(known, structs.replace(keyed, payload=b"0"))).is_refused
+        (claim,) = await at.claim(await at.lease(), queues=(keyed.queue,))
+        assert await at.send(keyed) == itself
+        await at.settle(done(claim.hold))
+        assert await says_it_exists(at, at.chance.uuid4(), keyed)
 
     @story
     async def test_payloads_come_back_byte_for_byte(self, at: Scene) -> None:

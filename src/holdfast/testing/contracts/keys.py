@@ -112,6 +112,13 @@ class KeyContract(Part):
         assert found == {holder, news[0].id, news[2].id, news[3].id}
 
     @story
+    async def test_each_job_of_a_call_with_keys_has_its_own_long_payload(self, at: Scene) -> None:
+        (holder,) = await at.enqueue(at.new(key="taken", payload=b"t" * 2000))
+        news = [at.new(key=key, payload=key[:1].encode() * 2000) for key in ("taken", "a", "b")]
+        assert await at.send(*news) == EnqueueAnswer({news[0].id: copy_of(holder)})
+        assert [(await at.row(job.id)).payload for job in news[1:]] == [job.payload for job in news[1:]]
+
+    @story
     async def test_of_several_with_one_key_in_a_call_the_first_is_inserted(self, at: Scene) -> None:
         first, second, third = at.new(key="k"), at.new(key="k"), at.new(key="k")
         apart = at.new(key="other")
@@ -199,6 +206,7 @@ class KeyContract(Part):
             assert [await store.enqueue(call, jobs) for call, jobs in calls] == answers
         assert await at.store.counts() == {}
         assert answers[0].duplicates[calls[0][1][0].id] == copy_of(holder)
+        await at.enqueue(at.new(key="k"), at.new(key="twice"))
 
     @story
     async def test_a_reopened_job_has_its_key_again(self, at: Scene) -> None:
