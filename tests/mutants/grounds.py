@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.stores.postgres import sessions
 from holdfast.stores.postgres.connect import Pools
 from holdfast.testing.servers import PostgresServer
 from tests.stores.postgres_homes import Home, Homes, Tenant
+
+_PATIENCE = {"statement_timeout": "5s", "lock_timeout": "2s"}
 
 
 class Place:
@@ -25,9 +26,8 @@ class Place:
         make = Homes._make
         self._build()
         Homes._make = lambda homes, kind: self._home if kind == "18" else make(homes, kind)  # type: ignore[method-assign, return-value]
-        sessions._SESSION.update(statement_timeout="5s", lock_timeout="2s")  # a mutant may go on for ever
         Home.run = _run  # type: ignore[method-assign]
-        Tenant._here = _with_one_pool(Tenant._here)  # type: ignore[method-assign]
+        Tenant._here = _in_short(Tenant._here)  # type: ignore[method-assign]
 
     def tidy(self, where: str) -> None:
         """After a child that died there: statements of one that hung may go on."""
@@ -76,10 +76,12 @@ def _run(home: Home, story: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-def _with_one_pool(here: Callable[[Tenant], Pools]) -> Callable[[Tenant], Pools]:
-    """Beats have no connection of their own."""
+def _in_short(here: Callable[[Tenant], Pools]) -> Callable[[Tenant], Pools]:
+    """Beats have no connection of their own, and a mutant that goes on for ever is cut off soon."""
 
     def found(tenant: Tenant) -> Pools:
+        if not tenant._location.is_pooled:  # a pooler lets no settings pass
+            tenant._server_settings = {**_PATIENCE, **tenant._server_settings}
         pools = here(tenant)
         pools.beats = pools.shared
         return pools

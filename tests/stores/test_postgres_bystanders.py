@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from msgspec import structs
@@ -11,9 +10,9 @@ from holdfast._core.job import Hold, State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._ports.store import Answer, JobFilter
+from holdfast._ports.store import Answer, JobFilter, Note
 from holdfast.testing.contracts.bystanding import Crowd, expired, operated, owned, settled
-from holdfast.testing.contracts.scene import Scene, answered, done, play, raised
+from holdfast.testing.contracts.scene import Scene, answered, done, play, raised, released
 from tests.stores.postgres_homes import Home
 from tests.stores.postgres_rivals import Stage
 from tests.stores.test_postgres_adversary import _WRONG
@@ -144,6 +143,16 @@ def test_whoever_gave_another_job_its_id_keeps_no_owner_and_no_operator_from_the
     play(Stage(home), act)
 
 
+def test_a_note_on_a_claim_whose_code_never_ran_is_kept_nowhere(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.prefetched()
+        await at.settle(released(hold))
+        await at.store.annotate([Note(job=hold.job, token=hold.token, late_result=b"1", stacks="…")])
+        assert home.sql("SELECT outcome, late_result, stacks FROM holdfast.attempts") == [(None, None, None)]
+
+    play(Stage(home), act)
+
+
 def test_tags_that_somebody_spoiled_fail_no_list(home: Home) -> None:
     async def act(at: Scene) -> None:
         spoiled, sound = await at.enqueue(at.new(), at.new(tags=("a", "b")))
@@ -153,11 +162,17 @@ def test_tags_that_somebody_spoiled_fail_no_list(home: Home) -> None:
     play(Stage(home), act)
 
 
+def heard(at: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that the store sends from now on."""
+    asked: list[str] = []
+    fetch = at.store._fetch  # type: ignore[attr-defined]
+    monkeypatch.setattr(at.store, "_fetch", lambda name, *values: asked.append(name) or fetch(name, *values))
+    return asked
+
+
 def test_a_job_that_is_gone_is_not_asked_for_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(at: Scene) -> None:
-        asked: list[Any] = []
-        fetch = at.store._fetch  # type: ignore[attr-defined]
-        monkeypatch.setattr(at.store, "_fetch", lambda name, *values: asked.append(name) or fetch(name, *values))
+        asked = heard(at, monkeypatch)
         waiting, unknown = (await at.enqueue(at.new()))[0], at.chance.uuid7()
         asked.clear()
         assert await at.store.delete([waiting, unknown]) == {}
@@ -166,11 +181,21 @@ def test_a_job_that_is_gone_is_not_asked_for_again(home: Home, monkeypatch: pyte
     play(Stage(home), act)
 
 
+def test_what_is_reopened_is_not_asked_for_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(at: Scene) -> None:
+        over, scheduled = await at.enqueue(at.new(), at.new(delay=60.0))
+        await at.store.request_cancel([over])
+        asked = heard(at, monkeypatch)
+        for job in (over, scheduled):
+            assert (await at.store.reopen([job])).states == {job: State.AVAILABLE}
+        assert asked == ["reopen"] * 2
+
+    play(Stage(home), act)
+
+
 def test_a_claim_alone_is_one_statement(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(at: Scene) -> None:
-        asked: list[Any] = []
-        fetch = at.store._fetch  # type: ignore[attr-defined]
-        monkeypatch.setattr(at.store, "_fetch", lambda name, *values: asked.append(name) or fetch(name, *values))
+        asked = heard(at, monkeypatch)
         await at.enqueue(at.new())
         lease = await at.lease()
         asked.clear()

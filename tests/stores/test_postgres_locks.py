@@ -325,6 +325,20 @@ def test_s1_a_claim_judges_again_what_was_put_off_while_it_waited(home: Home, wa
     play(Stage(home), act)
 
 
+def test_s4_an_operator_who_reopens_a_job_that_was_just_made_due_and_claimed_is_told_that_it_runs(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        (job,) = await at.enqueue(at.new(delay=60.0))
+        request = at.request(await at.lease())
+        async with rival(home) as other:
+            await other.reschedule([job])
+            assert len((await other.exchange((), request)).claims) == 1
+            reopening = asyncio.ensure_future(at.store.reopen([job]))
+            assert await waits(home, reopening)
+        assert (await reopening).states == {job: State.RUNNING}
+
+    play(Stage(home), act)
+
+
 @pytest.mark.parametrize("verb", ["request_cancel", "reschedule", "delete"])
 def test_s4_an_operator_who_meets_a_claim_is_told_what_the_job_is_then(home: Home, verb: str) -> None:
     async def act(at: Scene) -> None:

@@ -2,11 +2,13 @@
 
 from datetime import UTC, datetime
 
+from msgspec import structs
+
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
-from holdfast._ports.store import Update
-from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, released, story
+from holdfast._ports.store import Answer, Update
+from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, released, stale, story
 
 
 class ClaimContract(Part):
@@ -213,6 +215,16 @@ class ClaimContract(Part):
         answer = await at.exchange(done(hold), at.request(hold.lease))
         assert answer.claims == ()
         assert await at.state(hold.job) is State.COMPLETED
+
+    @story
+    async def test_nothing_is_settled_by_what_is_claimed_beside_a_settle_that_is_lost(self, at: Scene) -> None:
+        hold = await at.running()
+        lost = structs.replace(hold, token=stale(hold.token))
+        for is_named in (True, False):
+            jobs = await at.enqueue(at.new())
+            answer = await at.exchange(raised(lost), at.request(hold.lease, ids=jobs if is_named else None))
+            assert (answer.answers, [claim.hold.job for claim in answer.claims]) == ((Answer.LOST,), [*jobs])
+        assert await at.settle(done(hold)) == (Answer.APPLIED,)
 
     @story
     async def test_walking_many_lines_finds_the_most_urgent_first(self, at: Scene) -> None:

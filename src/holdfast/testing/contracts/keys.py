@@ -224,8 +224,9 @@ class KeyContract(Part):
         (holder,) = await at.enqueue(at.new(key="k"))
         free = await at.running()
         await at.settle(done(free))
-        states = {hold.job: State.COMPLETED, free.job: State.AVAILABLE}
-        assert await at.store.reopen([hold.job, free.job]) == ReopenAnswer(states, {hold.job: holder})
+        (scheduled,) = await at.enqueue(at.new(delay=60.0))
+        states = {hold.job: State.COMPLETED, free.job: State.AVAILABLE, scheduled: State.AVAILABLE}
+        assert await at.store.reopen([*states]) == ReopenAnswer(states, {hold.job: holder})
         assert await at.row(hold.job) == before
         await at.store.delete([holder])
         assert await at.store.reopen([hold.job]) == ReopenAnswer({hold.job: State.AVAILABLE})
@@ -236,6 +237,12 @@ class KeyContract(Part):
         await at.settle(done(asked), done(unasked))
         await at.enqueue(at.new(task="other", key="k"), at.new(key="l"))
         assert await at.store.reopen([asked.job]) == ReopenAnswer({asked.job: State.AVAILABLE})
+
+    @story
+    async def test_jobs_of_different_tasks_that_had_one_key_are_reopened_together(self, at: Scene) -> None:
+        jobs = await at.enqueue(*(at.new(task=task, key="k") for task in "abc"))
+        await at.store.request_cancel(jobs)
+        assert await at.store.reopen(jobs) == ReopenAnswer(dict.fromkeys(jobs, State.AVAILABLE))
 
     @story
     async def test_of_two_that_had_one_key_the_first_asked_for_is_reopened(self, at: Scene) -> None:

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from holdfast._core.job import Failure, Hold, JobRecord, Reason, State
+from holdfast._core.job import AttemptOutcome, Failure, Hold, JobRecord, Reason, State
 from holdfast._core.lifecycle import End, LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Fail, Snooze
-from holdfast._core.policy import RETENTION_FLOOR, Policy
+from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
 from holdfast._ports.store import MOST_ATTEMPTS, Answer, EnqueueAnswer, Note, Pruned, ReopenAnswer, Update
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, released, rescued, story
 
@@ -222,6 +222,17 @@ class PruneContract(Part):
         assert [each.token for each in (await at.row(hold.job)).attempts] == [failed.token]
 
     @story
+    async def test_of_code_that_was_cut_short_and_is_not_run_again_the_record_stays(self, at: Scene) -> None:
+        for on_crash, state in ((CrashPolicy.HOLD, State.HELD), (CrashPolicy.FAIL, State.FAILED)):
+            hold = await at.running(policy=Policy(on_crash=on_crash, retention=LONG))
+            await at.settle(released(hold, code_ran=True))
+            before = await at.row(hold.job)
+            assert (before.state, [each.outcome for each in before.attempts]) == (state, [AttemptOutcome.RELEASED])
+            at.advance(RETENTION_FLOOR)
+            assert (await at.store.prune(ALL)).attempts == 0
+            assert await at.row(hold.job) == before
+
+    @story
     async def test_the_newest_attempts_are_read_however_many_there_are(self, at: Scene) -> None:
         older, hold = await at.running(), await at.running()
         await at.settle(raised(older))
@@ -271,6 +282,19 @@ class PruneContract(Part):
         at.advance(LONG)
         assert (await at.store.prune(2)).total == 2
         assert [row.id for row in await at.store.list(at.everything)] == [jobs[LONG][2].id]
+
+    @story
+    async def test_a_job_whose_whole_time_has_passed_becomes_no_stub_while_others_are_forgotten_first(self, at: Scene) -> None:
+        rows = []
+        for _ in range(2):
+            hold = await running(at, LONG)
+            await at.settle(done(hold))
+            rows.append(await at.row(hold.job))
+            at.advance(RETENTION_FLOOR)
+        at.advance(LONG - RETENTION_FLOOR)
+        assert await pruned(at, 1) == (1, 0)
+        assert await at.store.list(at.everything) == (rows[1],)
+        assert await pruned(at, 1) == (1, 0)
 
     @story
     async def test_a_receipt_is_kept_for_the_floor(self, at: Scene) -> None:

@@ -205,8 +205,9 @@ class ReportContract(Part):
         notes = [Note(job=hold.job, token=token, late_result=b"1") for token in wrong(hold, at)]
         notes += [Note(job=at.chance.uuid7(), token=hold.token, late_result=b"1")]
         notes += [Note(job=free.job, token=free.token, late_result=b"1")]
-        await at.store.annotate(notes)
-        assert [await at.row(each.job) for each in (hold, free)] == rows
+        for asked in (notes, *([note] for note in notes)):
+            await at.store.annotate(asked)
+            assert [await at.row(each.job) for each in (hold, free)] == rows
 
     @story
     async def test_a_settle_is_recognised_after_an_error_was_noted(self, at: Scene) -> None:

@@ -197,11 +197,11 @@ class RescueContract(Part):
         waiting, running = await crashed(at), await again(at, await crashed(at))
         finished = await at.running(policy=HEALS)
         await at.settle(raised(finished))
+        assert await at.store.unhealed(("other",), ALL, pause=PAUSE) == ()
         assert [(row.id, row.state, row.token, row.payload) for row in await offered(at)] == [
             (failed.id, State.FAILED, failed.token, b"{}"),
             (held.id, State.HELD, held.token, b"{}"),
         ]
-        assert await at.store.unhealed(("other",), ALL, pause=PAUSE) == ()
         assert [await at.state(job) for job in (waiting.id, running.job)] == [State.AVAILABLE, State.RUNNING]
 
     @story

@@ -17,7 +17,6 @@ worn AS MATERIALIZED (
     SELECT id, ctid AS place, payload IS NULL AS is_long FROM holdfast.finished_other
     WHERE forget_at <= (SELECT now FROM clock) AND forget_at > (SELECT floor FROM clock)
         AND finished_at > (SELECT floor FROM clock)
-        AND NOT is_stub
     ORDER BY forget_at, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED

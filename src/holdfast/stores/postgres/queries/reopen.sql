@@ -26,9 +26,7 @@ won AS (
 ),
 
 back AS MATERIALIZED (
-    SELECT over.*
-    FROM over LEFT JOIN won ON won.task = over.task AND won.key = over.unique_key
-    WHERE over.unique_key IS NULL OR won.job = over.id
+    SELECT * FROM over WHERE unique_key IS NULL OR id IN (SELECT job FROM won)
 ),
 
 removed AS (
@@ -73,9 +71,7 @@ fresh AS (
 )
 
 SELECT seen.id, coalesce(
-    seen.state,
-    CASE WHEN back.id IS NOT NULL OR fresh.id IS NOT NULL THEN 'available' END,
-    CASE WHEN won.job <> over.id THEN over.state END
+    seen.state, CASE WHEN back.id IS NOT NULL OR fresh.id IS NOT NULL THEN 'available' END, over.state
 ) AS state, CASE WHEN won.job <> over.id THEN won.job END AS holder
 FROM (
     SELECT id, CASE WHEN state = 'available' AND available_at <= (SELECT now FROM clock) THEN state END AS state

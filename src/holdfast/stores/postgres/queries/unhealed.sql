@@ -29,7 +29,7 @@ marked AS (
     UPDATE holdfast.finished SET heal_at = (SELECT now FROM clock) + least(greatest(
         $3::double precision * interval '1 second', (SELECT now FROM clock) - finished_at
     ), $4::double precision * interval '1 second')
-    WHERE id = ANY(ARRAY(SELECT id FROM owed)) AND heal_at <= (SELECT now FROM clock)
+    WHERE id = ANY(ARRAY(SELECT id FROM owed))
     RETURNING id, heal_at
 ),
 
@@ -37,7 +37,7 @@ marked_held AS (
     UPDATE holdfast.pending SET heal_at = (SELECT now FROM clock) + least(greatest(
         $3::double precision * interval '1 second', (SELECT now FROM clock) - available_at
     ), $4::double precision * interval '1 second')
-    WHERE id = ANY(ARRAY(SELECT id FROM owed)) AND heal_at <= (SELECT now FROM clock)
+    WHERE id = ANY(ARRAY(SELECT id FROM owed))
     RETURNING id, heal_at
 )
 
