@@ -108,7 +108,7 @@ def test_killers_are_tests_that_exist_and_that_the_tool_runs() -> None:
             assert name.rpartition("::")[2] in {*names, "runTest"}
 
 
-@pytest.mark.parametrize("store", ["sqlite"])
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_of_every_guard_a_test_that_fails_without_it_is_known_or_why_there_is_none(store: str) -> None:
     assert mutate_sql.unjudged(store) == [], f"python -m scripts.mutate_sql --store {store} --new"
 
