@@ -218,6 +218,22 @@ def test_a_worker_the_store_does_not_answer_while_it_answers_us_is_drained_after
     watching(test)
 
 
+def test_so_it_is_when_the_store_fails_us_now_and_then_and_an_outage_of_all_does_not_count() -> None:
+    def test(watch: Watch) -> None:
+        watch.store_answers_it = False
+        watch.store_answers_us = False
+        watch.passes(3 * TIMING.ttl)
+        assert watch.drains == []
+        watch.store_answers_us = True
+        for _ in range(5):
+            watch.passes(TIMING.ttl / 4)
+            watch.contact.broke()
+        watch.passes(TIMING.ttl / 4)
+        assert watch.drains == [GRACE]
+
+    watching(test)
+
+
 # lost, asked, overdue
 
 

@@ -42,6 +42,7 @@ class Ward:
         self._now = now
         self._events = events
         self._watched = self._ponged = self._answered = now()
+        self._silence = 0.0
         self._asked = float("-inf")
         self._deaf_since: float | None = None
         self._stopped_since: float | None = None
@@ -58,6 +59,7 @@ class Ward:
         """Its lease is open since a call that was sent then."""
         self.lease, self.name = lease, lease.worker
         self._ponged = self._answered = self._now()
+        self._silence = 0.0
         self.deadline = lease.timing.owner_deadline(sent)
         self._guard_deadline = lease.timing.guard_deadline(sent)
         self._tell_guard(lease)
@@ -159,8 +161,9 @@ class Ward:
     def _answers(self, store_answered: float) -> None:
         self._ponged = self._now()
         if self._deaf_since is not None and self.lease and self._ponged - self._deaf_since > self.lease.timing.beat:
-            self._answered = self._ponged  # its loop was blocked, so it did not ask the store either
-        self._answered = max(self._answered, store_answered)
+            store_answered = self._ponged  # its loop was blocked, so it did not ask the store either
+        if store_answered > self._answered:
+            self._answered, self._silence = store_answered, 0.0
         self._deaf_since = None
 
     async def until_dead(self) -> Exit:
@@ -179,6 +182,8 @@ class Ward:
         was_frozen = now - self._watched > timing.beat  # we were, and may have missed what it did
         if was_frozen or self._deaf_since is not None or contact.is_silent():
             self.limits.stand(now - self._watched)
+        if was_frozen or contact.is_silent():
+            self._silence += now - self._watched
         if was_frozen:
             self._deaf_since = self._stopped_since = None
         self._watched = now
@@ -222,7 +227,8 @@ class Ward:
 
     def _is_cut_off(self, timing: LeaseTiming, contact: Contact) -> bool:
         """Whether the store answers us and not it. Known at its pong only: a blocked loop asks nothing, here or there."""
-        asked_in_vain = self._ponged - max(self._answered, contact.since)
+        # Not only since our last gap: a store that fails us now and then must not keep us from ever seeing it.
+        asked_in_vain = self._ponged - self._answered - self._silence
         return self.is_ready and not contact.is_silent() and asked_in_vain > timing.ttl
 
     def _is_unguarded(self, timing: LeaseTiming) -> bool:

@@ -1,0 +1,30 @@
+"""The figures of docs/proof.md that a test can count are those of today."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts import mutate_sql
+from tests.simulation.mutants import MUTANTS
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/proof.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("store", "name"), [("sqlite", "SQLite"), ("postgres", "PostgreSQL")])
+def test_guards_of_statements(store: str, name: str) -> None:
+    found, excused = list(mutate_sql._guards(store)), mutate_sql._equivalent(store)
+    equal = sum(mutate_sql._excuse(excused, file, guard.name) is not None for file, guard in found)
+    noticed = len(found) - equal
+    assert f"| guards of {name}'s statements | {len(found)}: {equal} of them change nothing" in PAGE
+    assert f"{noticed} of {noticed} noticed by a test" in PAGE
+
+
+def test_mutants_of_the_engine() -> None:
+    assert f"| {len(MUTANTS)} | {len(MUTANTS)} caught" in PAGE
+
+
+def test_the_table_of_peers_is_that_of_the_last_race() -> None:
+    table, _, told = (ROOT / "bench/results/peers-torture.md").read_text(encoding="utf-8").partition("\n\n")
+    assert table in PAGE
+    assert told.strip() in PAGE
