@@ -329,6 +329,23 @@ def test_the_loop_runs_on_while_the_lock_is_waited_for(plain: OnFile) -> None:
     play(plain, act)
 
 
+def test_a_file_that_nobody_may_even_read_for_now_is_waited_for(plain: OnFile) -> None:
+    """As while the log is put in order, after somebody was killed."""
+
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        await at.store.close()
+        with closing(sqlite3.connect(plain.path, isolation_level=None, check_same_thread=False)) as alone:
+            alone.execute("PRAGMA locking_mode = EXCLUSIVE")
+            alone.execute("INSERT INTO notes VALUES ('alone')")
+            patient = plain.store_that_waits(at.clock, 3600.0, ThirdWait(alone.close))
+            async with patient.transaction(hold.job, hold.token, idle=LONG) as connection:
+                write(connection, "after")
+        assert notes(plain) == ["alone", "after"]
+
+    play(plain, act)
+
+
 def test_a_cancelled_waiter_waits_no_longer(plain: OnFile) -> None:
     async def act(at: Scene) -> None:
         one, two = await at.running(), await at.running()

@@ -102,9 +102,11 @@ class Transaction:
         connection = self._connection = driver.connect(self._path, use_apsw=self._use_apsw, is_judged=True)
         self._ours.is_speaking = True
         try:
-            connection.execute("PRAGMA synchronous = FULL")
-            self._require_token(connection, self._check)
-            self._begin(connection)
+            # Busy even for a reader: when somebody was killed, the first who comes puts the log in order.
+            self._insist(lambda: connection.execute("PRAGMA synchronous = FULL"))
+            self._insist(lambda: self._require_token(connection, self._check))
+            self._end_turn = self._turns.take(self._chance, self._busy_limit, lambda: self._is_abandoned)
+            self._insist(lambda: connection.execute("BEGIN IMMEDIATE"))
         except sqlite3.Error as error:
             raise StoreUnavailable(f"transaction: {self._path}: {error}") from error
         finally:
@@ -160,12 +162,11 @@ class Transaction:
         if not is_ours:
             raise JobLost(f"job {self._job} is no longer active under token {self._token}; nothing of this transaction is kept")
 
-    def _begin(self, connection: driver.Connection) -> None:
-        self._end_turn = self._turns.take(self._chance, self._busy_limit, lambda: self._is_abandoned)
+    def _insist(self, action: Callable[[], object]) -> None:
         waited = 0.0
         while True:
             try:
-                connection.execute("BEGIN IMMEDIATE")
+                action()
                 return
             except sqlite3.Error as error:
                 if self._is_abandoned or waited >= self._busy_limit or not is_busy(error):
