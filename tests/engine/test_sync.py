@@ -76,9 +76,13 @@ def test_ctrl_c_ends_the_wait_and_cancels_what_was_asked() -> None:
         return 42
 
     portal = Portal()
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        portal.run(wait())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have had it ignored
+    try:
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            portal.run(wait())
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert cancelled.wait(10)
     assert portal.run(answer()) == 42
     portal.close()
