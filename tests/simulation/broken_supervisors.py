@@ -142,11 +142,7 @@ def own_reason() -> Any:
 
 def drain_unexplained() -> Any:
     """That a worker had been asked to end explains nothing."""
-
-    def expired(end: End, signal: str | None = None, **_: Any) -> LeaseEnd:
-        return LeaseEnd(end, signal)
-
-    return patched(recovery, LeaseEnd=expired)
+    return patched(LeaseEnd, explained=lambda self, *, is_draining: self)
 
 
 def undelivered_dropped() -> Any:

@@ -145,6 +145,10 @@ class LeaseEnd(Struct, frozen=True):
     culprits: dict[UUID, Charge] = {}
     stacks: str | None = None
 
+    def explained(self, *, is_draining: bool) -> "LeaseEnd":
+        """For a lease whose worker was asked to end: that is the reason, however it ended, and whatever they knew who saw it."""
+        return structs.replace(self, is_free=True) if is_draining else self
+
     def charges(self, hold: Hold) -> bool:
         """Whether this job's crash budget pays for the end."""
         return hold.state is State.RUNNING and (hold.job in self.culprits or not self.is_free)

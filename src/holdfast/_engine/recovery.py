@@ -106,7 +106,7 @@ class Recovery:
             if why is None:
                 if not (skip_amnesty or self._contact.allows(lease.timing)):
                     continue
-                expired = LeaseEnd(End.EXPIRED, is_free=lease.is_draining)
+                expired = LeaseEnd(End.EXPIRED)
                 why = await self._store.end_lease(lease.id, expired, seen=lease.seen)
                 if why is None:
                     continue
@@ -157,7 +157,7 @@ class Recovery:
             is_dead = is_provably_dead(theirs, ours, is_running=self._host.is_running(theirs))
             if is_dead or (by_host_name and theirs.host == ours.host and not self._host.is_running(theirs)):
                 self._host.kill_leftovers(theirs)
-                rescued += await self.end(lease.id, lease.worker, LeaseEnd(End.CRASHED, is_free=lease.is_draining))
+                rescued += await self.end(lease.id, lease.worker, LeaseEnd(End.CRASHED))
         return rescued
 
     async def end(self, lease: UUID, worker: str, why: LeaseEnd, *, undelivered: Sequence[Transition] = ()) -> list[Rescued]:

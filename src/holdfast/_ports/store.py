@@ -370,7 +370,7 @@ class Store(Protocol):
         """No beat, claim or start of it ever lands again; its holds stay until moved. Repeatable: the first reason stays.
 
         With ``seen``: only if it is still in that state *and* still past its expiry. Answers the reason that stands, by
-        which its holds must be moved, or ``None`` if the lease lives on.
+        which its holds must be moved, or ``None`` if the lease lives on. A lease that drains ends free, whatever the caller knew.
         """
         ...
 

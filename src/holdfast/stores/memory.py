@@ -356,7 +356,7 @@ class MemoryStore:
         elif old.end is None:
             if seen is not None and (seen != old.seen or self._overdue(old) <= 0):
                 return None
-            self._all.leases[lease] = structs.replace(old, end=why, ended=self._now())
+            self._all.leases[lease] = structs.replace(old, end=why.explained(is_draining=old.is_draining), ended=self._now())
         return self._all.leases[lease].end
 
     @_atomic

@@ -171,7 +171,7 @@ class _Lease(Struct):
             margin=timing.margin,
             overdue=time - self.expires_at.timestamp(),
             is_ended=self.ended_at is not None,
-            is_free=why is not None and why.is_free,
+            is_free=why is not None and why.explained(is_draining=self.is_draining).is_free,
             culprits={} if why is None else why.culprits,
             is_draining=self.is_draining,
             is_alone=self.is_alone,

@@ -193,7 +193,7 @@ def _lease_event(time: float, key: UUID, after: str | None, beats: dict[UUID, _B
         margin=entry.timing.margin,
         overdue=overdue,
         is_ended=entry.why is not None,
-        is_free=entry.why is not None and entry.why.is_free,
+        is_free=entry.why is not None and entry.why.explained(is_draining=bool(entry.is_draining)).is_free,
         culprits={} if entry.why is None else entry.why.culprits,
         is_draining=bool(entry.is_draining),
         is_alone=bool(entry.is_alone),

@@ -53,7 +53,7 @@ class Owning(Connected):
         while True:
             found = await self._fetch("end_lease", lease, json_text(why), "{}", seen)
             if found:
-                return rows.end_of(found[0]["why"])
+                return rows.end_of(found[0])
             if seen is not None:
                 return None
             # Somebody else has ended it, and began after us: the next look sees that.

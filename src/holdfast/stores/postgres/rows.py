@@ -155,7 +155,7 @@ def lease_of(row: Row) -> LeaseView:
         age=row["age"] / 1e6,
         holds=row["holds"],
         is_draining=bool(row["is_draining"]),
-        end=end_of(row["why"]) if row["is_ended"] else None,
+        end=end_of(row) if row["is_ended"] else None,
         queues=_read(row["queues"], tuple[str, ...]) or (),
         tasks=_read(row["tasks"], tuple[str, ...]) or (),
         grace=row["grace"] or 0.0,
@@ -183,9 +183,9 @@ def rescue_of(text: str | None) -> Rescue | None:
     return Rescue(reason=said.reason, worker=said.worker, attempt=said.attempt, at=at)
 
 
-def end_of(text: str | None) -> LeaseEnd:
+def end_of(row: Row) -> LeaseEnd:
     """Why a lease ended."""
-    return _read(text, LeaseEnd) or LeaseEnd(End.EXPIRED)
+    return (_read(row["why"], LeaseEnd) or LeaseEnd(End.EXPIRED)).explained(is_draining=bool(row["is_draining"]))
 
 
 def _read(text: str | None, kind: type[Value]) -> Value | None:

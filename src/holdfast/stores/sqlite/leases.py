@@ -62,7 +62,7 @@ class Watch:
             age=(wall - opened) / 1e6,
             holds=holds,
             is_draining=bool(is_draining),
-            end=end_of(is_ended, why),
+            end=end_of(is_ended, why, is_draining),
             queues=names_of(queues),
             tasks=names_of(tasks),
             grace=(grace or 0) / 1e6,

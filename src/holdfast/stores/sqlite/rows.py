@@ -208,9 +208,9 @@ def timing_of(text: str | None) -> LeaseTiming:
     return _read(text, LeaseTiming) or LeaseTiming(0.0, 0.0, 0.0)
 
 
-def end_of(is_ended: int, why: str | None) -> LeaseEnd | None:
+def end_of(is_ended: int, why: str | None, is_draining: int | None) -> LeaseEnd | None:
     """Why a lease ended, ``None`` while it lives."""
-    return (_read(why, LeaseEnd) or LeaseEnd(End.EXPIRED)) if is_ended else None
+    return (_read(why, LeaseEnd) or LeaseEnd(End.EXPIRED)).explained(is_draining=bool(is_draining)) if is_ended else None
 
 
 def names_of(text: str | None) -> tuple[str, ...]:

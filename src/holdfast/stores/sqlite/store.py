@@ -198,8 +198,7 @@ class SqliteStore:
 
         def end(database: Database) -> LeaseEnd | None:
             is_overdue = seen is not None and self._watch.is_overdue(lease, seen, database.monotonic())
-            if database.write("end_lease", is_overdue=is_overdue, **values):
-                return why
+            database.write("end_lease", is_overdue=is_overdue, **values)
             return rows.end_of(*database.read("why_ended", **values)[0])
 
         return await self._thread.run(end)

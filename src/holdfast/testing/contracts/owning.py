@@ -125,6 +125,19 @@ class LeaseContract(Part):
         assert [(await view_of(at, each)).is_draining for each in (lease, other)] == [True, False]
 
     @story
+    async def test_l7_a_lease_that_drains_ends_free_whatever_they_knew_who_ended_it(self, at: Scene) -> None:
+        lease, other = await at.lease(), await at.lease()
+        for each in (lease, other):
+            await at.enqueue(at.new())
+            await at.claim(each)
+        await at.store.beat([lease], draining=True)
+        for each in (lease, other):
+            ended = await at.store.end_lease(each, CRASH)
+            assert ended == structs.replace(CRASH, is_free=each == lease)
+            assert (await at.store.end_lease(each, LeaseEnd(End.EXPIRED))) == ended
+            assert (await view_of(at, each)).end == ended
+
+    @story
     async def test_the_mark_of_a_lease_changes_with_every_beat(self, at: Scene) -> None:
         lease = at.new_lease()
         await at.store.open_lease(lease)

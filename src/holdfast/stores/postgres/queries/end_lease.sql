@@ -1,11 +1,12 @@
--- No beat, claim or start of it lands again. Answers why it ended, this time or before; nothing if it lives on.
+-- No beat, claim or start of it lands again. Answers why it ended, this time or before, and whether its worker was asked to; nothing
+-- if it lives on.
 -- One without a row gets one, so that a late copy of its opening is refused. With $4, the state in which it was seen, only if
 -- nothing was heard of it since and it is still past its expiry.
 -- $1 id, $2 why, $3 what nobody's process and timing look like, $4 seen
 -- Lock order: the lease, so that claims that are under way are waited for and their jobs found; no job is touched.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 known AS MATERIALIZED (
-    SELECT ended_at IS NOT NULL AS is_ended, why FROM holdfast.leases WHERE id = $1 FOR UPDATE
+    SELECT ended_at IS NOT NULL AS is_ended, why, is_draining FROM holdfast.leases WHERE id = $1 FOR UPDATE
 ),
 ended AS (
     INSERT INTO holdfast.leases AS lease (
@@ -20,8 +21,8 @@ ended AS (
             $4::text IS NULL
             OR $4 = lease.beats || ':' || extract(epoch FROM lease.expires_at) AND lease.expires_at < excluded.ended_at
         )
-    RETURNING why
+    RETURNING why, is_draining
 )
-SELECT why FROM ended
+SELECT why, is_draining FROM ended
 UNION ALL
-SELECT why FROM known WHERE is_ended
+SELECT why, is_draining FROM known WHERE is_ended

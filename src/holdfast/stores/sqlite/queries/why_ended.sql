@@ -1,2 +1,2 @@
--- Whether a lease has ended, and why.
-SELECT ended_at IS NOT NULL, why FROM holdfast_leases WHERE id = :lease;
+-- Whether a lease has ended, why, and whether its worker was asked to end.
+SELECT ended_at IS NOT NULL, why, is_draining FROM holdfast_leases WHERE id = :lease;
