@@ -27,33 +27,27 @@ GOOD_BYE = 2.0
 Question = tuple[str, tuple[Any, ...]]
 
 
-class Transaction:
-    """What is asked at its beginning and at its end, and what its failures mean. ``idle``: seconds without a statement."""
+class Block:
+    """What is asked at the beginning and at the end of a user's block, and what its failures mean.
+
+    ``idle``: seconds without a statement. ``begins`` and ``ends`` answer whether the rest may happen; ``begins`` sets, and ``ends``
+    tells, the ``mark`` by which a transaction is known that the user's code has ended itself.
+    """
+
+    what, beside = "transaction()", "together with what belongs to it"
 
     def __init__(
-        self,
-        job: UUID,
-        token: Token,
-        *,
-        idle: float,
-        heal_at: datetime | None,
-        text: Callable[[str], str],
-        public: str,
-        now: Callable[[], float],
+        self, begins: Question, ends: Question, *, mark: str, idle: float, public: str, now: Callable[[], float]
     ) -> None:
-        self._job, self._token, self._idle, self._public, self._now = job, token, idle, public, now
-        self._mark, self._spoke = f"{job} {token.number}", 0.0
-        name, healed = ("transaction", ()) if heal_at is None else ("healing", (heal_at,))
-        named, limit = (job, token.claim, token.number), str(max(1, round(idle * 1000)))
-        self.begins: Question = (text(f"{name}_begins"), (*named, limit, self._mark, *healed))
-        self.ends: Question = (text(f"{name}_ends"), (*named, *healed))
+        self.begins, self.ends = begins, ends
+        self._mark, self._idle, self._public, self._now, self._spoke = mark, idle, public, now, 0.0
 
     def refused(self, error: BaseException) -> HoldfastError:
         """Why it could not begin."""
         return failures.of_statement("transaction", self._public, error)
 
     def begun(self, is_ours: bool, *_: str) -> None:
-        """``JobLost`` if the token is not good any more."""
+        """It may go on, unless it is nobody's any more."""
         self.spoke()
         self._require(is_ours)
 
@@ -65,8 +59,8 @@ class Transaction:
         """May it be committed? Else why not."""
         if mark != self._mark:
             raise HoldfastError(
-                "job.transaction() commits when its block ends, together with the check that the job is still yours, and rolls "
-                "back when the block raises: leave out COMMIT and ROLLBACK. What was committed inside was not checked"
+                f"{self.what} commits when its block ends, {self.beside}, and rolls back when the block raises: leave out COMMIT "
+                "and ROLLBACK. What was committed inside was not checked"
             )
         self._require(is_ours)
 
@@ -75,7 +69,7 @@ class Transaction:
         # Not every driver says what the server said last; and on a busy machine we hear late that a statement has ended.
         if self._now() - self._spoke >= self._idle / 2 or getattr(error, "sqlstate", None) == "25P03":
             return HoldfastError(
-                f"job.transaction() was idle for longer than {self._idle:g} s and was rolled back, because it may hold locks: do "
+                f"{self.what} was idle for longer than {self._idle:g} s and was rolled back, because it may hold locks: do "
                 "what takes time before the block"
             )
         return StoreUnavailable(
@@ -89,6 +83,32 @@ class Transaction:
             f"transaction: {self._public}: its connection was lost while it was committed, so whether it was is unknown: "
             f"{failures.said_by(error)}"
         )
+
+    def _require(self, is_ours: bool) -> None:
+        """Raise what keeps its statements from being kept."""
+
+
+class Transaction(Block):
+    """A job's: ``JobLost`` where its token is not good any more."""
+
+    what, beside = "job.transaction()", "together with the check that the job is still yours"
+
+    def __init__(
+        self,
+        job: UUID,
+        token: Token,
+        *,
+        idle: float,
+        heal_at: datetime | None,
+        text: Callable[[str], str],
+        public: str,
+        now: Callable[[], float],
+    ) -> None:
+        self._job, self._token, mark = job, token, f"{job} {token.number}"
+        name, healed = ("transaction", ()) if heal_at is None else ("healing", (heal_at,))
+        named, limit = (job, token.claim, token.number), str(max(1, round(idle * 1000)))
+        begins = (text(f"{name}_begins"), (*named, limit, mark, *healed))
+        super().__init__(begins, (text(f"{name}_ends"), (*named, *healed)), mark=mark, idle=idle, public=public, now=now)
 
     def _require(self, is_ours: bool) -> None:
         if not is_ours:
@@ -113,7 +133,7 @@ class Turns:
 
 
 @asynccontextmanager
-async def awaited(transaction: Transaction, link: Link) -> AsyncIterator[Link]:
+async def awaited(transaction: Block, link: Link) -> AsyncIterator[Link]:
     """On a connection of asyncpg's, which is closed at the end."""
     is_ending = False
     try:

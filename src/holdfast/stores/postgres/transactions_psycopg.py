@@ -10,7 +10,7 @@ from psycopg.rows import tuple_row
 
 from holdfast._core.location import Location
 from holdfast.stores.postgres import failures
-from holdfast.stores.postgres.transactions import Question, Transaction
+from holdfast.stores.postgres.transactions import Block, Question
 
 _ALIVE = {"keepalives_idle": "10", "keepalives_interval": "3", "keepalives_count": "3", "tcp_user_timeout": "15000"}
 
@@ -47,7 +47,7 @@ def connect(location: Location, name: str, settings: Mapping[str, str]) -> Conne
 
 
 @contextmanager
-def blocking(transaction: Transaction, connection: Connection) -> Iterator[Connection]:
+def blocking(transaction: Block, connection: Connection) -> Iterator[Connection]:
     """On this connection, which is closed at the end."""
     is_ending, connection.spoke = False, transaction.spoke
     try:

@@ -9,32 +9,41 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from holdfast._ports.forks import care_for
-from holdfast.stores.sqlite.database import Database
 from holdfast.stores.sqlite.lane import Closed, Lane
 
+
+class Closing(Protocol):
+    """What has a connection."""
+
+    def close(self) -> None:
+        """Let go of the file; the next statement opens it again."""
+        ...
+
+
+Kept = TypeVar("Kept", bound=Closing)
 Result = TypeVar("Result")
 
 # Of a fork that nobody announced, by a program that is not Python: its child may neither use nor close what it got.
 _INHERITED: list[object] = []
 
 
-class OwnThread:
+class OwnThread(Generic[Kept]):
     """Starts with the first call, from whatever event loop, and starts afresh in a forked child."""
 
-    _database: Database | None
+    _database: Kept | None
     _thread: Lane | None
     _starting: threading.Lock
     _using: threading.Lock
 
-    def __init__(self, connect: Callable[[], Database]) -> None:
+    def __init__(self, connect: Callable[[], Kept]) -> None:
         self._connect = connect
         self._start_afresh()
         care_for(self)
 
-    async def run(self, action: Callable[[Database], Result]) -> Result:
+    async def run(self, action: Callable[[Kept], Result]) -> Result:
         """What the action answers, run in the thread."""
         while True:
             thread, database = self._ready()
@@ -48,7 +57,7 @@ class OwnThread:
         with self._starting:
             thread, database, self._thread, self._database = self._thread, self._database, None, None
         if thread is not None and database is not None:
-            await thread.run(lambda: self._use(Database.close, database), is_last=True)
+            await thread.run(lambda: self._use(_close, database), is_last=True)
             thread.close()
 
     def hold(self) -> None:
@@ -73,13 +82,17 @@ class OwnThread:
         self._database, self._thread = None, None
         self._starting, self._using = threading.Lock(), threading.Lock()
 
-    def _use(self, action: Callable[[Database], Result], database: Database) -> Result:
+    def _use(self, action: Callable[[Kept], Result], database: Kept) -> Result:
         with self._using:
             return action(database)
 
-    def _ready(self) -> tuple[Lane, Database]:
+    def _ready(self) -> tuple[Lane, Kept]:
         with self._starting:
             if self._thread is None or self._database is None:
                 self._thread = Lane("holdfast-sqlite")
                 self._database = self._connect()
             return self._thread, self._database
+
+
+def _close(database: Closing) -> None:
+    database.close()

@@ -62,32 +62,15 @@ class Turns:
         self._lock = threading.Lock()
 
 
-class Transaction:
+class Block:
     """One connection, from its beginning to its one end. ``idle``: seconds for which it may be open."""
 
-    def __init__(
-        self,
-        path: Path,
-        job: UUID,
-        token: Token,
-        *,
-        idle: float,
-        heal_at: datetime | None = None,
-        chance: Chance,
-        turns: Turns,
-        busy_limit: float,
-        use_apsw: bool,
-    ) -> None:
+    what, beside = "transaction()", "together with what belongs to it"
+
+    def __init__(self, path: Path, *, idle: float, chance: Chance, turns: Turns, busy_limit: float, use_apsw: bool) -> None:
         self._turns, self._end_turn = turns, _nothing
-        self._path, self._job, self._token, self._idle = path, job, token, idle
+        self._path, self._idle = path, idle
         self._chance, self._busy_limit, self._use_apsw = chance, busy_limit, use_apsw
-        self._values: Values = {
-            "job": job.bytes,
-            "claim": None if token.claim is None else token.claim.bytes,
-            "number": token.number,
-            "heal_at": micros_of(heal_at),
-        }
-        self._check, self._last_words = ("is_active", "is_active") if heal_at is None else ("is_owed", "heal")
         self._connection: driver.Connection | None = None
         self._lock = threading.Lock()
         self._ours = threading.local()
@@ -95,8 +78,14 @@ class Transaction:
         self._timer.daemon = True
         self._is_abandoned = self._is_over = self._has_tried_to_end = self._is_undone = False
 
+    def before(self, connection: driver.Connection) -> None:
+        """Asked before the lock is waited for; raises what makes that useless."""
+
+    def at_the_end(self, connection: driver.Connection) -> None:
+        """Asked before it is committed; raises what keeps it from that."""
+
     def open(self) -> Any:
-        """The user's connection, once it has the lock; ``JobLost`` without waiting for that if the token is no longer good."""
+        """The user's connection, once it has the lock."""
         if identity_of(self._path) is None:
             raise StoreUnavailable(f"transaction: there is no file {self._path}")
         connection = self._connection = driver.connect(self._path, use_apsw=self._use_apsw, is_judged=True)
@@ -104,7 +93,7 @@ class Transaction:
         try:
             # Busy even for a reader: when somebody was killed, the first who comes puts the log in order.
             self._insist(lambda: connection.execute("PRAGMA synchronous = FULL"))
-            self._insist(lambda: self._require_token(connection, self._check))
+            self._insist(lambda: self.before(connection))
             self._end_turn = self._turns.take(self._chance, self._busy_limit, lambda: self._is_abandoned)
             self._insist(lambda: connection.execute("BEGIN IMMEDIATE"))
         except sqlite3.Error as error:
@@ -122,17 +111,17 @@ class Transaction:
         self._is_abandoned = True
 
     def commit(self) -> None:
-        """The user's rows, if the job is still active under its token; else ``JobLost``, and they are gone."""
+        """The user's rows, unless something keeps them from being kept."""
         with self._ending() as connection:
             if self._is_over or connection is None:
                 raise self._too_long()
             try:
                 if not connection.in_transaction:
                     raise self._undone()
-                self._require_token(connection, self._last_words)
+                self.at_the_end(connection)
                 connection.execute("COMMIT")
             except sqlite3.ProgrammingError as error:
-                raise HoldfastError(f"job.transaction(): {error} It was rolled back: leave its connection open") from error
+                raise HoldfastError(f"{self.what}: {error} It was rolled back: leave its connection open") from error
             except sqlite3.Error as error:
                 raise StoreUnavailable(f"transaction: {self._path}: {error}") from error
 
@@ -151,16 +140,10 @@ class Transaction:
             return self._undone()
         if self._has_tried_to_end:
             return HoldfastError(
-                "job.transaction() commits when its block ends, together with the check that the job is still yours, and rolls "
-                "back when the block raises: leave out COMMIT and ROLLBACK, commit(), rollback() and `with connection:`"
+                f"{self.what} commits when its block ends, {self.beside}, and rolls back when the block raises: leave out COMMIT "
+                "and ROLLBACK, commit(), rollback() and `with connection:`"
             )
         return None
-
-    def _require_token(self, connection: driver.Connection, query: str) -> None:
-        answered = connection.execute(QUERIES[query].statement, self._values)
-        is_ours = answered.rowcount == 1 if query == "heal" else bool(answered.fetchall())
-        if not is_ours:
-            raise JobLost(f"job {self._job} is no longer active under token {self._token}; nothing of this transaction is kept")
 
     def _insist(self, action: Callable[[], object]) -> None:
         waited = 0.0
@@ -221,15 +204,56 @@ class Transaction:
 
     def _too_long(self) -> HoldfastError:
         return HoldfastError(
-            f"job.transaction() was open for longer than {self._idle:g} s and was rolled back, because nobody else can write "
+            f"{self.what} was open for longer than {self._idle:g} s and was rolled back, because nobody else can write "
             "to the file meanwhile: do what takes time before the block"
         )
 
     def _undone(self) -> HoldfastError:
         return HoldfastError(
-            "job.transaction() was rolled back by SQLite itself, as it does for OR ROLLBACK and for a full disk; nothing of it is "
+            f"{self.what} was rolled back by SQLite itself, as it does for OR ROLLBACK and for a full disk; nothing of it is "
             "kept: let such an error end the block"
         )
+
+
+class Transaction(Block):
+    """A job's: ``JobLost`` where its token is not good any more."""
+
+    what, beside = "job.transaction()", "together with the check that the job is still yours"
+
+    def __init__(
+        self,
+        path: Path,
+        job: UUID,
+        token: Token,
+        *,
+        idle: float,
+        heal_at: datetime | None = None,
+        chance: Chance,
+        turns: Turns,
+        busy_limit: float,
+        use_apsw: bool,
+    ) -> None:
+        super().__init__(path, idle=idle, chance=chance, turns=turns, busy_limit=busy_limit, use_apsw=use_apsw)
+        self._job, self._token = job, token
+        self._values: Values = {
+            "job": job.bytes,
+            "claim": None if token.claim is None else token.claim.bytes,
+            "number": token.number,
+            "heal_at": micros_of(heal_at),
+        }
+        self._check, self._last_words = ("is_active", "is_active") if heal_at is None else ("is_owed", "heal")
+
+    def before(self, connection: driver.Connection) -> None:
+        self._require_token(connection, self._check)
+
+    def at_the_end(self, connection: driver.Connection) -> None:
+        self._require_token(connection, self._last_words)
+
+    def _require_token(self, connection: driver.Connection, query: str) -> None:
+        answered = connection.execute(QUERIES[query].statement, self._values)
+        is_ours = answered.rowcount == 1 if query == "heal" else bool(answered.fetchall())
+        if not is_ours:
+            raise JobLost(f"job {self._job} is no longer active under token {self._token}; nothing of this transaction is kept")
 
 
 def _nothing() -> None:
@@ -245,7 +269,7 @@ def _close(connection: driver.Connection) -> None:
 
 
 @contextmanager
-def blocking(transaction: Transaction) -> Iterator[Any]:
+def blocking(transaction: Block) -> Iterator[Any]:
     """For code in a thread or process of its own."""
     try:
         connection = transaction.open()
@@ -259,7 +283,7 @@ def blocking(transaction: Transaction) -> Iterator[Any]:
 
 
 @asynccontextmanager
-async def in_thread(transaction: Transaction) -> AsyncIterator[Any]:
+async def in_thread(transaction: Block) -> AsyncIterator[Any]:
     """For code in an event loop, which waits for neither lock nor disk."""
     with ThreadPoolExecutor(1, thread_name_prefix="holdfast-transaction") as thread:
         try:
