@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from holdfast._core.job import Json
 from holdfast.errors import ConfigurationError, MissingExtra
+from holdfast.stores.sqlite.shared import SharedConnection, turn_of
 
 try:
     import apsw
@@ -85,11 +86,12 @@ def version(*, use_apsw: bool) -> tuple[int, ...]:
 
 def connect(path: Path, *, use_apsw: bool, is_judged: bool = False) -> Connection:
     """Open the file without any waiting or transactions of the driver's own. ``is_judged``: its authorizer is to hear of
-    every statement, so none is kept compiled."""
+    every statement, so none is kept compiled; and two threads may use it."""
     kept = 0 if is_judged else 100
     if use_apsw:
         return _Apsw(path, kept)
-    return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=kept)
+    kind = SharedConnection if is_judged else sqlite3.Connection
+    return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=kept, factory=kind)
 
 
 def kind_of(connection: object) -> Literal["sqlite3", "apsw"] | None:
@@ -117,11 +119,12 @@ def plain_cursor(connection: Any) -> Iterator[Any]:
         cursor.exec_trace = cursor.row_trace = None
         yield cursor
         return
-    text_factory, connection.text_factory = connection.text_factory, str
-    try:
-        yield sqlite3.Cursor(connection)
-    finally:
-        connection.text_factory = text_factory
+    with turn_of(connection):
+        text_factory, connection.text_factory = connection.text_factory, str
+        try:
+            yield sqlite3.Cursor(connection)
+        finally:
+            connection.text_factory = text_factory
 
 
 def begin_implicitly(connection: Any) -> None:
@@ -129,7 +132,8 @@ def begin_implicitly(connection: Any) -> None:
     if isinstance(connection, sqlite3.Connection) and not connection.in_transaction:
         is_legacy = getattr(connection, "autocommit", -1) == -1
         if is_legacy and connection.isolation_level is not None:
-            sqlite3.Cursor(connection).execute(f"BEGIN {connection.isolation_level}")
+            with turn_of(connection):
+                sqlite3.Cursor(connection).execute(f"BEGIN {connection.isolation_level}")
 
 
 def owned(connection: Connection) -> Any:

@@ -1,0 +1,63 @@
+"""A transaction that is cut off while its code speaks ends with an error that says so, and the process goes on."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.shared import SharedConnection, SharedCursor
+
+# In a process of its own: without turns it stands still in a way that no time limit of a test ends.
+SPEAKS = """
+import sys
+from pathlib import Path
+from holdfast._ports.clock import SystemChance
+from holdfast.errors import HoldfastError
+from holdfast.stores.sqlite.transactions import Block, Turns, blocking
+
+turns = Turns()
+for _ in range(60):
+    block = Block(Path(sys.argv[1]), idle=0.005, chance=SystemChance(), turns=turns, busy_limit=5.0, use_apsw=False)
+    try:
+        with blocking(block) as connection:
+            while True:
+                connection.execute("SELECT text FROM notes").fetchall()
+    except HoldfastError as error:
+        assert "was open for longer than" in str(error), error
+print("ended")
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    with closing(sqlite3.connect(tmp_path / "file.db")) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+        connection.execute("INSERT INTO notes VALUES ('a'), ('b'), ('c')")
+        connection.commit()
+    return tmp_path / "file.db"
+
+
+def test_it_ends_whatever_its_code_is_saying(file: Path) -> None:
+    told = subprocess.run([sys.executable, "-c", SPEAKS, str(file)], capture_output=True, text=True, timeout=50, check=False)
+    assert (told.stdout, told.stderr) == ("ended\n", "")
+
+
+def test_a_shared_connection_answers_as_any_other(file: Path) -> None:
+    connection = driver.connect(file, use_apsw=False, is_judged=True)
+    assert isinstance(connection, SharedConnection)
+    cursor = connection.execute("SELECT text FROM notes")
+    assert isinstance(cursor, SharedCursor)
+    assert (next(cursor), cursor.fetchone(), cursor.fetchmany(5), cursor.fetchall()) == (("a",), ("b",), [("c",)], [])
+    connection.executemany("INSERT INTO notes VALUES (?)", [("d",), ("e",)])
+    connection.executescript("BEGIN; DELETE FROM notes")
+    connection.rollback()
+    with connection:
+        connection.cursor().execute("DELETE FROM notes WHERE text = ?", ("a",))
+    assert [text for (text,) in connection.execute("SELECT text FROM notes")] == ["b", "c", "d", "e"]
+    cursor.close()
+    assert type(connection.cursor(sqlite3.Cursor)) is sqlite3.Cursor
+    connection.close()
