@@ -141,6 +141,12 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         marked(stopped()).settle(state=State.CANCELLED),
         released(marked(stopped())),
     ),
+    "nobody is told that a job is missing that was there when he asked": (
+        "S10",
+        OPEN,
+        Tale().answer(Phase.INVOKE, "completed").later(1).job().answer(Phase.FAIL, "completed", note="missing"),
+        Tale().job().later(1).answer(Phase.INVOKE, "completed").answer(Phase.FAIL, "completed", note="missing"),
+    ),
     "what is marked may complete": ("S10", OPEN, marked(stopped()).settle(), marked(stopped()).settle(state=State.FAILED)),
     "a mark stays": (
         "S10",

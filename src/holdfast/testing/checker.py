@@ -30,6 +30,8 @@ class _Job(Struct):
     row: JobRow | None = None
     is_reopening: bool = False
     is_forgotten: bool = False
+    born_at: float = -1e9
+    asked_at: dict[tuple[str, Token], float] = field(default_factory=dict)
     tokens: dict[Token, UUID | None] = field(default_factory=dict)
     told: dict[Token, str] = field(default_factory=dict)
     moved: dict[Token, By] = field(default_factory=dict)
@@ -125,8 +127,6 @@ class Checker:
     def _is_paused(self, row: JobRow) -> bool:
         return row.state is State.AVAILABLE and row.queue in self._turns.paused
 
-    # truth: rows of jobs
-
     def _see_row(self, event: Event) -> None:
         assert event.job is not None
         before, after = event.before, event.after
@@ -137,7 +137,7 @@ class Checker:
             track.is_forgotten, track.orphaned_at, self._ledger.has_forgotten = True, None, True
             return
         if not isinstance(after, JobRow) or not isinstance(before, JobRow):
-            track.row = after if isinstance(after, JobRow) else None
+            track.row, track.born_at = after if isinstance(after, JobRow) else None, event.time
             return
         match PLACE_OF[before.state], PLACE_OF[after.state]:
             case Place.PENDING, Place.ACTIVE:
@@ -299,24 +299,25 @@ class Checker:
 
     def _see_answer(self, event: Event) -> None:
         job, token, by = event.job, event.token, event.by
-        if job is None or token is None or by is None or event.phase is Phase.INVOKE or self._ledger.has_forgotten:
+        if job is None or token is None or by is None or self._ledger.has_forgotten:
             return
         track = self._jobs[job]
+        if event.phase is Phase.INVOKE:
+            track.asked_at[event.process, token] = event.time
+            return
         moved = track.moved.get(token)
         is_same = moved is not None and moved.outcome == by.outcome
         if event.phase is Phase.OK:
             # Marked for cancellation it ends cancelled, whoever settles it and whatever the outcome was.
             is_same = is_same or (moved is not None and track.row is not None and track.row.state is State.CANCELLED)
-            self._expect(
-                "S10", is_same, job, "'{}' was confirmed to {}, '{}' was done", by.outcome, token, moved and moved.outcome
-            )
+            done = moved and moved.outcome
+            self._expect("S10", is_same, job, "'{}' was confirmed to {}, '{}' was done", by.outcome, token, done)
         elif event.note == "missing":
-            self._expect("S10", track.row is None, job, "the store said that there is no such job")
+            was_missing = track.row is None or track.born_at >= track.asked_at.get((event.process, token), event.time)
+            self._expect("S10", was_missing, job, "the store said that there is no such job")
         else:
-            is_denied = is_same and moved is not None and moved.judge is by.judge
-            self._expect("S10", not is_denied, job, "'{}' of {} was done and denied", by.outcome.split()[0], token)
-
-    # life
+            is_right = not is_same or moved is None or moved.judge is not by.judge
+            self._expect("S10", is_right, job, "'{}' of {} was done and denied", by.outcome.split()[0], token)
 
     def _see_start(self, event: Event) -> None:
         assert event.job is not None
@@ -333,8 +334,9 @@ class Checker:
             lease = self._leases[track.row.lease]
             late = self._now - lease.at - (lease.row.ttl - lease.row.margin) * RATE - 0.001
             if late > 0:
-                is_excused = self._is_excused(event.process)
-                self._expect("S8", is_excused, job, "code started {:.3f} s after its worker's deadline", late)
+                self._expect(
+                    "S8", self._is_excused(event.process), job, "code started {:.3f} s after its worker's deadline", late
+                )
 
     def _see_effect(self, event: Event) -> None:
         assert event.job is not None

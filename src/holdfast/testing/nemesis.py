@@ -30,6 +30,8 @@ class Nemesis:
         self._until: dict[Process, float] = {}
         self._lost: set[Process] = set()
         self._remembered: list[Snapshot] = []
+        self._away: tuple[float, Strike] | None = None
+        world.on_connect = self._meet
 
     async def rage(self) -> None:
         """Until the time of chaos is over."""
@@ -48,7 +50,7 @@ class Nemesis:
     def heal(self) -> None:
         """Everything is well from now on – or, in a live world, as broken as it is."""
         world = self._world
-        world.is_calm = True
+        world.is_calm, self._away = True, None
         world.resume_queues()
         if not world.plan.is_live:
             for faults in world.faults.values():
@@ -88,6 +90,9 @@ class Nemesis:
         """The titles of those whom it has hit."""
         match strike.name:
             case "outage":
+                until = self._world.loop.time() + strike.seconds
+                if self._away is None or until > self._away[0]:
+                    self._away = until, strike
                 return self._cut(self._living(), strike)
             case "step_clock":
                 return self._step_clock(strike.seconds)
@@ -214,6 +219,11 @@ class Nemesis:
         if process.is_frozen_by("stopped") and not process.is_dead and process not in self._lost:
             self._world.write("process.thaw", process.name)
             process.thaw()
+
+    def _meet(self, process: Process) -> None:
+        """One who is born while the store is away for everybody."""
+        if self._away is not None and (left := self._away[0] - self._world.loop.time()) > 0:
+            self._cut([process], structs.replace(self._away[1], seconds=left))
 
     def _cut(self, whom: Iterable[Process], strike: Strike) -> list[str]:
         world, hit = self._world, []

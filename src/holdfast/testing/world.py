@@ -104,6 +104,7 @@ class World:
             slot.is_new = not plan.has_releases
         self.queue = queue_of(plan) if plan.has_queue else None
         self.clients: list[Process] = []
+        self.on_connect: Callable[[Process], None] = lambda process: None
         self._core: set[str] = set()
         self._runs: Counter[str] = Counter()
 
@@ -124,6 +125,7 @@ class World:
     def connect(self, process: Process, *, is_healthy: bool = False) -> Store:
         """The store as this process reaches it."""
         self.faults[process.name] = faults = self.faults_of(process, is_healthy=is_healthy)
+        self.on_connect(process)
         return faulty(
             self.door(process),
             process=process.name,
