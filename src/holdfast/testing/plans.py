@@ -128,7 +128,8 @@ class Plan(Struct, frozen=True, kw_only=True):
             local_bound=1.0 + CALLS * latency,
             prompt=self.settings.poll_interval + WAYS * latency + 0.1 if is_crowd else None,
             zombie_bound=timing.beat * 2 + timing.margin * 2 + OPERATION if is_timed and not self.is_live else None,
-            calls=(60.0, 60.0 / timing.ttl + 4.0),
+            # Each of its workers that died is buried, and each that follows wants a lease, whatever becomes of the others.
+            calls=(60.0, 60.0 / timing.ttl + 4.0 * self.processes),
             floor=self.floor,
             has_hints=self.hint_loss < 1.0,
             has_crashes=self.mode not in (*UNHURT, Mode.DRAINS),
