@@ -90,9 +90,11 @@ def test_a_signal_to_a_worker_is_left_to_its_supervisor(tmp_path: Path) -> None:
 def test_sigquit_shows_the_stacks_of_everybody_and_ends_nothing(tmp_path: Path) -> None:
     with fleet(tmp_path) as ships:
         crew = ships.crew()
-        jobs = [ships.enqueue("wait_in_thread", gate="gate"), ships.enqueue("hold_the_gil", seconds=4.0)]
-        for job in jobs:
-            ships.entry(job, "start")
+        jobs = []
+        # One after the other: who holds the GIL keeps the other one from saying that it has begun.
+        for task, values in (("wait_in_thread", {"gate": "gate"}), ("hold_the_gil", {"seconds": 4.0})):
+            jobs.append(ships.enqueue(task, **values))
+            ships.entry(jobs[-1], "start")
         crew.send(signal.SIGQUIT)
         until(lambda: "in wait_in_thread" in crew.said() and "in hold_the_gil" in crew.said(), within=START)
         assert "stacks of the supervisor" in crew.said()

@@ -122,6 +122,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         return Rules(
             step=self.step,
             has_lease_clock=self.lease_clock != "none",
+            rate_error=self.rate_error,
             is_timed=is_timed,
             is_always_calm=self.is_live,
             bound=bound if is_timed else None,

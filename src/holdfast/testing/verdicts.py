@@ -62,7 +62,8 @@ class Violation(Struct, frozen=True):
 class Rules(Struct, frozen=True, kw_only=True):
     """What this history promises; ``None`` where something is not.
 
-    ``step``: how far the store's clock may step. ``has_lease_clock=False``: it has none, and whoever judges a lease goes by his own.
+    ``step``: how far the store's clock may step. ``has_lease_clock=False``: it has none, and whoever judges a lease goes by his own,
+    which runs too fast or too slow by ``rate_error`` at most.
     ``is_timed=False``: clocks were beyond their assumptions, so two handlers may
     overlap and leases may look expired early. ``is_always_calm=False``: liveness is promised from the event "calm" on.
     ``bound``, ``local_bound``: L1. ``prompt``: L4, and L6 unless ``has_hints``. ``zombie_bound``: L5. ``calls``: L9, how many
@@ -74,6 +75,7 @@ class Rules(Struct, frozen=True, kw_only=True):
 
     step: float = 0.0
     has_lease_clock: bool = True
+    rate_error: float = 0.001
     is_timed: bool = True
     is_always_calm: bool = True
     is_complete: bool = True
