@@ -348,6 +348,8 @@ class Model(RuleBasedStateMachine):
         self, lease: UUID, limit: int, prefetch: int, tasks: Sequence[str], queues: tuple[str, ...] | None
     ) -> ClaimRequest:
         known = {task: POLICIES[place] for place, task in enumerate(tasks)}
+        if any(each.id == lease and each.is_alone for each in self.leases):  # it asks for one job at a time
+            limit, prefetch = min(limit, 1), min(prefetch, 0 if limit else 1)
         return ClaimRequest(lease=lease, claim=self.chance.uuid4(), tasks=known, limit=limit, prefetch=prefetch, queues=queues)
 
     def exchange(self, moves: Sequence[Transition], request: ClaimRequest | None) -> None:

@@ -206,7 +206,12 @@ def test_who_only_tells_lets_go_of_its_connection_after_a_while_and_opens_anothe
 def test_closing_it_in_one_event_loop_soon_closes_what_others_have(postgres_dsn: str) -> None:
     opened: list[asyncpg.Connection] = []
     transport, other = end(postgres_dsn, opened), asyncio.new_event_loop()
-    thread = threading.Thread(target=other.run_forever)
+
+    def serve() -> None:
+        with asyncio.Runner(loop_factory=lambda: other) as runner:  # which waits at its end for what is being closed
+            runner.get_loop().run_forever()
+
+    thread = threading.Thread(target=serve)
     thread.start()
     asyncio.run_coroutine_threadsafe(transport.publish([Hint("mail")]), other).result(PATIENCE)
 
@@ -220,7 +225,7 @@ def test_closing_it_in_one_event_loop_soon_closes_what_others_have(postgres_dsn:
     run(act)
     other.call_soon_threadsafe(other.stop)
     thread.join(PATIENCE)
-    other.close()
+    assert other.is_closed()
 
 
 def test_rubbish_is_ignored(postgres_dsn: str) -> None:

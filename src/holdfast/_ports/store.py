@@ -83,7 +83,7 @@ class NewLease(Struct, frozen=True):
     """A worker incarnation's right to hold claims: a client-made id, who it is, and its timing.
 
     ``grace``: seconds its code gets to stop. ``slots``: how many jobs it runs at once. ``is_alone``: it takes last tries
-    only, and none while it holds one.
+    only, asks for one at a time, and gets none while it holds one.
     """
 
     id: UUID
