@@ -11,8 +11,9 @@ from tests.e2e.cells import end
 from tests.e2e.waiting import until
 
 MOUNTED = Path("/sys/fs/cgroup")
-ENOUGH = 192 << 20
-"""For a supervisor, some workers and a handler that takes little."""
+ENOUGH = 512 << 20
+"""For a supervisor, some workers and a handler that takes little. With less the kernel, which has killed the one that took the most,
+kills a neighbour too: what the first had is given back a moment later."""
 
 
 class Cage(Struct, frozen=True):
