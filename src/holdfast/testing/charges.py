@@ -9,9 +9,8 @@ from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, Reason, State, T
 from holdfast._core.lifecycle import Judge
 from holdfast._core.policy import CrashPolicy
 from holdfast.testing.history import FAIL_OVER, Event, JobRow, LeaseRow
-from holdfast.testing.verdicts import Ledger, Seers
+from holdfast.testing.verdicts import RATE, Ledger, Seers
 
-RATE = 1.001  # the rate error that clocks may have
 ACCURACY = 0.01
 
 

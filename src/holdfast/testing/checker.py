@@ -19,10 +19,9 @@ from holdfast.testing.history import FAIL_OVER, IN_CARE, By, Event, History, Job
 from holdfast.testing.hooks import Debts
 from holdfast.testing.inserts import Inserts
 from holdfast.testing.turns import Turns
-from holdfast.testing.verdicts import Ledger, Report, Rules, Seers
+from holdfast.testing.verdicts import RATE, Ledger, Report, Rules, Seers
 from holdfast.testing.zombies import Zombies
 
-RATE = 1.001  # the rate error that clocks may have
 WAKING = 0.1  # what runs right after a thaw had no chance to look at a clock yet
 
 

@@ -7,9 +7,7 @@ from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast.testing.history import FAIL_OVER, By, Event, JobRow, Phase
-from holdfast.testing.verdicts import Ledger, Seers
-
-RATE = 1.001  # the rate error that clocks may have
+from holdfast.testing.verdicts import RATE, Ledger, Seers
 
 
 class _Known(Struct):

@@ -43,6 +43,9 @@ PROPERTIES = {
 Not here yet, because what they speak of is not built: S12 (concurrency limits), S14 (schedules). S17 is about text, not about events.
 """
 
+RATE = 1.001
+"""By which clocks may run too fast or too slow."""
+
 
 class Violation(Struct, frozen=True):
     """A broken property: which event showed it, and what is wrong; ``values`` belong into the braces of ``said``."""
@@ -75,7 +78,7 @@ class Rules(Struct, frozen=True, kw_only=True):
 
     step: float = 0.0
     has_lease_clock: bool = True
-    rate_error: float = 0.001
+    rate_error: float = RATE - 1.0
     is_timed: bool = True
     is_always_calm: bool = True
     is_complete: bool = True
