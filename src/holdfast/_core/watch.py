@@ -1,0 +1,91 @@
+"""What is watched over in a table that is not ours: which columns say what, and what each of their values means.
+
+Names are of any spelling and quoted wherever they are used; values of the status are quoted literals, because no partial index
+serves a parameter. ``where`` and ``order_by`` are the developer's own SQL.
+"""
+
+from enum import StrEnum
+from typing import Any, Self
+
+from msgspec import Struct
+
+from holdfast._core.durations import Duration, seconds
+
+MOST = 10_000
+"""Rows that one batch may have: all of them are locked while they are marked, and are one list of keys in each statement."""
+Value = str | int | bool
+Key = tuple[Any, ...]
+"""One value for each key column, in their order."""
+
+
+class End(StrEnum):
+    """What becomes of a row that somebody had."""
+
+    DONE = "done"
+    RETRY = "retry"
+    FAIL = "fail"
+
+
+class Watch(Struct, frozen=True, kw_only=True):
+    """A table, its columns, and what their values mean. Times in seconds.
+
+    ``name``: of the watch, and of its task. ``key``: columns that name a row. ``status``: the column that says what it is;
+    ``pending``, ``in_progress``, ``done``, ``failed``: its values. ``claimed_at``: the column of the stamp. ``where``: which
+    pending rows are due. ``owner``: a text column for who has it; ``resets``: an integer column that counts how often it was
+    taken from somebody; ``reason``: a text column for why it failed. ``deletes``: rows that are done are deleted instead of
+    being marked; ``retention``: or that long after it.
+    """
+
+    name: str
+    table: tuple[str, ...]
+    key: tuple[str, ...]
+    status: str
+    pending: Value
+    in_progress: Value
+    done: Value
+    claimed_at: str
+    where: str
+    order_by: str | None = None
+    batch: int = 1000
+    stale_after: float = 7200.0
+    owner: str | None = None
+    resets: str | None = None
+    max_resets: int | None = None
+    failed: Value | None = None
+    reason: str | None = None
+    deletes: bool = False
+    retention: float | None = None
+    columns: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        table: str,
+        *,
+        key: str | tuple[str, ...],
+        stale_after: Duration = "2h",
+        retention: Duration | None = None,
+        name: str | None = None,
+        **more: Any,
+    ) -> Self:
+        """As ``app.rows`` takes it, once ``problems_of_watch`` has nothing to say about it.
+
+        >>> Watch.of("shop.pastes", key="id", status="s", pending="a", in_progress="b", done="c", claimed_at="t", where="true").table
+        ('shop', 'pastes')
+        """
+        return cls(
+            name=name or table,
+            table=tuple(table.split(".")),
+            key=(key,) if isinstance(key, str) else tuple(key),
+            stale_after=seconds(stale_after),
+            retention=None if retention is None else seconds(retention),
+            **more,
+        )
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Columns that the watch itself reads and writes, by what they are for."""
+        found = {"status": self.status, "claimed_at": self.claimed_at}
+        found |= {f"key[{place}]": column for place, column in enumerate(self.key)}
+        optional = {"owner": self.owner, "resets": self.resets, "reason": self.reason}
+        return found | {what: column for what, column in optional.items() if column is not None}

@@ -1,0 +1,146 @@
+"""The port to a table that is not ours: claim, finish, renew, reset, each one atomic statement judged by the table's own rows."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from holdfast._core.watch import End, Key, Watch
+
+
+class Mark(Struct, frozen=True):
+    """The fence of a batch: what its rows must still say when they are finished.
+
+    ``stamp``: the table's own time, as text that the table can read again; ``owner``: ``""`` without an owner column. With one
+    it alone is the fence, and ``stamp`` may be ``""``: so a claim whose answer was lost can be released by its owner.
+    """
+
+    stamp: str
+    owner: str
+
+
+class Claimed(Struct, frozen=True):
+    """Rows that are ours now, each a dict by column, and under which mark. No row: nothing is due."""
+
+    mark: Mark
+    rows: tuple[dict[str, Any], ...]
+
+
+class Reset(Struct, frozen=True):
+    """A row that was taken from somebody who had it for too long; ``to``: pending again, or failed. ``owner``: whose it was."""
+
+    key: Key
+    to: End
+    owner: str | None
+    held: float
+
+
+class Holder(Struct, frozen=True):
+    """Who has rows at the moment, ``""`` without an owner column; ``oldest``: seconds since the oldest of their stamps."""
+
+    owner: str
+    rows: int
+    oldest: float
+
+
+class Findings(Struct, frozen=True):
+    """What a look at the table told: what stands in the way, what is only worth a word, and indexes that it should have."""
+
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
+
+
+class States(Struct, frozen=True):
+    """How it stands. ``rows``: by value of the status, as text; ``due``: pending and due; ``stuck``: past ``stale_after``."""
+
+    rows: dict[str, int]
+    due: int
+    stuck: int
+    oldest: float | None
+    holders: tuple[Holder, ...]
+
+
+class Moves(Protocol):
+    """Row states inside a caller's own transaction: they commit with its statements. ``connection``: the driver's."""
+
+    connection: Any
+
+    async def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+        """Which of them were still under the mark, and have moved."""
+        ...
+
+
+class BlockingMoves(Protocol):
+    """The same for code that is not awaited."""
+
+    connection: Any
+
+    def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+        """Which of them were still under the mark, and have moved."""
+        ...
+
+
+class Table(Protocol):
+    """One table, watched. Every verb raises ``StoreUnavailable`` when it is not known what became of it, and may be sent again."""
+
+    @property
+    def watch(self) -> Watch:
+        """What is watched, and how."""
+        ...
+
+    async def inspect(self) -> Findings:
+        """Columns, types, constraints, triggers, rights and indexes; nothing is changed."""
+        ...
+
+    async def create_indexes(self) -> tuple[str, ...]:
+        """Those that ``inspect`` suggests, without standing in anybody's way where the database can do that; what was run."""
+        ...
+
+    async def has_due(self) -> bool:
+        """Whether a claim would find something."""
+        ...
+
+    async def claim(self, owner: str, limit: int) -> Claimed:
+        """Lock, mark and stamp up to ``limit`` rows that are due, and let go of the locks: nobody else gets one of them.
+
+        ``owner`` is new for each call, so that a claim whose answer was lost can be given back by ``release``.
+        """
+        ...
+
+    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+        """Finish rows, or give them back; which of them were still under the mark. What was moved under it before is not."""
+        ...
+
+    async def release(self, mark: Mark) -> int:
+        """Give back all rows that are still under the mark: of a handler that ended, or of an attempt that died."""
+        ...
+
+    async def renew(self, mark: Mark) -> Mark | None:
+        """Stamp the rows that are still under the mark anew; ``None``: there are none. Only with an owner column."""
+        ...
+
+    async def reset(self, limit: int) -> list[Reset]:
+        """Take rows from whoever has had them for longer than ``stale_after``, oldest first."""
+        ...
+
+    async def prune(self, limit: int) -> int:
+        """Delete rows that have been done for longer than their retention; how many."""
+        ...
+
+    async def states(self) -> States:
+        """How it stands."""
+        ...
+
+    def transaction(self, mark: Mark) -> AbstractAsyncContextManager[Moves]:
+        """One of the caller's own, in which rows can be moved."""
+        ...
+
+    def blocking_transaction(self, mark: Mark) -> AbstractContextManager[BlockingMoves]:
+        """The same for code that is not awaited."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...

@@ -1,0 +1,79 @@
+"""What is written into a row when it becomes somebody's, or somebody is done with it: the same in every database."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from holdfast._core.watch import End, Value, Watch
+from holdfast.errors import ConfigurationError
+from holdfast.rows.spelling import quoted
+
+
+class Dialect(Struct, frozen=True):
+    """How a database writes things. ``typed``: a value whose type is not clear from what stands beside it. ``cut``: a reason as
+    its column can hold it. ``own``: what stands before a column of the row. ``required``: columns that must not be NULL."""
+
+    literal: Callable[[Value], str]
+    typed: Callable[[Value], str]
+    cut: Callable[[str], str]
+    now: str
+    own: str
+    required: frozenset[str]
+
+
+class Changes:
+    """Lists of ``column = value``."""
+
+    def __init__(self, watch: Watch, dialect: Dialect) -> None:
+        self._watch, self._dialect = watch, dialect
+
+    def taken(self, owner: str, stamp: str) -> str:
+        """By somebody, now."""
+        watch, literal = self._watch, self._dialect.literal
+        taken = {watch.status: literal(watch.in_progress), watch.claimed_at: stamp}
+        return _set(taken if watch.owner is None else {**taken, watch.owner: owner})
+
+    def moved(self, end: End, reason: str | None = None) -> str:
+        """Its owner is done with it. ``ConfigurationError`` where nothing says what a failed row is."""
+        watch, literal = self._watch, self._dialect.literal
+        match end:
+            case End.DONE:
+                # What is kept for so long is told by its stamp; nothing else says when it was done.
+                restamped = {} if watch.retention is None else {watch.claimed_at: self._dialect.now}
+                return _set({watch.status: literal(watch.done), **restamped})
+            case End.RETRY:
+                return _set({watch.status: literal(watch.pending), **self._nobodys()})
+            case End.FAIL:
+                if watch.failed is None:
+                    raise ConfigurationError([f"rows {watch.name}: say what the status of a failed row is, as failed='FAILED'"])
+                told = {} if watch.reason is None or reason is None else {watch.reason: self._dialect.cut(reason)}
+                return _set({watch.status: literal(watch.failed), **told})
+
+    def reset(self) -> str:
+        """It is taken from its owner, and failed if that was once too often: then it keeps whose it was, and since when."""
+        watch, dialect = self._watch, self._dialect
+        if watch.resets is None:
+            return self.moved(End.RETRY)
+        counted = f"coalesce({dialect.own}{quoted(watch.resets)}, 0) + 1"
+        if watch.max_resets is None or watch.failed is None:
+            return f"{self.moved(End.RETRY)}, {quoted(watch.resets)} = {counted}"
+        is_over = f"{counted} > {watch.max_resets}"
+
+        def either(then: str, otherwise: str) -> str:
+            return f"CASE WHEN {is_over} THEN {then} ELSE {otherwise} END"
+
+        changed = {watch.status: either(dialect.typed(watch.failed), dialect.typed(watch.pending)), watch.resets: counted}
+        changed |= {column: either(f"{dialect.own}{quoted(column)}", value) for column, value in self._nobodys().items()}
+        if watch.reason is not None:
+            why = dialect.literal(f"held for longer than {watch.stale_after:g} s more than {watch.max_resets} times")
+            changed[watch.reason] = either(dialect.cut(why), f"{dialect.own}{quoted(watch.reason)}")
+        return _set(changed)
+
+    def _nobodys(self) -> dict[str, str]:
+        watch, required = self._watch, self._dialect.required
+        found = {} if watch.claimed_at in required else {watch.claimed_at: "NULL"}
+        return found if watch.owner is None else {**found, watch.owner: "''" if watch.owner in required else "NULL"}
+
+
+def _set(values: dict[str, str]) -> str:
+    return ", ".join(f"{quoted(column)} = {value}" for column, value in values.items())

@@ -1,0 +1,75 @@
+"""Which partial indexes a watched table should have: one for each question that is asked again and again."""
+
+import re
+from collections.abc import Collection
+
+from msgspec import Struct
+
+from holdfast._core.watch import Value, Watch
+from holdfast.rows.spelling import quoted
+
+_COMPARED = re.compile(r"""\s*\(*\s*(?:"((?:[^"]|"")+)"|([^\W\d]\w*))\s*(?:<=?|>=?|=)""")
+_NAME_LIMIT = 40
+
+
+class Wanted(Struct, frozen=True):
+    """An index on ``columns``, in SQL, of the rows with that status. ``leading``: the first of them, if it is a plain column."""
+
+    name: str
+    columns: str
+    status: Value
+    leading: str | None
+
+
+class Index(Struct, frozen=True):
+    """One that is there: its columns, ``None`` for expressions, and of which rows."""
+
+    name: str
+    columns: tuple[str | None, ...]
+    predicate: str | None
+
+
+def wanted(watch: Watch, columns: Collection[str], *, folds: bool) -> tuple[Wanted, ...]:
+    """For claims, for resets, and for retention if there is one. ``folds``: names without quotes are read in small letters."""
+    leading = None if watch.order_by else compared_first(watch.where, columns, folds=folds) or watch.key[0]
+    first = watch.order_by or (", ".join(map(quoted, watch.key)) if leading == watch.key[0] else quoted(leading or ""))
+    stamp = quoted(watch.claimed_at)
+    found = [
+        Wanted(_named(watch, "due"), first, watch.pending, leading),
+        Wanted(_named(watch, "stuck"), stamp, watch.in_progress, watch.claimed_at),
+    ]
+    if watch.retention is not None:
+        found.append(Wanted(_named(watch, "done"), stamp, watch.done, watch.claimed_at))
+    return tuple(found)
+
+
+def compared_first(where: str, columns: Collection[str], *, folds: bool) -> str | None:
+    """The column that a condition begins with, as in ``expires_at < now()``: rows are found along it.
+
+    >>> compared_first("Expires_At < now() AND kind = 1", ["expires_at", "kind"], folds=True)
+    'expires_at'
+    """
+    if not (found := _COMPARED.match(where)):
+        return None
+    name = found[1].replace('""', '"') if found[1] else found[2].lower() if folds else found[2]
+    return name if name in columns else None
+
+
+def serves(index: Index, want: Wanted, watch: Watch) -> bool:
+    """Whether an index answers the same question: it is that one, or is of rows with that status, or has the status in front."""
+    if index.name == want.name:
+        return True
+    if want.leading is None:
+        return False  # whether two expressions are the same is the database's to know
+    if index.predicate is None:
+        return index.columns[:2] == (watch.status, want.leading)
+    value = f"'{want.status}'" if isinstance(want.status, str) else str(want.status).lower()
+    values = {value, str(int(want.status))} if isinstance(want.status, bool) else {value}
+    literal = "|".join(map(re.escape, values))
+    is_of_these = watch.status in index.predicate and re.search(rf"(?<![\w'-])(?:{literal})(?![\w'])", index.predicate)
+    return bool(is_of_these) and index.columns[:1] == (want.leading,)
+
+
+def _named(watch: Watch, what: str) -> str:
+    plain = re.sub(r"\W", "_", watch.name, flags=re.ASCII)[:_NAME_LIMIT]
+    return f"holdfast_{plain}_{what}"

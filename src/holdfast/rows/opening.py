@@ -1,0 +1,34 @@
+"""The table that a URL and a watch name."""
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.location import SCHEMES
+from holdfast._core.watch import Watch
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.rows import Table
+from holdfast.errors import ConfigurationError, MissingExtra
+
+
+def open_table(
+    url: str, watch: Watch, *, clock: Clock, chance: Chance, process: ProcessIdentity, pooler: str | None = None
+) -> Table:
+    """A table in PostgreSQL or SQLite, opened by its first verb; drivers are loaded only now.
+
+    ``ConfigurationError`` for the URL of anything else, and where a driver is not installed.
+    """
+    scheme, _, place = url.partition("://")
+    if scheme == "sqlite":
+        from holdfast.rows.sqlite.table import SqliteTable  # noqa: PLC0415
+
+        return SqliteTable(place.removeprefix("/"), watch, clock=clock, chance=chance, process=process)
+    if scheme in SCHEMES:
+        try:
+            from holdfast.rows.postgres.table import PostgresTable  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            if error.name != "asyncpg":
+                raise
+            raise MissingExtra("asyncpg", "postgres") from error
+
+        return PostgresTable(url, watch, clock=clock, chance=chance, process=process, pooler=pooler)
+    raise ConfigurationError(
+        [f"rows {watch.name}: {scheme}:// has no tables: name a database, as url='postgresql://…' or 'sqlite:///…'"]
+    )

@@ -1,0 +1,148 @@
+"""The way to a database that is the user's: with the time zone of its own sessions, and without looking for anything of ours."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import cached_property
+from typing import Any, TypeVar
+
+import asyncpg
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._ports.clock import Chance, Clock
+from holdfast.errors import ConfigurationError, HoldfastError, MissingExtra, StoreUnavailable
+from holdfast.stores.postgres import failures, sessions
+from holdfast.stores.postgres.connect import ANSWER_LIMIT, SEARCH_LIMIT, Connected
+from holdfast.stores.postgres.pool import Link
+from holdfast.stores.postgres.sharing import KEPT_ALIVE
+from holdfast.stores.postgres.transactions import Block, Turns, awaited
+
+CONNECTIONS = 4
+"""At most in one event loop: each is used for one statement at a time, never while user code runs."""
+
+# Conditions of users compare with now(), and what that is in a column without time zone depends on the session's.
+_ZONE = "timezone"
+# Statements carry the values of the status and are planned for how many rows there are at the moment. A bitmap would be made of all
+# rows that are due, for the few that are taken.
+_PLANNED = {"plan_cache_mode": "force_custom_plan", "enable_bitmapscan": "off"}
+
+Answer = TypeVar("Answer")
+
+
+class Way(Connected):
+    """Statements, each one transaction of its own, from any number of event loops; and transactions of the user's."""
+
+    def __init__(self, url: str, *, pooler: str | None, clock: Clock, chance: Chance, process: ProcessIdentity) -> None:
+        super().__init__(url, pooler=pooler, clock=clock, chance=chance, process=process, connections=CONNECTIONS)
+        if self._location.is_pooled:
+            local = "".join(f"; SET LOCAL {name} = '{value}'" for name, value in _PLANNED.items())
+            self._begin = f"{self._begin}; SET LOCAL {_ZONE} TO DEFAULT{local}"
+
+    @property
+    def public(self) -> str:
+        """The URL, for people."""
+        return self._location.public
+
+    def ask(self, name: str, sql: str, *values: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
+        """All rows of a statement."""
+        pool = self._here().shared
+        return self._retrying(lambda: self._run(pool, sql, values, ANSWER_LIMIT), name)
+
+    async def search(self, name: str, *questions: tuple[Any, ...]) -> list[list[asyncpg.Record]]:
+        """All rows of several, each over all there is."""
+
+        async def search() -> list[list[asyncpg.Record]]:
+            async with self._transaction(SEARCH_LIMIT) as connection:
+                await connection.execute(sessions.SEARCHING)
+                return [await connection.fetch(*question) for question in questions]
+
+        return await self._retrying(search, name)
+
+    async def try_out(self, sql: str, *values: Any) -> list[asyncpg.Record] | asyncpg.PostgresError:
+        """The rows of a statement that may be wrong, of which nothing stays; or what the server says against it."""
+        try:
+            return await self.ask("inspect", sql, *values)
+        except HoldfastError as error:
+            if isinstance(error.__cause__, asyncpg.PostgresError) and not isinstance(error, StoreUnavailable):
+                return error.__cause__
+            raise
+
+    def apart(self) -> AbstractAsyncContextManager[Link]:
+        """A connection of its own, outside of transactions, for what takes long."""
+        return self._alone(is_checked=False, statement_timeout="0", lock_timeout="0")
+
+    @asynccontextmanager
+    async def transaction(self, block: Block) -> AsyncIterator[Link]:
+        """A session as any of the user's own."""
+        async with self._turns.of_loop():
+            try:
+                link = await super()._dial({"application_name": self._name, **self._kept_alive})
+            except failures.Errors as error:
+                raise failures.of_connecting(self.public, error) from error
+            async with awaited(block, link):
+                yield link
+
+    @contextmanager
+    def blocking_transaction(self, block: Block) -> Iterator[Any]:
+        """The same through psycopg."""
+        try:
+            from holdfast.stores.postgres import transactions_psycopg  # noqa: PLC0415
+        except ImportError as error:
+            raise MissingExtra("psycopg", "postgres") from error
+        with self._turns.of_threads:
+            connection = transactions_psycopg.connect(self._location, self._name, self._kept_alive)
+            with transactions_psycopg.blocking(block, connection):
+                yield connection
+
+    @property
+    def now(self) -> Callable[[], float]:
+        """For how long a transaction is idle."""
+        return self._clock.monotonic
+
+    def start_afresh(self) -> None:
+        super().start_afresh()
+        self.__dict__.pop("_turns", None)
+
+    @cached_property
+    def _turns(self) -> Turns:
+        return Turns()
+
+    @property
+    def _name(self) -> str:
+        return f"holdfast rows {self._process.host}-{self._process.pid}"[:63]
+
+    @property
+    def _kept_alive(self) -> dict[str, str]:
+        return {} if self._location.is_pooled else KEPT_ALIVE
+
+    async def _connect(self, *, is_checked: bool = False, **more: str) -> Link:
+        return await super()._connect(is_checked=False, **more)
+
+    async def _dial(self, settings: dict[str, str]) -> Link:
+        if not self._location.is_pooled:
+            settings = {**{name: value for name, value in settings.items() if name != _ZONE}, **_PLANNED}
+        return await super()._dial(settings)
+
+    async def _retrying(self, action: Callable[[], Awaitable[Answer]], name: str = "rows") -> Answer:
+        try:
+            return await super()._retrying(action, name)
+        except HoldfastError as error:
+            cause, remedy = error.__cause__, _remedy(error.__cause__)
+            if cause is None or (remedy is None and not _is_raised(cause)):
+                raise
+            said = f"{name}: {self.public}: {failures.said_by(cause)}"
+            raise (ConfigurationError([f"{said}: {remedy}"]) if remedy else HoldfastError(said)) from cause
+
+
+def _is_raised(error: BaseException) -> bool:
+    """By a trigger or a function of the user's: no outage, and not to be waited for."""
+    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith("P0")
+
+
+def _remedy(error: BaseException | None) -> str | None:
+    match error:
+        case asyncpg.UndefinedTableError() | asyncpg.InvalidSchemaNameError() | asyncpg.UndefinedColumnError():
+            return "the table is not what it was when it was looked at: `holdfast check` tells what does not fit"
+        case asyncpg.InsufficientPrivilegeError():
+            return "GRANT it to the user in this URL, or name another"
+        case _:
+            return None

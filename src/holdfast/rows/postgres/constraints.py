@@ -1,0 +1,74 @@
+"""Whether the type of the status, and the CHECK constraints of the table, let a row be what it has to be."""
+
+import asyncpg
+
+from holdfast._core.watch import Watch
+from holdfast.rows import wording
+from holdfast.rows.postgres.connect import Way
+from holdfast.rows.postgres.facts import TEXTS, Column, Facts
+from holdfast.rows.postgres.statements import Statements, literal
+from holdfast.rows.spelling import quoted
+from holdfast.stores.postgres.failures import said_by
+
+_ADD = {"E": "ALTER TYPE … ADD VALUE"}
+
+
+async def findings(way: Way, watch: Watch, facts: Facts, statements: Statements) -> tuple[list[str], list[str]]:
+    """Problems, and what is only worth a word."""
+    problems, values = [], wording.values_of(watch)
+    status = facts.columns[watch.status]
+    for what, value in values.items():
+        answer = await way.try_out(f"SELECT {statements.typed(value)}::text, {literal(value)}")
+        if isinstance(answer, asyncpg.PostgresError):
+            remedy = _ADD.get(status.category, "ALTER it")
+            problems.append(wording.misfit(what, status.name, status.type, f"{said_by(answer)}: {remedy}, or name another value"))
+        elif status.category == "S" and answer[0][0] != answer[0][1]:
+            remedy = f"too short for {value!r}: ALTER it to text"
+            problems.append(wording.misfit(what, status.name, status.type, remedy))
+    return (problems, []) if problems else await _of_checks(way, watch, facts, statements)
+
+
+async def _of_checks(way: Way, watch: Watch, facts: Facts, statements: Statements) -> tuple[list[str], list[str]]:
+    problems, unread = [], []
+    states, names = _states(watch, facts, statements)
+    for name, expression, columns in await way.ask("checks", TEXTS.of("checks"), facts.oid):
+        if not set(columns) & set(names):
+            continue
+        label = f"the CHECK constraint {quoted(name)}"
+        if not set(columns) <= set(names):
+            if watch.status in columns:
+                unread.append(wording.unread_constraint(watch, label, expression))
+            continue
+        parts = {"states": states, "columns": ", ".join(map(quoted, names)), "expression": expression}
+        answer = await way.try_out(TEXTS.of("allowed", **parts))
+        if isinstance(answer, asyncpg.PostgresError):
+            unread.append(wording.unread_constraint(watch, label, f"{expression}: {said_by(answer)}"))
+        elif answer:
+            failing = [state for (state,) in answer]
+            problems.append(wording.forbidden(watch, label, failing, expression, "ALTER TABLE … DROP CONSTRAINT, ADD another"))
+    return problems, unread
+
+
+def _states(watch: Watch, facts: Facts, statements: Statements) -> tuple[str, list[str]]:
+    """What a row is like in each of them, as far as we write it."""
+    names = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
+    columns = [facts.columns[name] for name in names]
+    rows = []
+    for what, value in wording.values_of(watch).items():
+        cells = [_cell(watch, what, column) for column in columns[1:]]
+        label = literal(f"{what}={value!r}")
+        rows.append(f"({', '.join([label, statements.typed(value), *cells])})")
+    return ", ".join(rows), names
+
+
+def _cell(watch: Watch, what: str, column: Column) -> str:
+    is_pending = what == "pending"
+    if column.name == watch.claimed_at:
+        said = "NULL" if is_pending and not column.is_required else "now()"
+    elif column.name == watch.owner:
+        said = ("''" if column.is_required else "NULL") if is_pending else "'owner'"
+    elif column.name == watch.resets:
+        said = "0"
+    else:
+        said = "'reason'" if what == "failed" else "NULL"
+    return f"CAST({said} AS {column.type})"

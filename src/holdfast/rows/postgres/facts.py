@@ -1,0 +1,78 @@
+"""What the catalog says of a table: read once, before its statements are made."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast._core.watch import Watch
+from holdfast.rows.indexes import Index
+from holdfast.rows.postgres.connect import Way
+from holdfast.rows.spelling import Texts, quoted
+from holdfast.rows.wording import missing_table
+
+TEXTS = Texts(Path(__file__).parent / "queries", {})
+
+
+class Column(Struct, frozen=True):
+    """``type`` and ``plain``, with and without its modifier, as SQL writes them; ``base``: of what a domain is made."""
+
+    name: str
+    type: str
+    plain: str
+    base: str
+    modifier: int
+    category: str
+    is_required: bool
+    is_generated: bool
+    may_read: bool
+    may_write: bool
+
+    @property
+    def array(self) -> str:
+        """The type of several."""
+        return "bpchar[]" if self.plain == "character" else f"{self.plain}[]"
+
+
+class Facts(Struct, frozen=True):
+    """``kind``: a letter of ``pg_class.relkind``; ``is_filtered``: by row security, for this user.
+    ``may_find``: it may read where rows are."""
+
+    oid: int
+    kind: str
+    schema: str
+    zone: str
+    is_filtered: bool
+    may_find: bool
+    may_delete: bool
+    columns: Mapping[str, Column]
+
+
+class Usable(Struct, frozen=True):
+    """An index, and whether it makes its columns unique."""
+
+    index: Index
+    is_unique: bool
+    is_valid: bool
+
+
+async def facts_of(way: Way, watch: Watch) -> Facts | str:
+    """The facts; or what to say if there is no such table."""
+    name = ".".join(map(quoted, watch.table))
+    found = await way.ask("table", TEXTS.of("table"), name)
+    if not found:
+        schema = watch.table[0] if len(watch.table) > 1 else None
+        return missing_table(watch, way.public, [each for (each,) in await way.ask("tables", TEXTS.of("tables"), schema)])
+    columns = [Column(**dict(row)) for row in await way.ask("columns", TEXTS.of("columns"), found[0]["oid"])]
+    return Facts(**dict(found[0]), columns={column.name: column for column in columns})
+
+
+async def indexes_of(way: Way, facts: Facts) -> list[Usable]:
+    """The primary key first."""
+    return [_usable(dict(row)) for row in await way.ask("indexes", TEXTS.of("indexes"), facts.oid)]
+
+
+def _usable(row: dict[str, Any]) -> Usable:
+    index = Index(row["name"], tuple(row["columns"]), row["predicate"])
+    return Usable(index, row["is_unique"], row["is_valid"])

@@ -1,0 +1,139 @@
+"""Whether a table of PostgreSQL fits its watch: everything that does not, at once, and nothing is changed."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import asyncpg
+
+from holdfast._core.watch import Watch
+from holdfast._ports.rows import Findings
+from holdfast.errors import ConfigurationError
+from holdfast.rows import wording
+from holdfast.rows.indexes import Wanted, serves
+from holdfast.rows.postgres import constraints
+from holdfast.rows.postgres.connect import Way
+from holdfast.rows.postgres.facts import TEXTS, Column, Facts, Usable, facts_of, indexes_of
+from holdfast.rows.postgres.statements import Statements
+from holdfast.rows.spelling import nearest, quoted
+from holdfast.stores.postgres.failures import said_by
+
+OWNER_LENGTH = 64
+"""Characters that an owner's name may have."""
+
+_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
+_MICROSECONDS = 6
+_TEXTS, _NUMBERS = ("text", "varchar", "citext"), ("int2", "int4", "int8", "numeric")
+_ALTER = "ALTER TABLE … ALTER COLUMN … TYPE timestamptz"
+
+
+async def inspect(way: Way, watch: Watch) -> Findings:
+    """All findings."""
+    try:
+        facts = await facts_of(way, watch)
+    except ConfigurationError as error:
+        return Findings(problems=tuple(error.problems))
+    if isinstance(facts, str):
+        return Findings(problems=(facts,))
+    if facts.kind not in ("r", "p"):
+        return Findings(problems=(wording.not_a_table(watch, _KINDS.get(facts.kind, "no table")),))
+    if missing := [*wording.missing_columns(watch, facts.columns)]:
+        return Findings(problems=tuple(missing))
+    statements, there = Statements(watch, facts), await indexes_of(way, facts)
+    problems = [*_of_types(watch, facts), *_of_rights(watch, facts), *_of_key(watch, there)]
+    if not problems:
+        problems = [problem async for problem in _of_contents(way, watch, facts, statements)]
+    forbidden, unread = await constraints.findings(way, watch, facts, statements)
+    triggers = await way.ask("triggers", TEXTS.of("triggers"), facts.oid, watch.deletes or watch.retention is not None)
+    warnings = [*unread, *_of_time(watch, facts), *_of_nulls(watch, facts)]
+    warnings += [wording.surprising_trigger(watch, quoted(name)) for (name,) in triggers]
+    indexes = [statements.create_index(want) for want in missing_indexes(statements, watch, there)]
+    return Findings((*problems, *forbidden), tuple(warnings), tuple(indexes))
+
+
+def missing_indexes(statements: Statements, watch: Watch, there: Sequence[Usable]) -> list[Wanted]:
+    """Those that no index which can be used stands for."""
+    usable = [each.index for each in there if each.is_valid]
+    return [want for want in statements.wanted if not any(serves(index, want, watch) for index in usable)]
+
+
+def _of_types(watch: Watch, facts: Facts) -> Iterator[str]:
+    written = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
+    for column in (facts.columns[name] for name in written):
+        if column.is_generated:
+            yield wording.misfit("columns", column.name, "generated", "name one that can be written")
+    stamp = facts.columns[watch.claimed_at]
+    if stamp.base not in ("timestamptz", "timestamp"):
+        yield wording.misfit("claimed_at", stamp.name, stamp.type, f"name one of a time, or {_ALTER}")
+    elif watch.owner is None and 0 <= stamp.modifier < _MICROSECONDS:
+        yield wording.too_coarse(watch, stamp.type, _ALTER)
+    for what, name, kinds in (
+        ("owner", watch.owner, _TEXTS),
+        ("reason", watch.reason, _TEXTS),
+        ("resets", watch.resets, _NUMBERS),
+    ):
+        if name is not None and facts.columns[name].base not in kinds:
+            kind = "text" if kinds == _TEXTS else "integer"
+            yield wording.misfit(what, name, facts.columns[name].type, f"name one of type {kind}, or ALTER it to that")
+    if watch.owner is not None and 0 <= _length(facts.columns[watch.owner]) < OWNER_LENGTH:
+        remedy = f"it needs {OWNER_LENGTH} characters; ALTER it to text"
+        yield wording.misfit("owner", watch.owner, facts.columns[watch.owner].type, remedy)
+
+
+def _of_rights(watch: Watch, facts: Facts) -> Iterator[str]:
+    columns, deletes = facts.columns, watch.deletes or watch.retention is not None
+    read = {*columns} if watch.columns is None else {*watch.columns, *watch.named.values()}
+    written = {watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))}
+    lacking = {
+        "SELECT": [*sorted(name for name in read if not columns[name].may_read), *([] if facts.may_find else ["ctid"])],
+        "UPDATE": sorted(name for name in written if not columns[name].may_write),
+        "DELETE": [] if facts.may_delete or not deletes else [""],
+    }
+    for right, names in lacking.items():
+        if names:
+            whole = right == "DELETE" or len(names) >= len(columns)
+            what = right if whole else f"{right} ({', '.join(map(quoted, names))})"
+            name = wording.shown(watch)
+            yield f"this user may not {what} in {name}: GRANT {what} ON {name} TO it, or name another user"
+    if facts.is_filtered:
+        yield (
+            f"row security hides rows of {wording.shown(watch)} from this user, and a hidden row is stuck for ever: "
+            "use a role with BYPASSRLS, or the table's owner"
+        )
+
+
+def _of_key(watch: Watch, there: Sequence[Usable]) -> Iterator[str]:
+    unique = [each.index.columns for each in there if each.is_unique and each.is_valid]
+    if not any(set(columns) <= set(watch.key) for columns in unique):
+        yield wording.not_unique(watch, [[name for name in columns if name] for columns in unique])
+
+
+async def _of_contents(way: Way, watch: Watch, facts: Facts, statements: Statements) -> AsyncIterator[str]:
+    for name in watch.key:
+        if not facts.columns[name].is_required:
+            ((found,),) = await way.ask("inspect", statements.texts.of("null_key", column=quoted(name)))
+            if found:
+                yield wording.null_keys(watch, name)
+    answer = await way.try_out(statements.texts.of("trial"))
+    if isinstance(answer, asyncpg.PostgresError):
+        is_named = isinstance(answer, asyncpg.UndefinedColumnError)
+        remedy = f"correct the SQL; {nearest(_name_in(said_by(answer)), facts.columns)}" if is_named else "correct the SQL"
+        yield wording.wrong_sql(watch, said_by(answer), remedy)
+
+
+def _of_time(watch: Watch, facts: Facts) -> Iterator[str]:
+    if facts.columns[watch.claimed_at].base == "timestamp" and facts.zone not in ("UTC", "Etc/UTC", "GMT"):
+        yield (
+            f"claimed_at: {quoted(watch.claimed_at)} has no time zone, and sessions here have {facts.zone}: when "
+            f"its clocks are put forward, rows look an hour older and may be reset too early: {_ALTER}, or SET timezone to UTC"
+        )
+
+
+def _of_nulls(watch: Watch, facts: Facts) -> Iterator[str]:
+    yield from (wording.may_be_null(name) for name in watch.key if not facts.columns[name].is_required)
+
+
+def _length(column: Column) -> int:
+    return column.modifier - 4 if column.base == "varchar" and column.modifier >= 0 else -1
+
+
+def _name_in(said: str) -> str:
+    return said.partition('"')[2].partition('"')[0] or said.split(" ")[1]

@@ -1,0 +1,57 @@
+"""A user's own transaction, and the moves of rows that commit with it."""
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from holdfast._core.watch import End, Key
+from holdfast._ports.rows import Mark
+from holdfast.rows.postgres.connect import Way
+from holdfast.rows.postgres.facts import TEXTS
+from holdfast.rows.postgres.statements import Statements
+from holdfast.stores.postgres.transactions import Block
+
+IDLE = 30.0
+"""Seconds without a statement, after which the server rolls it back: it may hold locks that others wait for."""
+
+_NUMBERS = count(1)
+
+
+class RowsBlock(Block):
+    """Without a check of its own: each move is judged by its rows, and holds their locks until the end."""
+
+    what, beside = "batch.transaction()", "together with the moves of its rows"
+
+    def __init__(self, way: Way) -> None:
+        mark = str(next(_NUMBERS))
+        begins = (TEXTS.of("begins"), (str(round(IDLE * 1000)), mark))
+        super().__init__(begins, (TEXTS.of("ends"), ()), mark=mark, idle=IDLE, public=way.public, now=way.now)
+
+
+class Awaited:
+    """On a connection of asyncpg's."""
+
+    def __init__(self, connection: Any, statements: Statements, mark: Mark) -> None:
+        self.connection, self._statements, self._mark = connection, statements, mark
+
+    async def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+        if not keys:
+            return []
+        return [tuple(row) for row in await self.connection.fetch(*self._statements.move(self._mark, keys, end, reason))]
+
+
+class Blocking:
+    """On one of psycopg's."""
+
+    def __init__(self, connection: Any, statements: Statements, mark: Mark) -> None:
+        self.connection, self._statements, self._mark = connection, statements, mark
+
+    def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+        from psycopg import RawCursor  # noqa: PLC0415 - it is there, because the connection is
+        from psycopg.rows import tuple_row  # noqa: PLC0415
+
+        if not keys:
+            return []
+        sql, *values = self._statements.move(self._mark, keys, end, reason)
+        with RawCursor(self.connection, row_factory=tuple_row) as cursor:
+            return [tuple(row) for row in cursor.execute(sql, values).fetchall()]

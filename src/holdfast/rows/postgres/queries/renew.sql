@@ -1,0 +1,6 @@
+-- All rows that are still in progress under the mark are stamped anew; how many, and with what.
+WITH renewed AS (
+    UPDATE {table} AS own SET {claimed_at} = {now} WHERE own.{status} = {in_progress} AND {fence} RETURNING {stamp} AS stamp
+)
+
+SELECT count(*) AS number, max(stamp) AS stamp FROM renewed;

@@ -1,0 +1,5 @@
+-- How many rows are due, how many are stuck, and for how many seconds the oldest has been somebody's.
+SELECT
+    (SELECT count(*) FROM {table} WHERE {due}) AS due,
+    (SELECT count(*) FROM {table} WHERE {status} = {in_progress} AND {claimed_at} < {stale}) AS stuck,
+    (SELECT extract(epoch FROM {now} - min({claimed_at}))::float8 FROM {table} WHERE {status} = {in_progress}) AS oldest;

@@ -1,0 +1,135 @@
+"""The verbs over a table of PostgreSQL."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.watch import End, Key, Watch
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.rows import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Reset, States
+from holdfast.errors import Unsupported
+from holdfast.rows import wording
+from holdfast.rows.postgres import inspection, moves
+from holdfast.rows.postgres.connect import Way
+from holdfast.rows.postgres.facts import facts_of, indexes_of
+from holdfast.rows.postgres.statements import Statements
+
+HOLDERS = 20
+NOBODY = Mark("", "")
+
+
+class PostgresTable:
+    """A table that is watched; nothing is asked before the first verb."""
+
+    def __init__(
+        self, url: str, watch: Watch, *, clock: Clock, chance: Chance, process: ProcessIdentity, pooler: str | None = None
+    ) -> None:
+        self._way = Way(url, pooler=pooler, clock=clock, chance=chance, process=process)
+        self._watch = watch
+        self._statements: Statements | None = None
+
+    @property
+    def watch(self) -> Watch:
+        return self._watch
+
+    async def inspect(self) -> Findings:
+        return await inspection.inspect(self._way, self._watch)
+
+    async def create_indexes(self) -> tuple[str, ...]:
+        statements, run = await self._ready(), list[str]()
+        facts = await facts_of(self._way, self._watch)
+        if isinstance(facts, str):
+            raise wording.refusal(self._watch, facts)
+        there = await indexes_of(self._way, facts)
+        missing = inspection.missing_indexes(statements, self._watch, there)
+        if missing and facts.kind == "p":
+            remedy = "create them on each partition CONCURRENTLY, then on the table, or all at once while nobody writes"
+            raise Unsupported(f"rows {self._watch.name}: {wording.shown(self._watch)} has partitions: {remedy}")
+        async with self._way.apart() as link:
+            for want in missing:
+                if any(each.index.name == want.name and not each.is_valid for each in there):
+                    await link.execute(statements.drop_index(want))
+                run.append(statements.create_index(want))
+                await link.execute(run[-1])
+        return tuple(run)
+
+    async def has_due(self) -> bool:
+        ((found,),) = await self._ask("has_due", ((await self._ready()).texts.of("has_due"),))
+        return bool(found)
+
+    async def claim(self, owner: str, limit: int) -> Claimed:
+        rows = await self._ask("claim", (await self._ready()).claim(owner, limit))
+        rows.sort(key=lambda row: int(row[0]))
+        stamp = rows[0][1] if rows else ""
+        return Claimed(Mark(stamp, owner if self._watch.owner else ""), tuple(dict([*row.items()][2:]) for row in rows))
+
+    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+        if not keys:
+            return []
+        return [tuple(row) for row in await self._ask("move", (await self._ready()).move(mark, keys, end, reason))]
+
+    async def release(self, mark: Mark) -> int:
+        if mark == NOBODY:
+            return 0
+        ((count,),) = await self._ask("release", (await self._ready()).release(mark))
+        return int(count)
+
+    async def renew(self, mark: Mark) -> Mark | None:
+        if self._watch.owner is None:
+            raise Unsupported(
+                f"rows {self._watch.name}: only an owner's rows can be stamped anew: name a column, as owner='claimed_by'"
+            )
+        ((count, stamp),) = await self._ask("renew", (await self._ready()).renew(mark))
+        return Mark(stamp, mark.owner) if count else None
+
+    async def reset(self, limit: int) -> list[Reset]:
+        statements = await self._ready()
+        if statements.adopt is not None:
+            await self._ask("adopt", (statements.adopt, limit))
+        return [
+            Reset(tuple(key), End.FAIL if has_failed else End.RETRY, whose, held)
+            for has_failed, whose, held, *key in await self._ask("reset", (statements.reset, limit))
+        ]
+
+    async def prune(self, limit: int) -> int:
+        if self._watch.retention is None:
+            return 0
+        ((count,),) = await self._ask("prune", ((await self._ready()).prune, limit))
+        return int(count)
+
+    async def states(self) -> States:
+        texts = (await self._ready()).texts
+        questions = [(texts.of("states"),), (texts.of("standing"),), (texts.of("holders"), HOLDERS)]
+        counts, ((due, stuck, oldest),), holders = await self._way.search("states", *questions)
+        rows = {status if status is not None else "NULL": number for status, number in counts}
+        return States(rows, due, stuck, oldest, tuple(Holder(*row) for row in holders))
+
+    @asynccontextmanager
+    async def transaction(self, mark: Mark) -> AsyncIterator[Moves]:
+        statements = await self._ready()
+        async with self._way.transaction(moves.RowsBlock(self._way)) as link:
+            yield moves.Awaited(link, statements, mark)
+
+    @contextmanager
+    def blocking_transaction(self, mark: Mark) -> Iterator[BlockingMoves]:
+        statements = self._statements or asyncio.run(self._ready())
+        with self._way.blocking_transaction(moves.RowsBlock(self._way)) as connection:
+            yield moves.Blocking(connection, statements, mark)
+
+    async def close(self) -> None:
+        await self._way.close()
+
+    async def _ask(self, name: str, question: tuple[Any, ...]) -> list[Any]:
+        return await self._way.ask(f"rows {self._watch.name}: {name}", *question)
+
+    async def _ready(self) -> Statements:
+        if self._statements is None:
+            facts = await facts_of(self._way, self._watch)
+            if isinstance(facts, str):
+                raise wording.refusal(self._watch, facts)
+            if problems := [*wording.missing_columns(self._watch, facts.columns)]:
+                raise wording.refusal(self._watch, *problems)
+            self._statements = Statements(self._watch, facts)
+        return self._statements

@@ -1,0 +1,42 @@
+"""Names and texts as they stand in SQL, and what somebody may have meant by a name that is not there."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+
+def quoted(name: str) -> str:
+    """A name of any spelling, exactly as it was given.
+
+    >>> print(quoted('when "due"?'))
+    "when ""due""?"
+    """
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """An advice, for the end of a message.
+
+    >>> nearest("Statsu", ["status", "id"])
+    'did you mean "status"?'
+    >>> nearest("zzz", ["status", "id"])
+    'it has "status", "id"'
+    """
+    names = list(known)
+    folded = {each.casefold(): each for each in names}
+    if close := get_close_matches(name.casefold(), folded, n=1):
+        return f"did you mean {quoted(folded[close[0]])}?"
+    return f"it has {', '.join(map(quoted, names[:20]))}" if names else "it has none"
+
+
+class Texts:
+    """The files of a folder of ``queries``, each with what stands for ``{…}`` in it."""
+
+    def __init__(self, folder: Path, parts: Mapping[str, str]) -> None:
+        self._folder, self._parts = folder, parts
+
+    def of(self, name: str, **more: str) -> str:
+        """The text of a file."""
+        text = (self._folder / f"{name}.sql").read_text(encoding="utf-8")
+        return text.format_map({**self._parts, **more})

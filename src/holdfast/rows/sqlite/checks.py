@@ -1,0 +1,84 @@
+"""Whether the CHECK constraints of a table let a row be what it has to be. SQLite knows them only as text."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+
+from holdfast._core.watch import Value, Watch
+from holdfast.rows import wording
+from holdfast.rows.spelling import quoted
+from holdfast.rows.sqlite.facts import Facts
+
+_TOKEN = re.compile(
+    r"""(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\])|(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<word>\w+)"""
+    r"""|(?P<sign>.)""",
+    re.DOTALL,
+)
+
+
+def findings(watch: Watch, facts: Facts) -> tuple[list[str], list[str]]:
+    """Problems, and what is only worth a word."""
+    problems, unread = [], []
+    ours = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
+    with closing(sqlite3.connect(":memory:")) as scratch:
+        columns = [f"{quoted(name)} {facts.columns[name].type}" for name in ours]
+        scratch.execute(f'CREATE TABLE scratch ("holdfast state" TEXT, {", ".join(columns)})')
+        for what, value in wording.values_of(watch).items():
+            cells = [_cell(watch, facts, what, name) for name in ours[1:]]
+            places = ", ".join("?" * (len(cells) + 2))
+            scratch.execute(f"INSERT INTO scratch VALUES ({places})", [f"{what}={value!r}", value, *cells])  # noqa: S608 - only places
+        for expression, names in checks_in(facts.sql):
+            folded = {name.casefold() for name in names}
+            if not folded & {name.casefold() for name in ours}:
+                continue
+            others = {name.casefold() for name in facts.columns} - {name.casefold() for name in ours}
+            failing = None if folded & others else _failing(scratch, expression)
+            label = f"the CHECK constraint ({expression})"
+            if failing:
+                remedy = "make the table anew with another (https://www.sqlite.org/lang_altertable.html)"
+                problems.append(wording.forbidden(watch, label, failing, "see there", remedy))
+            elif failing is None and watch.status.casefold() in folded:
+                unread.append(wording.unread_constraint(watch, label, "see there"))
+    return problems, unread
+
+
+def checks_in(sql: str) -> Iterator[tuple[str, set[str]]]:
+    """The conditions of CHECK in the text of a table, and the names each mentions.
+
+    >>> [*checks_in("CREATE TABLE t (a CHECK (a IN ('b)')), c /* CHECK (x) */)")]
+    [("a IN ('b)')", {'a', 'IN'})]
+    """
+    tokens = [match for match in _TOKEN.finditer(sql) if not match[0].isspace() and not match["comment"]]
+    for place, token in enumerate(tokens[:-1]):
+        if (token["word"] or "").upper() != "CHECK" or tokens[place + 1][0] != "(":
+            continue
+        depth, names, start = 0, set[str](), tokens[place + 1].end()
+        for each in tokens[place + 1 :]:
+            depth += (each["sign"] == "(") - (each["sign"] == ")")
+            if depth == 0:
+                yield sql[start : each.start()], names
+                break
+            if each["word"] or each["name"]:
+                names.add(each["word"] or each["name"][1:-1].replace('""', '"'))
+
+
+def _failing(scratch: sqlite3.Connection, expression: str) -> list[str] | None:
+    try:
+        question = f'SELECT "holdfast state" FROM scratch WHERE NOT ({expression})'  # noqa: S608 - the table's own condition
+        return [state for (state,) in scratch.execute(question)]
+    except sqlite3.Error:
+        return None  # it uses a function of the user's
+
+
+def _cell(watch: Watch, facts: Facts, what: str, name: str) -> Value | float | None:
+    is_pending = what == "pending"
+    if name == watch.claimed_at:
+        if is_pending and not facts.columns[name].is_required:
+            return None
+        return 1.5e9 if facts.columns[name].affinity in ("INTEGER", "REAL") else "2020-01-01 00:00:00.000000"
+    if name == watch.owner:
+        return ("" if facts.columns[name].is_required else None) if is_pending else "owner"
+    if name == watch.resets:
+        return 0
+    return "reason" if what == "failed" else None

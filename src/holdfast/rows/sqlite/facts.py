@@ -1,0 +1,87 @@
+"""What a SQLite file says of a table: read once, before its statements are made."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from holdfast._core.watch import Watch
+from holdfast.rows.indexes import Index
+from holdfast.rows.spelling import Texts
+from holdfast.rows.sqlite.file import File
+from holdfast.rows.wording import missing_table
+
+TEXTS = Texts(Path(__file__).parent / "queries", {})
+_WHERE = re.compile(r"\bWHERE\b", re.IGNORECASE)
+
+
+class Column(Struct, frozen=True):
+    """``type``: as it was written. ``is_key``: of the primary key. ``is_required``: never NULL."""
+
+    name: str
+    type: str
+    is_required: bool
+    is_key: bool
+    is_generated: bool
+
+    @property
+    def affinity(self) -> str:
+        """By SQLite's own rules, https://www.sqlite.org/datatype3.html#determination_of_column_affinity."""
+        written = self.type.upper()
+        if "INT" in written:
+            return "INTEGER"
+        if any(part in written for part in ("CHAR", "CLOB", "TEXT")):
+            return "TEXT"
+        if not written or "BLOB" in written:
+            return "BLOB"
+        return "REAL" if any(part in written for part in ("REAL", "FLOA", "DOUB")) else "NUMERIC"
+
+
+class Facts(Struct, frozen=True):
+    """``kind``: table, view or virtual table; ``sql``: how it was made. ``unique``: sets of columns that no two rows share."""
+
+    kind: str
+    sql: str
+    columns: Mapping[str, Column]
+    unique: tuple[tuple[str, ...], ...]
+    indexes: tuple[Index, ...]
+
+
+def facts_of(file: File, watch: Watch) -> Facts | str:
+    """The facts; or what to say if there is no such table."""
+    name = watch.table[-1]
+    found = file.ask("inspect", TEXTS.of("table"), {"name": name})
+    if not found:
+        return missing_table(watch, str(file.path), [each for (each,) in file.ask("inspect", TEXTS.of("tables"))])
+    ((kind, sql),) = found
+    read = file.ask("inspect", TEXTS.of("columns"), {"name": name})
+    number_of_keys = sum(1 for _, _, _, place, _ in read if place)
+    has_no_rowid = re.search(r"\bWITHOUT\s+ROWID\b[^)]*$", sql, re.IGNORECASE) is not None
+    columns = {}
+    for column, type_, is_required, place, hidden in read:
+        is_rowid = number_of_keys == 1 and bool(place) and type_.upper() == "INTEGER"
+        required = bool(is_required) or is_rowid or bool(place and has_no_rowid)
+        if hidden != 1:
+            columns[column] = Column(column, type_, required, bool(place), hidden in (2, 3))
+    is_virtual = sql.upper().startswith("CREATE VIRTUAL")
+    key = tuple(column.name for column in columns.values() if column.is_key)
+    unique, indexes = _indexes(file, name)
+    return Facts("virtual table" if is_virtual else kind, sql, columns, (*([key] if key else []), *unique), indexes)
+
+
+def _indexes(file: File, name: str) -> tuple[list[tuple[str, ...]], tuple[Index, ...]]:
+    parts: dict[str, list[str | None]] = {}
+    about: dict[str, tuple[bool, bool, str | None]] = {}
+    for index, is_unique, is_partial, column, sql in file.ask("inspect", TEXTS.of("indexes"), {"name": name}):
+        parts.setdefault(index, []).append(column)
+        about[index] = bool(is_unique), bool(is_partial), sql
+    unique = [
+        tuple(filter(None, parts[each])) for each, (is_unique, is_partial, _) in about.items() if is_unique and not is_partial
+    ]
+    whole = [columns for columns in unique if columns]
+    indexes = [
+        Index(each, tuple(parts[each]), _WHERE.split(sql or "", maxsplit=1)[-1] if is_partial else None)
+        for each, (_, is_partial, sql) in about.items()
+    ]
+    return whole, tuple(indexes)

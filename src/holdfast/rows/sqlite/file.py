@@ -1,0 +1,79 @@
+"""A SQLite file that is the user's, for one thread: its settings are left as they are, and nothing is made in it."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.database import Database
+
+Answer = TypeVar("Answer")
+Rows = list[tuple[Any, ...]]
+
+
+class Refused(HoldfastError):
+    """SQLite does not understand a statement, or a constraint forbids what it does; nothing happened."""
+
+
+class File(Database):
+    """Each statement is one transaction, tried again while somebody else has the lock."""
+
+    _last = 0.0
+
+    def stamp(self) -> float:
+        """The wall clock, never twice the same."""
+        self._last = max(self._clock.wall(), self._last + 1e-6)
+        return self._last
+
+    def ask(self, name: str, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> Rows:
+        """All rows."""
+        return self._use(name, lambda connection: [tuple(row) for row in connection.execute(sql, values).fetchall()])
+
+    def count(self, name: str, sql: str, values: Callable[[], dict[str, Any]]) -> int:
+        """How many rows it changed; its values are asked for once it is our turn."""
+        return self._use(name, lambda connection: connection.execute(sql, values()).rowcount)
+
+    def _use(self, name: str, action: Callable[[driver.Connection], Answer]) -> Answer:
+        def use() -> Answer:
+            connection, monotonic = self._open(name), self.monotonic()
+            if not 0 <= monotonic - self._seen_at < 1_000_000:
+                self._require_same_file(name, monotonic)
+            try:
+                return action(connection)
+            except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
+                raise Refused(f"{name}: {self.path}: {error}") from error
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_ERROR:
+                    raise
+                raise Refused(f"{name}: {self.path}: {error}") from error
+
+        return self._insist(name, use)
+
+    def _connect(self) -> driver.Connection:
+        if not self.path.exists():
+            raise ConfigurationError(
+                [f"{self.path}: there is no such file, and rows are watched in one that is there: name another"]
+            )
+        if not os.access(self.path, os.R_OK | os.W_OK) or not os.access(self.path.parent, os.W_OK):
+            remedy = "it and its folder must be writable, because SQLite writes its journal beside it"
+            raise ConfigurationError([f"{self.path}: this user may not write to it: {remedy}"])
+        connection = driver.connect(self.path, use_apsw=self.use_apsw)
+        try:
+            connection.execute("PRAGMA foreign_keys = ON")  # what the user has declared holds for what we delete
+            connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def iso(seconds: float) -> str:
+    """As SQLite itself writes a time, but with microseconds: UTC, and in the order of time.
+
+    >>> iso(1_700_000_000.25)
+    '2023-11-14 22:13:20.250000'
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")

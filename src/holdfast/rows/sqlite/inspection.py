@@ -1,0 +1,93 @@
+"""Whether a table of SQLite fits its watch: everything that does not, at once, and nothing is changed."""
+
+import re
+from collections.abc import Iterator
+
+from holdfast._core.watch import Watch
+from holdfast._ports.rows import Findings
+from holdfast.errors import ConfigurationError
+from holdfast.rows import wording
+from holdfast.rows.indexes import Wanted, serves
+from holdfast.rows.spelling import nearest, quoted
+from holdfast.rows.sqlite import checks
+from holdfast.rows.sqlite.facts import TEXTS, Facts, facts_of
+from holdfast.rows.sqlite.file import File, Refused
+from holdfast.rows.sqlite.statements import Statements
+
+_EVENT = re.compile(r"\b(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
+
+
+def inspect(file: File, watch: Watch) -> Findings:
+    """All findings."""
+    try:
+        facts = facts_of(file, watch)
+    except ConfigurationError as error:
+        return Findings(problems=tuple(error.problems))
+    if isinstance(facts, str):
+        return Findings(problems=(facts,))
+    if facts.kind != "table":
+        return Findings(problems=(wording.not_a_table(watch, f"a {facts.kind}"),))
+    if missing := [*wording.missing_columns(watch, facts.columns)]:
+        return Findings(problems=tuple(missing))
+    statements = Statements(watch, facts)
+    problems = [*_of_types(watch, facts), *_of_key(file, watch, facts, statements), *_of_sql(file, watch, facts, statements)]
+    forbidden, unread = checks.findings(watch, facts)
+    warnings = [*unread, *_of_nulls(watch, facts), *_of_triggers(file, watch)]
+    indexes = [statements.create_index(want) for want in missing_indexes(statements, watch, facts)]
+    return Findings((*problems, *forbidden), tuple(warnings), tuple(indexes))
+
+
+def missing_indexes(statements: Statements, watch: Watch, facts: Facts) -> list[Wanted]:
+    """Those that no index stands for."""
+    return [want for want in statements.wanted if not any(serves(index, want, watch) for index in facts.indexes)]
+
+
+def _of_types(watch: Watch, facts: Facts) -> Iterator[str]:
+    written = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
+    for column in (facts.columns[name] for name in written):
+        if column.is_generated:
+            yield wording.misfit("columns", column.name, "generated", "name one that can be written")
+    stamp = facts.columns[watch.claimed_at]
+    if stamp.affinity == "INTEGER" and watch.owner is None:
+        yield wording.too_coarse(watch, f"{stamp.type}, whole seconds", "make it TEXT or REAL")
+    for what, name in (("owner", watch.owner), ("reason", watch.reason)):
+        if name is not None and facts.columns[name].affinity in ("INTEGER", "REAL", "NUMERIC"):
+            yield wording.misfit(what, name, facts.columns[name].type, "name one of type TEXT")
+    if watch.resets is not None and facts.columns[watch.resets].affinity == "TEXT":
+        yield wording.misfit("resets", watch.resets, facts.columns[watch.resets].type, "name one of type INTEGER")
+
+
+def _of_key(file: File, watch: Watch, facts: Facts, statements: Statements) -> Iterator[str]:
+    if not any(set(columns) <= set(watch.key) for columns in facts.unique):
+        yield wording.not_unique(watch, facts.unique)
+    for name in watch.key:
+        if not facts.columns[name].is_required:
+            ((found,),) = file.ask("inspect", statements.texts.of("null_key", column=quoted(name)))
+            if found:
+                yield wording.null_keys(watch, name)
+
+
+def _of_sql(file: File, watch: Watch, facts: Facts, statements: Statements) -> Iterator[str]:
+    try:
+        file.ask("inspect", statements.texts.of("trial"))
+    except Refused as error:
+        said = str(error.__cause__)
+        remedy = "correct the SQL"
+        if "no such function: now" in said:
+            remedy = "SQLite writes CURRENT_TIMESTAMP, or datetime('now')"
+        elif "no such column: " in said:
+            remedy = f"correct the SQL; {nearest(said.rpartition(': ')[2], facts.columns)}"
+        yield wording.wrong_sql(watch, said, remedy)
+
+
+def _of_nulls(watch: Watch, facts: Facts) -> Iterator[str]:
+    columns = (facts.columns[name] for name in watch.key)
+    yield from (wording.may_be_null(column.name) for column in columns if not column.is_required and not column.is_key)
+
+
+def _of_triggers(file: File, watch: Watch) -> Iterator[str]:
+    ours = {"UPDATE", "DELETE"} if watch.deletes or watch.retention is not None else {"UPDATE"}
+    for name, sql in file.ask("inspect", TEXTS.of("triggers"), {"name": watch.table[-1]}):
+        event = _EVENT.search(sql.partition(name)[2])
+        if event is not None and event[1].upper() in ours:
+            yield wording.surprising_trigger(watch, quoted(name))

@@ -1,0 +1,46 @@
+"""A user's own transaction, and the moves of rows that commit with it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast._core.watch import End, Key
+from holdfast._ports.rows import Mark
+from holdfast.rows.sqlite.statements import Statements
+from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.transactions import Block
+
+IDLE = 10.0
+"""Seconds for which it may be open: nobody else can write to the file meanwhile."""
+
+
+class RowsBlock(Block):
+    """Without a check of its own: each move is judged by its rows, and nobody else writes until the end."""
+
+    what, beside = "batch.transaction()", "together with the moves of its rows"
+
+    def before(self, connection: driver.Connection) -> None:
+        connection.execute("PRAGMA foreign_keys = ON")
+
+
+class Blocking:
+    """On a connection of the library's own kind."""
+
+    def __init__(self, connection: Any, statements: Statements, mark: Mark, now: Callable[[], float]) -> None:
+        self.connection, self._statements, self._mark, self._now = connection, statements, mark, now
+
+    def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+        if not keys:
+            return []
+        with driver.plain_cursor(self.connection) as cursor:
+            questions = self._statements.move(self._mark, keys, end, reason, self._now)
+            return [tuple(row) for question in questions for row in cursor.execute(*question).fetchall()]
+
+
+class Awaited:
+    """The same for code that is awaited; what it says to the file does not wait, because the lock is held already."""
+
+    def __init__(self, blocking: Blocking) -> None:
+        self.connection, self._blocking = blocking.connection, blocking
+
+    async def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+        return self._blocking.move(keys, end, reason)

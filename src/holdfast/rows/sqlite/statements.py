@@ -1,0 +1,156 @@
+"""The statements for one table: its names, and the values of its status, put into the files of ``queries``."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from holdfast._core.texts import text
+from holdfast._core.watch import End, Key, Value, Watch
+from holdfast._ports.rows import Mark
+from holdfast.rows.changes import Changes, Dialect
+from holdfast.rows.indexes import Wanted, wanted
+from holdfast.rows.spelling import Texts, quoted
+from holdfast.rows.sqlite.facts import Facts
+from holdfast.rows.sqlite.file import iso
+
+MOST_VALUES = 32_000
+"""Of one statement: SQLite takes 32,766."""
+
+_FOLDER = Path(__file__).parent / "queries"
+_FENCE, _NOW, _REASON, _FIRST = "?1", "?2", "?3", 4
+
+
+class Statements:
+    """What each verb asks. Keys are put in by number: looking them up by name would take quadratic time."""
+
+    def __init__(self, watch: Watch, facts: Facts) -> None:
+        self._watch, self._facts = watch, facts
+        self._kind = facts.columns[watch.claimed_at].affinity
+        self.read = [*facts.columns] if watch.columns is None else list(dict.fromkeys((*watch.key, *watch.columns)))
+        self.texts = Texts(_FOLDER, self._parts())
+
+    def stamp(self, seconds: float) -> str | float | int:
+        """A time as the column of the stamp holds it."""
+        return int(seconds) if self._kind == "INTEGER" else seconds if self._kind == "REAL" else iso(seconds)
+
+    def mark(self, stamp: str | float | int, owner: str) -> Mark:
+        """The fence of a batch."""
+        return Mark(str(stamp), owner if self._watch.owner else "")
+
+    def fence(self, mark: Mark) -> str | float:
+        """What the rows of a batch hold."""
+        if self._watch.owner is not None:
+            return mark.owner
+        return float(mark.stamp or 0) if self._kind == "REAL" else mark.stamp
+
+    @cached_property
+    def claim(self) -> str:
+        """Rows: their columns, as in ``read``."""
+        fence = self._fence(":now" if self._watch.owner is None else ":owner")
+        return self.texts.of("claim", taken=self._changes(":now").taken(":owner", ":now"), fence=fence)
+
+    @cached_property
+    def order(self) -> str | None:
+        """Rows: their keys."""
+        return (
+            None
+            if self._watch.order_by is None
+            else self.texts.of("order", order_by=self._watch.order_by, fence=self._fence(":fence"))
+        )
+
+    def move(
+        self, mark: Mark, keys: Sequence[Key], end: End, reason: str, now: Callable[[], float]
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Statements and their values; rows: their keys."""
+        name = "remove" if end is End.DONE and self._watch.deletes else "move"
+        moved = self._changes(_NOW).moved(end, _REASON)
+        for part in _parts_of(keys, len(self._watch.key)):
+            sql = self.texts.of(name, moved=moved, keys=_places(part), fence=self._fence(_FENCE))
+            yield sql, (self.fence(mark), self.stamp(now()), text(reason), *(value for key in part for value in key))
+
+    def release(self) -> str:
+        """How many."""
+        return self.texts.of("release", moved=self._changes(":now").moved(End.RETRY), fence=self._fence(":fence"))
+
+    def renew(self) -> str:
+        """How many."""
+        return self.texts.of("renew", fence=self._fence(":fence"))
+
+    @cached_property
+    def adopt(self) -> str | None:
+        """``None`` where every row has a stamp anyway."""
+        return None if self._facts.columns[self._watch.claimed_at].is_required else self.texts.of("adopt")
+
+    def reset(self, keys: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """By stamps and keys. Rows: whether each failed, its key."""
+        for part in _parts_of(keys, len(self._watch.key) + 1):
+            sql = self.texts.of("reset", moved=self._changes(_NOW).reset(), keys=_places(part))
+            yield sql, (None, None, None, *(value for key in part for value in key))
+
+    # indexes
+
+    @property
+    def wanted(self) -> tuple[Wanted, ...]:
+        """Which indexes it should have."""
+        return wanted(self._watch, self._facts.columns, folds=False)
+
+    def create_index(self, want: Wanted) -> str:
+        """Writers wait for it."""
+        where = f"{quoted(self._watch.status)} = {literal(want.status)}"
+        return f"CREATE INDEX IF NOT EXISTS {quoted(want.name)} ON {quoted(self._watch.table[-1])} ({want.columns}) WHERE {where}"
+
+    # parts
+
+    def _changes(self, now: str) -> Changes:
+        required = frozenset(column.name for column in self._facts.columns.values() if column.is_required)
+        return Changes(self._watch, Dialect(literal=literal, typed=literal, cut=str, now=now, own="", required=required))
+
+    def _fence(self, place: str) -> str:
+        return f"{quoted(self._watch.owner or self._watch.claimed_at)} = {place}"
+
+    def _parts(self) -> dict[str, str]:
+        watch = self._watch
+        key = ", ".join(map(quoted, watch.key))
+        may_be_null = [f"{quoted(name)} IS NOT NULL" for name in watch.key if not self._facts.columns[name].is_required]
+        due = [f"{quoted(watch.status)} = {literal(watch.pending)}", f"(\n{watch.where}\n)", *may_be_null]
+        stamp = quoted(watch.claimed_at)
+        is_number = self._kind in ("INTEGER", "REAL")
+        return {
+            "table": quoted(watch.table[-1]),
+            "key": key,
+            "these": f"({key})" if len(watch.key) > 1 else key,
+            "columns": ", ".join(map(quoted, self.read)),
+            "status": quoted(watch.status),
+            "claimed_at": stamp,
+            "pending": literal(watch.pending),
+            "in_progress": literal(watch.in_progress),
+            "done": literal(watch.done),
+            "due": " AND ".join(due),
+            "order": f"ORDER BY {watch.order_by}" if watch.order_by else "",
+            "whose": "NULL" if watch.owner is None else quoted(watch.owner),
+            "held": f"CAST(:now - {stamp} AS REAL)" if is_number else f"(julianday(:now) - julianday({stamp})) * 86400.0",
+        }
+
+
+def literal(value: Value) -> str:
+    """A value of whatever type, as SQLite reads it; it has no type for what is true.
+
+    >>> print(literal("it's"), literal(3), literal(True))
+    'it''s' 3 1
+    """
+    if not isinstance(value, str):
+        return str(int(value))
+    escaped = value.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _parts_of(keys: Sequence[Any], width: int) -> Iterator[Sequence[Any]]:
+    most = MOST_VALUES // width
+    return (keys[start : start + most] for start in range(0, len(keys), most))
+
+
+def _places(keys: Sequence[tuple[Any, ...]]) -> str:
+    width = len(keys[0])
+    starts = range(_FIRST, _FIRST + width * len(keys), width)
+    return ", ".join(f"({', '.join(f'?{start + place}' for place in range(width))})" for start in starts)

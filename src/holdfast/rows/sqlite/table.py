@@ -1,0 +1,195 @@
+"""The verbs over a table of SQLite."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.watch import End, Key, Watch
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.rows import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Reset, States
+from holdfast.errors import Unsupported
+from holdfast.rows import wording
+from holdfast.rows.sqlite import inspection, moves
+from holdfast.rows.sqlite.facts import facts_of
+from holdfast.rows.sqlite.file import File
+from holdfast.rows.sqlite.statements import Statements
+from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.database import BUSY_LIMIT
+from holdfast.stores.sqlite.thread import OwnThread
+from holdfast.stores.sqlite.transactions import Turns, blocking, in_thread
+
+HOLDERS = 20
+NOBODY = Mark("", "")
+
+Answer = TypeVar("Answer")
+Verb = Callable[[File, Statements], Answer]
+
+
+class SqliteTable:
+    """A table that is watched; the file is opened by the first verb, in a thread of its own."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        watch: Watch,
+        *,
+        clock: Clock,
+        chance: Chance,
+        process: ProcessIdentity,
+        busy_limit: float = BUSY_LIMIT,
+        use_apsw: bool | None = None,
+    ) -> None:
+        place, is_apsw = Path(path).absolute(), driver.is_apsw(use_apsw)
+        self._thread = OwnThread(lambda: File(place, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
+        self._watch, self._clock = watch, clock
+        held: dict[str, Any] = {"chance": chance, "turns": Turns(), "busy_limit": busy_limit, "use_apsw": is_apsw}
+        self._block = partial(moves.RowsBlock, place, idle=moves.IDLE, **held)
+        self._statements: Statements | None = None
+
+    @property
+    def watch(self) -> Watch:
+        return self._watch
+
+    async def inspect(self) -> Findings:
+        return await self._thread.run(lambda file: inspection.inspect(file, self._watch))
+
+    async def create_indexes(self) -> tuple[str, ...]:
+        def create(file: File, statements: Statements) -> tuple[str, ...]:
+            facts = facts_of(file, self._watch)
+            missing = [] if isinstance(facts, str) else inspection.missing_indexes(statements, self._watch, facts)
+            texts = tuple(statements.create_index(want) for want in missing)
+            for sql in texts:
+                file.ask("create index", sql)
+            return texts
+
+        return await self._run(create)
+
+    async def has_due(self) -> bool:
+        return await self._run(
+            lambda file, statements: bool(file.ask(self._name("has_due"), statements.texts.of("has_due"))[0][0])
+        )
+
+    async def claim(self, owner: str, limit: int) -> Claimed:
+        def claim(file: File, statements: Statements) -> Claimed:
+            for _ in range(2):  # another process may have claimed in the same microsecond
+                stamp = statements.stamp(file.stamp())
+                rows = file.ask(self._name("claim"), statements.claim, {"limit": limit, "now": stamp, "owner": owner})
+                if rows:
+                    break
+            mark = statements.mark(stamp, owner)
+            found = [dict(zip(statements.read, row, strict=True)) for row in rows]
+            if found and statements.order is not None:
+                order = file.ask(self._name("claim"), statements.order, {"fence": statements.fence(mark)})
+                places = {key: place for place, key in enumerate(order)}
+                found.sort(key=lambda row: places.get(tuple(row[name] for name in self._watch.key), 0))
+            return Claimed(mark, tuple(found))
+
+        return await self._run(claim)
+
+    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+        def move(file: File, statements: Statements) -> list[Key]:
+            questions = statements.move(mark, keys, end, reason, file.stamp)
+            return [key for question in questions for key in file.ask(self._name("move"), *question)]
+
+        return await self._run(move)
+
+    async def release(self, mark: Mark) -> int:
+        if mark == NOBODY:
+            return 0
+        return await self._run(lambda file, statements: self._under(file, statements, statements.release(), mark, None))
+
+    async def renew(self, mark: Mark) -> Mark | None:
+        if self._watch.owner is None:
+            remedy = "name a column, as owner='claimed_by'"
+            raise Unsupported(f"rows {self._watch.name}: only an owner's rows can be stamped anew: {remedy}")
+
+        def renew(file: File, statements: Statements) -> Mark | None:
+            stamp = statements.stamp(file.stamp())
+            count = self._under(file, statements, statements.renew(), mark, stamp)
+            return statements.mark(stamp, mark.owner) if count else None
+
+        return await self._run(renew)
+
+    async def reset(self, limit: int) -> list[Reset]:
+        def reset(file: File, statements: Statements) -> list[Reset]:
+            name = self._name("reset")
+            now = self._clock.wall()
+            shared = {"limit": limit, "now": statements.stamp(now), "stale": statements.stamp(now - self._watch.stale_after)}
+            if statements.adopt is not None:
+                file.count(name, statements.adopt, lambda: shared)
+            stuck = {
+                tuple(key): (whose, held, stamp)
+                for whose, held, stamp, *key in file.ask(name, statements.texts.of("stuck"), shared)
+            }
+            questions = statements.reset([(stamp, *key) for key, (_, _, stamp) in stuck.items()])
+            moved = {tuple(key): has_failed for question in questions for has_failed, *key in file.ask(name, *question)}
+            return [
+                Reset(key, End.FAIL if moved[key] else End.RETRY, whose, held)
+                for key, (whose, held, _) in stuck.items()
+                if key in moved
+            ]
+
+        return await self._run(reset)
+
+    async def prune(self, limit: int) -> int:
+        retention = self._watch.retention
+        if retention is None:
+            return 0
+
+        def prune(file: File, statements: Statements) -> int:
+            values = {"limit": limit, "forgettable": statements.stamp(self._clock.wall() - retention)}
+            return file.count(self._name("prune"), statements.texts.of("prune"), lambda: values)
+
+        return await self._run(prune)
+
+    async def states(self) -> States:
+        def states(file: File, statements: Statements) -> States:
+            name, texts, now = self._name("states"), statements.texts, self._clock.wall()
+            values = {"now": statements.stamp(now), "stale": statements.stamp(now - self._watch.stale_after), "limit": HOLDERS}
+            ((due, stuck, oldest),) = file.ask(name, texts.of("standing"), values)
+            holders = tuple(Holder(*row) for row in file.ask(name, texts.of("holders"), values))
+            return States(dict(file.ask(name, texts.of("states"))), due, stuck, oldest, holders)
+
+        return await self._run(states)
+
+    @asynccontextmanager
+    async def transaction(self, mark: Mark) -> AsyncIterator[Moves]:
+        statements = await self._ready()
+        async with in_thread(self._block()) as connection:
+            yield moves.Awaited(moves.Blocking(connection, statements, mark, self._clock.wall))
+
+    @contextmanager
+    def blocking_transaction(self, mark: Mark) -> Iterator[BlockingMoves]:
+        statements = self._statements or asyncio.run(self._ready())
+        with blocking(self._block()) as connection:
+            yield moves.Blocking(connection, statements, mark, self._clock.wall)
+
+    async def close(self) -> None:
+        await self._thread.close()
+
+    def _under(self, file: File, statements: Statements, sql: str, mark: Mark, stamp: Any) -> int:
+        return file.count(self._name("mark"), sql, lambda: {"fence": statements.fence(mark), "now": stamp})
+
+    def _name(self, verb: str) -> str:
+        return f"rows {self._watch.name}: {verb}"
+
+    async def _run(self, verb: Verb[Answer]) -> Answer:
+        statements = await self._ready()
+        return await self._thread.run(lambda file: verb(file, statements))
+
+    async def _ready(self) -> Statements:
+        if self._statements is None:
+            self._statements = await self._thread.run(self._prepared)
+        return self._statements
+
+    def _prepared(self, file: File) -> Statements:
+        facts = facts_of(file, self._watch)
+        if isinstance(facts, str):
+            raise wording.refusal(self._watch, facts)
+        if problems := [*wording.missing_columns(self._watch, facts.columns)]:
+            raise wording.refusal(self._watch, *problems)
+        return Statements(self._watch, facts)

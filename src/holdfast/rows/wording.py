@@ -1,0 +1,100 @@
+"""What is said of a table that does not fit its watch, whatever database it is in."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from holdfast._core.watch import Value, Watch
+from holdfast.errors import ConfigurationError
+from holdfast.rows.spelling import nearest, quoted
+
+
+def shown(watch: Watch) -> str:
+    """The table's name, for people."""
+    return ".".join(watch.table)
+
+
+def refusal(watch: Watch, *problems: str) -> ConfigurationError:
+    """For who asks something of a table that does not fit."""
+    return ConfigurationError([f"rows {watch.name}: {problem}" for problem in problems])
+
+
+def missing_table(watch: Watch, public: str, known: Collection[str]) -> str:
+    """There is no such table."""
+    return f"there is no table {shown(watch)} in {public}: {nearest(watch.table[-1], known)}"
+
+
+def not_a_table(watch: Watch, what: str) -> str:
+    """It is something else."""
+    return f"{shown(watch)} is {what}, whose rows cannot be locked and marked: name the table beneath it"
+
+
+def missing_columns(watch: Watch, known: Collection[str]) -> Iterator[str]:
+    """Columns that are named and not there."""
+    named = {**watch.named, **{f"columns[{place}]": column for place, column in enumerate(watch.columns or ())}}
+    for what, column in named.items():
+        if column not in known:
+            yield f"{what}: {shown(watch)} has no column {quoted(column)}: {nearest(column, known)}"
+
+
+def values_of(watch: Watch) -> dict[str, Value]:
+    """What the status is made to be, by what it means."""
+    found = {"pending": watch.pending, "in_progress": watch.in_progress}
+    if not watch.deletes:
+        found["done"] = watch.done
+    return found if watch.failed is None else {**found, "failed": watch.failed}
+
+
+def not_unique(watch: Watch, keys: Iterable[Collection[str]]) -> str:
+    """Nothing says that the key names one row."""
+    others = " or ".join(f"key={tuple(each) if len(each) > 1 else next(iter(each))!r}" for each in keys)
+    columns = ", ".join(map(quoted, watch.key))
+    remedy = f"use {others}" if others else f"ALTER TABLE … ADD PRIMARY KEY ({columns}), or a unique index on them"
+    return f"nothing makes key {columns} of {shown(watch)} unique, so it may name several rows: {remedy}"
+
+
+def null_keys(watch: Watch, column: str) -> str:
+    """Rows that cannot be named are there."""
+    return (
+        f"{shown(watch)} has rows whose key {quoted(column)} is NULL, and such a row cannot be named: give them "
+        "a value, then ALTER the column to NOT NULL"
+    )
+
+
+def may_be_null(column: str) -> str:
+    """Rows that cannot be named may come."""
+    return f"key {quoted(column)} may be NULL, and rows where it is are never claimed: make it NOT NULL"
+
+
+def forbidden(watch: Watch, constraint: str, values: Iterable[str], definition: str, remedy: str) -> str:
+    """A constraint does not let the status be what it has to be."""
+    return f"{constraint} of {shown(watch)} forbids {', '.join(values)}: {definition}: {remedy}, or name values that it allows"
+
+
+def unread_constraint(watch: Watch, constraint: str, definition: str) -> str:
+    """A constraint that says something of our columns together with others."""
+    return f"{constraint} of {shown(watch)} depends on other columns too: see that it holds in each state of a row: {definition}"
+
+
+def misfit(what: str, column: str, kind: str, remedy: str) -> str:
+    """A column is of a type that cannot hold what is to be put there."""
+    return f"{what}: column {quoted(column)} is {kind}: {remedy}"
+
+
+def too_coarse(watch: Watch, kind: str, remedy: str) -> str:
+    """Two claims could have the same stamp."""
+    return (
+        f"claimed_at: column {quoted(watch.claimed_at)} is {kind}, too coarse to tell one claim from the next: "
+        f"{remedy}, or name a text column for the owner of a row, as owner='claimed_by'"
+    )
+
+
+def surprising_trigger(watch: Watch, trigger: str) -> str:
+    """Somebody else's code runs with each of our writes."""
+    return (
+        f"trigger {trigger} of {shown(watch)} runs whenever rows are claimed or moved: see that it is quick, "
+        "and leaves their status, stamp and owner alone"
+    )
+
+
+def wrong_sql(watch: Watch, said: str, remedy: str = "correct the SQL") -> str:
+    """The database does not understand ``where`` or ``order_by``."""
+    return f"where={watch.where!r}, order_by={watch.order_by!r}: {said}: {remedy}"

@@ -1,0 +1,210 @@
+"""A table in memory that is watched over: the shortest correct code, for tests of whoever works with one.
+
+Every verb runs to its end without yielding, and one lock makes it one step for threads too; a transaction holds it throughout.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from copy import deepcopy
+from threading import RLock
+from typing import Any
+
+from holdfast._core.watch import End, Key, Watch
+from holdfast._ports.clock import Clock
+from holdfast._ports.rows import Claimed, Findings, Holder, Mark, Reset, States
+
+Row = dict[str, Any]
+
+
+class MemoryMoves:
+    """Inside a transaction; ``connection``: the user's own table, a dict."""
+
+    def __init__(self, table: "MemoryTable", mark: Mark) -> None:
+        self._table, self._mark = table, mark
+        self.connection: Any = table.others
+
+    async def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+        """At once; undone if the transaction is rolled back."""
+        return self._table.moved(self._mark, keys, end, reason)
+
+
+class BlockingMemoryMoves(MemoryMoves):
+    """The same for threads."""
+
+    def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:  # type: ignore[override]
+        """At once; undone if the transaction is rolled back."""
+        return self._table.moved(self._mark, keys, end, reason)
+
+
+class MemoryTable:
+    """``is_due``: what ``where`` says, in Python. ``others``: another table of the same database, for transactions."""
+
+    def __init__(
+        self, watch: Watch, clock: Clock, rows: Sequence[Row] = (), is_due: Callable[[Row], bool] = lambda _: True
+    ) -> None:
+        self._watch, self._clock, self._is_due = watch, clock, is_due
+        self.rows: dict[Key, Row] = {}
+        self.others: dict[Any, Any] = {}
+        self.findings = Findings()
+        self._claims = 0
+        self._lock = RLock()
+        for row in rows:
+            self.add(row)
+
+    @property
+    def watch(self) -> Watch:
+        """What is watched."""
+        return self._watch
+
+    def add(self, row: Row) -> None:
+        """A row; one that says nothing about its status is pending."""
+        full = {self._watch.status: self._watch.pending, **dict.fromkeys(self._watch.named.values()), **row}
+        if full[self._watch.status] is None:
+            full[self._watch.status] = self._watch.pending
+        self.rows[tuple(row[column] for column in self._watch.key)] = full
+
+    async def inspect(self) -> Findings:
+        """As ``findings`` says."""
+        return self.findings
+
+    async def create_indexes(self) -> tuple[str, ...]:
+        """As if they had been created."""
+        made, self.findings = self.findings.indexes, Findings(self.findings.problems, self.findings.warnings)
+        return made
+
+    async def has_due(self) -> bool:
+        """Whether a row is due."""
+        return bool(self._due())
+
+    async def claim(self, owner: str, limit: int) -> Claimed:
+        """In the order of ``add``."""
+        with self._lock:
+            self._claims += 1
+            stamp = self._clock.wall() + self._claims / 1e6
+            mark = Mark(repr(stamp), owner if self._watch.owner else "")
+            for row in (taken := self._due()[:limit]):
+                row |= {self._watch.status: self._watch.in_progress, self._watch.claimed_at: stamp}
+                self._own(row, mark.owner)
+            return Claimed(mark, tuple(deepcopy(taken)))
+
+    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+        """Those that are under the mark."""
+        return self.moved(mark, keys, end, reason)
+
+    async def release(self, mark: Mark) -> int:
+        """All that are under the mark."""
+        return len(self.moved(mark, list(self.rows), End.RETRY))
+
+    async def renew(self, mark: Mark) -> Mark | None:
+        """The owner is the fence, so the stamp may change."""
+        with self._lock:
+            held = [row for row in self.rows.values() if self._is_under(row, mark)]
+            for row in held:
+                row[self._watch.claimed_at] = self._clock.wall()
+            return Mark(repr(self._clock.wall()), mark.owner) if held else None
+
+    async def reset(self, limit: int) -> list[Reset]:
+        """Oldest first."""
+        with self._lock:
+            stuck = sorted((held, key) for key, held in self._held().items() if held > self._watch.stale_after)[::-1]
+            return [self._reset(key, held) for held, key in stuck[:limit]]
+
+    async def prune(self, limit: int) -> int:
+        """Rows that are done, by their stamp."""
+        with self._lock:
+            kept, now = self._watch.retention, self._clock.wall()
+            old = [
+                key
+                for key, row in self.rows.items()
+                if kept is not None and row[self._watch.status] == self._watch.done and now - row[self._watch.claimed_at] > kept
+            ][:limit]
+            for key in old:
+                del self.rows[key]
+            return len(old)
+
+    async def states(self) -> States:
+        """Counted."""
+        held, status = self._held(), [str(row[self._watch.status]) for row in self.rows.values()]
+        owners = [(self._owner(self.rows[key]) or "", age) for key, age in held.items()]
+        holders = tuple(
+            Holder(owner, len(ages := [age for each, age in owners if each == owner]), max(ages)) for owner in dict(owners)
+        )
+        stuck = sum(age > self._watch.stale_after for age in held.values())
+        counts = {each: status.count(each) for each in dict.fromkeys(status)}
+        return States(counts, len(self._due()), stuck, max(held.values(), default=None), holders)
+
+    @asynccontextmanager
+    async def transaction(self, mark: Mark) -> AsyncIterator[MemoryMoves]:
+        """Rolled back by an exception."""
+        with self._or_undone():
+            yield MemoryMoves(self, mark)
+
+    @contextmanager
+    def blocking_transaction(self, mark: Mark) -> Iterator[BlockingMemoryMoves]:
+        """Rolled back by an exception."""
+        with self._lock, self._or_undone():
+            yield BlockingMemoryMoves(self, mark)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    def moved(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+        """Those that were under the mark."""
+        with self._lock:
+            found = [key for key in keys if key in self.rows and self._is_under(self.rows[key], mark)]
+            for key in found:
+                self._move(key, end, reason)
+            return found
+
+    def _move(self, key: Key, end: End, reason: str) -> None:
+        watch, row = self._watch, self.rows[key]
+        if end is End.DONE and watch.deletes:
+            del self.rows[key]
+            return
+        row[watch.status] = {End.DONE: watch.done, End.RETRY: watch.pending, End.FAIL: watch.failed}[end]
+        self._own(row, None)
+        if end is End.FAIL and watch.reason is not None:
+            row[watch.reason] = reason
+
+    def _reset(self, key: Key, held: float) -> Reset:
+        watch, row, owner = self._watch, self.rows[key], self._owner(self.rows[key])
+        end = End.RETRY
+        if watch.resets is not None:
+            row[watch.resets] = (row[watch.resets] or 0) + 1
+            if watch.max_resets is not None and row[watch.resets] > watch.max_resets:
+                end = End.FAIL
+        self._move(key, end, f"taken from {owner or 'somebody'} {row.get(watch.resets or '', 0)} times")
+        return Reset(key, end, owner, held)
+
+    def _due(self) -> list[Row]:
+        return [row for row in self.rows.values() if row[self._watch.status] == self._watch.pending and self._is_due(row)]
+
+    def _held(self) -> dict[Key, float]:
+        now, watch = self._clock.wall(), self._watch
+        busy = {key: row for key, row in self.rows.items() if row[watch.status] == watch.in_progress}
+        return {key: now - row[watch.claimed_at] for key, row in busy.items()}
+
+    def _is_under(self, row: Row, mark: Mark) -> bool:
+        if row[self._watch.status] != self._watch.in_progress:
+            return False
+        if self._watch.owner is not None:
+            return self._owner(row) == mark.owner
+        return repr(row[self._watch.claimed_at]) == mark.stamp
+
+    def _owner(self, row: Row) -> str | None:
+        return None if self._watch.owner is None else row[self._watch.owner]
+
+    def _own(self, row: Row, owner: str | None) -> None:
+        if self._watch.owner is not None:
+            row[self._watch.owner] = owner
+
+    @contextmanager
+    def _or_undone(self) -> Iterator[None]:
+        before, others = deepcopy(self.rows), deepcopy(self.others)
+        try:
+            yield
+        except BaseException:
+            self.rows = before
+            self.others.clear()
+            self.others |= others
+            raise

@@ -1,0 +1,122 @@
+"""Databases with a table of somebody's, and what watches over it: each story runs on PostgreSQL and on SQLite."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from holdfast._core.watch import Watch
+from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._ports.rows import Claimed, Table
+from holdfast.rows import open_table
+from holdfast.testing.contracts.scene import PROCESS
+
+TYPES = {
+    "postgres": {"stamp": "timestamptz", "long_ago": "now() - interval '3 hours'", "now": "now()"},
+    "sqlite": {
+        "stamp": "TEXT",
+        "long_ago": "strftime('%Y-%m-%d %H:%M:%f', 'now', '-3 hours')",
+        "now": "strftime('%Y-%m-%d %H:%M:%f', 'now')",
+    },
+}
+PLAIN = {
+    "key": "id",
+    "status": "status",
+    "pending": "NEW",
+    "in_progress": "BUSY",
+    "done": "GONE",
+    "claimed_at": "claimed_at",
+    "where": "is_due",
+}
+OWNED: dict[str, Any] = {"owner": "owner"}
+ENDING: dict[str, Any] = {"resets": "resets", "max_resets": 2, "failed": "BAD", "reason": "reason"}
+
+Story = Callable[[Table], Awaitable[None]]
+
+
+class Ground:
+    """One database. ``say`` runs a statement of somebody else's, with the words of ``TYPES`` put in."""
+
+    def __init__(self, kind: str, place: str) -> None:
+        self.kind, self.place, self._closing = kind, place, AsyncExitStack()
+        self.url = f"sqlite:///{place}" if kind == "sqlite" else place
+
+    def say(self, statement: str, *values: object) -> list[Any]:
+        """All its rows."""
+        text = statement.format(**TYPES[self.kind])
+        if self.kind == "sqlite":
+            with closing(sqlite3.connect(self.place, isolation_level=None)) as connection:
+                return connection.execute(text.replace("%s", "?"), values).fetchall()
+        with psycopg.connect(self.place, autocommit=True) as connection:
+            cursor = connection.execute(text.encode(), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def make(self, count: int = 0, *, key: str = "id int PRIMARY KEY", stamp: str = "{stamp}", more: str = "") -> None:
+        """The table of ``PLAIN``, with rows that are due, numbered from 1."""
+        self.say(
+            f"CREATE TABLE pastes ({key}, status text NOT NULL, claimed_at {stamp}, owner text, resets int, reason text, "
+            f"is_due bool NOT NULL DEFAULT true{more})"
+        )
+        self.fill(count)
+
+    def fill(self, count: int) -> None:
+        """More of them."""
+        numbers = "WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < %s) "
+        if count:
+            self.say(f"INSERT INTO pastes (id, status) {numbers} SELECT id, 'NEW' FROM n", count) if self.kind == "sqlite" else (
+                self.say(f"{numbers} INSERT INTO pastes (id, status) SELECT id, 'NEW' FROM n", count)
+            )
+
+    def statuses(self) -> dict[Any, str]:
+        """Of each row, by its first column."""
+        return dict(self.say("SELECT id, status FROM pastes ORDER BY id"))
+
+    def age(self, *, where: str = "true") -> None:
+        """Rows in progress have been so for three hours."""
+        self.say(f"UPDATE pastes SET claimed_at = {{long_ago}} WHERE status = 'BUSY' AND {where}")
+
+    def age_of(self, status: object) -> None:
+        """The same for another word."""
+        self.say("UPDATE pastes SET claimed_at = {long_ago} WHERE status = %s", status)
+
+    def open(self, watch: Watch) -> Table:
+        """Closed when the story ends."""
+        table = open_table(self.url, watch, clock=SystemClock(), chance=SystemChance(), process=PROCESS)
+        self._closing.push_async_callback(table.close)
+        return table
+
+    def play(self, story: Story, **options: Any) -> None:
+        """With a table that is watched with these options besides ``PLAIN``."""
+        self.run(lambda: story(self.open(watch(**options))))
+
+    def run(self, act: Callable[[], Awaitable[None]]) -> None:
+        """In an event loop."""
+
+        async def acting() -> None:
+            async with self._closing:
+                await act()
+
+        asyncio.run(acting())
+
+
+def watch(table: str = "pastes", /, **options: Any) -> Watch:
+    """Of ``PLAIN`` and these options."""
+    return Watch.of(options.pop("table", table), **{**PLAIN, **options})
+
+
+def keys(claimed: Claimed | Sequence[dict[str, Any]], name: str = "id") -> list[tuple[Any, ...]]:
+    """Of rows of one key column."""
+    rows = claimed.rows if isinstance(claimed, Claimed) else claimed
+    return [(row[name],) for row in rows]
+
+
+def file_in(folder: Path) -> Ground:
+    """A SQLite file."""
+    path = folder / "theirs.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    return Ground("sqlite", str(path))

@@ -1,0 +1,207 @@
+"""Claims are disjoint, whole, and of what is due; a row that ends stays as it is."""
+
+import asyncio
+
+import pytest
+
+from holdfast._core.watch import End
+from holdfast._ports.rows import Mark, Table
+from holdfast.errors import ConfigurationError
+from tests.rows.grounds import ENDING, OWNED, Ground, keys
+
+
+def test_a_claim_marks_and_stamps_rows_and_answers_with_all_their_columns(ground: Ground) -> None:
+    ground.make(3, more=", note text DEFAULT 'n'")
+
+    async def act(table: Table) -> None:
+        claimed = await table.claim("me", 2)
+        assert len(claimed.rows) == 2
+        assert all((row["status"], row["owner"], row["note"]) == ("BUSY", "me", "n") for row in claimed.rows)
+        assert (claimed.mark.owner, bool(claimed.mark.stamp)) == ("me", True)
+        assert sorted(ground.statuses().values()) == ["BUSY", "BUSY", "NEW"]
+
+    ground.play(act, **OWNED)
+
+
+def test_only_the_columns_that_are_asked_for_are_read_and_the_key(ground: Ground) -> None:
+    ground.make(1)
+
+    async def act(table: Table) -> None:
+        assert (await table.claim("", 9)).rows == ({"id": 1, "reason": None},)
+
+    ground.play(act, columns=("reason",))
+
+
+def test_only_due_rows_are_claimed(ground: Ground) -> None:
+    ground.make(4)
+    ground.say("UPDATE pastes SET is_due = false WHERE id = 1")
+    ground.say("UPDATE pastes SET status = 'GONE' WHERE id = 2")
+
+    async def act(table: Table) -> None:
+        assert await table.has_due()
+        assert sorted(keys(await table.claim("", 9))) == [(3,), (4,)]
+        assert not await table.has_due()
+        nothing = await table.claim("", 9)
+        assert (nothing.mark, nothing.rows) == (Mark(nothing.mark.stamp, ""), ())
+        assert await table.release(nothing.mark) == 0
+
+    ground.play(act)
+
+
+def test_a_condition_with_an_alternative_is_one_condition(ground: Ground) -> None:
+    ground.make(2)
+    ground.say("UPDATE pastes SET status = 'GONE' WHERE id = 2")
+
+    async def act(table: Table) -> None:
+        assert keys(await table.claim("", 9)) == [(1,)]
+
+    ground.play(act, where="is_due OR true -- and why")
+
+
+def test_rows_come_in_the_order_that_was_asked_for(ground: Ground) -> None:
+    ground.make(20)
+
+    async def act(table: Table) -> None:
+        assert keys(await table.claim("", 5)) == [(id,) for id in (20, 19, 18, 17, 16)]
+        assert keys(await table.claim("", 2)) == [(15,), (14,)]
+
+    ground.play(act, order_by="id DESC")
+
+
+def test_claims_of_several_at_once_are_disjoint_and_leave_nothing(ground: Ground) -> None:
+    ground.make(600)
+
+    async def act(table: Table) -> None:
+        tables = [table, *(ground.open(table.watch) for _ in range(3))]
+
+        async def drain(each: Table, name: int) -> list[tuple[int]]:
+            found: list[tuple[int]] = []
+            while rows := keys(await each.claim(f"{name}.{len(found)}", 17)):
+                found += rows
+            return found
+
+        found = await asyncio.gather(*(drain(each, name) for name, each in enumerate(tables)))
+        ids = [id for part in found for (id,) in part]
+        assert sorted(ids) == list(range(1, 601))
+        assert sum(map(bool, found)) > 1
+
+    ground.play(act, **OWNED)
+
+
+def test_a_row_is_done_given_back_or_failed(ground: Ground) -> None:
+    ground.make(4)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("me", 9)).mark
+        assert await table.move(mark, [(1,)], End.DONE) == [(1,)]
+        assert await table.move(mark, [(2,)], End.RETRY) == [(2,)]
+        assert await table.move(mark, [(3,)], End.FAIL, "bro\0ken") == [(3,)]
+        assert ground.statuses() == {1: "GONE", 2: "NEW", 3: "BAD", 4: "BUSY"}
+        assert ground.say("SELECT claimed_at, owner FROM pastes WHERE id = 2") == [(None, None)]
+        assert ground.say("SELECT owner, reason FROM pastes WHERE id = 3") == [("me", "bro�ken")]
+        assert await table.release(mark) == 1
+        assert ground.statuses()[4] == "NEW"
+
+    ground.play(act, **OWNED, **ENDING)
+
+
+def test_what_has_moved_is_not_moved_again_and_what_is_not_there_not_at_all(ground: Ground) -> None:
+    ground.make(3)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("", 2)).mark
+        mine = [id for id, status in ground.statuses().items() if status == "BUSY"]
+        assert sorted(await table.move(mark, [(id,) for id in (1, 2, 3, 99)], End.DONE)) == [(id,) for id in mine]
+        assert await table.move(mark, [(id,) for id in mine], End.RETRY) == []
+        assert await table.move(mark, [], End.DONE) == []
+        assert await table.release(mark) == 0
+
+    ground.play(act)
+
+
+def test_rows_cannot_fail_without_a_word_for_it(ground: Ground) -> None:
+    ground.make(1)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("", 1)).mark
+        with pytest.raises(ConfigurationError, match="failed='FAILED'"):
+            await table.move(mark, [(1,)], End.FAIL, "why")
+
+    ground.play(act)
+
+
+def test_rows_that_are_done_are_deleted_where_that_is_asked_for(ground: Ground) -> None:
+    ground.make(3)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("", 2)).mark
+        assert len(await table.move(mark, [(1,), (2,), (3,)], End.DONE)) == 2
+        assert list(ground.statuses().values()) == ["NEW"]
+
+    ground.play(act, deletes=True)
+
+
+def test_a_declared_foreign_key_holds_for_what_is_deleted(ground: Ground) -> None:
+    ground.make(1)
+    ground.say("CREATE TABLE lines (paste int REFERENCES pastes (id) ON DELETE CASCADE)")
+    ground.say("INSERT INTO lines VALUES (1)")
+
+    async def act(table: Table) -> None:
+        assert await table.move((await table.claim("", 2)).mark, [(1,)], End.DONE) == [(1,)]
+        assert ground.say("SELECT * FROM lines") == []
+
+    ground.play(act, deletes=True)
+
+
+def test_done_rows_are_kept_for_their_retention(ground: Ground) -> None:
+    ground.make(5)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("", 9)).mark
+        ground.age()
+        aged = await table.move(mark, [(1,)], End.DONE)
+        assert aged == []  # its stamp is another
+        ground.say("UPDATE pastes SET status = 'NEW' WHERE id > 1")
+        mark = (await table.claim("", 9)).mark
+        assert len(await table.move(mark, [(id,) for id in (2, 3, 4, 5)], End.DONE)) == 4
+        assert await table.prune(9) == 0
+        ground.say("UPDATE pastes SET claimed_at = {long_ago} WHERE id IN (2, 3, 4)")
+        assert [await table.prune(2), await table.prune(2), await table.prune(2)] == [2, 1, 0]
+        assert ground.statuses() == {1: "BUSY", 5: "GONE"}
+
+    ground.play(act, retention="1h")
+
+
+def test_the_time_of_retention_begins_when_a_row_is_done(ground: Ground) -> None:
+    ground.make(1)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("me", 9)).mark
+        ground.age()
+        assert await table.move(mark, [(1,)], End.DONE) == [(1,)]
+        assert await table.prune(9) == 0
+
+    ground.play(act, retention="1h", **OWNED)
+
+
+def test_nothing_is_pruned_without_a_retention(ground: Ground) -> None:
+    ground.make(1)
+    ground.say("UPDATE pastes SET status = 'GONE', claimed_at = {long_ago}")
+
+    async def act(table: Table) -> None:
+        assert await table.prune(9) == 0
+
+    ground.play(act)
+
+
+def test_no_two_claims_of_one_microsecond_have_one_stamp(postgres: Ground) -> None:
+    postgres.make(3)
+
+    async def act(table: Table) -> None:
+        for _ in range(3):
+            await table.claim("", 1)
+        found = postgres.say("SELECT extract(microseconds FROM claimed_at)::int % 1000, xmin::text::bigint % 1000 FROM pastes")
+        assert len({transaction for _, transaction in found}) == 3
+        assert all(stamp == transaction for stamp, transaction in found)
+
+    postgres.play(act)

@@ -1,0 +1,260 @@
+"""What only PostgreSQL can have wrong."""
+
+import psycopg
+import pytest
+
+from holdfast._core.watch import End
+from holdfast._ports.rows import Table
+from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable, Unsupported
+from tests.rows.grounds import ENDING, OWNED, Ground, watch
+from tests.rows.test_inspection import inspected, the_problem
+
+
+def test_an_enum_or_a_domain_without_one_of_the_values(postgres: Ground) -> None:
+    postgres.say("CREATE TYPE state AS ENUM ('NEW', 'GONE')")
+    postgres.say("CREATE DOMAIN kind AS text CHECK (value IN ('NEW', 'GONE'))")
+    for kind, says in (("state", "ALTER TYPE … ADD VALUE"), ("kind", "ALTER it")):
+        postgres.say(f"CREATE TABLE of_{kind} (id int PRIMARY KEY, status {kind} NOT NULL, claimed_at timestamptz)")
+        problem = the_problem(postgres, table=f"of_{kind}", where="true")
+        assert 'in_progress: column "status" is' in problem
+        assert says in problem
+
+
+def test_a_status_too_short_for_a_value(postgres: Ground) -> None:
+    postgres.say("CREATE TABLE pastes (id int PRIMARY KEY, status varchar(3) NOT NULL, claimed_at timestamptz)")
+    problems = inspected(postgres, where="true").problems
+    assert len(problems) == 2
+    assert "too short for 'BUSY': ALTER it to text" in problems[0]
+
+
+@pytest.mark.parametrize(("kind", "is_fine"), [("timestamptz(5)", False), ("timestamp(0)", False), ("timestamptz(6)", True)])
+def test_a_stamp_too_coarse_to_be_a_fence(postgres: Ground, kind: str, is_fine: bool) -> None:
+    postgres.make(stamp=kind)
+    problems = inspected(postgres).problems
+    assert [("too coarse" in problem, "owner='claimed_by'" in problem) for problem in problems] == [(True, True)] * (not is_fine)
+    assert inspected(postgres, **OWNED).problems == ()
+
+
+@pytest.mark.parametrize("kind", ["date", "text", "bigint"])
+def test_a_stamp_that_is_no_time(postgres: Ground, kind: str) -> None:
+    postgres.make(stamp=kind)
+    assert f'claimed_at: column "claimed_at" is {kind}: name one of a time' in the_problem(postgres, **OWNED)
+
+
+def test_a_stamp_without_zone_is_worth_a_word_where_clocks_are_changed(postgres: Ground) -> None:
+    postgres.make(stamp="timestamp")
+    assert inspected(postgres).warnings == ()
+    postgres.say(f"ALTER DATABASE {postgres.place.rpartition('/')[2]} SET timezone = 'Europe/Berlin'")
+    (warning,) = inspected(postgres).warnings
+    assert "sessions here have Europe/Berlin" in warning
+
+
+def test_an_owner_too_short_for_a_name(postgres: Ground) -> None:
+    postgres.make(more=", who varchar(63)")
+    assert "it needs 64 characters" in the_problem(postgres, owner="who")
+
+
+def as_another(postgres: Ground, *grants: str) -> Ground:
+    """The same database for a user who may do only this."""
+    postgres.say("DROP ROLE IF EXISTS watcher")
+    postgres.say("CREATE ROLE watcher LOGIN")
+    for grant in grants:
+        postgres.say(f"GRANT {grant} TO watcher")
+    return Ground("postgres", postgres.place.replace("postgres@", "watcher@"))
+
+
+def without(postgres: Ground) -> None:
+    """That user is gone again."""
+    postgres.say("DROP OWNED BY watcher")
+    postgres.say("DROP ROLE watcher")
+
+
+@pytest.mark.parametrize(
+    ("grants", "says"),
+    [
+        (("UPDATE ON pastes",), "may not SELECT in pastes: GRANT SELECT ON pastes"),
+        (("SELECT ON pastes", "UPDATE (status) ON pastes"), 'may not UPDATE ("claimed_at", "owner")'),
+        (("SELECT, UPDATE ON pastes",), "may not DELETE in pastes"),
+        (("SELECT (id, status, claimed_at, owner, resets, reason, is_due) ON pastes",), 'may not SELECT ("ctid") in pastes'),
+    ],
+)
+def test_permissions_that_are_missing(postgres: Ground, grants: tuple[str, ...], says: str) -> None:
+    postgres.make()
+    (problem,) = [
+        problem for problem in inspected(as_another(postgres, *grants), deletes=True, **OWNED).problems if says in problem
+    ]
+    assert "name another user" in problem
+    without(postgres)
+
+
+def test_few_permissions_are_enough(postgres: Ground) -> None:
+    postgres.make(1)
+    other = as_another(
+        postgres, "SELECT (id, status, claimed_at, is_due, ctid) ON pastes", "UPDATE (status, claimed_at) ON pastes"
+    )
+
+    async def act(table: Table) -> None:
+        assert (await table.inspect()).problems == ()
+        assert len((await table.claim("", 9)).rows) == 1
+
+    other.play(act, columns=("id",))
+    without(postgres)
+
+
+def test_a_permission_that_is_taken_away_meanwhile(postgres: Ground) -> None:
+    postgres.make(1)
+    other = as_another(postgres, "SELECT, UPDATE ON pastes")
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("", 9)).mark
+        postgres.say("REVOKE UPDATE ON pastes FROM watcher")
+        with pytest.raises(ConfigurationError, match="permission denied for table pastes: GRANT it"):
+            await table.move(mark, [(1,)], End.DONE)
+
+    other.play(act)
+    without(postgres)
+
+
+def test_a_schema_that_may_not_be_looked_into(postgres: Ground) -> None:
+    postgres.say("CREATE SCHEMA shop")
+    postgres.say("CREATE TABLE shop.pastes (id int)")
+    problem = the_problem(as_another(postgres), table="shop.pastes")
+    assert "permission denied for schema shop: GRANT it" in problem
+    without(postgres)
+
+
+def test_rows_that_are_hidden_from_us(postgres: Ground) -> None:
+    postgres.make()
+    postgres.say("ALTER TABLE pastes ENABLE ROW LEVEL SECURITY")
+    other = as_another(postgres, "SELECT, UPDATE ON pastes")
+    assert "BYPASSRLS" in the_problem(other)
+    assert inspected(postgres).problems == ()
+    without(postgres)
+
+
+def test_a_table_of_another_schema(postgres: Ground) -> None:
+    postgres.say("CREATE SCHEMA shop")
+    postgres.say("CREATE TABLE shop.pastes (id int PRIMARY KEY, status text NOT NULL, claimed_at timestamptz)")
+    postgres.say("INSERT INTO shop.pastes VALUES (1, 'NEW')")
+
+    async def act(table: Table) -> None:
+        assert (await table.inspect()).problems == ()
+        assert len(await table.create_indexes()) == 2
+        assert len((await table.claim("", 9)).rows) == 1
+
+    postgres.play(act, table="shop.pastes", where="pastes.id > 0")
+    assert 'did you mean "pastes"?' in the_problem(postgres, table="shop.paste")
+
+
+def test_indexes_that_were_begun_and_never_finished_are_made_anew(postgres: Ground) -> None:
+    postgres.make(2)
+    name = "holdfast_pastes_due"
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        postgres.say(f"CREATE UNIQUE INDEX CONCURRENTLY {name} ON pastes (status)")
+
+    async def act(table: Table) -> None:
+        assert len((await table.inspect()).indexes) == 2
+        await table.create_indexes()
+        assert (await table.inspect()).indexes == ()
+
+    postgres.play(act)
+    assert postgres.say("SELECT indisvalid, indisunique FROM pg_index WHERE indexrelid = %s::regclass", name) == [(True, False)]
+
+
+def test_indexes_of_a_table_with_partitions_are_the_users_to_make(postgres: Ground) -> None:
+    postgres.say(
+        "CREATE TABLE pastes (id int PRIMARY KEY, status text, claimed_at timestamptz, is_due bool) PARTITION BY HASH (id)"
+    )
+
+    async def act(table: Table) -> None:
+        with pytest.raises(Unsupported, match="on each partition CONCURRENTLY"):
+            await table.create_indexes()
+
+    postgres.play(act)
+
+
+def test_nobody_waits_for_an_index(postgres: Ground) -> None:
+    postgres.make()
+    assert all(index.startswith("CREATE INDEX CONCURRENTLY IF NOT EXISTS") for index in inspected(postgres).indexes)
+
+
+def test_a_check_that_is_not_enforced_forbids_nothing(postgres: Ground) -> None:
+    postgres.make(more=", CHECK (status IN ('NEW', 'GONE')) NOT ENFORCED")
+    assert inspected(postgres).problems == ()
+
+
+def test_sql_that_fails_for_some_rows_is_no_outage(postgres: Ground) -> None:
+    postgres.make(1)
+
+    async def act(table: Table) -> None:
+        with pytest.raises(HoldfastError, match="division by zero") as caught:
+            await table.claim("", 1)
+        assert not isinstance(caught.value, StoreUnavailable)
+
+    postgres.play(act, where="1 / (id - id) > 0")
+
+
+def test_what_a_trigger_raises_is_no_outage(postgres: Ground) -> None:
+    postgres.make(1)
+    postgres.say("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not today''; END'")
+    postgres.say("CREATE TRIGGER no BEFORE UPDATE ON pastes FOR EACH ROW EXECUTE FUNCTION no()")
+
+    async def act(table: Table) -> None:
+        with pytest.raises(HoldfastError, match=r"rows pastes: claim: .*not today") as caught:
+            await table.claim("", 1)
+        assert not isinstance(caught.value, StoreUnavailable)
+
+    postgres.play(act)
+
+
+def test_a_database_that_cannot_be_written_to_at_the_moment_is_an_outage(postgres: Ground) -> None:
+    postgres.make(1)
+    postgres.say(f"ALTER DATABASE {postgres.place.rpartition('/')[2]} SET default_transaction_read_only = on")
+
+    async def act(table: Table) -> None:
+        with pytest.raises(StoreUnavailable, match="is read-only"):
+            await table.inspect()
+        with pytest.raises(StoreUnavailable, match="is read-only"):
+            await table.claim("", 1)
+
+    postgres.play(act)
+
+
+def test_a_database_that_is_away_is_an_outage(postgres: Ground) -> None:
+    async def act() -> None:
+        table = Ground("postgres", "postgresql://postgres@127.0.0.1:1/none").open(watch())
+        for ask in (table.inspect, table.has_due, table.states):
+            with pytest.raises(StoreUnavailable, match="cannot be reached"):
+                await ask()
+
+    postgres.run(act)
+
+
+def test_a_reason_is_cut_to_what_its_column_holds(postgres: Ground) -> None:
+    postgres.make(1, more=", why varchar(5)")
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("", 9)).mark
+        assert await table.move(mark, [(1,)], End.FAIL, "a long story") == [(1,)]
+        assert postgres.say("SELECT why FROM pastes") == [("a lon",)]
+
+    postgres.play(act, **{**ENDING, "reason": "why"})
+
+
+def test_a_table_that_is_altered_meanwhile_goes_on_being_watched(postgres: Ground) -> None:
+    postgres.make(3)
+
+    async def act(table: Table) -> None:
+        await table.claim("", 1)
+        postgres.say("ALTER TABLE pastes ADD COLUMN more int")
+        assert "more" in (await table.claim("", 1)).rows[0]
+        postgres.say("DROP TABLE pastes")
+        with pytest.raises(ConfigurationError, match="is not what it was"):
+            await table.has_due()
+
+    postgres.play(act)
+
+
+def test_no_watch_is_opened_on_what_has_no_tables() -> None:
+    with pytest.raises(ConfigurationError, match="memory:// has no tables"):
+        Ground("memory", "memory://").open(watch())

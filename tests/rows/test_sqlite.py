@@ -1,0 +1,265 @@
+"""What only SQLite is like: one file of the user's, whose settings and tables are nobody else's business."""
+
+import asyncio
+import os
+import sqlite3
+from contextlib import AbstractAsyncContextManager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast._core.watch import End
+from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._ports.rows import Moves, Table
+from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.rows.sqlite.checks import checks_in
+from holdfast.rows.sqlite.statements import MOST_VALUES
+from holdfast.rows.sqlite.table import SqliteTable
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.contracts.scene import PROCESS
+from tests.rows.grounds import OWNED, Ground, keys, watch
+from tests.rows.test_inspection import inspected, the_problem
+
+
+def table_on(ground: Ground, **options: Any) -> SqliteTable:
+    """One with options of its own."""
+    chosen = {"clock": SystemClock(), "chance": SystemChance(), "process": PROCESS, **options}
+    return SqliteTable(ground.place, watch(), **chosen)
+
+
+def test_nothing_of_ours_is_made_in_the_file_and_its_settings_stay(tmp_path: Path) -> None:
+    path = tmp_path / "plain.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 7")
+    ground = Ground("sqlite", str(path))
+    ground.make(2)
+    before = ground.say("SELECT name FROM sqlite_schema ORDER BY name")
+
+    async def act(table: Table) -> None:
+        await table.inspect()
+        mark = (await table.claim("", 1)).mark
+        async with table.transaction(mark) as tx:
+            await tx.move([(1,)], End.DONE)
+        assert ground.say("SELECT name FROM sqlite_schema ORDER BY name") == before
+        assert (ground.say("PRAGMA journal_mode"), ground.say("PRAGMA user_version")) == ([("delete",)], [(7,)])
+
+    ground.play(act)
+
+
+def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    ground = Ground("sqlite", str(tmp_path / "none.db"))
+    assert "there is no such file" in the_problem(ground)
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_file_that_may_not_be_written(sqlite: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    sqlite.make()
+    monkeypatch.setattr(os, "access", lambda path, how: False)  # whoever runs this may be root
+    assert "this user may not write to it" in the_problem(sqlite)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("words " * 1000)
+    assert "this one is no SQLite database" in the_problem(Ground("sqlite", str(tmp_path / "text")))
+
+
+def test_a_virtual_table(sqlite: Ground) -> None:
+    sqlite.say("CREATE VIRTUAL TABLE pastes USING fts5 (id, status, claimed_at)")
+    assert "pastes is a virtual table" in the_problem(sqlite)
+
+
+def test_a_stamp_too_coarse_to_be_a_fence(sqlite: Ground) -> None:
+    sqlite.make(stamp="INTEGER")
+    assert "INTEGER, whole seconds, too coarse" in the_problem(sqlite)
+    assert inspected(sqlite, **OWNED).problems == ()
+
+
+def test_now_is_spelt_otherwise(sqlite: Ground) -> None:
+    sqlite.make(more=", at TEXT")
+    assert "SQLite writes CURRENT_TIMESTAMP, or datetime('now')" in the_problem(sqlite, where="at < now()")
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ('CREATE TABLE t (a INT CHECK(a>0), "check" INT, CHECK ((a) < (b)))', ["a>0", "(a) < (b)"]),
+        ("CREATE TABLE t (a -- CHECK (no\n CHECK (a /* ) */ <> ')'), [CHECK (x] INT)", ["a /* ) */ <> ')'"]),
+        ("CREATE TABLE t (`check` INT, a DEFAULT 'CHECK (1)')", []),
+    ],
+)
+def test_checks_are_found_in_the_text_of_a_table(sql: str, found: list[str]) -> None:
+    assert [expression for expression, _ in checks_in(sql)] == found
+
+
+def test_a_check_with_a_function_of_the_users_is_worth_a_word(sqlite: Ground) -> None:
+    with closing(sqlite3.connect(sqlite.place, isolation_level=None)) as connection:
+        connection.create_function("is_word", 1, bool, deterministic=True)
+        connection.execute("CREATE TABLE pastes (id INTEGER PRIMARY KEY, status TEXT CHECK (is_word(status)), claimed_at TEXT)")
+    (warning,) = inspected(sqlite, where="true").warnings
+    assert "CHECK constraint (is_word(status))" in warning
+
+
+def test_the_lock_of_another_is_waited_for(sqlite: Ground) -> None:
+    sqlite.make(1)
+
+    async def act(table: Table) -> None:
+        await table.has_due()
+        with closing(sqlite3.connect(sqlite.place, isolation_level=None, check_same_thread=False)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            claiming = asyncio.create_task(table.claim("", 1))
+            await asyncio.to_thread(other.execute, "UPDATE pastes SET reason = 'x'")
+            assert not claiming.done()
+            other.execute("COMMIT")
+            assert (await claiming).rows[0]["reason"] == "x"
+
+    sqlite.play(act)
+
+
+def test_a_lock_that_is_held_for_too_long_is_an_outage(sqlite: Ground) -> None:
+    sqlite.make(1)
+
+    async def act() -> None:
+        table = table_on(sqlite, busy_limit=0.01)
+        await table.has_due()
+        with closing(sqlite3.connect(sqlite.place, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreUnavailable, match="busy for"):
+                await table.claim("", 1)
+        assert len((await table.claim("", 1)).rows) == 1
+        await table.close()
+
+    sqlite.run(act)
+
+
+def test_a_constraint_that_forbids_a_move_is_no_outage(sqlite: Ground) -> None:
+    sqlite.make(1, more=", CHECK (status <> 'GONE' OR NOT is_due)")
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("", 1)).mark
+        with pytest.raises(HoldfastError, match="CHECK constraint failed") as caught:
+            await table.move(mark, [(1,)], End.DONE)
+        assert not isinstance(caught.value, StoreUnavailable)
+        assert await table.release(mark) == 1
+
+    sqlite.play(act)
+
+
+def test_two_claims_in_one_moment_have_stamps_of_their_own(sqlite: Ground) -> None:
+    sqlite.make(2)
+
+    async def act() -> None:
+        table = table_on(sqlite, clock=FakeClock())
+        one, two = await table.claim("", 1), await table.claim("", 1)
+        assert one.mark.stamp < two.mark.stamp
+        assert await table.release(one.mark) == 1
+        await table.close()
+
+    sqlite.run(act)
+
+
+def test_two_claims_of_two_processes_in_one_microsecond_have_stamps_of_their_own(sqlite: Ground) -> None:
+    sqlite.make(2)
+
+    async def act() -> None:
+        clock = FakeClock()
+        tables = [table_on(sqlite, clock=clock) for _ in range(2)]
+        marks = [(await table.claim("", 1)).mark for table in tables]
+        assert marks[0] != marks[1]
+        assert set(sqlite.statuses().values()) == {"BUSY"}
+        assert [await table.release(mark) for table, mark in zip(tables, marks, strict=True)] == [1, 1]
+        for table in tables:
+            await table.close()
+
+    sqlite.run(act)
+
+
+def test_a_row_that_ended_between_the_look_and_the_reset_is_left_alone(sqlite: Ground) -> None:
+    sqlite.make(1)
+    sqlite.say("UPDATE pastes SET status = 'GONE', claimed_at = 'then'")
+
+    async def act() -> None:
+        table = table_on(sqlite)
+        ((sql, values),) = (await table._ready()).reset([("then", 1)])
+        assert await table._thread.run(lambda file: file.ask("reset", sql, values)) == []
+        assert sqlite.statuses() == {1: "GONE"}
+        await table.close()
+
+    sqlite.run(act)
+
+
+def test_more_keys_than_one_statement_takes(sqlite: Ground) -> None:
+    sqlite.make(MOST_VALUES + 7)
+
+    async def act(table: Table) -> None:
+        claimed = await table.claim("", MOST_VALUES + 7)
+        assert len(await table.move(claimed.mark, keys(claimed), End.DONE)) == MOST_VALUES + 7
+        assert await table.states() == await sqlite.open(table.watch).states()
+
+    sqlite.play(act)
+
+
+def test_the_same_with_apsw_as_the_store_has_it(sqlite: Ground) -> None:
+    sqlite.make(4)
+
+    async def act() -> None:
+        table = table_on(sqlite, use_apsw=True)
+        assert (await table.inspect()).problems == ()
+        mark = (await table.claim("", 3)).mark
+        async with table.transaction(mark) as tx:
+            assert await tx.move([(1,)], End.DONE) == [(1,)]
+        assert len(await table.move(mark, [(1,), (2,), (3,)], End.RETRY)) == 2
+        await table.close()
+
+    sqlite.run(act)
+
+
+async def dawdle(block: AbstractAsyncContextManager[Moves]) -> None:
+    """Say something to the file for ever."""
+    async with block as tx:
+        await tx.move([(1,)], End.DONE)
+        while True:
+            tx.connection.execute("SELECT 1").fetchall()
+
+
+def test_a_block_that_is_open_for_too_long_is_rolled_back(sqlite: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    sqlite.make(1)
+    monkeypatch.setattr("holdfast.rows.sqlite.moves.IDLE", 0.05)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("", 1)).mark
+        with pytest.raises(HoldfastError, match=r"batch\.transaction\(\) was open for longer than 0\.05 s"):
+            await dawdle(table.transaction(mark))
+        assert sqlite.statuses() == {1: "BUSY"}
+
+    sqlite.play(act)
+
+
+def test_a_forked_child_opens_the_file_itself(sqlite: Ground) -> None:
+    sqlite.make(2)
+
+    async def act(table: Table) -> None:
+        await table.claim("", 1)
+
+    table = sqlite.open(watch())
+    sqlite.run(lambda: act(table))
+    child = os.fork()
+    if not child:
+        asyncio.run(act(table))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert list(sqlite.statuses().values()) == ["BUSY", "BUSY"]
+
+
+def test_a_table_that_goes_away_is_told(sqlite: Ground) -> None:
+    sqlite.make(1)
+
+    async def act(table: Table) -> None:
+        await table.claim("", 1)
+        sqlite.say("DROP TABLE pastes")
+        with pytest.raises(HoldfastError, match="no such table: pastes"):
+            await table.has_due()
+        with pytest.raises(ConfigurationError, match="there is no table"):
+            await sqlite.open(table.watch).has_due()
+
+    sqlite.play(act)

@@ -1,0 +1,168 @@
+"""States of rows and the user's own statements commit together, or not at all."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast._core.watch import End
+from holdfast._ports.rows import Mark, Table
+from holdfast.errors import HoldfastError
+from tests.rows.grounds import ENDING, OWNED, Ground
+
+LESS = "UPDATE contents SET number = number - 1"
+STORY = pytest.mark.parametrize("is_blocking", [False, True], ids=["awaited", "blocking"])
+
+
+class Tx:
+    """Both kinds of transaction in one way."""
+
+    def __init__(self, ground: Ground, moves: Any, *, is_blocking: bool) -> None:
+        self.ground, self.moves, self.is_blocking = ground, moves, is_blocking
+
+    async def say(self, statement: str) -> None:
+        connection = self.moves.connection
+        answer = connection.execute(statement)
+        if self.ground.kind == "postgres" and not self.is_blocking:
+            await answer
+
+    async def move(self, *arguments: Any) -> list[Any]:
+        answer = self.moves.move(*arguments)
+        return answer if self.is_blocking else await answer
+
+
+async def transact(ground: Ground, table: Table, mark: Mark, use: Any, *, is_blocking: bool) -> None:
+    """In a thread, or here."""
+    if not is_blocking:
+        async with table.transaction(mark) as moves:
+            await use(Tx(ground, moves, is_blocking=False))
+        return
+
+    def transact() -> None:
+        with table.blocking_transaction(mark) as moves:
+            asyncio.run(use(Tx(ground, moves, is_blocking=True)))
+
+    await asyncio.to_thread(transact)
+
+
+def prepared(ground: Ground) -> None:
+    """Rows, and what counts them."""
+    ground.make(3)
+    ground.say("CREATE TABLE contents (number int)")
+    ground.say("INSERT INTO contents VALUES (10)")
+
+
+def number(ground: Ground) -> int:
+    """The count."""
+    return int(ground.say("SELECT number FROM contents")[0][0])
+
+
+@STORY
+def test_both_are_there_after_it(ground: Ground, is_blocking: bool) -> None:
+    prepared(ground)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("me", 9)).mark
+
+        async def use(tx: Tx) -> None:
+            await tx.say(LESS)
+            assert await tx.move([(1,), (2,)], End.DONE) == [(1,), (2,)]
+            assert await tx.move([], End.DONE) == []
+            assert await tx.move([(3,)], End.FAIL, "why") == [(3,)]
+
+        await transact(ground, table, mark, use, is_blocking=is_blocking)
+        assert (ground.statuses(), number(ground)) == ({1: "GONE", 2: "GONE", 3: "BAD"}, 9)
+        assert ground.say("SELECT reason FROM pastes WHERE id = 3") == [("why",)]
+
+    ground.play(act, **OWNED, **ENDING)
+
+
+@STORY
+def test_neither_is_there_when_the_block_raises(ground: Ground, is_blocking: bool) -> None:
+    prepared(ground)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("", 9)).mark
+
+        async def use(tx: Tx) -> None:
+            await tx.say(LESS)
+            assert len(await tx.move([(1,), (2,), (3,)], End.DONE)) == 3
+            raise ValueError("no")
+
+        with pytest.raises(ValueError, match="no"):
+            await transact(ground, table, mark, use, is_blocking=is_blocking)
+        assert (set(ground.statuses().values()), number(ground)) == ({"BUSY"}, 10)
+        assert await table.release(mark) == 3
+
+    ground.play(act)
+
+
+@STORY
+def test_rows_that_are_lost_are_told_inside_so_that_an_effect_is_not_applied_twice(ground: Ground, is_blocking: bool) -> None:
+    prepared(ground)
+
+    async def act(table: Table) -> None:
+        zombie = (await table.claim("zombie", 9)).mark
+        ground.age(where="id > 1")
+        await table.reset(9)
+        heir = (await table.claim("heir", 9)).mark
+        for mark in (heir, zombie):
+
+            async def use(tx: Tx) -> None:
+                await tx.say(LESS)
+                moved = await tx.move([(1,), (2,), (3,)], End.DONE)
+                if moved not in ([(1,)], [(2,), (3,)]):
+                    raise LookupError(f"{moved}")
+
+            await transact(ground, table, mark, use, is_blocking=is_blocking)
+        assert (set(ground.statuses().values()), number(ground)) == ({"GONE"}, 8)
+
+    ground.play(act, order_by="id")
+
+
+@STORY
+def test_a_block_that_ends_its_transaction_itself_is_told_so(ground: Ground, is_blocking: bool) -> None:
+    prepared(ground)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("", 9)).mark
+
+        async def use(tx: Tx) -> None:
+            await tx.say("COMMIT")
+
+        with pytest.raises(HoldfastError, match=r"batch\.transaction\(\) commits when its block ends.*leave out COMMIT"):
+            await transact(ground, table, mark, use, is_blocking=is_blocking)
+
+    ground.play(act)
+
+
+def test_a_reset_does_not_wait_for_a_transaction_and_does_not_take_its_rows(postgres: Ground) -> None:
+    prepared(postgres)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("", 9)).mark
+        postgres.say("UPDATE pastes SET status = 'NEW' WHERE id = 3")
+        async with table.transaction(mark) as tx:
+            assert await tx.move([(1,)], End.DONE) == [(1,)]
+            assert [each.key for each in await postgres.open(table.watch).reset(9)] == []
+            assert (await table.claim("", 9)).rows[0]["id"] == 3
+        assert postgres.statuses() == {1: "GONE", 2: "BUSY", 3: "BUSY"}
+
+    postgres.play(act)
+
+
+def test_what_is_waited_for_in_a_thread_is_prepared_there(ground: Ground) -> None:
+    prepared(ground)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("me", 9)).mark
+        fresh = ground.open(table.watch)
+
+        def transact() -> None:
+            with fresh.blocking_transaction(mark) as tx:
+                assert tx.move([(1,)], End.DONE) == [(1,)]
+
+        await asyncio.to_thread(transact)
+        assert ground.statuses()[1] == "GONE"
+
+    ground.play(act, **OWNED)
