@@ -1,0 +1,83 @@
+"""Pastes that have expired are deleted, and with the last paste of a content its object in the bucket: see README.md."""
+
+import os
+import time
+from collections import Counter
+
+from bucket import Bucket
+from cache import Cache
+from tables import URL, lower_uses
+
+from holdfast import App, RowsLost, SyncBatch
+
+app = App(URL, ttl=os.environ.get("PASTES_TTL", "30s"))
+bucket, cache = Bucket(), Cache()
+PATIENCE = os.environ.get("PASTES_STALE_AFTER", "10m")
+SIZE = int(os.environ.get("PASTES_BATCH", "1000"))
+PACE = float(os.environ.get("PASTES_PACE", "0"))  # seconds that each batch takes longer, for shows
+
+pastes = app.rows(
+    "pastes",
+    key="id",
+    status="status",
+    pending="LIVE",
+    in_progress="DELETING",
+    done="DELETED",
+    claimed_at="claimed_at",
+    owner="claimed_by",
+    where="expires_at < CURRENT_TIMESTAMP",
+    columns=("content",),
+    batch=SIZE,
+    stale_after=PATIENCE,
+    concurrency=4,
+    interval="1s",
+)
+contents = app.rows(
+    "contents",
+    key="id",
+    status="status",
+    pending="UNUSED",
+    in_progress="DELETING",
+    done="GONE",
+    claimed_at="claimed_at",
+    owner="claimed_by",
+    where="uses = 0",
+    columns=("object",),
+    batch=SIZE,
+    stale_after=PATIENCE,
+    concurrency=2,
+    interval="1s",
+)
+
+
+@pastes.handler
+def delete_pastes(batch: SyncBatch) -> None:
+    """The paste and its count in one commit, so that each is counted once, whoever dies or wakes up late.
+
+    The cache may be told twice, so it is told before: whoever dies between the two tells it again.
+    """
+    cache.forget(batch.keys)
+    pause()
+    content_of = {row["id"]: row["content"] for row in batch.rows}
+    while batch.open:
+        try:
+            with batch.transaction() as tx:
+                gone = tx.done(batch.open)
+                lower_uses(tx.connection, Counter(content_of[key] for key in gone))
+        except RowsLost:
+            continue  # nothing was committed, and batch.open has those that are still ours
+
+
+@contents.handler
+def delete_objects(batch: SyncBatch) -> None:
+    """Nobody takes up a content again whose count has come to zero, so its object may be deleted twice, and however late.
+
+    Objects that the bucket did not let go stay open: their rows go back, and come with a later batch.
+    """
+    pause()
+    key_of = {row["object"]: row["id"] for row in batch.rows}
+    batch.done(key_of[name] for name in bucket.delete(list(key_of)))
+
+
+def pause() -> None:
+    time.sleep(PACE)
