@@ -5,11 +5,13 @@ from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, St
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
 from holdfast._core.view import AttemptView, JobView, RescuedJob
+from holdfast._engine.batch import Batch, BatchTransaction, SyncBatch, SyncBatchTransaction
 from holdfast._engine.context import Job, SyncJob
 from holdfast._engine.events import Event
 from holdfast._engine.groups import TaskGroup
 from holdfast._engine.handle import Handle
 from holdfast._engine.recovery import Rescued
+from holdfast._engine.rows import Rows
 from holdfast._engine.task import Task
 from holdfast._ports.store import LeaseView, Pruned, QueueView
 from holdfast.app import App
@@ -24,6 +26,7 @@ from holdfast.errors import (
     MissingExtra,
     PayloadInvalid,
     PayloadTooLarge,
+    RowsLost,
     SchemaMissing,
     SchemaTooNew,
     StoreUnavailable,
@@ -37,6 +40,8 @@ __all__ = [
     "AttemptOutcome",
     "AttemptView",
     "Backoff",
+    "Batch",
+    "BatchTransaction",
     "Cancel",
     "Cause",
     "Code",
@@ -66,11 +71,15 @@ __all__ = [
     "Rescued",
     "RescuedJob",
     "Retry",
+    "Rows",
+    "RowsLost",
     "SchemaMissing",
     "SchemaTooNew",
     "Snooze",
     "State",
     "StoreUnavailable",
+    "SyncBatch",
+    "SyncBatchTransaction",
     "SyncJob",
     "Task",
     "TaskGroup",

@@ -12,12 +12,13 @@ from msgspec import structs
 from holdfast._core.address import Address
 from holdfast._core.durations import Duration
 from holdfast._core.location import SCHEMES, Location, public_url
+from holdfast._core.watch import Watch
 from holdfast._engine.connections import Connections
 from holdfast._engine.decorator import Tasks
 from holdfast._engine.due import DueRun
 from holdfast._engine.embedded import EmbeddedWorker
 from holdfast._engine.events import Event, Events
-from holdfast._engine.findings import check
+from holdfast._engine.findings import check, check_rows
 from holdfast._engine.groups import TaskGroup
 from holdfast._engine.handle import Handle
 from holdfast._engine.imports import import_all, problems_of_imports
@@ -27,11 +28,16 @@ from holdfast._engine.options import Options
 from holdfast._engine.recovery import Contact, Recovery, Rescued
 from holdfast._engine.registry import Registry, define, problems_of_names
 from holdfast._engine.rooms import Rooms, options_of, require_work
+from holdfast._engine.rows import Surroundings
 from holdfast._engine.runner_options import RunnerOptions, has_process_tasks, homes, importable
+from holdfast._engine.sowing import sow_all
+from holdfast._engine.tables import Tables
 from holdfast._engine.task import Desk, Task
+from holdfast._engine.watching import Watches
 from holdfast._engine.worker import WorkerOptions
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.host import RunnerHost
+from holdfast._ports.rows import Table
 from holdfast._ports.store import Check, HasRoles, Pruned, Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, MissingExtra, Unsupported
@@ -45,7 +51,7 @@ if TYPE_CHECKING:
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
 
-class App(Tasks):
+class App(Tasks, Watches):
     """Tasks, and the store their jobs live in. Opens nothing until first used.
 
     >>> app = App("memory://")
@@ -102,6 +108,8 @@ class App(Tasks):
         self._imports, self._lifespan = tuple(imports), lifespan
         self._listeners: list[Listener] = []
         self._connections = Connections(self.settings, self.events, open_store, self._open_transport)
+        self._tables = Tables(open_table)
+        self._surroundings = Surroundings(self.registry, self._tables, self._connections, self.events)
         self._desk = Desk(self._connections)
         self.jobs = Jobs(self._connections.client)
         self.queues = Queues(self._connections.client)
@@ -172,6 +180,7 @@ class App(Tasks):
         They run one after the other, in the order in which a worker would claim them, and those that they enqueue or
         retry for now run too; jobs due later do not. What handlers raise is recorded on their jobs, never raised here.
         ``limit`` ends it when a job enqueues itself for ever. ``concurrency``: for jobs that wait for each other.
+        Rows that are due when it begins are worked off, too.
 
         >>> app.run_due()  # doctest: +SKIP
         3
@@ -180,6 +189,7 @@ class App(Tasks):
         options = options_of(concurrency, None)
         if type(limit) is not int or limit < 1:
             raise ConfigurationError([f"limit={limit!r}: use a whole number from 1"])
+        await sow_all(self.registry.watched(), self._connections.client(), self._connections.chance)
         return await DueRun(self._rooms(options, lambda _: self._connections.store)).run(limit)
 
     async def amigrate(self) -> tuple[int, int]:
@@ -201,7 +211,8 @@ class App(Tasks):
 
     async def acheck(self) -> tuple[Check, ...]:
         """What is right and wrong with settings, tasks, store, workers and queues: all findings at once."""
-        return await check(self._connections.store, self.settings, self.registry)
+        found = await check(self._connections.store, self.settings, self.registry)
+        return (*found, *await check_rows(self.watches.values()))
 
     async def aprune(self) -> Pruned:
         """Forget now what supervisors forget by and by: jobs past their retention, and old receipts; how much that was."""
@@ -209,6 +220,7 @@ class App(Tasks):
 
     async def aclose(self) -> None:
         """Close what this App has opened for the running event loop; the next use opens it again."""
+        await self._tables.close()
         await self._connections.close()
 
     enqueue = blocking(aenqueue)
@@ -238,6 +250,7 @@ class App(Tasks):
             chance=self._connections.chance,
             open_store=open_store,
             open_transport=self._open_transport,
+            open_table=open_table,
         )
 
     def _runner_host(self) -> RunnerHost | None:
@@ -303,6 +316,17 @@ def _open_postgres(settings: Settings) -> "PostgresStore":
     clock, chance, process = SystemClock(), SystemChance(), SystemHost().process()
     schema, pooler = settings.schema, settings.pooler
     return PostgresStore(settings.url, schema=schema, pooler=pooler, clock=clock, chance=chance, process=process)
+
+
+def open_table(url: str, watch: Watch) -> Table:
+    """The table a watch names, in the database of that URL; drivers are loaded only now."""
+    from holdfast._ports.system_host import SystemHost
+
+    try:
+        from holdfast.rows import open_table
+    except ModuleNotFoundError as error:
+        raise _missing(error, "postgres") from error
+    return open_table(url, watch, clock=SystemClock(), chance=SystemChance(), process=SystemHost().process())
 
 
 def open_transport(settings: Settings) -> Transport:

@@ -14,6 +14,7 @@ HoldfastError
 ├── SchemaMissing
 ├── SchemaTooNew
 ├── Unsupported             this store cannot do that, by its nature
+├── RowsLost                .keys: rows of a batch that are somebody else's by now; the transaction is rolled back
 └── InsideEventLoop         a blocking call inside a running loop; names the a-twin
 JobLost                     a BaseException: the job belongs to somebody else now, the handler must end
 """
@@ -90,6 +91,17 @@ class SchemaTooNew(HoldfastError):
 
 class Unsupported(HoldfastError):
     """This store cannot do that, by its nature."""
+
+
+class RowsLost(HoldfastError):
+    """Rows of a batch were taken from it meanwhile: nothing of the transaction that would have finished them is left.
+
+    ``keys``: which ones. ``batch.open`` has the others, which can be finished in a transaction of their own.
+    """
+
+    def __init__(self, message: str, keys: Sequence[object]) -> None:
+        super().__init__(message)
+        self.keys = list(keys)
 
 
 class InsideEventLoop(HoldfastError):

@@ -18,6 +18,8 @@ from holdfast import (
     AttemptOutcome,
     AttemptView,
     Backoff,
+    Batch,
+    BatchTransaction,
     Cause,
     Code,
     Event,
@@ -31,7 +33,10 @@ from holdfast import (
     QueueView,
     Reason,
     Rescued,
+    Rows,
     State,
+    SyncBatch,
+    SyncBatchTransaction,
     SyncJob,
     Task,
     TaskGroup,
@@ -50,8 +55,16 @@ REFERENCE = ROOT / "docs/reference"
 SOURCES = sorted((ROOT / "src/holdfast").rglob("*.py"))
 EVENTS = (ROOT / "src/holdfast/_engine/events.py").read_text()
 
-OF_THE_ENGINE = {"mark_lost", "mark_cancelled", "was_told", "on_begun"}
+OF_THE_ENGINE = {"mark_lost", "mark_cancelled", "mark_draining", "was_told", "on_begun"}
 """Names of a job that are no business of its handler's."""
+ATTRIBUTES: dict[type, set[str]] = {
+    Rows: {"settings"},
+    Batch: {"job"},
+    SyncBatch: {"job"},
+    BatchTransaction: {"connection"},
+    SyncBatchTransaction: {"connection"},
+}
+"""What their objects have beyond their classes."""
 
 
 def page(name: str) -> str:
@@ -106,6 +119,16 @@ def test_every_option_is_described_with_its_default(name: str, heading: str, fun
     assert told.keys() == shown.keys()
 
 
+def test_every_option_of_rows_is_described_with_its_default() -> None:
+    parameters = list(inspect.signature(App.rows).parameters.values())[1:]
+    told = {row[0].strip("`"): row[1].strip("`") for row in cells(section("rows.md", "Options of app.rows"))}
+    assert told == {each.name: "–" if each.default is each.empty else _written(each.default) for each in parameters}
+
+
+def _written(default: object) -> str:
+    return f'"{default}"' if isinstance(default, str) else repr(default)
+
+
 @pytest.mark.parametrize(
     ("name", "heading", "things"),
     [
@@ -118,11 +141,16 @@ def test_every_option_is_described_with_its_default(name: str, heading: str, fun
         ("tasks.md", "The handle", [Handle]),
         ("tasks.md", "The job in a handler", [Job]),
         ("tasks.md", "The job in a handler", [SyncJob]),
+        ("rows.md", "Methods of Rows", [Rows]),
+        ("rows.md", "The batch", [Batch]),
+        ("rows.md", "The batch", [SyncBatch]),
+        ("rows.md", "The transaction of a batch", [BatchTransaction]),
+        ("rows.md", "The transaction of a batch", [SyncBatchTransaction]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_every_method_is_described(name: str, heading: str, things: list[Any]) -> None:
-    there: set[str] = set()
+    there: set[str] = set(ATTRIBUTES.get(things[0], ()) if isinstance(things[0], type) else ())
     for thing in things:
         there |= public(thing) if isinstance(thing, type) else own(thing)
     assert sorted(names(section(name, heading))) == sorted(there - OF_THE_ENGINE)

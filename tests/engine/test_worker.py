@@ -450,6 +450,28 @@ def test_l7_a_drained_worker_claims_nothing_more_lets_its_jobs_end_and_ends_its_
     run_virtual(test())
 
 
+def test_l7_a_job_that_could_go_on_and_on_is_told_of_a_drain() -> None:
+    async def test() -> None:
+        async def going_on(job: Job) -> str:
+            while not job._is_draining:
+                await passing(1)
+            return "ended"
+
+        office = Office(going_on)
+        (job,) = await office.enqueue("going_on")
+        await office.open()
+        beside(office.keep_beating())
+        await passing(10)
+        assert await office.state(job) is State.RUNNING
+        office.far.say(messages.Drain(20.0))
+        asked = office.clock.monotonic()
+        await office.running
+        assert office.clock.monotonic() - asked < 2
+        assert (await office.row(job)).result == b'"ended"'
+
+    run_virtual(test())
+
+
 @pytest.mark.parametrize("is_cut_short", [False, True])
 def test_l7_jobs_that_outlast_the_grace_are_stopped_and_given_back_free(is_cut_short: bool) -> None:
     async def test() -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 from holdfast import (
     App,
     Backoff,
+    Batch,
     Cause,
     Event,
     Explanation,
@@ -20,7 +21,9 @@ from holdfast import (
     QueueView,
     RescuedJob,
     RescueReason,
+    Rows,
     State,
+    SyncBatch,
     SyncJob,
     TaskGroup,
 )
@@ -181,3 +184,37 @@ async def embedded() -> None:
 @app.on("job.rescued")
 def tell(event: Event) -> None:
     assert event.fields["job"]
+
+
+pastes = shop.rows(
+    "pastes",
+    key="id",
+    status="status",
+    pending="new",
+    in_progress="busy",
+    done="gone",
+    claimed_at="since",
+    where="expires_at < now()",
+    url="sqlite:///shop.db",
+)
+assert_type(pastes, Rows)
+
+
+@pastes.handler
+async def delete(batch: Batch) -> None:
+    assert_type(await batch.done(batch.keys), list[Any])
+    async with batch.transaction() as tx:
+        assert_type(await tx.retry(batch.open), list[Any])
+    assert_type(await batch.alive(), bool)
+    assert_type(batch.job, Job)
+
+
+@shop.rows("a", key=("b", "c"), status="s", pending=0, in_progress=1, done=2, claimed_at="t", where="true").handler
+def drop(batch: SyncBatch) -> None:
+    assert_type(batch.fail(batch.keys, "no"), list[Any])
+    with batch.transaction() as tx:
+        assert_type(tx.done(row["b"] for row in batch.rows), list[Any])
+
+
+@pastes.handler  # type: ignore[type-var]
+def wrong(batch: str) -> None: ...

@@ -76,7 +76,7 @@ class Context:
         self._reporter = reporter
         self._checkpoint = claim.checkpoint
         self._is_cancelled = claim.hold.cancel_requested
-        self._is_lost = False
+        self._is_lost = self._is_draining = False
         self.was_told = False
 
     @property
@@ -122,6 +122,10 @@ class Context:
     def mark_cancelled(self) -> None:
         """The engine's: tell a handler that looks at ``is_cancelled``."""
         self._is_cancelled = True
+
+    def mark_draining(self) -> None:
+        """The engine's: a run that could go on for long ends at its next good moment."""
+        self._is_draining = True
 
     def _require_owned(self) -> None:
         if self._is_lost:

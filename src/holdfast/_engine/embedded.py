@@ -57,6 +57,7 @@ class EmbeddedWorker:
             events=events,
             open_store=self._rooms.open_store,
             open_transport=self._rooms.open_transport,
+            open_table=self._rooms.open_table,
             options=SupervisorOptions(isolates=False, tells=False),
             arguments=(),
         )

@@ -57,6 +57,10 @@ class EventName(StrEnum):
     STORE_WARNED = "store.warned"  # warning: said once, at start
     STORE_PRUNED = "store.pruned"  # jobs stubs receipts leases attempts
     TRANSPORT_SWEPT = "transport.swept"  # jobs: told again, because they waited and nobody had come for them
+    ROWS_RESET = "rows.reset"  # watch count failed oldest owner keys: taken from whoever had them for too long
+    ROWS_LOST = "rows.lost"  # watch count keys job: they were somebody else's when this batch wanted to finish them
+    ROWS_TIGHT = "rows.tight"  # watch took stale_after job: a batch takes so long that it may be taken for stuck
+    ROWS_PRUNED = "rows.pruned"  # watch count
     TASK_UNKNOWN = "task.unknown"  # task: its jobs wait, and no live worker, or no runner of one, knows it
     PAYLOAD_FIELDS_IGNORED = "payload.fields_ignored"  # job task fields
     SUBSCRIBER_FAILED = "subscriber.failed"  # event error
@@ -69,6 +73,9 @@ _LEVELS: dict[EventName, int] = {
     EventName.JOB_OVERRUN: logging.WARNING,
     EventName.JOB_HEAL_FAILED: logging.ERROR,
     EventName.JOB_EXPIRED: logging.ERROR,
+    EventName.ROWS_RESET: logging.WARNING,
+    EventName.ROWS_LOST: logging.WARNING,
+    EventName.ROWS_TIGHT: logging.WARNING,
     EventName.TASK_UNKNOWN: logging.WARNING,
     EventName.JOB_LOST: logging.WARNING,
     EventName.JOB_MISSING: logging.WARNING,

@@ -110,6 +110,7 @@ class Executor:
         self._set_code_running = set_code_running
         self._on_begun = on_begun
         self._hands = Hands(self._execute, now)
+        self._is_ending = False
 
     def count(self, kind: RunnerKind) -> int:
         """How many handlers of that kind run."""
@@ -124,6 +125,8 @@ class Executor:
             return
         running = Running(claim, task, runner.context(claim, self._reporter), kind, self._may_start)
         running.context.state = self.state
+        if self._is_ending:
+            running.context.mark_draining()
         if not self.running:
             self._set_code_running(True)
         self.running[claim.hold.job] = running
@@ -155,6 +158,12 @@ class Executor:
         # A task cancelled before its first step would never run a line, and so never end for us.
         if running.task is not None and running.has_begun:
             running.task.cancel()
+
+    def ask_to_end(self) -> None:
+        """Those who go on from one piece of work to the next, and look at it; nobody is cancelled."""
+        self._is_ending = True
+        for running in self.running.values():
+            running.context.mark_draining()
 
     def say_where_jobs_wait(self) -> None:
         """Into the log."""

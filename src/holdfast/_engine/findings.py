@@ -1,12 +1,13 @@
 """``app.check()``: what an App and the workers of its store can be seen to lack, all findings at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 from holdfast._core.job import State
 from holdfast._engine.healing import problems_of_hooks
 from holdfast._engine.registry import Registry
+from holdfast._engine.rows import Rows
 from holdfast._ports.store import Capabilities, Check, LeaseView, QueueView, Store
-from holdfast.errors import HoldfastError
+from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.settings import Settings
 
 
@@ -22,6 +23,34 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
     except HoldfastError as error:
         return (*own, Check("error", "store", str(error), "see that the store is up and can be reached"))
     return (*own, *found, _of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
+
+
+async def check_rows(watches: Iterable[Rows]) -> tuple[Check, ...]:
+    """Of tables that are watched over; one whose database cannot be asked is one finding."""
+    return tuple([finding for each in watches async for finding in _of_rows(each)])
+
+
+async def _of_rows(rows: Rows) -> AsyncIterator[Check]:
+    if not rows.has_handler:
+        remedy = "decorate a function of a batch with its .handler"
+        yield Check("warning", "rows", f"{rows.name}: it has no handler, so nobody works it off or watches over it", remedy)
+    try:
+        found = await rows.ainspect()
+    except HoldfastError as error:
+        remedy = "" if isinstance(error, ConfigurationError) else "see that its database is up and can be reached"
+        yield Check("error", "rows", f"{rows.name}: {error}", remedy)
+        return
+    for problem in found.problems:
+        yield Check("error", "rows", f"{rows.name}: {problem}")  # a problem names its own remedy
+    for warning in found.warnings:
+        yield Check("warning", "rows", f"{rows.name}: {warning}")
+    for index in found.indexes:
+        remedy = f"`holdfast rows indexes {rows.name} --create`"
+        yield Check(
+            "warning", "rows", f"{rows.name}: each look for due or stuck rows reads more than it must without: {index}", remedy
+        )
+    if not found.problems:
+        yield Check("ok", "rows", f"{rows.name}: its table fits")
 
 
 def _of_app(settings: Settings, registry: Registry, capabilities: Capabilities) -> tuple[Check, ...]:

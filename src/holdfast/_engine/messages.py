@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from holdfast._core.job import Token
 from holdfast._core.lifecycle import Charge, Transition
+from holdfast._engine.tables import RowsSettings
 from holdfast.settings import Settings
 
 MOST_RESULTS = 16 * 2**20
@@ -24,6 +25,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     limits: tuple[str, ...] = ()
     slots: int = 0
     listens: bool = False
+    rows: tuple[RowsSettings, ...] = ()
 
 
 class Refused(Struct, frozen=True, tag="refused"):

@@ -13,6 +13,7 @@ from holdfast._core.payload import PayloadType, hints_of
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.context import Job, SyncJob
+from holdfast._engine.tables import Watched
 from holdfast.errors import ConfigurationError
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
@@ -30,7 +31,10 @@ class RunnerKind(StrEnum):
 
 
 class TaskDefinition(Struct, frozen=True, kw_only=True):
-    """A registered handler. ``policy`` is what travels on each job's row, so that others can judge it without the code."""
+    """A registered handler. ``policy`` is what travels on each job's row, so that others can judge it without the code.
+
+    ``watched``: the table whose rows it works off, if its jobs are runs of such a handler.
+    """
 
     name: str
     function: Callable[..., Any]
@@ -44,6 +48,7 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     payload: PayloadType
     process: bool = False
     on_rescue: Callable[..., Any] | None = None
+    watched: Watched | None = None
 
     @property
     def kind(self) -> RunnerKind:
@@ -77,6 +82,10 @@ class Registry:
     def names(self) -> tuple[str, ...]:
         """All names, in order of registration."""
         return tuple(self._tasks)
+
+    def watched(self) -> tuple[Watched, ...]:
+        """Tables whose rows are worked off here."""
+        return tuple(task.watched for task in self._tasks.values() if task.watched is not None)
 
     def problems(self, timing: LeaseTiming) -> list[str]:
         """What does not go together with the timing of the App's leases."""

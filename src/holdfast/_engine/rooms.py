@@ -9,6 +9,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._engine.events import Events
 from holdfast._engine.lifespan import Lifespan
 from holdfast._engine.registry import NAME, Registry
+from holdfast._engine.tables import OpenTable, no_tables
 from holdfast._engine.worker import WorkerOptions
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Host, RunnerHost
@@ -33,6 +34,7 @@ class Rooms(Struct, frozen=True, kw_only=True):
     chance: Chance
     open_store: Callable[[Settings], Store]
     open_transport: Callable[[Settings], Transport]
+    open_table: OpenTable = no_tables
     runner_host: RunnerHost | None = None
 
 

@@ -10,13 +10,17 @@ from msgspec import Struct
 
 from holdfast._core.identity import worker_name
 from holdfast._engine import messages
+from holdfast._engine.client import Client
 from holdfast._engine.courier import Courier
+from holdfast._engine.emptiness import Emptiness
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.isolation import Isolation
 from holdfast._engine.keepers import keepers
 from holdfast._engine.loop import ERRORS, Service, require_not_cancelled
 from holdfast._engine.pace import Pace
 from holdfast._engine.recovery import Contact, Recovery
+from holdfast._engine.sowing import Sowing
+from holdfast._engine.tables import OpenTable, Tables, no_tables
 from holdfast._engine.ward import Ward, queues_of, tasks_of
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Exit, Host
@@ -28,7 +32,6 @@ from holdfast.settings import Settings
 START_PATIENCE = 30.0
 LONGEST_RESPAWN_PAUSE = 30.0
 SHORTEST_PAUSE = 0.1
-IDLE_ROUNDS = 2
 
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 75
 
@@ -58,27 +61,25 @@ class Supervisor:
         events: Events,
         open_store: Callable[[Settings], Store],
         open_transport: Callable[[Settings], Transport],
+        open_table: OpenTable = no_tables,
         options: SupervisorOptions,
         arguments: Sequence[str],
     ) -> None:
         self._host, self._clock, self._chance, self._events = host, clock, chance, events
-        self._open_store, self._open_transport = open_store, open_transport
+        self._open_store, self._open_transport, self._open_table = open_store, open_transport, open_table
         self._options, self._arguments = options, tuple(arguments)
         self.wards: list[Ward] = []
         self._courier = Courier(events, lambda: self.wards) if options.tells else None
         self.problems: tuple[str, ...] = ()
         self._burials: dict[asyncio.Task[None], Ward] = {}
         self._settings: Settings | None = None
-        self._opening = asyncio.Lock()
+        self._opening, self._beating_now = asyncio.Lock(), asyncio.Lock()
         self._services: list[asyncio.Task[None]] = []
         self._isolation: Isolation | None = None
-        self._drained = asyncio.Event()
-        self._beating_now = asyncio.Lock()
+        self._sowing: Sowing | None = None
+        self._emptiness, self._drained = Emptiness(), asyncio.Event()
         self._pace = Pace()
-        self._idle_rounds = 0
-        self._drains = 0
-        self._exit_code = OK
-        self._has_worked = False
+        self._drains, self._exit_code, self._has_worked = 0, OK, False
 
     async def run(self) -> int:
         """Until drained; the exit code."""
@@ -90,6 +91,8 @@ class Supervisor:
         for task in (*self._services, *self._burials):
             task.cancel()
         await asyncio.gather(*self._services, *self._burials, return_exceptions=True)
+        if self._sowing is not None:
+            await self._sowing.end()
         if self._settings is not None:
             try:
                 await self._transport.close()
@@ -177,8 +180,14 @@ class Supervisor:
             ward.heard(message)
             if isinstance(message, messages.Hello):
                 await self._hand_lease(ward, message)
-            elif isinstance(message, messages.Ready) and self._courier is not None:
-                self._courier.deliver()
+            elif isinstance(message, messages.Ready):
+                self._welcome(ward)
+
+    def _welcome(self, ward: Ward) -> None:
+        if self._courier is not None:
+            self._courier.deliver()
+        if self._sowing is not None and ward.hello is not None:
+            self._sowing.tend(ward.hello.rows)
 
     async def _hand_lease(self, ward: Ward, hello: messages.Hello) -> None:
         """Open the store with the first worker's settings, then this worker's lease; a store out of reach at the start ends us."""
@@ -249,6 +258,7 @@ class Supervisor:
     def _keepers(self, settings: Settings) -> list[Service]:
         """What goes on beside beating, watching and recovering."""
         pause = settings.recovery_interval
+        serve = partial(self._service, pause=pause)
         tasks, queues = partial(tasks_of, self.wards), partial(queues_of, self.wards)
         self._isolation = Isolation(
             self._store,
@@ -258,8 +268,11 @@ class Supervisor:
             room=self._options.processes if self._options.isolates else 0,
             live=lambda: self._live(is_alone=True),
             interval=pause,
-            serve=lambda name, step: self._service(name, step, pause=pause),
+            serve=serve,
         )
+        client = Client(self._store, self._transport, self._clock, self._chance, self._events, give_up=0)
+        self._sowing = Sowing(Tables(self._open_table), client, serve=serve, chance=self._chance, events=self._events)
+        self._emptiness = Emptiness(self._isolation.is_needed, self._sowing.is_needed)
         steps = keepers(
             self._store,
             self._transport,
@@ -337,23 +350,10 @@ class Supervisor:
             ward.watch(timing, self._contact, max_block=self._settings.max_block, grace=grace)
         if self._options.until_empty and not self._drains:
             async with asyncio.timeout(timing.beat):  # it asks the store, and a call that hangs must not stop the watch
-                await self._end_if_empty()
+                if await self._emptiness.is_reached(self.wards, is_burying=bool(self._burials)):
+                    self.drain()
             return min(timing.beat / 4, 0.1)
         return min(timing.beat, timing.margin) / 4
-
-    async def _end_if_empty(self) -> None:
-        """All must say twice that there is nothing to do: a job may go from one to another while they are asked."""
-        answers = [ward.is_idle for ward in self.wards]
-        if None in answers:
-            return
-        is_empty = bool(answers) and all(answers) and not self._burials
-        is_empty = is_empty and not (self._isolation is not None and await self._isolation.is_needed())
-        self._idle_rounds = self._idle_rounds + 1 if is_empty else 0
-        if self._idle_rounds >= IDLE_ROUNDS:
-            self.drain()
-        for ward in self.wards:
-            if ward.is_ready:
-                ward.ping()
 
     def _bury(self, ward: Ward, exit: Exit) -> None:
         if ward.lease is not None:

@@ -18,7 +18,8 @@ from holdfast._engine.deposit import Deposit
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.exchange import Exchange
 from holdfast._engine.executor import Ended, Executor, Stop
-from holdfast._engine.healing import Healer, problems_of_hooks
+from holdfast._engine.fitting import require_fitting
+from holdfast._engine.healing import Healer
 from holdfast._engine.heart import Heart
 from holdfast._engine.inbox import Inbox
 from holdfast._engine.lifespan import Lifespan
@@ -86,16 +87,10 @@ class Worker:
 
     async def run(self) -> None:
         """Live until drained, orphaned or out of rights; then nothing of it runs and everything is delivered."""
-        self._send(
-            messages.Hello(
-                self._settings,
-                tuple(self._registry.names()),
-                self._options.queues or (),
-                self._limits,
-                self._options.concurrency,
-                self._events.has_subscribers,
-            ),
-        )
+        tasks, rows = self._registry.names(), tuple(each.settings for each in self._registry.watched())
+        queues, slots = self._options.queues or (), self._options.concurrency
+        listens = self._events.has_subscribers
+        self._send(messages.Hello(self._settings, tasks, queues, self._limits, slots, listens, rows))
         first = await self._first_message()
         if first is None:
             return
@@ -103,8 +98,7 @@ class Worker:
         self.heart.renew(first.deadline)
         self._assemble(first)
         try:
-            if problems := problems_of_hooks(self._registry, self._store.capabilities):
-                raise ConfigurationError(problems)
+            await require_fitting(self._registry, self._store.capabilities, self._events, patience=self._settings.timing.beat)
             await self._lifespan.enter()
             await self._serve(first)
         except ConfigurationError as error:
@@ -351,6 +345,7 @@ class Worker:
                 self.executor.say_where_jobs_wait()
             case messages.Drain(grace=grace):
                 self.exchange.close()
+                self.executor.ask_to_end()
                 self._drain_by = self._now() + grace
                 self._ending.set()
             case messages.Leased() | messages.Hello() | messages.Refused() | messages.Ready():

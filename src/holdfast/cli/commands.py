@@ -19,6 +19,7 @@ from holdfast.cli.printing import to_json
 from holdfast.cli.prune import prune
 from holdfast.cli.queues import queues
 from holdfast.cli.recover import recover
+from holdfast.cli.rows import rows
 from holdfast.cli.top import top
 from holdfast.cli.worker import worker
 from holdfast.cli.workers import workers
@@ -105,5 +106,5 @@ def root() -> None:
     """Background jobs that survive the death of the process that runs them."""
 
 
-for _command in (demo, worker, enqueue, jobs, queues, workers, top, check, migrate, recover, prune, completion):
+for _command in (demo, worker, enqueue, jobs, queues, rows, workers, top, check, migrate, recover, prune, completion):
     root.add_command(_command)

@@ -98,6 +98,8 @@ def main(arguments: Sequence[str]) -> int:
         lifespan=app.lifespan(),
     )
     run_until_done(loop, worker.run())
+    for watched in app.registry.watched():
+        run_until_done(loop, watched.tables.close())
     run_until_done(loop, store.close())
     return 0
 

@@ -93,7 +93,7 @@ def _maker(
     from holdfast._engine.supervisor import Supervisor
     from holdfast._ports.clock import SystemChance
     from holdfast._ports.system_host import SystemHost
-    from holdfast.app import open_store, open_transport
+    from holdfast.app import open_store, open_table, open_transport
     from holdfast.cli.printing import to_json
     from holdfast.errors import ConfigurationError
 
@@ -107,6 +107,7 @@ def _maker(
         events=events,
         open_store=open_store,
         open_transport=open_transport,
+        open_table=open_table,
         options=kept,
         arguments=(target, to_json(options)),
     )

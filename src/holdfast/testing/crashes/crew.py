@@ -15,7 +15,7 @@ from holdfast._engine.worker import WorkerOptions
 from holdfast._ports import guard
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.system_host import WORKER_COMMAND, SystemHost
-from holdfast.app import open_store, open_transport
+from holdfast.app import open_store, open_table, open_transport
 from holdfast.testing.crashes.plan import TARGET, VARIABLE
 
 GENTLE = 2.0
@@ -36,6 +36,7 @@ class Crew:
             events=Events(),
             open_store=open_store,
             open_transport=open_transport,
+            open_table=open_table,
             options=SupervisorOptions(processes=processes),
             arguments=(TARGET, msgspec.json.encode(OPTIONS).decode()),
         )

@@ -1,0 +1,72 @@
+"""A batch's account: which rows it has, which of them are finished, and what became of the others."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from holdfast._core.watch import End, Key, Watch
+from holdfast._ports.rows import Claimed
+
+MOST_SAID = 20
+"""Keys in an event."""
+
+
+class Ledger:
+    """Of one claim. ``since``: when its rows were last stamped, on the worker's clock, or a little before.
+
+    ``is_unsure``: a move's answer was lost, so that rows that are not under the mark any more may well have been moved by it.
+    """
+
+    def __init__(self, watch: Watch, claimed: Claimed, since: float) -> None:
+        self.watch, self.mark, self.rows = watch, claimed.mark, list(claimed.rows)
+        self.keys: list[Key] = list(zip(*([row[column] for row in self.rows] for column in watch.key), strict=True))
+        self.open: dict[Key, None] = dict.fromkeys(self.keys)
+        self.moved = dict.fromkeys(End, 0)
+        self.lost = 0
+        self.is_unsure = False
+        self.longest = 0.0
+        self._known = frozenset(self.keys)
+        self._since = since
+
+    def shown(self, keys: Iterable[Key]) -> list[Any]:
+        """Keys as their users write them: plain values where one column is the key."""
+        return [key for (key,) in keys] if len(self.watch.key) == 1 else list(keys)
+
+    def take(self, keys: Iterable[object]) -> list[Key]:
+        """Those that are not finished yet, once each; ``ValueError`` for what this batch never had."""
+        if isinstance(keys, str | bytes):
+            raise ValueError(f"{keys!r}: pass a list of keys, such as batch.keys")
+        if len(self.watch.key) == 1:
+            given: list[Key] = [(key,) for key in keys]
+        else:
+            given = [tuple(key) if isinstance(key, list | tuple) else (key,) for key in keys]
+        if strangers := [key for key in given if key not in self._known]:
+            raise ValueError(f"not in this batch: {said(strangers)}; its rows are batch.rows, their keys batch.keys")
+        return [key for key in dict.fromkeys(given) if key in self.open]
+
+    def settle(self, moved: Sequence[Key], end: End) -> None:
+        """These have moved."""
+        for key in moved:
+            self.open.pop(key, None)
+        self.moved[end] += len(moved)
+
+    def lose(self, lost: Sequence[Key]) -> None:
+        """These were not under the mark any more."""
+        for key in lost:
+            self.open.pop(key, None)
+        self.lost += len(lost)
+
+    def measure(self, now: float, since: float | None = None) -> None:
+        """How long its rows have been with us under one stamp; ``since``: they have another one since then."""
+        self.longest = max(self.longest, now - self._since)
+        self._since = self._since if since is None else since
+
+    @property
+    def finished(self) -> int:
+        """Rows that need not come back."""
+        return self.moved[End.DONE] + self.moved[End.FAIL]
+
+
+def said(keys: Sequence[Key]) -> str:
+    """The first of them, for people."""
+    shown = ", ".join("/".join(map(str, key)) for key in keys[:MOST_SAID])
+    return shown if len(keys) <= MOST_SAID else f"{shown}, …"

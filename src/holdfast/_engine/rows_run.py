@@ -1,0 +1,154 @@
+"""One run of a rows handler: an ordinary job that claims batch after batch until nothing is due."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from holdfast._core.outcome import Snooze
+from holdfast._core.watch import End
+from holdfast._engine.batch import Holding
+from holdfast._engine.context import Context
+from holdfast._engine.events import EventName, Events
+from holdfast._engine.ledger import Ledger
+from holdfast._engine.patience import Patience
+from holdfast._engine.tables import RowsSettings, Tables
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.rows import Mark, Table
+from holdfast.errors import StoreUnavailable
+
+SLICE = 60.0
+"""Seconds after which a run goes to the end of its queue: others want its slot, and somebody may have paused the queue."""
+RELEASE_WITHIN = 2.0
+"""Seconds that giving back may take once the code is to stop; the next attempt gives back what is still marked."""
+TIGHT = 3.0
+"""Of its rows' patience a batch should need less than one part in so many."""
+
+Returned = TypeVar("Returned")
+
+
+class Run:
+    """Claims, and gives back what the handler left open. Its job's checkpoint has the mark of the batch at work, so that the
+    next attempt, after this one's worker has died, gives back what that had, in seconds and not after ``stale_after``."""
+
+    def __init__(
+        self, settings: RowsSettings, tables: Tables, job: Context, *, clock: Clock, chance: Chance, events: Events
+    ) -> None:
+        self._settings, self._tables, self._job = settings, tables, job
+        self._clock, self._events = clock, events
+        self._patience = Patience(clock, chance, events)
+        self._began = clock.monotonic()
+        self._current: Ledger | None = None
+        self._is_idle = False
+        saved = job.checkpoint_value or {}
+        self._marks = [Mark(stamp, owner) for stamp, owner in saved.get("marks", ())]
+        self._batches = 0
+        self.answer = {"batches": 0, "done": 0, "failed": 0, "retried": 0, "left": 0, "lost": 0, **saved.get("so_far", {})}
+
+    @property
+    def _name(self) -> str:
+        return self._settings.task
+
+    async def begin(self) -> None:
+        """Look at the table, and give back what earlier attempts had."""
+        with self._or_later():
+            self._table: Table = await self._tables.sound(self._settings)
+            for mark in self._marks:
+                await self._table.release(mark)
+
+    async def next(self) -> Holding | None:
+        """The next batch, once what the handler left open of the last one has gone back; ``None``: the run is over."""
+        await self._give_back()
+        self._require_not_cancelled()
+        if self._is_idle:
+            return None
+        if self._job._is_draining or self._clock.monotonic() - self._began >= SLICE:
+            await self._remember(None)
+            raise Snooze(0)
+        await unbroken(self._take())
+        if self._current is None:
+            return None
+        batches, finished = self.answer["batches"], self.answer["done"] + self.answer["failed"]
+        await self._job._progress(None, None, f"batch {batches + 1:,}, {finished:,} rows finished")
+        return Holding(self._current, self._table, self._clock, self._patience, self._events)
+
+    async def close(self) -> None:
+        """Give back what is open, whatever has ended the run; its code has stopped."""
+        try:
+            async with asyncio.timeout(RELEASE_WITHIN):
+                await self._give_back()
+        except TimeoutError:
+            raise Snooze(self._settings.interval) from None
+
+    async def _take(self) -> None:
+        watch = self._settings.watch
+        self._batches += 1
+        owner = "" if watch.owner is None else f"{self._job.id.hex}.{self._job.attempt}.{self._batches}"
+        if owner:
+            await self._remember(Mark("", owner))
+        sent = self._clock.monotonic()
+        with self._or_later():
+            claimed = await self._table.claim(owner, watch.batch)
+        if claimed.rows:
+            self._current = Ledger(watch, claimed, sent)
+            if not owner:
+                await self._remember(claimed.mark)
+
+    async def _give_back(self) -> None:
+        ledger = self._current
+        if ledger is None:
+            return
+        left = 0
+        if ledger.open:
+            with self._or_later():
+                left = await self._table.release(ledger.mark)
+        self._current = None
+        self._is_idle = not ledger.finished
+        counts = {"done": ledger.moved[End.DONE], "failed": ledger.moved[End.FAIL], "retried": ledger.moved[End.RETRY]}
+        for what, count in (*counts.items(), ("batches", 1), ("left", left), ("lost", ledger.lost)):
+            self.answer[what] += count
+        self._judge_pace(ledger)
+
+    def _judge_pace(self, ledger: Ledger) -> None:
+        ledger.measure(self._clock.monotonic())
+        patience = ledger.watch.stale_after
+        if ledger.longest > patience / TIGHT:
+            name, took = ledger.watch.name, ledger.longest
+            self._events.emit(EventName.ROWS_TIGHT, watch=name, took=took, stale_after=patience, job=self._job.id)
+
+    async def _remember(self, mark: Mark | None) -> None:
+        """Durably; nobody waits for a store that may be away once the code is to stop."""
+        self._require_not_cancelled()
+        marks = [] if mark is None else [[mark.stamp, mark.owner]]
+        await self._job._save({"marks": marks, "so_far": self.answer})
+
+    def _require_not_cancelled(self) -> None:
+        if self._job._is_cancelled:
+            raise asyncio.CancelledError
+
+    @contextmanager
+    def _or_later(self) -> Iterator[None]:
+        """A database that is away is no failure of the run: it comes back, with the marks that are still to be released."""
+        try:
+            yield
+        except StoreUnavailable as error:
+            self._events.emit(EventName.STORE_UNAVAILABLE, operation=self._name, error=str(error), failures=1)
+            raise Snooze(self._settings.interval) from error
+
+
+async def unbroken(coroutine: Coroutine[Any, Any, Returned]) -> Returned:
+    """Its result. Cancelled meanwhile it is given a moment to come to its end, so that it is known what became of it."""
+    task, is_cancelled = asyncio.ensure_future(coroutine), False
+    while not task.done():
+        try:
+            await asyncio.wait({task}, timeout=RELEASE_WITHIN if is_cancelled else None)
+        except asyncio.CancelledError:
+            is_cancelled = True
+        else:
+            if not task.done():
+                task.cancel()
+    if is_cancelled:
+        if not task.cancelled():
+            task.exception()  # it was told to whoever waited, and that is nobody any more
+        raise asyncio.CancelledError
+    return task.result()

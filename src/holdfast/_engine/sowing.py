@@ -1,0 +1,138 @@
+"""Tables that are not ours, in a supervisor's care: runs of their handlers are enqueued, and rows taken back from the dead."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from holdfast._core.job import NewJob
+from holdfast._core.policy import Policy
+from holdfast._core.watch import End, Watch
+from holdfast._engine.client import Client
+from holdfast._engine.events import EventName, Events
+from holdfast._engine.ledger import said
+from holdfast._engine.loop import Service
+from holdfast._engine.tables import RowsSettings, Tables, Watched
+from holdfast._ports.clock import Chance
+from holdfast._ports.rows import Reset, Table
+
+PAUSE = 0.05
+"""Seconds between two full batches of a watchdog: others want to write too."""
+PRUNING = 60.0
+PATIENCE = 2.0
+"""Seconds for all tables together to say whether rows are due, before the watch over the workers goes on."""
+POLICY = Policy(max_attempts=1, retention=3600.0)
+"""Of runs: the next sowing is what retries a failed one, and there is one every few seconds, so they are not kept for long."""
+
+Step = Callable[[], Coroutine[Any, Any, float]]
+
+
+class Plot:
+    """One table. Whatever its database does, or does not, concerns no other."""
+
+    def __init__(self, settings: RowsSettings, tables: Tables, client: Client, *, chance: Chance, events: Events) -> None:
+        self.settings = settings
+        self._tables, self._client, self._chance, self._events = tables, client, chance, events
+
+    async def sow(self) -> float:
+        """Enqueue runs where rows are due; those that wait or run already are not enqueued again."""
+        await sow(await self._tables.sound(self.settings), self.settings, self._client, self._chance)
+        return self.settings.interval
+
+    async def has_due(self) -> bool:
+        """Whether there is anything to do."""
+        return await (await self._tables.sound(self.settings)).has_due()
+
+    async def reset(self) -> float:
+        """Take back one batch from whoever has had it for too long; a full one is followed by the next at once."""
+        watch = self.settings.watch
+        found = await (await self._tables.sound(self.settings)).reset(watch.batch)
+        tell_of_reset(watch, found, self._events)
+        return PAUSE if len(found) >= watch.batch else self.settings.interval
+
+    async def prune(self) -> float:
+        """Delete a batch of rows that have been done for long enough."""
+        watch = self.settings.watch
+        count = await (await self._tables.sound(self.settings)).prune(watch.batch)
+        if count:
+            self._events.emit(EventName.ROWS_PRUNED, watch=watch.name, count=count)
+        return PAUSE if count >= watch.batch else PRUNING
+
+
+class Sowing:
+    """All tables that a supervisor's workers know."""
+
+    def __init__(
+        self, tables: Tables, client: Client, *, serve: Callable[[str, Step], Service], chance: Chance, events: Events
+    ) -> None:
+        self._tables, self._client, self._serve = tables, client, serve
+        self._chance, self._events = chance, events
+        self._plots: dict[RowsSettings, Plot] = {}
+        self._services: list[asyncio.Task[None]] = []
+
+    def tend(self, rows: Sequence[RowsSettings]) -> None:
+        """From now on, if not already: a worker that is ready has said that it works these off."""
+        for settings in rows:
+            if settings not in self._plots:
+                plot = Plot(settings, self._tables, self._client, chance=self._chance, events=self._events)
+                self._plots[settings] = plot
+                steps = [("sow", plot.sow), ("watch", plot.reset)]
+                steps += [("prune", plot.prune)] if settings.watch.retention is not None else []
+                served = [self._serve(f"{verb} {settings.task}", step) for verb, step in steps]
+                self._services += [asyncio.create_task(each.run()) for each in served]
+
+    async def is_needed(self) -> bool:
+        """Whether rows are due, or nobody can say so."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return any([await plot.has_due() for plot in self._plots.values()])
+        except Exception:
+            return True
+
+    async def end(self) -> None:
+        """Leave them alone."""
+        for service in self._services:
+            service.cancel()
+        await asyncio.gather(*self._services, return_exceptions=True)
+        await self._tables.close()
+
+
+async def sow(table: Table, settings: RowsSettings, client: Client, chance: Chance) -> None:
+    """Enqueue runs if rows are due."""
+    if await table.has_due():
+        await client.enqueue(runs_of(settings, chance))
+
+
+async def sow_all(watched: Sequence[Watched], client: Client, chance: Chance) -> None:
+    """The same for all of an App's."""
+    for each in watched:
+        await sow(await each.tables.sound(each.settings), each.settings, client, chance)
+
+
+def runs_of(settings: RowsSettings, chance: Chance) -> list[NewJob]:
+    """One for each place; its key keeps it from being there twice."""
+    return [
+        NewJob(
+            id=chance.uuid7(),
+            task=settings.task,
+            payload=b"{}",
+            policy=POLICY,
+            queue=settings.queue,
+            unique_key=f"{settings.task}#{place}",
+        )
+        for place in range(settings.concurrency)
+    ]
+
+
+def tell_of_reset(watch: Watch, found: Sequence[Reset], events: Events) -> None:
+    """Whose rows they were, and which."""
+    if found:
+        oldest = max(found, key=lambda each: each.held)
+        events.emit(
+            EventName.ROWS_RESET,
+            watch=watch.name,
+            count=len(found),
+            failed=sum(each.to is End.FAIL for each in found),
+            oldest=oldest.held,
+            owner=oldest.owner or None,
+            keys=said([each.key for each in found]),
+        )

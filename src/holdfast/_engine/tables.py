@@ -1,0 +1,94 @@
+"""Tables that are not ours, as an App watches them: opened when first used, looked at before anything of theirs is changed."""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from msgspec import Struct
+
+from holdfast._core.location import public_url
+from holdfast._core.watch import Watch
+from holdfast._ports.forks import care_for
+from holdfast._ports.rows import Table
+from holdfast.errors import ConfigurationError, Unsupported
+
+OpenTable = Callable[[str, Watch], Table]
+
+
+class RowsSettings(Struct, frozen=True, kw_only=True):
+    """What an App was told about a table, checked; a worker sends it to its supervisor over the pipe.
+
+    ``url``: of its database, password and all. ``interval``: seconds between two looks for rows that are due.
+    ``concurrency``: how many runs of its handler at once, everywhere together, which wait in ``queue``.
+    """
+
+    watch: Watch
+    url: str
+    queue: str = "default"
+    concurrency: int = 1
+    interval: float = 5.0
+
+    @property
+    def task(self) -> str:
+        """The name of the task whose jobs are runs of the handler."""
+        return f"rows.{self.watch.name}"
+
+
+class Tables:
+    """Each opened once; a forked child forgets its parent's and opens its own."""
+
+    def __init__(self, open_table: OpenTable) -> None:
+        self._open_table = open_table
+        self._lock = threading.Lock()
+        self._opened: dict[RowsSettings, Table] = {}
+        self._sound: set[RowsSettings] = set()
+        self._of_parent: list[object] = []
+        care_for(self)
+
+    def of(self, settings: RowsSettings) -> Table:
+        """The table. ``ConfigurationError`` when its driver is not installed."""
+        with self._lock:
+            table = self._opened.get(settings)
+            if table is None:
+                table = self._opened[settings] = self._open_table(settings.url, settings.watch)
+            return table
+
+    async def sound(self, settings: RowsSettings) -> Table:
+        """The same once it has been looked at; ``ConfigurationError`` with everything that stands in the way."""
+        table = self.of(settings)
+        if settings not in self._sound:
+            if problems := (await table.inspect()).problems:
+                raise ConfigurationError([f"rows {settings.watch.name}: {problem}" for problem in problems])
+            self._sound.add(settings)
+        return table
+
+    async def close(self) -> None:
+        """Let go of connections; the next use opens them again."""
+        for table in tuple(self._opened.values()):
+            with suppress(Exception):  # one whose database is away must not keep the others open
+                await table.close()
+
+    def hold(self) -> None:
+        """Before a fork: not in the middle of opening, which imports drivers."""
+        self._lock.acquire()
+
+    def release(self) -> None:
+        """After the fork, in the parent."""
+        self._lock.release()
+
+    def start_afresh(self) -> None:
+        """After the fork, in the child, which keeps, unused, what came through it: to close that could close the parent's."""
+        self._of_parent.append(self._opened)
+        self._lock, self._opened = threading.Lock(), {}
+
+
+class Watched(Struct, frozen=True):
+    """One of an App's tables."""
+
+    settings: RowsSettings
+    tables: Tables
+
+
+def no_tables(url: str, watch: Watch) -> Table:
+    """For a supervisor that was not told how to open any."""
+    raise Unsupported(f"rows {watch.name}: nobody has said here how to open tables of {public_url(url)}")

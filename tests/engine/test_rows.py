@@ -1,0 +1,725 @@
+"""A run works off batch after batch; whatever ends it, no row stays with nobody, and none is finished by a former owner."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from holdfast import Batch, ConfigurationError, JobLost, RowsLost, Snooze, State, SyncBatch, Unsupported
+from holdfast._core.job import JobRecord, Reason
+from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._engine.executor import Stop
+from holdfast._engine.rows_run import RELEASE_WITHIN, SLICE
+from holdfast._ports.rows import Findings, Mark
+from tests.engine.garden import Garden
+from tests.engine.support import LEASE, OTHER, Held, beside, forever, run, run_virtual, turns, until
+
+Handler = Callable[[Batch], Awaitable[None]]
+
+
+def result(row: JobRecord) -> dict[str, int]:
+    assert row.result is not None
+    found: dict[str, int] = json.loads(row.result)
+    return found
+
+
+async def finish_all(batch: Batch) -> None:
+    await batch.done(batch.keys)
+
+
+def test_batch_after_batch_is_worked_off_until_nothing_is_due() -> None:
+    seen = list[tuple[int, list[Any], list[Any]]]()
+
+    async def handler(batch: Batch) -> None:
+        seen.append((len(batch), batch.keys, [row["status"] for row in batch.rows]))
+        assert await batch.done(batch.keys) == batch.keys
+        assert batch.open == []
+
+    async def test() -> None:
+        garden = Garden(handler, count=7)
+        row = await garden.run_once()
+        assert seen == [(3, [1, 2, 3], ["busy"] * 3), (3, [4, 5, 6], ["busy"] * 3), (1, [7], ["busy"])]
+        assert garden.ids("gone") == [1, 2, 3, 4, 5, 6, 7]
+        assert row.state is State.COMPLETED
+        assert result(row) == {"batches": 3, "done": 7, "failed": 0, "retried": 0, "left": 0, "lost": 0}
+        assert (row.message or "").startswith("batch 3, 6 rows")
+        assert "release" not in garden.table.calls, "a batch that is finished needs no other statement"
+
+    run(test())
+
+
+def test_what_a_handler_leaves_open_goes_back_at_its_end() -> None:
+    async def handler(batch: Batch) -> None:
+        await batch.done(batch.keys[:1])
+        await batch.retry(batch.keys[1:2])
+        assert batch.open == batch.keys[2:]
+
+    async def test() -> None:
+        garden = Garden(handler, count=3)
+        row = await garden.run_once()
+        assert (garden.ids("gone"), garden.ids("busy")) == ([1, 2, 3], [])
+        assert result(row) == {"batches": 3, "done": 3, "failed": 0, "retried": 2, "left": 1, "lost": 0}
+
+    run(test())
+
+
+def test_a_batch_that_finishes_nothing_ends_the_run_so_that_rows_that_always_fail_make_no_hot_loop() -> None:
+    async def handler(batch: Batch) -> None:
+        await batch.retry(batch.keys[:2])
+
+    async def test() -> None:
+        garden = Garden(handler, count=3)
+        row = await garden.run_once()
+        assert (row.state, garden.ids("new")) == (State.COMPLETED, [1, 2, 3])
+        assert result(row) == {"batches": 1, "done": 0, "failed": 0, "retried": 2, "left": 1, "lost": 0}
+
+    run(test())
+
+
+def test_a_handler_that_raises_half_way_keeps_what_it_finished_and_its_job_fails() -> None:
+    async def handler(batch: Batch) -> None:
+        await batch.done(batch.keys[:2])
+        raise ValueError("the bucket is gone")
+
+    async def test() -> None:
+        garden = Garden(handler, count=5)
+        row = await garden.run_once()
+        assert (garden.ids("gone"), garden.ids("new")) == ([1, 2], [3, 4, 5])
+        assert row.error is not None
+        assert (row.state, row.reason, row.error.message) == (State.FAILED, Reason.HANDLER_ERROR, "the bucket is gone")
+
+    run(test())
+
+
+def test_a_handler_may_answer_what_every_handler_may() -> None:
+    async def handler(batch: Batch) -> Snooze:
+        await batch.done(batch.keys[:1])
+        return Snooze("1h")
+
+    async def test() -> None:
+        garden = Garden(handler, count=3)
+        row = await garden.run_once()
+        assert (row.state, garden.ids("gone"), garden.ids("new")) == (State.SCHEDULED, [1], [2, 3])
+
+    run(test())
+
+
+def test_rows_fail_for_good_with_a_reason() -> None:
+    async def handler(batch: Batch) -> None:
+        assert await batch.fail([2], "no such object") == [2]
+        await batch.done([1, 3])
+
+    async def test() -> None:
+        garden = Garden(handler, failed="bad", reason="why")
+        row = await garden.run_once()
+        assert (garden.ids("bad"), garden.plain.rows[2,]["why"], result(row)["failed"]) == ([2], "no such object", 1)
+
+    run(test())
+
+
+def test_fail_without_a_status_for_it_says_what_to_do() -> None:
+    errors = list[ConfigurationError]()
+
+    async def handler(batch: Batch) -> None:
+        with pytest.raises(ConfigurationError, match=r"pass failed='…' to app.rows\('pastes'") as caught:
+            await batch.fail(batch.keys)
+        errors.append(caught.value)
+        await batch.done(batch.keys)
+
+    run(_runs(handler))
+    assert len(errors) == 1
+
+
+@pytest.mark.parametrize("keys", [[4], ["1"], "12", [1, 9]])
+def test_keys_of_another_batch_are_refused(keys: Any) -> None:
+    async def handler(batch: Batch) -> None:
+        with pytest.raises(ValueError, match=r"batch\.keys"):
+            await batch.done(keys)
+        await batch.done(batch.keys)
+
+    run(_runs(handler))
+
+
+def test_keys_of_several_columns_are_tuples() -> None:
+    async def handler(batch: Batch) -> None:
+        assert batch.keys == [(1, 1), (2, 2), (3, 3)]
+        assert await batch.done([(1, 1), [2, 2]]) == [(1, 1), (2, 2)]
+        assert await batch.done(batch.keys) == [(3, 3)], "what is finished is not sent again"
+
+    run(_runs(handler, key=("shop", "id")))
+
+
+async def _runs(handler: Handler, **options: Any) -> None:
+    row = await Garden(handler, **options).run_once()
+    assert row.state is State.COMPLETED, row.error
+
+
+# recovery
+
+
+async def die(garden: Garden, **options: Any) -> Garden:
+    """The worker is killed, and another one has its jobs; the table and the store are the same."""
+    why = LeaseEnd(End.CRASHED, "SIGKILL")
+    await garden.memory.end_lease(LEASE.id, why)
+    await garden.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await garden.memory.held(LEASE.id)])
+    other = Garden(finish_all, **options)
+    other.table, other.plain, other.memory, other.store.store = garden.table, garden.plain, garden.memory, garden.memory
+    await other.memory.open_lease(OTHER)
+    other.exchange = other.open_exchange(OTHER)
+    return other
+
+
+@pytest.mark.parametrize("owner", [None, "holder"])
+def test_s3_after_its_worker_was_killed_the_next_attempt_gives_back_first_what_the_dead_one_had(owner: str | None) -> None:
+    async def test() -> None:
+        begun = asyncio.Event()
+
+        async def handler(batch: Batch) -> None:
+            await batch.done(batch.keys[:1])
+            begun.set()
+            await forever()
+
+        garden = Garden(handler, owner=owner)
+        (job,) = await garden.start()
+        await begun.wait()
+        other = await die(garden, owner=owner)
+        beside(other._report())
+        assert garden.ids("busy") == [2, 3]
+        garden.table.calls.clear()
+        await other.exchange.step()
+        row = await other.finish([job])
+        assert garden.table.calls[:3] == ["inspect", "release", "claim"]
+        assert (row.state, row.crashes, garden.ids("gone")) == (State.COMPLETED, 1, [1, 2, 3])
+        assert result(row)["done"] == 2, "what the dead one counted last died with it"
+
+    run(test())
+
+
+def test_with_an_owner_column_a_claim_whose_answer_was_lost_is_given_back_by_the_next_attempt() -> None:
+    async def test() -> None:
+        garden = Garden(finish_all, owner="holder")
+        garden.table.lose_answer("claim")
+        (job,) = await garden.start()
+        row = await garden.finish([job])
+        assert (row.state, garden.ids("busy"), garden.ids("gone")) == (State.SCHEDULED, [1, 2, 3], [])
+        garden.clock.advance(5)
+        garden.beat()
+        await garden.memory.beat([row.lease or UUID(int=1)])
+        await garden.exchange.step()
+        await garden.until_ended(2)
+        await garden.settle()
+        assert ((await garden.row(job)).state, garden.ids("gone")) == (State.COMPLETED, [1, 2, 3])
+
+    run(test())
+
+
+def test_a_database_that_is_away_costs_a_run_no_attempt() -> None:
+    async def test() -> None:
+        garden = Garden(finish_all)
+        garden.table.is_out = True
+        row = await garden.run_once()
+        assert (row.state, row.failures, row.crashes) == (State.SCHEDULED, 0, 0)
+        assert garden.log.of("store.unavailable")[0]["operation"] == "rows.pastes"
+
+    run(test())
+
+
+def test_what_cannot_be_given_back_now_is_given_back_by_the_next_attempt() -> None:
+    async def handler(batch: Batch) -> None:
+        garden.table.fail("release", 2)
+
+    garden = Garden(handler)
+
+    async def test() -> None:
+        row = await garden.run_once()
+        assert (row.state, garden.ids("busy")) == (State.SCHEDULED, [1, 2, 3])
+        assert json.loads(row.checkpoint or b"{}")["marks"]
+
+    run(test())
+
+
+def test_a_table_that_does_not_fit_fails_the_run_before_anything_is_claimed() -> None:
+    async def test() -> None:
+        garden = Garden(finish_all)
+        garden.plain.findings = Findings(problems=("there is no column 'since'",))
+        row = await garden.run_once()
+        assert row.error is not None
+        assert (row.state, row.error.message) == (State.FAILED, "rows pastes: there is no column 'since'")
+        assert "claim" not in garden.table.calls
+
+    run(test())
+
+
+# the end of a run
+
+
+def test_l7_a_drain_between_two_batches_ends_the_run_and_another_worker_goes_on() -> None:
+    async def handler(batch: Batch) -> None:
+        garden.executor.ask_to_end()
+        await batch.done(batch.keys)
+
+    garden = Garden(handler, count=9)
+
+    async def test() -> None:
+        row = await garden.run_once()
+        assert (row.state, row.failures, garden.ids("gone")) == (State.AVAILABLE, 0, [1, 2, 3])
+        assert garden.ids("busy") == []
+        assert json.loads(row.checkpoint or b"{}")["so_far"]["done"] == 3
+
+    run(test())
+
+
+def test_l7_a_run_that_was_on_its_way_when_the_drain_began_claims_nothing() -> None:
+    async def test() -> None:
+        garden = Garden(finish_all)
+        garden.executor.ask_to_end()
+        row = await garden.run_once()
+        assert (row.state, row.failures, garden.ids("new")) == (State.AVAILABLE, 0, [1, 2, 3])
+        assert "claim" not in garden.table.calls
+
+    run(test())
+
+
+def test_a_run_goes_to_the_end_of_its_queue_by_and_by_and_counts_on() -> None:
+    async def handler(batch: Batch) -> None:
+        garden.clock.advance(SLICE / 2)
+        await batch.done(batch.keys)
+
+    garden = Garden(handler, count=9)
+
+    async def test() -> None:
+        (job,) = await garden.start()
+        row = await garden.finish([job])
+        assert (row.state, garden.ids("gone")) == (State.AVAILABLE, [1, 2, 3, 4, 5, 6])
+        garden.beat()
+        await garden.memory.beat([UUID(int=1)])
+        await garden.exchange.step()
+        await garden.until_ended(2)
+        await garden.settle()
+        row = await garden.row(job)
+        assert (row.state, result(row)["batches"], result(row)["done"]) == (State.COMPLETED, 3, 9)
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("why", "state"), [(Stop.CANCELLED, State.CANCELLED), (Stop.DRAINED, State.AVAILABLE), (Stop.LATE, State.AVAILABLE)]
+)
+def test_code_that_is_stopped_inside_a_batch_gives_back_what_is_open(why: Stop, state: State) -> None:
+    async def test() -> None:
+        begun = asyncio.Event()
+
+        async def handler(batch: Batch) -> None:
+            await batch.done(batch.keys[:1])
+            begun.set()
+            await forever()
+
+        garden = Garden(handler)
+        jobs = await garden.start()
+        await begun.wait()
+        if why is Stop.CANCELLED:
+            await garden.memory.request_cancel(jobs)
+        garden.executor.stop(jobs[0], why)
+        row = await garden.finish(jobs)
+        assert (row.state, garden.ids("gone"), garden.ids("new")) == (state, [1], [2, 3])
+
+    run(test())
+
+
+def test_a_claim_that_is_on_its_way_when_the_run_is_stopped_is_given_back() -> None:
+    async def test() -> None:
+        garden = Garden(finish_all)
+        gate = garden.table.hold("claim", is_back=True)
+        jobs = await garden.start()
+        await gate.entered.wait()
+        garden.executor.stop(jobs[0], Stop.DRAINED)
+        await turns()
+        assert garden.ids("busy") == [1, 2, 3]
+        gate.opened.set()
+        row = await garden.finish(jobs)
+        assert (row.state, garden.ids("new"), garden.ids("gone")) == (State.AVAILABLE, [1, 2, 3], [])
+
+    run(test())
+
+
+def test_whoever_is_stopped_twice_gives_back_nevertheless() -> None:
+    async def test() -> None:
+        begun = asyncio.Event()
+
+        async def handler(batch: Batch) -> None:
+            begun.set()
+            await forever()
+
+        garden = Garden(handler)
+        jobs = await garden.start()
+        await begun.wait()
+        gate = garden.table.hold("release")
+        garden.executor.stop(jobs[0], Stop.DRAINED)
+        await gate.entered.wait()
+        garden.executor.stop(jobs[0], Stop.LATE)
+        await turns()
+        gate.opened.set()
+        row = await garden.finish(jobs)
+        assert (row.state, garden.ids("new"), garden.table.calls.count("release")) == (State.AVAILABLE, [1, 2, 3], 1)
+
+    run(test())
+
+
+def test_s8_a_claim_that_is_not_answered_keeps_no_run_from_ending() -> None:
+    async def test() -> None:
+        garden = Garden(finish_all)
+        gate = garden.table.hold("claim")
+        jobs = await garden.start()
+        await gate.entered.wait()
+        started = asyncio.get_running_loop().time()
+        garden.executor.stop(jobs[0], Stop.DRAINED)
+        row = await garden.finish(jobs)
+        assert asyncio.get_running_loop().time() - started >= RELEASE_WITHIN
+        assert (row.state, garden.ids("new")) == (State.AVAILABLE, [1, 2, 3])
+
+    run_virtual(test())
+
+
+def test_s8_a_database_that_does_not_answer_keeps_no_run_from_ending() -> None:
+    async def test() -> None:
+        begun = asyncio.Event()
+
+        async def handler(batch: Batch) -> None:
+            begun.set()
+            await forever()
+
+        garden = Garden(handler)
+        jobs = await garden.start()
+        await begun.wait()
+        garden.table.hold("release")
+        started = asyncio.get_running_loop().time()
+        garden.executor.stop(jobs[0], Stop.DRAINED)
+        row = await garden.finish(jobs)
+        assert asyncio.get_running_loop().time() - started >= RELEASE_WITHIN
+        assert (row.state, garden.ids("busy")) == (State.SCHEDULED, [1, 2, 3]), "the next attempt gives them back"
+
+    run_virtual(test())
+
+
+# a job or rows that were lost
+
+
+def test_s3_after_the_job_was_lost_every_verb_raises_job_lost() -> None:
+    raised = list[str]()
+
+    async def handler(batch: Batch) -> None:
+        garden.executor.running[batch.job.id].context.mark_lost()
+        verbs: dict[str, Callable[[], Awaitable[Any]]] = {
+            "done": lambda: batch.done(batch.keys),
+            "retry": lambda: batch.retry(batch.keys),
+            "fail": lambda: batch.fail(batch.keys),
+            "alive": batch.alive,
+            "transaction": batch.transaction().__aenter__,
+        }
+        for name, verb in verbs.items():
+            try:
+                await verb()
+            except JobLost:
+                raised.append(name)
+
+    garden = Garden(handler, owner="holder", failed="bad")
+
+    async def test() -> None:
+        await garden.finish(await garden.start())
+        assert raised == ["done", "retry", "fail", "alive", "transaction"]
+        assert garden.ids("new") == [1, 2, 3], "they are given back nevertheless: the mark says that they were ours"
+
+    run(test())
+
+
+async def take_over(garden: Garden, *, stale: float = 7201.0) -> None:
+    """The watchdog takes all rows back, and somebody else claims the first two."""
+    garden.clock.advance(stale)
+    assert len(await garden.plain.reset(100)) == 3
+    assert len((await garden.plain.claim("somebody", 2)).rows) == 2
+
+
+def test_s3_a_zombie_whose_rows_were_reset_and_taken_changes_nothing_and_learns_which() -> None:
+    async def handler(batch: Batch) -> None:
+        await take_over(garden)
+        assert await batch.done(batch.keys) == []
+        assert batch.open == []
+
+    garden = Garden(handler)
+
+    async def test() -> None:
+        row = await garden.run_once()
+        assert (garden.ids("busy"), garden.ids("new")) == ([1, 2], [3])
+        (event,) = garden.log.of("rows.lost")
+        assert (event["watch"], event["count"], event["keys"]) == ("pastes", 3, "1, 2, 3")
+        assert result(row) == {"batches": 1, "done": 0, "failed": 0, "retried": 0, "left": 0, "lost": 3}
+
+    run(test())
+
+
+def test_s3_a_batch_renews_its_stamp_with_an_owner_column_and_is_not_taken_for_stuck() -> None:
+    async def handler(batch: Batch) -> None:
+        for _ in range(3):
+            garden.clock.advance(7000)
+            assert await batch.alive()
+            assert await garden.plain.reset(100) == []
+        await batch.done(batch.keys[:1])
+        garden.clock.advance(7201)
+        assert len(await garden.plain.reset(100)) == 2
+        assert not await batch.alive()
+        assert batch.open == []
+
+    garden = Garden(handler, owner="holder")
+
+    async def test() -> None:
+        row = await garden.run_once()
+        counts = json.loads(row.checkpoint or b"{}")["so_far"]
+        assert (row.state, counts["done"], counts["lost"]) == (State.AVAILABLE, 1, 2)
+        (tight,) = garden.log.of("rows.tight")
+        assert tight["took"] == 7201.0
+
+    run(test())
+
+
+def test_the_longest_time_under_one_stamp_counts() -> None:
+    async def handler(batch: Batch) -> None:
+        garden.clock.advance(2500)
+        await batch.alive()
+        garden.clock.advance(10)
+        await batch.done(batch.keys)
+
+    garden = Garden(handler, owner="holder")
+
+    async def test() -> None:
+        await garden.run_once()
+        assert [each["took"] for each in garden.log.of("rows.tight")] == [2500.0]
+
+    run(test())
+
+
+def test_without_an_owner_column_a_stamp_cannot_be_renewed() -> None:
+    async def handler(batch: Batch) -> None:
+        with pytest.raises(Unsupported, match="owner='column'"):
+            await batch.alive()
+        await batch.done(batch.keys)
+
+    run(_runs(handler))
+
+
+@pytest.mark.parametrize(("took", "is_tight"), [(2399.0, False), (2401.0, True)])
+def test_a_batch_that_takes_more_than_a_third_of_the_patience_is_said(took: float, is_tight: bool) -> None:
+    async def handler(batch: Batch) -> None:
+        garden.clock.advance(took)
+        await batch.done(batch.keys)
+
+    garden = Garden(handler)
+
+    async def test() -> None:
+        await garden.run_once()
+        said = [(each["took"], each["stale_after"]) for each in garden.log.of("rows.tight")]
+        assert said == ([(took, 7200.0)] if is_tight else [])
+
+    run(test())
+
+
+def test_a_lost_answer_is_asked_for_again_and_is_no_loss() -> None:
+    async def handler(batch: Batch) -> None:
+        garden.table.fail("move")
+        finishing = asyncio.ensure_future(batch.done(batch.keys[:1]))
+        await until(lambda: "move" in garden.table.calls)
+        await turns()
+        garden.clock.advance(1)
+        assert await finishing == [1]
+        garden.table.lose_answer("move")
+        finishing = asyncio.ensure_future(batch.done(batch.keys[1:]))
+        await until(lambda: garden.table.calls.count("move") == 3)
+        await turns()
+        garden.clock.advance(1)
+        assert await finishing == [], "only what is known to have moved"
+
+    garden = Garden(handler)
+
+    async def test() -> None:
+        await garden.run_once()
+        assert (garden.ids("gone"), garden.log.of("rows.lost")) == ([1, 2, 3], [])
+
+    run(test())
+
+
+# transactions
+
+
+def test_row_state_and_the_users_statements_commit_together() -> None:
+    async def handler(batch: Batch) -> None:
+        if len(batch) == 1:
+            return
+        async with batch.transaction() as tx:
+            assert await tx.done(batch.keys[:2]) == [1, 2]
+            assert await tx.done(batch.keys[:2]) == [], "once"
+            tx.connection["content"] = 7
+        assert batch.open == [3]
+        try:
+            async with batch.transaction() as tx:
+                await tx.done([3])
+                tx.connection["content"] = 6
+                raise RuntimeError
+        except RuntimeError:
+            assert batch.open == [3]
+
+    garden = Garden(handler, batch=10)
+
+    async def test() -> None:
+        row = await garden.run_once()
+        assert (garden.plain.others, garden.ids("new")) == ({"content": 7}, [3])
+        assert (result(row)["done"], result(row)["left"]) == (2, 2)
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_caught", [False, True])
+def test_s3_no_effect_is_applied_for_a_row_that_is_somebody_elses(is_caught: bool) -> None:
+    errors = list[RowsLost]()
+
+    async def handler(batch: Batch) -> None:
+        if errors:
+            return
+        await garden.plain.release(Mark(repr(batch.rows[0]["since"]), ""))
+        garden.plain.rows[3,] |= {"status": "busy", "since": batch.rows[0]["since"]}  # one of them is still ours
+        try:
+            async with batch.transaction() as tx:
+                tx.connection["content"] = 7
+                try:
+                    await tx.done(batch.keys)
+                except RowsLost:
+                    if not is_caught:
+                        raise
+        except RowsLost as error:
+            errors.append(error)
+        assert batch.open == [3]
+        async with batch.transaction() as tx:
+            await tx.done(batch.open)
+            tx.connection["content"] = 6
+
+    garden = Garden(handler)
+
+    async def test() -> None:
+        row = await garden.run_once()
+        assert errors[0].keys == [1, 2]
+        assert garden.plain.others == {"content": 6}
+        assert (result(row)["done"], result(row)["lost"], result(row)["left"]) == (1, 2, 2)
+
+    run(test())
+
+
+# handlers in a thread
+
+
+def test_a_handler_in_a_thread_has_the_same_verbs() -> None:
+    def handler(batch: SyncBatch) -> None:
+        assert (len(batch), batch.keys, batch.job.attempt) == (3, [1, 2, 3], 1)
+        assert batch.done([1]) == [1]
+        assert batch.alive()
+        with batch.transaction() as tx:
+            assert tx.done([2]) == [2]
+            tx.connection["content"] = 7
+        assert batch.fail([3], "no") == [3]
+        assert batch.retry([3]) == []
+
+    async def test() -> None:
+        garden = Garden(handler, owner="holder", failed="bad")
+        row = await garden.run_once()
+        assert row.state is State.COMPLETED, row.error
+        assert (garden.ids("gone"), garden.ids("bad"), garden.plain.others) == ([1, 2], [3], {"content": 7})
+
+    run(test())
+
+
+def test_a_handler_in_a_thread_that_is_cancelled_gives_back_what_is_open_once_it_ends() -> None:
+    held = Held()
+
+    def handler(batch: SyncBatch) -> None:
+        batch.done([1])
+        held.wait_here()
+
+    async def test() -> None:
+        garden = Garden(handler, count=9)
+        jobs = await garden.start()
+        await until(held.come.is_set)
+        await garden.memory.request_cancel(jobs)
+        garden.executor.stop(jobs[0], Stop.CANCELLED)
+        await turns()
+        assert garden.ids("busy") == [2, 3], "its code has not stopped"
+        held.set()
+        row = await garden.finish(jobs)
+        assert (row.state, garden.ids("gone"), garden.ids("busy")) == (State.CANCELLED, [1], [])
+        assert garden.table.calls.count("claim") == 1
+
+    run(test())
+
+
+def test_a_thread_that_is_to_stop_does_not_wait_for_a_database_that_is_away() -> None:
+    errors = list[str]()
+
+    def handler(batch: SyncBatch) -> None:
+        garden.table.fail("move", 100)
+        try:
+            batch.done([1])
+        except asyncio.CancelledError:
+            errors.append("cancelled")
+            raise
+
+    garden = Garden(handler)
+
+    async def test() -> None:
+        jobs = await garden.start()
+        await until(lambda: "move" in garden.table.calls)
+        garden.executor.stop(jobs[0], Stop.DRAINED)
+        await turns()
+        garden.clock.advance(1)
+        row = await garden.finish(jobs)
+        assert (row.state, errors, garden.ids("new")) == (State.AVAILABLE, ["cancelled"], [1, 2, 3])
+
+    run(test())
+
+
+# registration
+
+
+async def _with_sync(batch: SyncBatch) -> None: ...
+
+
+def _with_async(batch: Batch) -> None: ...
+
+
+async def _with_two(batch: Batch, more: int) -> None: ...
+
+
+def _yields(batch: SyncBatch) -> Any:
+    yield batch
+
+
+@pytest.mark.parametrize(
+    ("handler", "text"),
+    [
+        (_with_sync, "in `async def` write `batch: Batch`"),
+        (_with_async, "in `def` write `batch: SyncBatch`"),
+        (_with_two, "takes one thing, its batch"),
+        (_yields, "no function of a batch"),
+        ("pastes", "no function of a batch"),
+    ],
+)
+def test_a_handler_that_cannot_work_is_refused(handler: Any, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        Garden(handler)
+
+
+def test_a_run_is_an_ordinary_job_that_is_tried_once_and_kept_for_an_hour() -> None:
+    garden = Garden(finish_all, queue="cleanup")
+    task = garden.registry.get("rows.pastes")
+    assert task is not None
+    assert (task.queue, task.policy.max_attempts, task.policy.max_crashes, task.policy.retention) == ("cleanup", 1, 3, 3600.0)
+    with pytest.raises(ConfigurationError, match="registered twice"):
+        garden.rows.handler(finish_all)
