@@ -1,7 +1,9 @@
 """``holdfast rows``: how watched tables stand, taking rows back, and the indexes they lack."""
 
 import asyncio
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,12 @@ def watch(table, **more):
                     where="true", failed="bad", resets="resets", max_resets=0, stale_after="1ms", **more)
 watch("pastes")
 watch("shop.orders", owner="holder", name="orders")
+"""
+
+WATCHED_FILE = """
+from holdfast import App
+app = App("{url}")
+app.rows("mails", key="id", status="status", pending="new", in_progress="busy", done="sent", claimed_at="since", where="true")
 """
 
 
@@ -55,6 +63,7 @@ def test_list_says_how_tables_stand(tables: dict[str, MemoryTable]) -> None:
     lines = run("rows", "list", "pastes", "--app", "shop").stdout.splitlines()
     assert lines[0].split("\t") == ["name", "table", "due", "stuck", "oldest", "rows", "holders"]
     assert [lines[1].split("\t")[place] for place in (0, 2, 3, 5, 6)] == ["pastes", "3", "2", "busy 2, new 3", "somebody 2"]
+    assert lines[1].split("\t")[4].endswith("s")
     assert len(lines) == 2
 
 
@@ -86,6 +95,25 @@ def test_indexes_are_shown_and_created_on_request(tables: dict[str, MemoryTable]
     (created,) = answer("rows", "indexes", "orders", "--create", "--app", "shop")
     assert created == {"name": "orders", "indexes": ["CREATE INDEX a", "CREATE INDEX b"], "created": True}
     assert run("rows", "indexes", "--app", "shop").stdout.splitlines() == ["name\tmissing"]
+
+
+def test_a_table_that_cannot_be_looked_at_does_not_pass_for_one_that_lacks_no_index(tables: dict[str, MemoryTable]) -> None:
+    tables["pastes"].findings = Findings(problems=("there is no table pastes",))
+    done = run("rows", "indexes", "--app", "shop")
+    assert (done.exit_code, done.stdout, done.stderr.strip()) == (2, "", "error: rows pastes: there is no table pastes")
+
+
+def test_reset_stamps_rows_that_nobody_stamped_so_that_their_time_runs(folder: Path) -> None:
+    place = folder / "loop.db"
+    with closing(sqlite3.connect(place)) as connection, connection:
+        connection.execute("CREATE TABLE mails (id INTEGER PRIMARY KEY, status TEXT, since TEXT)")
+        connection.execute("INSERT INTO mails VALUES (1, 'busy', NULL)")
+    (folder / "post.py").write_text(WATCHED_FILE.format(url=f"sqlite:///{place}"))
+    done = run("rows", "reset", "--yes", "--app", "post")
+    assert done.stdout.splitlines() == ["name\tstuck\treset\tfailed", "mails\t0\t0\t0"]
+    with closing(sqlite3.connect(place)) as connection:
+        ((status, since),) = connection.execute("SELECT status, since FROM mails")
+    assert (status, since is None) == ("busy", False)
 
 
 @pytest.mark.parametrize("verb", ["list", "reset", "indexes"])

@@ -3,7 +3,7 @@
 A `python` block that begins with `# name.py` is a file of that name. Any other is run, in one interpreter per page; lines
 that begin with `#> ` are what it prints. A `console` block holds commands behind `$ `, typed into one shell per page, and
 below them what they answer, in which `…` stands for anything; an answer that begins with `error:` is that of a command that
-fails. `sleep` is left out: instead, what is asked about jobs is asked until it is answered as shown. A block behind
+fails. `sleep` is left out: instead, what is asked about jobs and rows is asked until it is answered as shown. A block behind
 `<!-- not run: why -->` is only read.
 """
 
@@ -31,7 +31,7 @@ FENCE = re.compile(
     r"^(?:<!-- not run: (?P<excuse>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 FILE = re.compile(r"# ([\w/]+\.py)\n")
-LOOK = re.compile(r"holdfast (jobs (list|show|counts|explain)|workers list|queues list)\b")
+LOOK = re.compile(r"holdfast (jobs (list|show|counts|explain)|workers list|queues list|rows list)\b")
 PATIENCE = 20.0
 DONE = "-- done "
 

@@ -1,7 +1,9 @@
 """Every block of code and every command on a page works as written, and every link leads to a heading that is there."""
 
 import codeop
+import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -30,7 +32,8 @@ def environment(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[str
     server: PostgresServer = request.getfixturevalue("postgres_server")
     parts = urlsplit(server.dsn())
     server.sql(f"CREATE DATABASE {named[1]}")
-    yield {"PGHOST": str(parts.hostname), "PGPORT": str(parts.port), "PGUSER": str(parts.username)}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}{os.pathsep}{server.binaries}"  # where psql is
+    yield {"PGHOST": str(parts.hostname), "PGPORT": str(parts.port), "PGUSER": str(parts.username), "PATH": path}
     server.sql(f"DROP DATABASE {named[1]} WITH (FORCE)")
 
 

@@ -10,6 +10,7 @@ from holdfast._core.cleaning import clean
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.view import JobView
 from holdfast._ports.store import LeaseView, QueueView
+from holdfast.cli.printing import span
 from holdfast.cli.workers import condition
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _workers(frame: Frame) -> "Table":
         jobs = f"{worker.holds}/{worker.slots}" if worker.slots else str(worker.holds)
         style = "red" if worker.overdue > 0 else ""
         queues = clean(", ".join(worker.queues)) or "all"
-        _add(table, clean(worker.worker), condition(worker), jobs, queues, _span(worker.age), style=style)
+        _add(table, clean(worker.worker), condition(worker), jobs, queues, span(worker.age), style=style)
     return table
 
 
@@ -140,7 +141,7 @@ def _running(frame: Frame) -> "Table":
     table = _table("running", "task", "try", "for", "progress", "stage", "message")
     for job in frame.running:
         said = (clean(text) for text in (job.stage or "", job.message or ""))
-        _add(table, job.id, clean(job.task), str(job.attempt), _span(job.seconds), _bar(job.fraction), *said)
+        _add(table, job.id, clean(job.task), str(job.attempt), span(job.seconds), _bar(job.fraction), *said)
     return table
 
 
@@ -156,12 +157,3 @@ def _bar(fraction: float | None) -> str:
         return ""
     full = round(min(1.0, max(0.0, fraction)) * BAR)
     return f"{'█' * full}{'░' * (BAR - full)} {fraction:4.0%}"
-
-
-def _span(seconds: float | None) -> str:
-    """Seconds as a person says them."""
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{seconds:.1f}s"

@@ -65,3 +65,12 @@ def shown(value: object) -> str:
             return clean(to_json(value))
         case _:
             return clean(str(value))
+
+
+def span(seconds: float | None) -> str:
+    """Seconds as a person says them."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{seconds:.1f}s"

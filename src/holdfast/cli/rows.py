@@ -36,7 +36,7 @@ def rows() -> None:
 def list_rows(names: tuple[str, ...], target: str | None, as_json: bool) -> None:
     """How they stand: rows by status, how many are due, how many are stuck, and who has some."""
     from holdfast.cli.loading import opened
-    from holdfast.cli.printing import print_json, print_table
+    from holdfast.cli.printing import print_json, print_table, span
 
     with opened(_target(target)) as app:
         found = [_standing(each) for each in _chosen(app, names)]
@@ -44,7 +44,10 @@ def list_rows(names: tuple[str, ...], target: str | None, as_json: bool) -> None
         print_json(found)
         return
     columns = ("name", "table", "due", "stuck", "oldest", "rows", "holders")
-    cells = [(*(each[column] for column in columns[:5]), _counted(each["rows"]), _held(each["holders"])) for each in found]
+    cells = [
+        (*(each[column] for column in columns[:4]), span(each["oldest"]), _counted(each["rows"]), _held(each["holders"]))
+        for each in found
+    ]
     print_table(columns, cells, empty="this App watches over no tables: app.rows(…)")
 
 
@@ -64,7 +67,7 @@ def reset(names: tuple[str, ...], dry_run: bool, yes: bool, target: str | None, 
         stuck = {each.name: each.states().stuck for each in chosen}
         if not dry_run and any(stuck.values()):
             confirm(f"take back {sum(stuck.values()):,} stuck rows?", yes=yes)
-        taken = {each.name: [] if dry_run or not stuck[each.name] else each.reset() for each in chosen}
+        taken = {each.name: [] if dry_run else each.reset() for each in chosen}  # also where none is: some may have no stamp yet
     if as_json:
         print_json([{"name": name, "stuck": stuck[name], "reset": found} for name, found in taken.items()])
         return
@@ -84,7 +87,7 @@ def indexes(names: tuple[str, ...], create: bool, target: str | None, as_json: b
 
     with opened(_target(target)) as app:
         chosen = _chosen(app, names)
-        found = {each.name: each.create_indexes() if create else each.inspect().indexes for each in chosen}
+        found = {each.name: each.create_indexes() if create else _missing(each) for each in chosen}
     if as_json:
         print_json([{"name": name, "indexes": statements, "created": create} for name, statements in found.items()])
         return
@@ -116,6 +119,16 @@ def _standing(each: "Rows") -> dict[str, Any]:
 
     watch, states = each.settings.watch, each.states()
     return {"name": each.name, "table": ".".join(watch.table), "task": each.settings.task, **structs.asdict(states)}
+
+
+def _missing(each: "Rows") -> tuple[str, ...]:
+    """``ConfigurationError`` rather than none where the table could not be looked at."""
+    from holdfast.errors import ConfigurationError
+
+    found = each.inspect()
+    if found.problems and not found.indexes:
+        raise ConfigurationError([f"rows {each.name}: {problem}" for problem in found.problems])
+    return found.indexes
 
 
 def _counted(counts: dict[str, int]) -> str:
