@@ -103,12 +103,24 @@ def test_a_table_that_cannot_be_looked_at_does_not_pass_for_one_that_lacks_no_in
     assert (done.exit_code, done.stdout, done.stderr.strip()) == (2, "", "error: rows pastes: there is no table pastes")
 
 
-def test_reset_stamps_rows_that_nobody_stamped_so_that_their_time_runs(folder: Path) -> None:
+@pytest.fixture
+def place(folder: Path) -> Path:
+    """A file with a row in progress that has no stamp, and an App in ``post.py`` that watches over it without a handler."""
     place = folder / "loop.db"
     with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute("CREATE TABLE mails (id INTEGER PRIMARY KEY, status TEXT, since TEXT)")
         connection.execute("INSERT INTO mails VALUES (1, 'busy', NULL)")
     (folder / "post.py").write_text(WATCHED_FILE.format(url=f"sqlite:///{place}"))
+    return place
+
+
+def test_check_asks_for_a_handler_of_rows_and_not_for_a_task(place: Path) -> None:
+    findings = [(each["name"], each["message"]) for each in answer("check", "post")]
+    assert "tasks" not in dict(findings)
+    assert any(name == "rows" and "has no handler" in message for name, message in findings)
+
+
+def test_reset_stamps_rows_that_nobody_stamped_so_that_their_time_runs(place: Path) -> None:
     done = run("rows", "reset", "--yes", "--app", "post")
     assert done.stdout.splitlines() == ["name\tstuck\treset\tfailed", "mails\t0\t0\t0"]
     with closing(sqlite3.connect(place)) as connection:

@@ -41,7 +41,7 @@ def _of_workers(app: "App", target: str) -> "Iterator[Check]":
     """What `holdfast worker` would refuse, although the App itself is fine."""
     from holdfast._ports.store import Check
 
-    if not app.registry.names():
+    if not app.registry.names() and not app.watches:  # a watch without a handler has a finding of its own
         remedy = "decorate a function with @app.task in this module or one that it imports"
         yield Check("warning", "tasks", f"{target} has no tasks, so no worker can run it", remedy)
     if app.settings.url == "memory://":
