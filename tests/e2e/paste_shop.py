@@ -15,10 +15,10 @@ import psycopg
 
 from holdfast.testing.servers.bucket import BucketServer
 from tests.e2e.cells import end
-from tests.e2e.fleet import HOLDFAST, ROOT, START, Crew, Fleet, thaw
+from tests.e2e.fleet import HOLDFAST, START, Crew, Fleet, thaw
+from tests.e2e.paste_figures import EXAMPLE, Figures
 from tests.e2e.waiting import until
 
-EXAMPLE = ROOT / "examples" / "paste_cleanup"
 LOOK = 0.1
 WISHED = int(os.environ.get("E2E_PASTES", "0"))
 """Of the long run; none: there is none."""
@@ -27,8 +27,8 @@ LIMIT = 3600.0 if WISHED else 300.0
 
 
 class Size(NamedTuple):
-    """How much there is to clean, in batches of how many, each of which takes how many seconds longer, and after
-    how many seconds the next worker is killed."""
+    """How much there is to clean, in batches of how many, each of which takes how many seconds longer; after how many seconds the
+    next worker is killed; for how many a worker may have a row."""
 
     expired: int
     contents: int
@@ -36,15 +36,16 @@ class Size(NamedTuple):
     batch: int
     pace: float = 0.1
     every: float = 1.0
+    patience: float = 3.0
 
     @classmethod
     def wished(cls, size: "Size") -> "Size":
         """That of ``E2E_PASTES``, if it is set: ``E2E_PASTES=1000000`` is the long run."""
-        return cls(WISHED, WISHED // 10, WISHED // 100, 1000, 0.05, 2.0) if WISHED else size
+        return cls(WISHED, WISHED // 10, WISHED // 100, batch=1000, pace=0.0, every=2.0, patience=20.0) if WISHED else size
 
 
 class Frozen(NamedTuple):
-    """Processes that sleep, and the rows that they held: of which table, and by whose name."""
+    """Processes that sleep, and the rows that they held: of which table, and by whose names."""
 
     crew: Crew
     pids: list[int]
@@ -53,8 +54,8 @@ class Frozen(NamedTuple):
 
 
 class PasteShop:
-    """One store, one bucket. Workers forget what they hold after three seconds, and have a lease of their own for longer: who is
-    frozen for more than that wakes up as the owner of its job, and not of its rows."""
+    """One store, one bucket. Rows are taken from workers after seconds, and their leases last for longer: who is frozen in between
+    wakes up as the owner of its job, and not of its rows."""
 
     def __init__(self, ships: Fleet, bucket: BucketServer, size: Size) -> None:
         self.ships, self.bucket, self.size = ships, bucket, size
@@ -65,7 +66,7 @@ class PasteShop:
             "PASTES_URL": ships.url,
             "PASTES_BUCKET": bucket.url,
             "PASTES_CACHE": str(ships.folder / "cache"),
-            "PASTES_STALE_AFTER": "3s",
+            "PASTES_STALE_AFTER": f"{size.patience:g}s",
             "PASTES_TTL": "60s",
             "PASTES_BATCH": str(size.batch),
             "PASTES_PACE": str(size.pace),
@@ -96,40 +97,55 @@ class PasteShop:
             return session.execute(sql).fetchall()
 
     def freeze_a_crew_that_holds(self, table: str) -> Frozen:
-        """A supervisor and its worker, both, and nobody is inside a transaction: the server would keep their locks for as long."""
-        crew = self.ships.crew()
-        while True:
-            until(lambda: self._held(table), within=START)
-            pids = crew.freeze_outside_of_writes()
-            held, free = self._held(table), self._unlocked(table)
-            if held and free == sum(held.values()):
-                return Frozen(crew, pids, table, frozenset(held))
-            thaw(pids)
+        """A new supervisor and its worker, both; it has one run at a time, and the others are there for others."""
+        crew = self.ships.crew("--concurrency", "1")
+        return until(lambda: self.freeze(crew, table), within=START)
+
+    def freeze(self, crew: Crew, table: str) -> Frozen | None:
+        """While it has rows, and is not inside a transaction: the server would keep its locks for as long."""
+        if not self._held_by(crew.workers(), table):
+            return None
+        pids = crew.freeze_outside_of_writes()
+        if (owners := self._held_by(crew.workers(), table)) and self._is_unlocked(table, owners):
+            return Frozen(crew, pids, table, frozenset(owners))
+        thaw(pids)
+        return None
 
     def is_replaced(self, frozen: Frozen) -> bool:
         """Whether others have all rows that it held, or had them."""
-        return not self._held(frozen.table).keys() & frozen.owners
+        return frozen.owners.isdisjoint(self._held(frozen.table))
 
     def paste(self, content: int) -> None:
         """One more, with the text of one that is there, or was."""
         self.run("paste.py", f"This is content {content}.\n")
 
-    def clean(self, crew: Crew, frozen: Frozen) -> int:
+    def clean(self, crew: Crew, frozen: Frozen) -> Figures:
         """Wait until nothing is left to be done, while a worker is killed so often, new pastes come, and the frozen wake up once
-        others have had their rows; how many were killed."""
-        deadline, next_kill, killed, is_frozen = time.monotonic() + 0.8 * LIMIT, time.monotonic() + self.size.every, 0, True
+        others have had their rows, to be frozen again while there is much to do."""
+        size, is_frozen = self.size, True
+        figures = Figures(self.ask, [crew, frozen.crew], size.expired)
+        deadline, next_kill = time.monotonic() + 0.8 * LIMIT, time.monotonic() + size.every
         while is_frozen or not self.is_clean():
             assert time.monotonic() < deadline, self.ships.logs()
             if is_frozen and self.is_replaced(frozen):
                 is_frozen = False
                 thaw(frozen.pids)
+            elif (
+                WISHED and not is_frozen and figures.left > size.expired / 4 and (again := self.freeze(frozen.crew, frozen.table))
+            ):
+                frozen, is_frozen = again, True
+                figures.freezes += 1
             if time.monotonic() >= next_kill and (workers := crew.workers()):
-                end(self._chance.choice(workers))
-                killed += 1
-                next_kill = time.monotonic() + self.size.every
-                self.paste(self._chance.randrange(self.size.contents))
+                next_kill = time.monotonic() + size.every
+                worker = self._chance.choice(workers)
+                marks = self._marks_of([worker])
+                end(worker)
+                figures.killed(marks)
+                self.paste(self._chance.randrange(size.contents))
+            figures.look(lambda: [*self._held("pastes"), *self._held("contents")])
             time.sleep(LOOK)
-        return killed
+        figures.end()
+        return figures
 
     def close(self, *crews: Crew) -> None:
         """All of them end by themselves."""
@@ -167,6 +183,21 @@ class PasteShop:
         found = self.ask(f"SELECT claimed_by, count(*) FROM {table} WHERE status = 'DELETING' GROUP BY claimed_by")
         return dict(found)
 
-    def _unlocked(self, table: str) -> int:
-        lock = "" if self.ships.url.startswith("sqlite:") else "FOR UPDATE SKIP LOCKED"
-        return len(self.ask(f"SELECT id FROM {table} WHERE status = 'DELETING' {lock}"))
+    def _held_by(self, workers: list[int], table: str) -> list[str]:
+        marks = self._marks_of(workers)
+        return [owner for owner in self._held(table) if owner.startswith(marks)]
+
+    def _marks_of(self, workers: list[int]) -> tuple[str, ...]:
+        """How the owners of their rows begin: with the job of the run, and its attempt."""
+        running = self.ships.app.jobs.list(state="running")
+        pids = {str(worker) for worker in workers}
+        return tuple(f"{job.id.hex}.{job.attempt}." for job in running if job.worker and job.worker.split("-")[-2] in pids)
+
+    def _is_unlocked(self, table: str, owners: list[str]) -> bool:
+        if self.ships.url.startswith("sqlite:"):
+            return True
+        named = ", ".join(f"'{owner}'" for owner in owners)
+        rows = f"FROM {table} WHERE status = 'DELETING' AND claimed_by IN ({named})"
+        return self.ask(f"SELECT count(*) {rows}") == self.ask(
+            f"SELECT count(*) FROM (SELECT {rows} FOR UPDATE SKIP LOCKED) AS free"
+        )

@@ -1,6 +1,6 @@
 """examples/paste_cleanup: whatever happens to workers and bucket, each paste goes once, and its object with the last of them.
 
-``E2E_PASTES=1000000 pytest tests/e2e/test_paste_cleanup.py -k 'killed and postgres'`` is the long run.
+``E2E_PASTES=1000000 pytest tests/e2e/test_paste_cleanup.py -s -k 'killed and postgres'`` is the long run; it prints its figures.
 """
 
 import importlib
@@ -13,10 +13,11 @@ import pytest
 
 from holdfast.testing.servers.bucket import BucketServer
 from tests.e2e.fleet import START, fleet, thaw
-from tests.e2e.paste_shop import EXAMPLE, LIMIT, PasteShop, Size
+from tests.e2e.paste_figures import EXAMPLE
+from tests.e2e.paste_shop import LIMIT, PasteShop, Size
 from tests.e2e.waiting import until
 
-SIZES = {"postgres": Size(20_000, 2_000, 1_000, batch=100), "sqlite": Size(5_000, 500, 250, batch=50)}
+SIZES = {"postgres": Size(8_000, 800, 400, batch=100), "sqlite": Size(4_000, 400, 200, batch=50)}
 FAULTS: dict[str, dict[str, float]] = {"sound": {}, "failing": {"failing": 0.05, "losing": 0.01, "refusing": 0.001}}
 
 
@@ -34,11 +35,12 @@ def test_workers_are_killed_and_frozen_and_each_paste_goes_once_and_its_object_w
     shop.fill()
     shop.bucket.fail(**faults)
     frozen = shop.freeze_a_crew_that_holds("pastes")
-    crew = shop.ships.crew("--processes", "4")
-    killed = shop.clean(crew, frozen)
+    crew = shop.ships.crew("--processes", "4", "--concurrency", "2")
+    figures = shop.clean(crew, frozen)
     shop.close(crew, frozen.crew)
-    assert killed
-    shop.judge(added=killed)
+    print(figures.write(shop.ships.folder, store=shop.ships.url.partition(":")[0], faults=faults, **shop.size._asdict()))
+    assert figures.kills
+    shop.judge(added=figures.kills)
     assert "rows.lost" in frozen.crew.said(), "who was frozen has not noticed that its rows were taken"
 
 

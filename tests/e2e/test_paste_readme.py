@@ -12,7 +12,7 @@ import pytest
 from holdfast.testing.servers.process import free_port
 from tests.docs.pages import Reader, blocks_of
 from tests.e2e.fleet import START
-from tests.e2e.paste_shop import EXAMPLE
+from tests.e2e.paste_figures import EXAMPLE
 from tests.e2e.waiting import until
 
 README = EXAMPLE / "README.md"

@@ -1,0 +1,144 @@
+"""What a run of the paste shop was like: how fast, for how long nothing went on, and how soon the rows of the killed were back."""
+
+import importlib.util
+import json
+import re
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.e2e.fleet import ROOT, Crew
+
+EXAMPLE = ROOT / "examples" / "paste_cleanup"
+PAUSE = 0.5
+"""Seconds between two looks at the tables, which cost something where they are large."""
+STANDING = """
+SELECT (SELECT sum(uses) FROM contents), (SELECT count(*) FROM contents WHERE status = 'GONE'),
+    (SELECT count(*) FROM pastes WHERE status = 'DELETING')
+"""
+Ask = Callable[[str], list[tuple[Any, ...]]]
+
+
+class Figures:
+    """Taken while it goes on: ``look`` is called again and again, ``killed`` right after each kill."""
+
+    def __init__(self, ask: Ask, crews: Iterable[Crew], expired: int) -> None:
+        self._ask, self._crews, self._expired = ask, list(crews), expired
+        self._began = self._looked = self._moved = time.monotonic()
+        self._uses, self._gone, _ = self._standing = self._asked()
+        self._dead: list[tuple[float, tuple[str, ...]]] = []
+        self._is_kill_shown = True
+        self._memory = {"supervisor": 0, "worker": 0}
+        self.recoveries: list[float] = []
+        self.kills, self.freezes, self.gap, self.seconds = 0, 1, 0.0, 0.0
+        self.moments: list[Any] = []
+        self.chart = _module(EXAMPLE / "chart.py")
+
+    @property
+    def left(self) -> int:
+        """Pastes that were still to be deleted at the last look."""
+        return self._expired - self._deleted
+
+    @property
+    def _deleted(self) -> int:
+        return self._uses + self.kills - self._standing[0]  # with each kill comes a paste
+
+    def killed(self, marks: Iterable[str]) -> None:
+        """A worker, just now; how the owner of each of its rows begins."""
+        self.kills += 1
+        self._is_kill_shown = False
+        self._dead.append((time.monotonic(), tuple(marks)))
+
+    def look(self, held: Callable[[], Iterable[str]]) -> None:
+        """At what the killed had, and now and then at everything."""
+        now = time.monotonic()
+        if self._dead:
+            owners = [*held()]
+            back = [each for each in self._dead if not any(owner.startswith(each[1]) for owner in owners)]
+            self.recoveries += [time.monotonic() - at for at, marks in back if marks]
+            self._dead = [each for each in self._dead if each not in back]
+        if now - self._looked >= PAUSE:
+            self._looked = now
+            self._see(now)
+
+    def end(self) -> None:
+        """Nothing is left to be done."""
+        self._see(time.monotonic())
+        self.seconds = time.monotonic() - self._began
+
+    def told(self) -> dict[str, Any]:
+        """All of it; the crews' logs are complete now."""
+        lost, reset = self._counts("rows.lost"), self._counts("rows.reset")
+        said = self._said()
+        return {
+            "seconds": round(self.seconds, 1),
+            "pastes a second": round(self._expired / self.seconds),
+            "kills": self.kills,
+            "freezes": self.freezes,
+            "longest without progress": round(self.gap, 2),
+            "recovered": len(self.recoveries),
+            "recovery p50": round(median(self.recoveries), 2) if self.recoveries else None,
+            "recovery max": round(max(self.recoveries), 2) if self.recoveries else None,
+            "batches lost": len(lost),
+            "rows lost": sum(lost),
+            "rows reset": sum(reset),
+            "runs out of crashes": len(re.findall(r" job\.rescued .*task=rows\..* to=failed ", said)),
+            "batches that took too long": said.count(" rows.tight "),
+            "MiB of a worker": self._memory["worker"] // 1024,
+            "MiB of a supervisor": self._memory["supervisor"] // 1024,
+        }
+
+    def draw(self, path: Path) -> None:
+        """The chart of all moments."""
+        path.write_text(self.chart.written(self.moments))
+
+    def write(self, folder: Path, **more: object) -> str:
+        """The chart and all figures; the text of these."""
+        self.draw(folder / "states.svg")
+        text = json.dumps({**more, **self.told(), "chart": str(folder / "states.svg")}, indent=1)
+        (folder / "figures.json").write_text(text)
+        return text
+
+    def _see(self, now: float) -> None:
+        standing = self._asked()
+        self.gap = max(self.gap, now - self._moved)
+        if standing[:2] != self._standing[:2]:
+            self._moved = now
+        self._standing = standing
+        deleted, deleting = self._deleted, standing[2]
+        due = max(self._expired - deleted - deleting, 0)
+        kept = self._uses + self.kills - self._expired
+        killed, self._is_kill_shown = not self._is_kill_shown, True
+        self.moments.append(self.chart.Moment(now - self._began, kept, due, deleting, deleted, standing[1] - self._gone, killed))
+        for crew in self._crews:
+            self._weigh("supervisor", crew.pid)
+            for worker in crew.workers():
+                self._weigh("worker", worker)
+
+    def _asked(self) -> tuple[int, int, int]:
+        ((uses, gone, deleting),) = self._ask(STANDING)
+        return int(uses), int(gone), int(deleting)
+
+    def _weigh(self, kind: str, pid: int) -> None:
+        try:
+            found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        except OSError:
+            return
+        self._memory[kind] = max(self._memory[kind], int(found[1]) if found else 0)
+
+    def _counts(self, event: str) -> list[int]:
+        return [int(each) for each in re.findall(rf" {event} .*?count=(\d+)", self._said())]
+
+    def _said(self) -> str:
+        return "\n".join(crew.said() for crew in self._crews)
+
+
+def _module(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
