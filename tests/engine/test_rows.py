@@ -198,6 +198,31 @@ def test_s3_after_its_worker_was_killed_the_next_attempt_gives_back_first_what_t
     run(test())
 
 
+def test_l2_a_run_that_outlives_a_crash_ends_with_its_next_batch_so_that_crashes_are_not_summed_up_over_hours() -> None:
+    async def test() -> None:
+        begun = asyncio.Event()
+
+        async def handler(batch: Batch) -> None:
+            begun.set()
+            await forever()
+
+        garden = Garden(handler, count=7)
+        (job,) = await garden.start()
+        await begun.wait()
+        other = await die(garden, count=7)
+        beside(other._report())
+        await other.exchange.step()
+        row = await other.finish([job])
+        assert (row.state, row.crashes, result(row)["batches"]) == (State.COMPLETED, 1, 1)
+        assert (garden.ids("gone"), garden.ids("new")) == ([1, 2, 3], [4, 5, 6, 7])
+        (after,) = await other.start()
+        await other.until_ended(2)
+        await other.settle()
+        assert (result(await other.row(after))["batches"], garden.ids("gone")) == (2, [1, 2, 3, 4, 5, 6, 7])
+
+    run(test())
+
+
 def test_with_an_owner_column_a_claim_whose_answer_was_lost_is_given_back_by_the_next_attempt() -> None:
     async def test() -> None:
         garden = Garden(finish_all, owner="holder")

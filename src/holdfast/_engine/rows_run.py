@@ -60,7 +60,7 @@ class Run:
         """The next batch, once what the handler left open of the last one has gone back; ``None``: the run is over."""
         await self._give_back()
         self._require_not_cancelled()
-        if self._is_idle:
+        if self._is_idle or self._has_outlived_a_crash:
             return None
         if self._job._is_draining or self._clock.monotonic() - self._began >= SLICE:
             await self._remember(None)
@@ -79,6 +79,12 @@ class Run:
                 await self._give_back()
         except TimeoutError:
             raise Snooze(self._settings.interval) from None
+
+    @property
+    def _has_outlived_a_crash(self) -> bool:
+        """A run that finishes a batch is not what killed its workers. They would count nevertheless, until after the third, hours
+        later, the rows of a batch waited for the watchdog: so it ends, and the next run begins without them."""
+        return self._job.crashes > 0 and self._batches > 0
 
     async def _take(self) -> None:
         watch = self._settings.watch
