@@ -24,41 +24,38 @@ Ask = Callable[[str], list[tuple[Any, ...]]]
 class Figures:
     """Taken while it goes on: ``look`` is called again and again, ``killed`` right after each kill."""
 
-    def __init__(self, ask: Ask, crews: Iterable[Crew], expired: int) -> None:
-        self._ask, self._crews, self._expired = ask, list(crews), expired
+    def __init__(self, ask: Ask, crews: Iterable[Crew], *, expired: int, live: int) -> None:
+        self._ask, self._crews, self._expired, self._live = ask, list(crews), expired, live
         self._began = self._looked = self._moved = time.monotonic()
-        self._uses, self._gone, _ = self._standing = self._asked()
-        self._dead: list[tuple[float, tuple[str, ...]]] = []
+        self._deleted = self._gone = 0
+        self._dead: list[tuple[float, frozenset[str]]] = []
         self._is_kill_shown = True
         self._memory = {"supervisor": 0, "worker": 0}
         self.recoveries: list[float] = []
         self.kills, self.freezes, self.gap, self.seconds = 0, 1, 0.0, 0.0
         self.moments: list[Any] = []
         self.chart = _module(EXAMPLE / "chart.py")
+        self._see(self._began)
 
     @property
     def left(self) -> int:
-        """Pastes that were still to be deleted at the last look."""
+        """Expired pastes that were there at the last look."""
         return self._expired - self._deleted
 
-    @property
-    def _deleted(self) -> int:
-        return self._uses + self.kills - self._standing[0]  # with each kill comes a paste
-
-    def killed(self, marks: Iterable[str]) -> None:
-        """A worker, just now; how the owner of each of its rows begins."""
+    def killed(self, owners: Iterable[str]) -> None:
+        """A worker, just now, and whose rows it had."""
         self.kills += 1
         self._is_kill_shown = False
-        self._dead.append((time.monotonic(), tuple(marks)))
+        if had := frozenset(owners):
+            self._dead.append((time.monotonic(), had))
 
     def look(self, held: Callable[[], Iterable[str]]) -> None:
         """At what the killed had, and now and then at everything."""
         now = time.monotonic()
         if self._dead:
-            owners = [*held()]
-            back = [each for each in self._dead if not any(owner.startswith(each[1]) for owner in owners)]
-            self.recoveries += [time.monotonic() - at for at, marks in back if marks]
-            self._dead = [each for each in self._dead if each not in back]
+            owners = frozenset(held())
+            self.recoveries += [now - at for at, had in self._dead if had.isdisjoint(owners)]
+            self._dead = [each for each in self._dead if not each[1].isdisjoint(owners)]
         if now - self._looked >= PAUSE:
             self._looked = now
             self._see(now)
@@ -78,7 +75,7 @@ class Figures:
             "kills": self.kills,
             "freezes": self.freezes,
             "longest without progress": round(self.gap, 2),
-            "recovered": len(self.recoveries),
+            "killed with rows": len(self.recoveries) + len(self._dead),
             "recovery p50": round(median(self.recoveries), 2) if self.recoveries else None,
             "recovery max": round(max(self.recoveries), 2) if self.recoveries else None,
             "batches lost": len(lost),
@@ -102,24 +99,19 @@ class Figures:
         return text
 
     def _see(self, now: float) -> None:
-        standing = self._asked()
+        ((uses, gone, deleting),) = self._ask(STANDING)
+        kept = self._live + self.kills  # with each kill comes a paste
+        deleted = self._expired + kept - int(uses)
         self.gap = max(self.gap, now - self._moved)
-        if standing[:2] != self._standing[:2]:
-            self._moved = now
-        self._standing = standing
-        deleted, deleting = self._deleted, standing[2]
-        due = max(self._expired - deleted - deleting, 0)
-        kept = self._uses + self.kills - self._expired
+        if (deleted, gone) != (self._deleted, self._gone):
+            self._deleted, self._gone, self._moved = deleted, gone, now
         killed, self._is_kill_shown = not self._is_kill_shown, True
-        self.moments.append(self.chart.Moment(now - self._began, kept, due, deleting, deleted, standing[1] - self._gone, killed))
+        due = max(self._expired - deleted - deleting, 0)
+        self.moments.append(self.chart.Moment(now - self._began, kept, due, deleting, deleted, gone, killed))
         for crew in self._crews:
             self._weigh("supervisor", crew.pid)
             for worker in crew.workers():
                 self._weigh("worker", worker)
-
-    def _asked(self) -> tuple[int, int, int]:
-        ((uses, gone, deleting),) = self._ask(STANDING)
-        return int(uses), int(gone), int(deleting)
 
     def _weigh(self, kind: str, pid: int) -> None:
         try:

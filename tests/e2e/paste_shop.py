@@ -123,7 +123,7 @@ class PasteShop:
         """Wait until nothing is left to be done, while a worker is killed so often, new pastes come, and the frozen wake up once
         others have had their rows, to be frozen again while there is much to do."""
         size, is_frozen = self.size, True
-        figures = Figures(self.ask, [crew, frozen.crew], size.expired)
+        figures = Figures(self.ask, [crew, frozen.crew], expired=size.expired, live=size.live)
         deadline, next_kill = time.monotonic() + 0.8 * LIMIT, time.monotonic() + size.every
         while is_frozen or not self.is_clean():
             assert time.monotonic() < deadline, self.ships.logs()
@@ -140,9 +140,9 @@ class PasteShop:
                 worker = self._chance.choice(workers)
                 marks = self._marks_of([worker])
                 end(worker)
-                figures.killed(marks)
+                figures.killed(owner for owner in self._holders() if owner.startswith(marks))
                 self.paste(self._chance.randrange(size.contents))
-            figures.look(lambda: [*self._held("pastes"), *self._held("contents")])
+            figures.look(self._holders)
             time.sleep(LOOK)
         figures.end()
         return figures
@@ -182,6 +182,9 @@ class PasteShop:
     def _held(self, table: str) -> dict[str, int]:
         found = self.ask(f"SELECT claimed_by, count(*) FROM {table} WHERE status = 'DELETING' GROUP BY claimed_by")
         return dict(found)
+
+    def _holders(self) -> list[str]:
+        return [*self._held("pastes"), *self._held("contents")]
 
     def _held_by(self, workers: list[int], table: str) -> list[str]:
         marks = self._marks_of(workers)
