@@ -1,6 +1,7 @@
-"""States of pastes over time, as areas that lie on one another: on a terminal, and as SVG."""
+"""States of pastes over time, as areas that lie on one another: on a terminal, and as SVG, where what is being deleted stands below
+once more, magnified."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rich.console import Group
@@ -8,7 +9,7 @@ from rich.text import Text
 
 HEIGHT = 14
 COLOURS = {"deleted": "#4fa66a", "deleting": "#d9604c", "due": "#f2a541", "kept": "#3b6fb6"}  # from the bottom to the top
-LEFT, TOP, WIDE, HIGH = 70, 50, 840, 300
+LEFT, TOP, WIDE, HIGH, STRIP = 90, 50, 840, 300, 60
 
 
 class Moment(NamedTuple):
@@ -50,39 +51,46 @@ def written(moments: Sequence[Moment]) -> str:
     """As SVG."""
     end = max(moments[-1].time, 0.001)
     places = [LEFT + WIDE * moment.time / end for moment in moments]
-    lower = [0.0] * len(moments)
-    size = f'viewBox="0 0 {LEFT + WIDE + 50} {TOP + HIGH + 60}"'
+    bottom = TOP + HIGH + STRIP
+    size = f'viewBox="0 0 {LEFT + WIDE + 50} {bottom + 60}"'
+    total, ink = sum(moments[-1][1:5]), 'fill="#4b5563"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="14">',
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-    ]
-    for number, (state, colour) in enumerate(COLOURS.items()):
-        upper = [moment.tops()[number][1] for moment in moments]
-        edge = [*zip(places, upper, strict=True), *reversed([*zip(places, lower, strict=True)])]
-        points = " ".join(f"{x:.1f},{_y(part):.1f}" for x, part in edge)
-        parts.append(f'<polygon points="{points}" fill="{colour}"/>')
-        parts.append(f'<text x="{LEFT + 110 * number}" y="30" fill="{colour}" font-weight="600">{state}</text>')
-        lower = upper
-    for x, moment in zip(places, moments, strict=True):
-        if moment.killed:
-            parts.append(
-                f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{TOP + HIGH}" stroke="#1f2937" stroke-dasharray="3 4"/>'
-            )
-    total = sum(moments[-1][1:5])
-    ink = 'fill="#4b5563"'
-    parts += [
+        *_areas(moments, places),
+        *_magnified(moments, places, bottom),
+        *(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}" stroke="#1f2937" stroke-dasharray="3 4"/>'
+            for x, moment in zip(places, moments, strict=True)
+            if moment.killed
+        ),
         f'<text x="{LEFT - 8}" y="{TOP + 12}" {ink} text-anchor="end">{total:,}</text>',
-        f'<text x="{LEFT}" y="{TOP + HIGH + 22}" {ink}>0 s</text>',
-        f'<text x="{LEFT + WIDE}" y="{TOP + HIGH + 22}" {ink} text-anchor="end">{end:.0f} s</text>',
-        f'<text x="{LEFT}" y="{TOP + HIGH + 46}" {ink}>dashed: a worker was killed</text>',
+        f'<text x="{LEFT}" y="{bottom + 22}" {ink}>0 s</text>',
+        f'<text x="{LEFT + WIDE}" y="{bottom + 22}" {ink} text-anchor="end">{end:.0f} s</text>',
+        f'<text x="{LEFT}" y="{bottom + 46}" {ink}>dashed: a worker was killed; below: pastes that somebody has</text>',
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
+def _areas(moments: Sequence[Moment], places: Sequence[float]) -> Iterator[str]:
+    lower = [0.0] * len(moments)
+    for number, (state, colour) in enumerate(COLOURS.items()):
+        upper = [moment.tops()[number][1] for moment in moments]
+        edge = [*zip(places, upper, strict=True), *reversed([*zip(places, lower, strict=True)])]
+        points = " ".join(f"{x:.1f},{TOP + HIGH * (1 - part):.1f}" for x, part in edge)
+        yield f'<polygon points="{points}" fill="{colour}"/>'
+        yield f'<text x="{LEFT + 110 * number}" y="30" fill="{colour}" font-weight="600">{state}</text>'
+        lower = upper
+
+
+def _magnified(moments: Sequence[Moment], places: Sequence[float], bottom: int) -> Iterator[str]:
+    most, colour = max(moment.deleting for moment in moments), COLOURS["deleting"]
+    high = (STRIP - 12) / max(most, 1)
+    points = " ".join(f"{x:.1f},{bottom - high * moment.deleting:.1f}" for x, moment in zip(places, moments, strict=True))
+    yield f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
+    yield f'<text x="{LEFT - 8}" y="{bottom - STRIP + 24}" fill="{colour}" text-anchor="end">{most:,}</text>'
+
+
 def _state_at(moment: Moment, part: float) -> str:
     return next((state for state, top in moment.tops() if part <= top), "kept")
-
-
-def _y(part: float) -> float:
-    return TOP + HIGH * (1 - part)

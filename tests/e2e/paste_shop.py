@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from random import Random
 from typing import Any, NamedTuple
@@ -71,7 +72,7 @@ class PasteShop:
             "PASTES_BATCH": str(size.batch),
             "PASTES_PACE": str(size.pace),
         }
-        self._chance = Random(0)
+        self._chance, self._clerk = Random(0), ThreadPoolExecutor(1)  # who pastes may have to wait for a lock, and the others not
 
     def fill(self) -> None:
         """Tables, rows, objects and indexes, as the README says."""
@@ -121,8 +122,8 @@ class PasteShop:
 
     def clean(self, crew: Crew, frozen: Frozen) -> Figures:
         """Wait until nothing is left to be done, while a worker is killed so often, new pastes come, and the frozen wake up once
-        others have had their rows, to be frozen again while there is much to do."""
-        size, is_frozen = self.size, True
+        others have had their rows; in the long run they are frozen again while there is much to do."""
+        size, is_frozen, pastes = self.size, True, list[Future[None]]()
         figures = Figures(self.ask, [crew, frozen.crew], expired=size.expired, live=size.live)
         deadline, next_kill = time.monotonic() + 0.8 * LIMIT, time.monotonic() + size.every
         while is_frozen or not self.is_clean():
@@ -130,21 +131,19 @@ class PasteShop:
             if is_frozen and self.is_replaced(frozen):
                 is_frozen = False
                 thaw(frozen.pids)
-            elif (
-                WISHED and not is_frozen and figures.left > size.expired / 4 and (again := self.freeze(frozen.crew, frozen.table))
-            ):
+            may_sleep = WISHED and not is_frozen and figures.left > size.expired / 4
+            if may_sleep and (again := self.freeze(frozen.crew, frozen.table)):
                 frozen, is_frozen = again, True
                 figures.freezes += 1
             if time.monotonic() >= next_kill and (workers := crew.workers()):
                 next_kill = time.monotonic() + size.every
-                worker = self._chance.choice(workers)
-                marks = self._marks_of([worker])
-                end(worker)
-                figures.killed(owner for owner in self._holders() if owner.startswith(marks))
-                self.paste(self._chance.randrange(size.contents))
+                figures.killed(self._killed(self._chance.choice(workers)))
+                pastes.append(self._clerk.submit(self.paste, self._chance.randrange(size.contents)))
             figures.look(self._holders)
             time.sleep(LOOK)
         figures.end()
+        for paste in pastes:
+            paste.result()
         return figures
 
     def close(self, *crews: Crew) -> None:
@@ -182,6 +181,12 @@ class PasteShop:
     def _held(self, table: str) -> dict[str, int]:
         found = self.ask(f"SELECT claimed_by, count(*) FROM {table} WHERE status = 'DELETING' GROUP BY claimed_by")
         return dict(found)
+
+    def _killed(self, worker: int) -> list[str]:
+        """In whose name it had rows."""
+        marks = self._marks_of([worker])
+        end(worker)
+        return [owner for owner in self._holders() if owner.startswith(marks)]
 
     def _holders(self) -> list[str]:
         return [*self._held("pastes"), *self._held("contents")]
