@@ -14,6 +14,7 @@ from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._engine.executor import Stop
 from holdfast._engine.rows_run import RELEASE_WITHIN, SLICE
 from holdfast._ports.rows import Findings, Mark
+from holdfast.errors import StoreUnavailable
 from tests.engine.garden import Garden
 from tests.engine.support import LEASE, OTHER, Held, beside, forever, run, run_virtual, turns, until
 
@@ -247,6 +248,26 @@ def test_a_database_that_is_away_costs_a_run_no_attempt() -> None:
         garden.table.is_out = True
         row = await garden.run_once()
         assert (row.state, row.failures, row.crashes) == (State.SCHEDULED, 0, 0)
+        assert garden.log.of("store.unavailable")[0]["operation"] == "rows.pastes"
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_thread", [False, True])
+def test_a_database_that_goes_away_under_a_handler_costs_its_run_no_attempt(is_thread: bool) -> None:
+    async def handler(batch: Batch) -> None:
+        await batch.done(batch.keys[:1])
+        raise StoreUnavailable("transaction: its connection was closed before its block ended")
+
+    def in_thread(batch: SyncBatch) -> None:
+        batch.done(batch.keys[:1])
+        raise StoreUnavailable("transaction: its connection was closed before its block ended")
+
+    async def test() -> None:
+        garden = Garden(in_thread if is_thread else handler)
+        row = await garden.run_once()
+        assert (row.state, row.failures, row.crashes) == (State.SCHEDULED, 0, 0)
+        assert (garden.ids("gone"), garden.ids("new")) == ([1], [2, 3])
         assert garden.log.of("store.unavailable")[0]["operation"] == "rows.pastes"
 
     run(test())

@@ -119,7 +119,8 @@ class Rows:
             try:
                 await run.begin()
                 while (holding := await run.next()) is not None:
-                    _heed(await handler(Batch(holding, job)))
+                    with run.or_later():
+                        _heed(await handler(Batch(holding, job)))
             finally:
                 await unbroken(run.close())
             return run.answer
@@ -132,7 +133,8 @@ class Rows:
             try:
                 job._in_loop(run.begin())
                 while (holding := job._in_loop(run.next())) is not None:
-                    _heed(handler(SyncBatch(holding, job)))
+                    with run.or_later():
+                        _heed(handler(SyncBatch(holding, job)))
             finally:
                 job._in_loop(run.close())
             return run.answer

@@ -51,7 +51,7 @@ class Run:
 
     async def begin(self) -> None:
         """Look at the table, and give back what earlier attempts had."""
-        with self._or_later():
+        with self.or_later():
             self._table: Table = await self._tables.sound(self._settings)
             for mark in self._marks:
                 await self._table.release(mark)
@@ -93,7 +93,7 @@ class Run:
         if owner:
             await self._remember(Mark("", owner))
         sent = self._clock.monotonic()
-        with self._or_later():
+        with self.or_later():
             claimed = await self._table.claim(owner, watch.batch)
         if claimed.rows:
             self._current = Ledger(watch, claimed, sent)
@@ -106,7 +106,7 @@ class Run:
             return
         left = 0
         if ledger.open:
-            with self._or_later():
+            with self.or_later():
                 left = await self._table.release(ledger.mark)
         self._current = None
         self._is_idle = not ledger.finished
@@ -133,7 +133,7 @@ class Run:
             raise asyncio.CancelledError
 
     @contextmanager
-    def _or_later(self) -> Iterator[None]:
+    def or_later(self) -> Iterator[None]:
         """A database that is away is no failure of the run: it comes back, with the marks that are still to be released."""
         try:
             yield
