@@ -143,7 +143,7 @@ def test_a_table_of_another_schema(postgres: Ground) -> None:
         assert len((await table.claim("", 9)).rows) == 1
 
     postgres.play(act, table="shop.pastes", where="pastes.id > 0")
-    assert 'did you mean "pastes"?' in the_problem(postgres, table="shop.paste")
+    assert 'did you mean "shop.pastes"?' in the_problem(postgres, table="shop.paste")
 
 
 def test_indexes_that_were_begun_and_never_finished_are_made_anew(postgres: Ground) -> None:

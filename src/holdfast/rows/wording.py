@@ -19,7 +19,7 @@ def refusal(watch: Watch, *problems: str) -> ConfigurationError:
 
 def missing_table(watch: Watch, public: str, known: Collection[str]) -> str:
     """There is no such table."""
-    return f"there is no table {shown(watch)} in {public}: {nearest(watch.table[-1], known)}"
+    return f"there is no table {shown(watch)} in {public}: {nearest(shown(watch), known)}"
 
 
 def not_a_table(watch: Watch, what: str) -> str:

@@ -62,8 +62,11 @@ class Way(Connected):
         try:
             return await self.ask("inspect", sql, *values)
         except HoldfastError as error:
-            if isinstance(error.__cause__, asyncpg.PostgresError) and not isinstance(error, StoreUnavailable):
-                return error.__cause__
+            cause = error.__cause__
+            if isinstance(cause, asyncpg.InterfaceError) and "argument" in str(cause):  # the driver's own: nothing was asked
+                return asyncpg.UndefinedParameterError("$1 stands for a value that nobody gives")
+            if isinstance(cause, asyncpg.PostgresError) and not isinstance(error, StoreUnavailable):
+                return cause
             raise
 
     def apart(self) -> AbstractAsyncContextManager[Link]:

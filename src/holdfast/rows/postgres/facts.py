@@ -63,7 +63,8 @@ async def facts_of(way: Way, watch: Watch) -> Facts | str:
     found = await way.ask("table", TEXTS.of("table"), name)
     if not found:
         schema = watch.table[0] if len(watch.table) > 1 else None
-        return missing_table(watch, way.public, [each for (each,) in await way.ask("tables", TEXTS.of("tables"), schema)])
+        known = await way.ask("tables", TEXTS.of("tables"), schema, watch.table[-1])
+        return missing_table(watch, way.public, [each for (each,) in known])
     columns = [Column(**dict(row)) for row in await way.ask("columns", TEXTS.of("columns"), found[0]["oid"])]
     return Facts(**dict(found[0]), columns={column.name: column for column in columns})
 

@@ -22,6 +22,8 @@ OWNER_LENGTH = 64
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _MICROSECONDS = 6
 _TEXTS, _NUMBERS = ("text", "varchar", "citext"), ("int2", "int4", "int8", "numeric")
+# What every driver reads, hashes and sends back as the same value: numbers, texts, booleans, times, addresses and enums among them.
+_NAMING = (*"NSBDTIE", "uuid", "bytea", "macaddr")
 _ALTER = "ALTER TABLE … ALTER COLUMN … TYPE timestamptz"
 
 
@@ -38,15 +40,16 @@ async def inspect(way: Way, watch: Watch) -> Findings:
     if missing := [*wording.missing_columns(watch, facts.columns)]:
         return Findings(problems=tuple(missing))
     statements, there = Statements(watch, facts), await indexes_of(way, facts)
-    problems = [*_of_types(watch, facts), *_of_rights(watch, facts), *_of_key(watch, there)]
+    problems = [*_of_types(watch, facts), *_of_rights(watch, facts), *_of_key(watch, facts, there)]
+    forbidden, unread = await constraints.findings(way, watch, facts, statements)
+    problems += forbidden
     if not problems:
         problems = [problem async for problem in _of_contents(way, watch, facts, statements)]
-    forbidden, unread = await constraints.findings(way, watch, facts, statements)
     triggers = await way.ask("triggers", TEXTS.of("triggers"), facts.oid, watch.deletes or watch.retention is not None)
     warnings = [*unread, *_of_time(watch, facts), *_of_nulls(watch, facts)]
     warnings += [wording.surprising_trigger(watch, quoted(name)) for (name,) in triggers]
     indexes = [statements.create_index(want) for want in missing_indexes(statements, watch, there)]
-    return Findings((*problems, *forbidden), tuple(warnings), tuple(indexes))
+    return Findings(tuple(problems), tuple(warnings), tuple(indexes))
 
 
 def missing_indexes(statements: Statements, watch: Watch, there: Sequence[Usable]) -> list[Wanted]:
@@ -100,7 +103,10 @@ def _of_rights(watch: Watch, facts: Facts) -> Iterator[str]:
         )
 
 
-def _of_key(watch: Watch, there: Sequence[Usable]) -> Iterator[str]:
+def _of_key(watch: Watch, facts: Facts, there: Sequence[Usable]) -> Iterator[str]:
+    for column in (facts.columns[name] for name in watch.key):
+        if column.category not in _NAMING and column.base not in _NAMING:
+            yield wording.misfit("key", column.name, column.type, "name one of numbers, texts, uuids or times")
     unique = [each.index.columns for each in there if each.is_unique and each.is_valid]
     if not any(set(columns) <= set(watch.key) for columns in unique):
         yield wording.not_unique(watch, [[name for name in columns if name] for columns in unique])
@@ -113,10 +119,14 @@ async def _of_contents(way: Way, watch: Watch, facts: Facts, statements: Stateme
             if found:
                 yield wording.null_keys(watch, name)
     answer = await way.try_out(statements.texts.of("trial"))
-    if isinstance(answer, asyncpg.PostgresError):
-        is_named = isinstance(answer, asyncpg.UndefinedColumnError)
-        remedy = f"correct the SQL; {nearest(_name_in(said_by(answer)), facts.columns)}" if is_named else "correct the SQL"
-        yield wording.wrong_sql(watch, said_by(answer), remedy)
+    match answer:
+        case asyncpg.InsufficientPrivilegeError():
+            yield wording.wrong_sql(watch, said_by(answer), "GRANT what it reads to the user in this URL, or name another")
+        case asyncpg.UndefinedColumnError():
+            remedy = f"correct the SQL; {nearest(_name_in(said_by(answer)), facts.columns)}"
+            yield wording.wrong_sql(watch, said_by(answer), remedy)
+        case asyncpg.PostgresError():
+            yield wording.wrong_sql(watch, said_by(answer))
 
 
 def _of_time(watch: Watch, facts: Facts) -> Iterator[str]:

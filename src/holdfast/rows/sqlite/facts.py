@@ -51,6 +51,8 @@ class Facts(Struct, frozen=True):
 def facts_of(file: File, watch: Watch) -> Facts | str:
     """The facts; or what to say if there is no such table."""
     name = watch.table[-1]
+    if watch.table[:-1] not in ((), ("main",)):
+        return f"a SQLite file has no schemas, and {watch.table[0]!r} is none of it: write {name!r}"
     found = file.ask("inspect", TEXTS.of("table"), {"name": name})
     if not found:
         return missing_table(watch, str(file.path), [each for (each,) in file.ask("inspect", TEXTS.of("tables"))])
