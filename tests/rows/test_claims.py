@@ -1,6 +1,7 @@
 """Claims are disjoint, whole, and of what is due; a row that ends stays as it is."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -205,3 +206,42 @@ def test_no_two_claims_of_one_microsecond_have_one_stamp(postgres: Ground) -> No
         assert all(stamp == transaction for stamp, transaction in found)
 
     postgres.play(act)
+
+
+def touch(ground: Ground, change: str) -> None:
+    """Whenever a row is changed, somebody else's code changes it too."""
+    if ground.kind == "postgres":
+        ground.say(f"CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN new.{change}; RETURN new; END$$")
+        ground.say("CREATE TRIGGER touch BEFORE UPDATE ON pastes FOR EACH ROW EXECUTE FUNCTION touch()")
+    else:
+        ground.say(f"CREATE TRIGGER touch AFTER UPDATE ON pastes BEGIN UPDATE pastes SET {change} WHERE id = new.id; END")
+
+
+@pytest.mark.parametrize(
+    ("options", "change"),
+    [({}, "claimed_at = CURRENT_TIMESTAMP"), ({}, "status = 'NEW'"), (OWNED, "owner = 'somebody'")],
+    ids=["stamp", "status", "owner"],
+)
+def test_a_claim_that_a_trigger_changes_is_none(ground: Ground, options: dict[str, Any], change: str) -> None:
+    ground.make(3)
+    touch(ground, change)
+    before = ground.say("SELECT * FROM pastes ORDER BY id")
+
+    async def act(table: Table) -> None:
+        with pytest.raises(ConfigurationError, match=r"rows pastes: a trigger of pastes changes .*, so nothing was: "):
+            await table.claim("me", 2)
+        assert ground.say("SELECT * FROM pastes ORDER BY id") == before
+
+    ground.play(act, **options)
+
+
+@pytest.mark.parametrize("options", [{}, OWNED], ids=["stamp", "owner"])
+def test_a_trigger_may_change_what_is_not_ours(ground: Ground, options: dict[str, Any]) -> None:
+    ground.make(3)
+    touch(ground, "reason = 'touched'")
+
+    async def act(table: Table) -> None:
+        claimed = await table.claim("me", 2)
+        assert sorted(await table.move(claimed.mark, keys(claimed), End.DONE)) == keys(claimed)
+
+    ground.play(act, order_by="id", **options)

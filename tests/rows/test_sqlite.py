@@ -92,12 +92,37 @@ def test_checks_are_found_in_the_text_of_a_table(sql: str, found: list[str]) -> 
     assert [expression for expression, _ in checks_in(sql)] == found
 
 
-def test_a_check_with_a_function_of_the_users_is_worth_a_word(sqlite: Ground) -> None:
+@pytest.mark.parametrize(
+    ("column", "then"),
+    [
+        (", CHECK (is_word(status))", ""),
+        ("", "CREATE INDEX words ON pastes (is_word(status))"),
+        (", word INT AS (is_word(status))", ""),
+    ],
+    ids=["check", "index", "column"],
+)
+def test_rows_that_need_a_function_of_another_program_cannot_be_changed(sqlite: Ground, column: str, then: str) -> None:
     with closing(sqlite3.connect(sqlite.place, isolation_level=None)) as connection:
         connection.create_function("is_word", 1, bool, deterministic=True)
-        connection.execute("CREATE TABLE pastes (id INTEGER PRIMARY KEY, status TEXT CHECK (is_word(status)), claimed_at TEXT)")
-    (warning,) = inspected(sqlite, where="true").warnings
-    assert "CHECK constraint (is_word(status))" in warning
+        connection.execute(f"CREATE TABLE pastes (id INTEGER PRIMARY KEY, status TEXT, claimed_at TEXT{column})")
+        connection.execute(then)
+    assert "rows of pastes cannot be changed from here: unknown function: is_word(): " in the_problem(
+        sqlite, where="true", columns=("id",)
+    )
+
+
+def test_a_trigger_of_a_table_that_is_gone(sqlite: Ground) -> None:
+    sqlite.make()
+    sqlite.say("CREATE TRIGGER log AFTER UPDATE ON pastes BEGIN INSERT INTO gone VALUES (new.id); END")
+    assert "cannot be changed from here: no such table: main.gone: " in the_problem(sqlite)
+
+
+@pytest.mark.parametrize(("status", "stamp", "what"), [("INT", "TEXT", "pending"), ("TEXT", "BLOB", "in_progress")])
+def test_a_strict_table_that_does_not_take_what_is_to_be_put_there(sqlite: Ground, status: str, stamp: str, what: str) -> None:
+    sqlite.say(f"CREATE TABLE pastes (id INTEGER PRIMARY KEY, status {status} NOT NULL, claimed_at {stamp}) STRICT")
+    problems = inspected(sqlite, where="true").problems
+    assert any(problem.startswith(f"{what}: pastes is STRICT: cannot store TEXT value") for problem in problems)
+    assert all("name another value, or a column of another type" in problem for problem in problems)
 
 
 def test_the_lock_of_another_is_waited_for(sqlite: Ground) -> None:

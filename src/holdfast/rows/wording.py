@@ -95,6 +95,25 @@ def surprising_trigger(watch: Watch, trigger: str) -> str:
     )
 
 
+def not_writable(watch: Watch, said: str) -> str:
+    """Nobody who has no more than we have can change its rows."""
+    return f"rows of {shown(watch)} cannot be changed from here: {said}: leave it out of its constraints, indexes and triggers"
+
+
+def not_stored(watch: Watch, what: str, said: str) -> str:
+    """A STRICT table does not take a value."""
+    return f"{what}: {shown(watch)} is STRICT: {said}: name another value, or a column of another type"
+
+
+def meddling_trigger(watch: Watch) -> str:
+    """Rows that were claimed do not say so: nobody could finish them."""
+    fence = f"owner {quoted(watch.owner)}" if watch.owner else f"stamp {quoted(watch.claimed_at)}"
+    return (
+        f"a trigger of {shown(watch)} changes the status or the {fence} of rows that are claimed, so nothing was: "
+        "have it leave them alone, or name columns that nobody else writes"
+    )
+
+
 def wrong_sql(watch: Watch, said: str, remedy: str = "correct the SQL") -> str:
     """The database does not understand ``where`` or ``order_by``."""
     return f"where={watch.where!r}, order_by={watch.order_by!r}: {said}: {remedy}"

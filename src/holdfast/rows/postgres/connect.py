@@ -47,6 +47,19 @@ class Way(Connected):
         pool = self._here().shared
         return self._retrying(lambda: self._run(pool, sql, values, ANSWER_LIMIT), name)
 
+    async def ask_unless(
+        self, name: str, refuse: Callable[[list[asyncpg.Record]], None], sql: str, *values: Any
+    ) -> list[asyncpg.Record]:
+        """The same, of which nothing stays if ``refuse`` raises."""
+
+        async def ask() -> list[asyncpg.Record]:
+            async with self._transaction() as connection:
+                rows = await connection.fetch(sql, *values)
+                refuse(rows)
+                return rows
+
+        return await self._retrying(ask, name)
+
     async def search(self, name: str, *questions: tuple[Any, ...]) -> list[list[asyncpg.Record]]:
         """All rows of several, each over all there is."""
 

@@ -37,7 +37,7 @@ class Column(Struct, frozen=True):
 
 class Facts(Struct, frozen=True):
     """``kind``: a letter of ``pg_class.relkind``; ``is_filtered``: by row security, for this user.
-    ``may_find``: it may read where rows are."""
+    ``may_find``: it may read where rows are. ``is_touched``: triggers of the user's run with an UPDATE."""
 
     oid: int
     kind: str
@@ -46,6 +46,7 @@ class Facts(Struct, frozen=True):
     is_filtered: bool
     may_find: bool
     may_delete: bool
+    is_touched: bool
     columns: Mapping[str, Column]
 
 

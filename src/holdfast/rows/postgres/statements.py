@@ -35,7 +35,7 @@ class Statements:
     # moving
 
     def claim(self, owner: str, limit: int) -> Question:
-        """Rows: their place, their stamp, their columns."""
+        """Rows: their place, their stamp, whether they are as they were written, their columns."""
         return (self._claim, limit) if self._watch.owner is None else (self._claim, limit, owner)
 
     def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> Question:
@@ -61,6 +61,11 @@ class Statements:
     def renew(self, mark: Mark) -> Question:
         """How many, and their stamp."""
         return self.texts.of("renew", fence=self._fence(1)), self._fenced_by(mark)
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether somebody else's code runs with each claim, and may change what it writes."""
+        return self._facts.is_touched
 
     @cached_property
     def reset(self) -> str:
@@ -107,7 +112,12 @@ class Statements:
 
     @cached_property
     def _claim(self) -> str:
-        return self.texts.of("claim", taken=self._changes.taken("$2", self._unique()))
+        ours = (
+            f"own.{quoted(self._watch.owner)} = $2"
+            if self._watch.owner
+            else f"own.{quoted(self._watch.claimed_at)} = {self._unique()}"
+        )
+        return self.texts.of("claim", taken=self._changes.taken("$2", self._unique()), ours=ours)
 
     def _parts(self) -> dict[str, str]:
         watch = self._watch

@@ -60,10 +60,15 @@ class PostgresTable:
         return bool(found)
 
     async def claim(self, owner: str, limit: int) -> Claimed:
-        rows = await self._ask("claim", (await self._ready()).claim(owner, limit))
+        statements, name = await self._ready(), f"rows {self._watch.name}: claim"
+        question = statements.claim(owner, limit)
+        if statements.is_touched:
+            rows = await self._way.ask_unless(name, self._require_ours, *question)
+        else:
+            rows = await self._way.ask(name, *question)
         rows.sort(key=lambda row: int(row[0]))
         stamp = rows[0][1] if rows else ""
-        return Claimed(Mark(stamp, owner if self._watch.owner else ""), tuple(dict([*row.items()][2:]) for row in rows))
+        return Claimed(Mark(stamp, owner if self._watch.owner else ""), tuple(dict([*row.items()][3:]) for row in rows))
 
     async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
         if not keys:
@@ -120,6 +125,10 @@ class PostgresTable:
 
     async def close(self) -> None:
         await self._way.close()
+
+    def _require_ours(self, rows: list[Any]) -> None:
+        if not all(row["holdfast ours"] for row in rows):
+            raise wording.refusal(self._watch, wording.meddling_trigger(self._watch))
 
     async def _ask(self, name: str, question: tuple[Any, ...]) -> list[Any]:
         return await self._way.ask(f"rows {self._watch.name}: {name}", *question)

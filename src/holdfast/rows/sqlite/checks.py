@@ -23,11 +23,15 @@ def findings(watch: Watch, facts: Facts) -> tuple[list[str], list[str]]:
     ours = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
     with closing(sqlite3.connect(":memory:")) as scratch:
         columns = [f"{quoted(name)} {facts.columns[name].type}" for name in ours]
-        scratch.execute(f'CREATE TABLE scratch ("holdfast state" TEXT, {", ".join(columns)})')
+        strict = "STRICT" if facts.is_strict else ""
+        scratch.execute(f'CREATE TABLE scratch ("holdfast state" TEXT, {", ".join(columns)}) {strict}')
         for what, value in wording.values_of(watch).items():
             cells = [_cell(watch, facts, what, name) for name in ours[1:]]
             places = ", ".join("?" * (len(cells) + 2))
-            scratch.execute(f"INSERT INTO scratch VALUES ({places})", [f"{what}={value!r}", value, *cells])  # noqa: S608 - only places
+            try:
+                scratch.execute(f"INSERT INTO scratch VALUES ({places})", [f"{what}={value!r}", value, *cells])  # noqa: S608 - only places
+            except sqlite3.IntegrityError as error:
+                problems.append(wording.not_stored(watch, what, str(error).replace("scratch.", "")))
         for expression, names in checks_in(facts.sql):
             folded = {name.casefold() for name in names}
             if not folded & {name.casefold() for name in ours}:

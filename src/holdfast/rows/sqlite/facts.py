@@ -1,7 +1,7 @@
 """What a SQLite file says of a table: read once, before its statements are made."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from holdfast.rows.wording import missing_table
 
 TEXTS = Texts(Path(__file__).parent / "queries", {})
 _WHERE = re.compile(r"\bWHERE\b", re.IGNORECASE)
+_EVENT = re.compile(r"\b(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 
 
 class Column(Struct, frozen=True):
@@ -39,13 +40,20 @@ class Column(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """``kind``: table, view or virtual table; ``sql``: how it was made. ``unique``: sets of columns that no two rows share."""
+    """``kind``: table, view or virtual table; ``sql``: how it was made. ``unique``: sets of columns that no two rows share.
+    ``triggers``: their names and events."""
 
     kind: str
     sql: str
     columns: Mapping[str, Column]
     unique: tuple[tuple[str, ...], ...]
     indexes: tuple[Index, ...]
+    triggers: tuple[tuple[str, str], ...]
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether its columns take nothing but their types."""
+        return re.search(r"\bSTRICT\b[^)]*$", self.sql, re.IGNORECASE) is not None
 
 
 def facts_of(file: File, watch: Watch) -> Facts | str:
@@ -69,7 +77,14 @@ def facts_of(file: File, watch: Watch) -> Facts | str:
     is_virtual = sql.upper().startswith("CREATE VIRTUAL")
     key = tuple(column.name for column in columns.values() if column.is_key)
     unique, indexes = _indexes(file, name)
-    return Facts("virtual table" if is_virtual else kind, sql, columns, (*([key] if key else []), *unique), indexes)
+    whole = (*([key] if key else []), *unique)
+    return Facts("virtual table" if is_virtual else kind, sql, columns, whole, indexes, tuple(_triggers(file, name)))
+
+
+def _triggers(file: File, name: str) -> Iterator[tuple[str, str]]:
+    for trigger, sql in file.ask("inspect", TEXTS.of("triggers"), {"name": name}):
+        if event := _EVENT.search(sql.partition(trigger)[2]):
+            yield trigger, event[1].upper()
 
 
 def _indexes(file: File, name: str) -> tuple[list[tuple[str, ...]], tuple[Index, ...]]:

@@ -36,6 +36,21 @@ class File(Database):
         """How many rows it changed; its values are asked for once it is our turn."""
         return self._use(name, lambda connection: connection.execute(sql, values()).rowcount)
 
+    def at_once(self, name: str, action: Callable[[driver.Connection], Answer]) -> Answer:
+        """Several statements as one transaction, of which nothing stays if it raises."""
+
+        def act(connection: driver.Connection) -> Answer:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                answer = action(connection)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            return answer
+
+        return self._use(name, act)
+
     def _use(self, name: str, action: Callable[[driver.Connection], Answer]) -> Answer:
         def use() -> Answer:
             connection, monotonic = self._open(name), self.monotonic()

@@ -51,13 +51,14 @@ class Statements:
         return self.texts.of("claim", taken=self._changes(":now").taken(":owner", ":now"), fence=fence)
 
     @cached_property
-    def order(self) -> str | None:
-        """Rows: their keys."""
-        return (
-            None
-            if self._watch.order_by is None
-            else self.texts.of("order", order_by=self._watch.order_by, fence=self._fence(":fence"))
-        )
+    def held(self) -> str:
+        """Rows: their keys, in the order in which they were due."""
+        return self.texts.of("held", fence=self._fence(":fence"))
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether somebody else's code runs with each claim, and may change what it writes."""
+        return any(event == "UPDATE" for _, event in self._facts.triggers)
 
     def move(
         self, mark: Mark, keys: Sequence[Key], end: End, reason: str, now: Callable[[], float]

@@ -15,7 +15,7 @@ from holdfast.errors import Unsupported
 from holdfast.rows import wording
 from holdfast.rows.sqlite import inspection, moves
 from holdfast.rows.sqlite.facts import facts_of
-from holdfast.rows.sqlite.file import File
+from holdfast.rows.sqlite.file import File, Rows
 from holdfast.rows.sqlite.statements import Statements
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.database import BUSY_LIMIT
@@ -77,13 +77,17 @@ class SqliteTable:
         def claim(file: File, statements: Statements) -> Claimed:
             for _ in range(2):  # another process may have claimed in the same microsecond
                 stamp = statements.stamp(file.stamp())
-                rows = file.ask(self._name("claim"), statements.claim, {"limit": limit, "now": stamp, "owner": owner})
+                mark = statements.mark(stamp, owner)
+                values = {"limit": limit, "now": stamp, "owner": owner, "fence": statements.fence(mark)}
+                if statements.is_touched:
+                    rows = file.at_once(self._name("claim"), partial(self._claim_whole, statements, values))
+                else:
+                    rows = file.ask(self._name("claim"), statements.claim, values)
                 if rows:
                     break
-            mark = statements.mark(stamp, owner)
             found = [dict(zip(statements.read, row, strict=True)) for row in rows]
-            if found and statements.order is not None:
-                order = file.ask(self._name("claim"), statements.order, {"fence": statements.fence(mark)})
+            if found and self._watch.order_by is not None:
+                order = file.ask(self._name("claim"), statements.held, values)
                 places = {key: place for place, key in enumerate(order)}
                 found.sort(key=lambda row: places.get(tuple(row[name] for name in self._watch.key), 0))
             return Claimed(mark, tuple(found))
@@ -170,6 +174,12 @@ class SqliteTable:
 
     async def close(self) -> None:
         await self._thread.close()
+
+    def _claim_whole(self, statements: Statements, values: dict[str, Any], connection: driver.Connection) -> Rows:
+        rows = connection.execute(statements.claim, values).fetchall()
+        if len(connection.execute(statements.held, values).fetchall()) < len(rows):
+            raise wording.refusal(self._watch, wording.meddling_trigger(self._watch))
+        return [tuple(row) for row in rows]
 
     def _under(self, file: File, statements: Statements, sql: str, mark: Mark, stamp: Any) -> int:
         return file.count(self._name("mark"), sql, lambda: {"fence": statements.fence(mark), "now": stamp})

@@ -12,4 +12,6 @@ given AS MATERIALIZED (
 UPDATE {table} AS own SET {taken}
 FROM given
 WHERE own.ctid = ANY(ARRAY(SELECT "holdfast row" FROM given)) AND {same} AND own.{status} IS NOT DISTINCT FROM {pending}
-RETURNING given."holdfast place", {stamp} AS "holdfast stamp", {columns};
+RETURNING
+    given."holdfast place", {stamp} AS "holdfast stamp",
+    own.{status} IS NOT DISTINCT FROM {in_progress} AND {ours} AS "holdfast ours", {columns};

@@ -6,6 +6,9 @@ SELECT
     current_setting('TimeZone') AS zone,
     row_security_active(table_.oid) AS is_filtered,
     CASE WHEN relkind IN ('r', 'p') THEN has_column_privilege(table_.oid, 'ctid', 'SELECT') ELSE false END AS may_find,
-    has_table_privilege(table_.oid, 'DELETE') AS may_delete
+    has_table_privilege(table_.oid, 'DELETE') AS may_delete,
+    EXISTS (
+        SELECT FROM pg_trigger WHERE tgrelid = table_.oid AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype::int & 16 <> 0
+    ) AS is_touched
 FROM pg_class AS table_ JOIN pg_namespace AS schema_ ON schema_.oid = table_.relnamespace
 WHERE table_.oid = to_regclass($1);
