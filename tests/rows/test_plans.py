@@ -154,7 +154,7 @@ def sqlite_questions(statements: SqliteStatements) -> dict[str, tuple[str, Any, 
     """Each with the index it has to use."""
     mark, named = (
         Mark("2024-01-02 03:04:05.000006", ""),
-        {"limit": 9, "now": "", "stale": "3", "forgettable": "2", "fence": "", "owner": ""},
+        {"limit": 9, "now": "", "stale": "3", "ahead": "4", "forgettable": "2", "fence": "", "owner": ""},
     )
     ((move, moved),) = statements.move(mark, [(1,), (2,)], End.DONE, "", lambda: 0.0)
     ((reset, taken),) = statements.reset([("", 1), ("", 2)])
@@ -163,7 +163,7 @@ def sqlite_questions(statements: SqliteStatements) -> dict[str, tuple[str, Any, 
         "has_due": (statements.texts.of("has_due"), named, DUE),
         "stuck": (statements.texts.of("stuck"), named, STUCK),
         "reset": (reset, taken, STUCK),
-        "adopt": (statements.adopt or "", named, STUCK),
+        "adopt": (statements.adopt, named, STUCK),
         "move": (move, moved, "pastes"),
         "release": (statements.release(), named, STUCK),
         "prune": (statements.texts.of("prune"), named, "holdfast_pastes_done"),

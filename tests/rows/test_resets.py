@@ -1,12 +1,13 @@
 """Rows are taken from whoever has had them for too long: few at a time, the oldest first, and each as it is at that moment."""
 
 import asyncio
+from typing import Any
 
 import psycopg
 import pytest
 
 from holdfast._core.watch import End
-from holdfast._ports.rows import Table
+from holdfast._ports.rows import Mark, Table
 from tests.rows.grounds import ENDING, OWNED, Ground, keys
 
 
@@ -115,6 +116,55 @@ def test_rows_that_somebody_else_left_without_a_stamp_get_one_and_are_reset_when
         assert sorted(each.key for each in await table.reset(9)) == [(4,), (5,), (6,)]
 
     ground.play(act)
+
+
+@pytest.mark.parametrize("stamp", ["{stamp}", "{stamp} NOT NULL DEFAULT '2001-02-03 04:05:06'"], ids=["plain", "required"])
+def test_rows_whose_stamp_is_far_ahead_are_not_stuck_for_ever(ground: Ground, stamp: str) -> None:
+    ground.make(stamp=stamp)
+    ground.fill(4)
+    ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = '2999-01-01 00:00:00' WHERE id < 3")
+    ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = 'infinity' WHERE id = 3")  # in SQLite a word as any other
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("", 1)).mark
+        before = ground.say("SELECT claimed_at FROM pastes WHERE id = 4")
+        assert await table.reset(9) == []
+        assert ground.say("SELECT claimed_at FROM pastes WHERE id = 4") == before, "that is as it should be"
+        assert ground.say("SELECT count(*) FROM pastes WHERE claimed_at < '2999-01-01 00:00:00'") == [(4,)]
+        assert await table.release(mark) == 1
+        ground.age()
+        assert sorted(each.key for each in await table.reset(9)) == [(1,), (2,), (3,)]
+
+    ground.play(act)
+
+
+def test_rows_whose_stamp_is_long_ago_or_no_time_are_reset_too(ground: Ground) -> None:
+    stamps: list[object] = ["-infinity", "1066-10-14 09:00:00", *([1] if ground.kind == "sqlite" else [])]
+    ground.make(len(stamps), stamp="timestamp")
+    for id, stamp in enumerate(stamps, 1):
+        ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = %s WHERE id = %s", stamp, id)
+
+    async def act(table: Table) -> None:
+        assert (await table.states()).rows == {"BUSY": len(stamps)}
+        found = await table.reset(9)
+        assert sorted(each.key for each in found) == [(id,) for id, _ in enumerate(stamps, 1)]
+        assert all(0 <= each.held < 1e12 for each in found)
+
+    ground.play(act)
+
+
+@pytest.mark.parametrize(("options", "mark"), [({}, Mark("", "one")), (OWNED, Mark("2024-01-02 03:04:05.000006", ""))])
+def test_a_mark_of_a_time_when_the_watch_was_another_gives_back_nothing(
+    ground: Ground, options: dict[str, Any], mark: Mark
+) -> None:
+    ground.make(2)
+    ground.say("UPDATE pastes SET status = 'BUSY', owner = '', claimed_at = {now} WHERE id = 1")
+
+    async def act(table: Table) -> None:
+        assert await table.release(mark) == 0
+        assert ground.statuses() == {1: "BUSY", 2: "NEW"}
+
+    ground.play(act, **options)
 
 
 def test_a_table_whose_stamp_is_never_null_keeps_the_last_one(ground: Ground) -> None:

@@ -73,9 +73,9 @@ class Statements:
         return self.texts.of("reset", moved=self._changes.reset())
 
     @cached_property
-    def adopt(self) -> str | None:
-        """Nothing answers; ``None`` where every row has a stamp anyway."""
-        return None if self._stamp.is_required else self.texts.of("adopt")
+    def adopt(self) -> str:
+        """Nothing answers."""
+        return self.texts.of("adopt")
 
     @cached_property
     def prune(self) -> str:
@@ -142,6 +142,7 @@ class Statements:
             "whose": "NULL::text" if watch.owner is None else f"{quoted(watch.owner)}::text",
             "now": self._ago(0.0),
             "stale": self._ago(watch.stale_after),
+            "ahead": self._ago(-watch.stale_after),
             "stamp": f"to_char({stamp}{' AT TIME ZONE ' + repr('UTC') if self._has_zone else ''}, {_STAMP})",
         }
 

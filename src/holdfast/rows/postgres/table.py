@@ -17,7 +17,6 @@ from holdfast.rows.postgres.facts import facts_of, indexes_of
 from holdfast.rows.postgres.statements import Statements
 
 HOLDERS = 20
-NOBODY = Mark("", "")
 
 
 class PostgresTable:
@@ -76,8 +75,8 @@ class PostgresTable:
         return [tuple(row) for row in await self._ask("move", (await self._ready()).move(mark, keys, end, reason))]
 
     async def release(self, mark: Mark) -> int:
-        if mark == NOBODY:
-            return 0
+        if not (mark.stamp if self._watch.owner is None else mark.owner):
+            return 0  # of a time when the watch had an owner, or had none: there is nothing to tell its rows by
         ((count,),) = await self._ask("release", (await self._ready()).release(mark))
         return int(count)
 
@@ -91,8 +90,7 @@ class PostgresTable:
 
     async def reset(self, limit: int) -> list[Reset]:
         statements = await self._ready()
-        if statements.adopt is not None:
-            await self._ask("adopt", (statements.adopt, limit))
+        await self._ask("adopt", (statements.adopt, limit))
         return [
             Reset(tuple(key), End.FAIL if has_failed else End.RETRY, whose, held)
             for has_failed, whose, held, *key in await self._ask("reset", (statements.reset, limit))

@@ -79,9 +79,9 @@ class Statements:
         return self.texts.of("renew", fence=self._fence(":fence"))
 
     @cached_property
-    def adopt(self) -> str | None:
-        """``None`` where every row has a stamp anyway."""
-        return None if self._facts.columns[self._watch.claimed_at].is_required else self.texts.of("adopt")
+    def adopt(self) -> str:
+        """Nothing answers."""
+        return self.texts.of("adopt")
 
     def reset(self, keys: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """By stamps and keys. Rows: whether each failed, its key."""

@@ -23,7 +23,6 @@ from holdfast.stores.sqlite.thread import OwnThread
 from holdfast.stores.sqlite.transactions import Turns, blocking, in_thread
 
 HOLDERS = 20
-NOBODY = Mark("", "")
 
 Answer = TypeVar("Answer")
 Verb = Callable[[File, Statements], Answer]
@@ -102,8 +101,8 @@ class SqliteTable:
         return await self._run(move)
 
     async def release(self, mark: Mark) -> int:
-        if mark == NOBODY:
-            return 0
+        if not (mark.stamp if self._watch.owner is None else mark.owner):
+            return 0  # of a time when the watch had an owner, or had none: there is nothing to tell its rows by
         return await self._run(lambda file, statements: self._under(file, statements, statements.release(), mark, None))
 
     async def renew(self, mark: Mark) -> Mark | None:
@@ -121,10 +120,10 @@ class SqliteTable:
     async def reset(self, limit: int) -> list[Reset]:
         def reset(file: File, statements: Statements) -> list[Reset]:
             name = self._name("reset")
-            now = self._clock.wall()
-            shared = {"limit": limit, "now": statements.stamp(now), "stale": statements.stamp(now - self._watch.stale_after)}
-            if statements.adopt is not None:
-                file.count(name, statements.adopt, lambda: shared)
+            now, patience = self._clock.wall(), self._watch.stale_after
+            times = {"now": now, "stale": now - patience, "ahead": now + patience}
+            shared = {"limit": limit, **{what: statements.stamp(time) for what, time in times.items()}}
+            file.count(name, statements.adopt, lambda: shared)
             stuck = {
                 tuple(key): (whose, held, stamp)
                 for whose, held, stamp, *key in file.ask(name, statements.texts.of("stuck"), shared)

@@ -13,4 +13,4 @@ WHERE own.ctid = ANY(ARRAY(SELECT "holdfast row" FROM given)) AND {same}
 AND own.{status} IS NOT DISTINCT FROM {in_progress} AND own.{claimed_at} = given."holdfast stamp"
 RETURNING
     own.{status} <> {pending} AS has_failed, given."holdfast owner" AS whose,
-    extract(epoch FROM {now} - given."holdfast stamp")::float8 AS held, {own_key};
+    extract(epoch FROM {now} - greatest(given."holdfast stamp", 'epoch'))::float8 AS held, {own_key};

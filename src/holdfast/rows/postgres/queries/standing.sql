@@ -2,4 +2,5 @@
 SELECT
     (SELECT count(*) FROM {table} WHERE {due}) AS due,
     (SELECT count(*) FROM {table} WHERE {status} = {in_progress} AND {claimed_at} < {stale}) AS stuck,
-    (SELECT extract(epoch FROM {now} - min({claimed_at}))::float8 FROM {table} WHERE {status} = {in_progress}) AS oldest;
+    (SELECT extract(epoch FROM {now} - min({claimed_at}))::float8 FROM {table}
+        WHERE {status} = {in_progress} AND isfinite({claimed_at})) AS oldest;
