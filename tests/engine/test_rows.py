@@ -15,8 +15,9 @@ from holdfast._engine.executor import Stop
 from holdfast._engine.rows_run import RELEASE_WITHIN, SLICE
 from holdfast._ports.rows import Findings, Mark
 from holdfast.errors import StoreUnavailable
+from holdfast.rows.postgres.inspection import OWNER_LENGTH
 from tests.engine.garden import Garden
-from tests.engine.support import LEASE, OTHER, Held, beside, forever, run, run_virtual, turns, until
+from tests.engine.support import LEASE, OTHER, Held, LoopClock, beside, forever, run, run_virtual, turns, until
 
 Handler = Callable[[Batch], Awaitable[None]]
 
@@ -161,12 +162,12 @@ async def _runs(handler: Handler, **options: Any) -> None:
 # recovery
 
 
-async def die(garden: Garden, **options: Any) -> Garden:
+async def die(garden: Garden, handler: Handler = finish_all, **options: Any) -> Garden:
     """The worker is killed, and another one has its jobs; the table and the store are the same."""
     why = LeaseEnd(End.CRASHED, "SIGKILL")
     await garden.memory.end_lease(LEASE.id, why)
     await garden.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await garden.memory.held(LEASE.id)])
-    other = Garden(finish_all, **options)
+    other = Garden(handler, **options)
     other.table, other.plain, other.memory, other.store.store = garden.table, garden.plain, garden.memory, garden.memory
     await other.memory.open_lease(OTHER)
     other.exchange = other.open_exchange(OTHER)
@@ -242,6 +243,24 @@ def test_with_an_owner_column_a_claim_whose_answer_was_lost_is_given_back_by_the
     run(test())
 
 
+def test_s2_an_owner_is_named_after_the_claim_which_no_store_makes_twice() -> None:
+    owners = list[str]()
+
+    async def handler(batch: Batch) -> None:
+        claim = batch.job.token.claim
+        assert claim is not None
+        owners.append(batch.rows[0]["holder"])
+        assert owners[-1] == f"{batch.job.id.hex}.1.{claim.hex[:8]}.{len(owners)}"
+        assert len(owners[-1]) <= OWNER_LENGTH
+        await batch.done(batch.keys)
+
+    async def test() -> None:
+        row = await Garden(handler, count=6, owner="holder").run_once()
+        assert (row.state, len(set(owners))) == (State.COMPLETED, 2)
+
+    run(test())
+
+
 def test_a_database_that_is_away_costs_a_run_no_attempt() -> None:
     async def test() -> None:
         garden = Garden(finish_all)
@@ -285,6 +304,24 @@ def test_what_cannot_be_given_back_now_is_given_back_by_the_next_attempt() -> No
         assert json.loads(row.checkpoint or b"{}")["marks"]
 
     run(test())
+
+
+def test_a_handler_that_raises_is_heard_however_long_it_takes_to_give_back_what_is_open() -> None:
+    async def handler(batch: Batch) -> None:
+        raise ValueError("no")
+
+    async def test() -> None:
+        garden = Garden(handler)
+        gate = garden.table.hold("release")
+        jobs = await garden.start()
+        await gate.entered.wait()
+        await LoopClock().sleep(10 * RELEASE_WITHIN)
+        gate.opened.set()
+        row = await garden.finish(jobs)
+        assert row.error is not None
+        assert (row.state, row.error.message, garden.ids("new")) == (State.FAILED, "no", [1, 2, 3])
+
+    run_virtual(test())
 
 
 def test_a_table_that_does_not_fit_fails_the_run_before_anything_is_claimed() -> None:
@@ -347,6 +384,31 @@ def test_a_run_goes_to_the_end_of_its_queue_by_and_by_and_counts_on() -> None:
         await garden.settle()
         row = await garden.row(job)
         assert (row.state, result(row)["batches"], result(row)["done"]) == (State.COMPLETED, 3, 9)
+
+    run(test())
+
+
+def test_s9_workers_that_died_long_ago_are_not_held_against_a_run_for_ever() -> None:
+    async def test() -> None:
+        begun = asyncio.Event()
+
+        async def slow(batch: Batch) -> None:
+            begun.set()
+            await forever()
+
+        garden = Garden(slow, count=9)
+        (job,) = await garden.start()
+        await begun.wait()
+
+        async def handler(batch: Batch) -> None:
+            other.clock.advance(SLICE)
+            await batch.done(batch.keys)
+
+        other = await die(garden, handler)
+        beside(other._report())
+        await other.exchange.step()
+        row = await other.finish([job])
+        assert (row.state, row.crashes, result(row)["done"], garden.ids("new")) == (State.COMPLETED, 1, 3, [4, 5, 6, 7, 8, 9])
 
     run(test())
 

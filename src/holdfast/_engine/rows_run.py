@@ -62,7 +62,10 @@ class Run:
         self._require_not_cancelled()
         if self._is_idle or self._has_outlived_a_crash:
             return None
-        if self._job._is_draining or self._clock.monotonic() - self._began >= SLICE:
+        is_long = self._clock.monotonic() - self._began >= SLICE
+        if is_long and self._job.crashes:
+            return None  # workers that died under it long ago are not held against it for ever: the next run begins anew
+        if self._job._is_draining or is_long:
             await self._remember(None)
             raise Snooze(0)
         await unbroken(self._take())
@@ -73,9 +76,10 @@ class Run:
         return Holding(self._current, self._table, self._clock, self._patience, self._events)
 
     async def close(self) -> None:
-        """Give back what is open, whatever has ended the run; its code has stopped."""
+        """Give back what is open, whatever has ended the run; its code has stopped. Nobody hurries one that ended by itself: what
+        its handler raised would be forgotten with a snooze."""
         try:
-            async with asyncio.timeout(RELEASE_WITHIN):
+            async with asyncio.timeout(RELEASE_WITHIN if self._job._is_cancelled else None):
                 await self._give_back()
         except TimeoutError:
             raise Snooze(self._settings.interval) from None
@@ -89,7 +93,7 @@ class Run:
     async def _take(self) -> None:
         watch = self._settings.watch
         self._batches += 1
-        owner = "" if watch.owner is None else f"{self._job.id.hex}.{self._job.attempt}.{self._batches}"
+        owner = "" if watch.owner is None else self._name_of_owner()
         if owner:
             await self._remember(Mark("", owner))
         sent = self._clock.monotonic()
@@ -99,6 +103,11 @@ class Run:
             self._current = Ledger(watch, claimed, sent)
             if not owner:
                 await self._remember(claimed.mark)
+
+    def _name_of_owner(self) -> str:
+        """Nobody else's ever: a store that lost its newest writes may number attempts again, but makes no claim twice."""
+        claim = self._job.token.claim
+        return f"{self._job.id.hex}.{self._job.attempt}.{claim.hex[:8] if claim else ''}.{self._batches}"
 
     async def _give_back(self) -> None:
         ledger = self._current
