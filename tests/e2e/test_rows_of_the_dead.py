@@ -3,13 +3,16 @@
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast._core.watch import End
+from holdfast._ports.rows import Claimed, Table
 from tests.e2e.cells import end
 from tests.e2e.fleet import START, Fleet, fleet, thaw
 from tests.e2e.waiting import until
-from tests.rows.grounds import Ground
+from tests.rows.grounds import OWNED, Ground, keys
 
 ALL = dict.fromkeys(range(1, 11), "GONE")
 
@@ -83,3 +86,35 @@ def test_s3_a_worker_frozen_beyond_the_patience_of_its_rows_changes_nothing_when
     sleeping.send(signal.SIGTERM)
     assert sleeping.wait(START) == 0
     assert (shop.ground.statuses(), shop.number()) == (ALL, 0)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("shop", "fence"), [({"ttl": "60s"}, {}), ({"ttl": "60s", **OWNED}, OWNED)], indirect=["shop"], ids=["stamp", "owner"]
+)
+def test_s3_a_zombie_whose_rows_were_reset_and_taken_again_changes_nothing(shop: Shop, fence: dict[str, Any]) -> None:
+    shop.ships.target = "tests.e2e.zombie_app:app"
+    sleeping = shop.ships.crew()
+    until(lambda: shop.busy() == 5, within=START)
+    zombie = sleeping.freeze_outside_of_writes()
+    claims: list[Claimed] = []
+
+    async def take_again(table: Table) -> None:
+        shop.ground.age()
+        assert len(await table.reset(9)) == 5
+        claims.append(await table.claim("the next", 99))
+        assert len(claims[0].rows) == 10
+
+    async def finish(table: Table) -> None:
+        assert sorted(await table.move(claims[0].mark, keys(claims[0]), End.DONE)) == [(key,) for key in ALL]
+
+    shop.ground.play(take_again, **fence)
+    before = shop.ground.say("SELECT * FROM pastes ORDER BY id")
+    shop.ships.open("gate")
+    thaw(zombie)
+    (entry,) = until(lambda: shop.ships.journal.read(what="meddled"), within=START)
+    job = shop.ships.until_state(entry["job"], "completed", within=START)
+    assert (entry["moved"], entry["was_lost"], entry["is_alive"]) == ([], True, False if fence else None)
+    assert (job.result["done"], job.result["left"], job.attempt) == (0, 0, 1), "it still was the owner of its job"
+    assert (shop.ground.say("SELECT * FROM pastes ORDER BY id"), shop.number()) == (before, 10)
+    shop.ground.play(finish, **fence)
