@@ -5,6 +5,7 @@ serves a parameter. ``where`` and ``order_by`` are the developer's own SQL.
 """
 
 from enum import StrEnum
+from math import isqrt
 from typing import Any, Self
 
 from msgspec import Struct
@@ -89,3 +90,13 @@ class Watch(Struct, frozen=True, kw_only=True):
         found |= {f"key[{place}]": column for place, column in enumerate(self.key)}
         optional = {"owner": self.owner, "resets": self.resets, "reason": self.reason}
         return found | {what: column for what, column in optional.items() if column is not None}
+
+
+def rows_at_once(batch: int, crashes: int) -> int:
+    """How many rows a run claims after so many deaths of its workers: fewer each time, so that in the end a row that kills is
+    alone with its killing, and is the only one that pays.
+
+    >>> [rows_at_once(1000, crashes) for crashes in (0, 1, 2)]
+    [1000, 31, 1]
+    """
+    return (batch, isqrt(batch), 1)[min(crashes, 2)]

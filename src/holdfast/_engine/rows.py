@@ -15,7 +15,7 @@ from holdfast._engine.events import Events
 from holdfast._engine.judging import ANSWERS
 from holdfast._engine.registry import Registry, define
 from holdfast._engine.rows_run import Run, unbroken
-from holdfast._engine.sowing import POLICY, tell_of_reset
+from holdfast._engine.sowing import policy_of, tell_of_reset
 from holdfast._engine.tables import RowsSettings, Tables, Watched
 from holdfast._ports.rows import Findings, Reset, States
 from holdfast.errors import ConfigurationError
@@ -78,7 +78,7 @@ class Rows:
         if problems := _problems_of_handler(function):
             raise ConfigurationError([f"rows {self.name}: {problem}" for problem in problems])
         run = self._async_run(function) if inspect.iscoroutinefunction(function) else self._sync_run(function)
-        definition = define(run, name=settings.task, queue=settings.queue, max_attempts=1, retention=POLICY.retention)
+        definition = structs.replace(define(run, name=settings.task, queue=settings.queue), policy=policy_of(settings))
         self._surroundings.registry.add(structs.replace(definition, watched=Watched(settings, self._surroundings.tables)))
         self._has_handler = True
         return function

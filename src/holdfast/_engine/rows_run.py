@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from holdfast._core.outcome import Snooze
-from holdfast._core.watch import End
+from holdfast._core.watch import End, rows_at_once
 from holdfast._engine.batch import Holding
 from holdfast._engine.context import Context
 from holdfast._engine.events import EventName, Events
@@ -42,7 +42,7 @@ class Run:
         self._is_idle = False
         saved = job.checkpoint_value or {}
         self._marks = [Mark(stamp, owner) for stamp, owner in saved.get("marks", ())]
-        self._batches = 0
+        self._batches = self._passed = 0
         self.answer = {"batches": 0, "done": 0, "failed": 0, "retried": 0, "left": 0, "lost": 0, **saved.get("so_far", {})}
 
     @property
@@ -60,12 +60,12 @@ class Run:
         """The next batch, once what the handler left open of the last one has gone back; ``None``: the run is over."""
         await self._give_back()
         self._require_not_cancelled()
-        if self._is_idle or self._has_outlived_a_crash:
+        if self._is_idle:
+            await self._rest()
             return None
-        is_long = self._clock.monotonic() - self._began >= SLICE
-        if is_long and self._job.crashes:
-            return None  # workers that died under it long ago are not held against it for ever: the next run begins anew
-        if self._job._is_draining or is_long:
+        if self._has_outlived_what_befell_it:
+            return None
+        if self._job._is_draining or self._clock.monotonic() - self._began >= SLICE:
             await self._remember(None)
             raise Snooze(0)
         await unbroken(self._take())
@@ -74,6 +74,14 @@ class Run:
         batches, finished = self.answer["batches"], self.answer["done"] + self.answer["failed"]
         await self._job._progress(None, None, f"batch {batches + 1:,}, {finished:,} rows finished")
         return Holding(self._current, self._table, self._clock, self._patience, self._events)
+
+    async def _rest(self) -> None:
+        """Until what no handler finishes is tried again. It keeps its key: else each supervisor would sow the next run at once."""
+        with self.or_later():
+            has_due = await self._table.has_due()
+        if has_due:
+            await self._remember(None)
+            raise Snooze(self._settings.interval)
 
     async def close(self) -> None:
         """Give back what is open, whatever has ended the run; its code has stopped. Nobody hurries one that ended by itself: what
@@ -85,10 +93,13 @@ class Run:
             raise Snooze(self._settings.interval) from None
 
     @property
-    def _has_outlived_a_crash(self) -> bool:
-        """A run that finishes a batch is not what killed its workers. They would count nevertheless, until after the third, hours
-        later, the rows of a batch waited for the watchdog: so it ends, and the next run begins without them."""
-        return self._job.crashes > 0 and self._batches > 0
+    def _has_outlived_what_befell_it(self) -> bool:
+        """Deaths and failures would be summed up for as long as rows are due, until after the third, hours later, the rows of a batch
+        waited for the watchdog: so it ends, and the next run begins without them."""
+        hold = self._job._claim.hold
+        if hold.crashes:
+            return self._passed >= rows_at_once(self._settings.watch.batch, hold.crashes - 1)
+        return hold.failures > 0 and self._batches > 0
 
     async def _take(self) -> None:
         watch = self._settings.watch
@@ -98,7 +109,8 @@ class Run:
             await self._remember(Mark("", owner))
         sent = self._clock.monotonic()
         with self.or_later():
-            claimed = await self._table.claim(owner, watch.batch)
+            claimed = await self._table.claim(owner, rows_at_once(watch.batch, self._job.crashes))
+        self._passed += len(claimed.rows)
         if claimed.rows:
             self._current = Ledger(watch, claimed, sent)
             if not owner:

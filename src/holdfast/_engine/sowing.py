@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from holdfast._core.job import NewJob
-from holdfast._core.policy import Policy
+from holdfast._core.policy import Backoff, Policy
 from holdfast._core.watch import End, Watch
 from holdfast._engine.client import Client
 from holdfast._engine.events import EventName, Events
@@ -20,8 +20,9 @@ PAUSE = 0.05
 PRUNING = 60.0
 PATIENCE = 2.0
 """Seconds for all tables together to say whether rows are due, before the watch over the workers goes on."""
-POLICY = Policy(max_attempts=1, retention=3600.0)
-"""Of runs: the next sowing is what retries a failed one, and there is one every few seconds, so they are not kept for long."""
+TRIES = 3
+RETENTION = 3600.0
+"""Seconds for which runs are kept: there may be one every few seconds."""
 
 Step = Callable[[], Coroutine[Any, Any, float]]
 
@@ -115,12 +116,18 @@ def runs_of(settings: RowsSettings, chance: Chance) -> list[NewJob]:
             id=chance.uuid7(),
             task=settings.task,
             payload=b"{}",
-            policy=POLICY,
+            policy=policy_of(settings),
             queue=settings.queue,
             unique_key=f"{settings.task}#{place}",
         )
         for place in range(settings.concurrency)
     ]
+
+
+def policy_of(settings: RowsSettings) -> Policy:
+    """Of runs. One that fails has its key until it is tried again, an interval later: else each supervisor would sow the next at
+    once, and a handler that cannot work would be called as often as there are supervisors."""
+    return Policy(max_attempts=TRIES, backoff=Backoff.fixed(settings.interval), retention=RETENTION)
 
 
 def tell_of_reset(watch: Watch, found: Sequence[Reset], events: Events) -> None:
