@@ -480,6 +480,27 @@ def test_a_claim_that_is_on_its_way_when_the_run_is_stopped_is_given_back() -> N
     run(test())
 
 
+@pytest.mark.parametrize("owner", [None, "holder"])
+def test_s8_a_thread_that_is_stopped_while_a_claim_is_on_its_way_starts_nothing(owner: str | None) -> None:
+    begun = list[int]()
+
+    def handler(batch: SyncBatch) -> None:
+        begun.append(len(batch))
+        batch.done(batch.keys)
+
+    async def test() -> None:
+        garden = Garden(handler, owner=owner)
+        gate = garden.table.hold("claim", is_back=True)
+        jobs = await garden.start()
+        await gate.entered.wait()
+        garden.executor.stop(jobs[0], Stop.LATE)
+        gate.opened.set()
+        row = await garden.finish(jobs)
+        assert (begun, row.state, garden.ids("new")) == ([], State.AVAILABLE, [1, 2, 3])
+
+    run(test())
+
+
 def test_whoever_is_stopped_twice_gives_back_nevertheless() -> None:
     async def test() -> None:
         begun = asyncio.Event()

@@ -69,6 +69,7 @@ class Run:
             await self._remember(None)
             raise Snooze(0)
         await unbroken(self._take())
+        self._require_not_cancelled()  # a thread is not interrupted, and past its deadline nothing may start
         if self._current is None:
             return None
         batches, finished = self.answer["batches"], self.answer["done"] + self.answer["failed"]
