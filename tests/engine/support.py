@@ -279,7 +279,7 @@ class Bench:
         self.ended.append(ended)
         self.exchange.add(ended)
 
-    def open_exchange(self, lease: NewLease) -> Exchange:
+    def open_exchange(self, lease: NewLease, last_tries: LastTries = LastTries.LEAVE) -> Exchange:
         return Exchange(
             self.store,
             self.executor,
@@ -291,7 +291,7 @@ class Bench:
             is_halved=self.is_halved,
             wanted=lambda _: (self.registry.policies(), self.slots - len(self.executor.running), False),
             queues=None,
-            last_tries=LastTries.LEAVE,
+            last_tries=last_tries,
             poll_interval=1.0,
             events=self.log.events,
             chance=self.chance,

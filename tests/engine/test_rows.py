@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from holdfast import Batch, ConfigurationError, JobLost, RowsLost, Snooze, State, SyncBatch, Unsupported
 from holdfast._core.job import JobRecord
@@ -14,6 +15,7 @@ from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._engine.executor import Stop
 from holdfast._engine.rows_run import RELEASE_WITHIN, SLICE
 from holdfast._ports.rows import Findings, Mark
+from holdfast._ports.store import LastTries, NewLease
 from holdfast.errors import StoreUnavailable
 from holdfast.rows.postgres.inspection import OWNER_LENGTH
 from tests.engine.garden import Garden
@@ -189,15 +191,17 @@ async def _runs(handler: Handler, **options: Any) -> None:
 # recovery
 
 
-async def die(garden: Garden, handler: Handler = finish_all, **options: Any) -> Garden:
+async def die(
+    garden: Garden, handler: Handler = finish_all, *, lease: NewLease = LEASE, heir: NewLease = OTHER, **options: Any
+) -> Garden:
     """The worker is killed, and another one has its jobs; the table and the store are the same."""
     why = LeaseEnd(End.CRASHED, "SIGKILL")
-    await garden.memory.end_lease(LEASE.id, why)
-    await garden.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await garden.memory.held(LEASE.id)])
+    await garden.memory.end_lease(lease.id, why)
+    await garden.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await garden.memory.held(lease.id)])
     other = Garden(handler, **options)
     other.table, other.plain, other.memory, other.store.store = garden.table, garden.plain, garden.memory, garden.memory
-    await other.memory.open_lease(OTHER)
-    other.exchange = other.open_exchange(OTHER)
+    await other.memory.open_lease(heir)
+    other.exchange = other.open_exchange(heir, LastTries.ALSO)
     return other
 
 
@@ -227,7 +231,7 @@ def test_s3_after_its_worker_was_killed_the_next_attempt_gives_back_first_what_t
     run(test())
 
 
-def test_l2_a_run_that_outlives_a_crash_ends_with_its_next_batch_so_that_crashes_are_not_summed_up_over_hours() -> None:
+def test_l2_a_run_that_passes_what_its_dead_worker_had_ends_so_that_crashes_are_not_summed_up_over_hours() -> None:
     async def test() -> None:
         begun = asyncio.Event()
 
@@ -242,7 +246,7 @@ def test_l2_a_run_that_outlives_a_crash_ends_with_its_next_batch_so_that_crashes
         beside(other._report())
         await other.exchange.step()
         row = await other.finish([job])
-        assert (row.state, row.crashes, result(row)["batches"]) == (State.COMPLETED, 1, 1)
+        assert (row.state, row.crashes, result(row)["batches"]) == (State.COMPLETED, 1, 3)
         assert (garden.ids("gone"), garden.ids("new")) == ([1, 2, 3], [4, 5, 6, 7])
         (after,) = await other.start()
         await other.until_ended(2)
@@ -415,6 +419,33 @@ def test_a_run_goes_to_the_end_of_its_queue_by_and_by_and_counts_on() -> None:
     run(test())
 
 
+def test_s9_a_row_that_kills_is_alone_in_the_end_and_nobody_pays_with_it() -> None:
+    async def test() -> None:
+        begun = asyncio.Event()
+
+        async def poisoned(batch: Batch) -> None:
+            if 5 in batch.keys:
+                begun.set()
+                await forever()
+            await batch.done(batch.keys)
+
+        first = garden = Garden(poisoned, count=9, batch=9)
+        await garden.start()
+        await begun.wait()
+        sizes = [len(garden.ids("busy"))]
+        for lease, heir in ((LEASE, OTHER), (OTHER, structs.replace(OTHER, id=UUID(int=3), worker="worker-3"))):
+            begun.clear()
+            garden = await die(garden, poisoned, lease=lease, heir=heir, batch=9)
+            first.clock.advance(5.0)
+            beside(garden._report())
+            await garden.exchange.step()
+            await begun.wait()
+            sizes.append(len(garden.ids("busy")))
+        assert (sizes, garden.ids("busy"), garden.ids("gone")) == ([9, 3, 1], [5], [1, 2, 3, 4])
+
+    run(test())
+
+
 def test_s9_workers_that_died_long_ago_are_not_held_against_a_run_for_ever() -> None:
     async def test() -> None:
         begun = asyncio.Event()
@@ -435,7 +466,12 @@ def test_s9_workers_that_died_long_ago_are_not_held_against_a_run_for_ever() -> 
         beside(other._report())
         await other.exchange.step()
         row = await other.finish([job])
-        assert (row.state, row.crashes, result(row)["done"], garden.ids("new")) == (State.COMPLETED, 1, 3, [4, 5, 6, 7, 8, 9])
+        assert (row.state, row.crashes, result(row)["done"], garden.ids("new")) == (
+            State.COMPLETED,
+            1,
+            1,
+            [2, 3, 4, 5, 6, 7, 8, 9],
+        )
 
     run(test())
 

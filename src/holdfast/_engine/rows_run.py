@@ -63,9 +63,10 @@ class Run:
         if self._is_idle:
             await self._rest()
             return None
-        if self._has_outlived_what_befell_it:
-            return None
-        if self._job._is_draining or self._clock.monotonic() - self._began >= SLICE:
+        is_long, hold = self._clock.monotonic() - self._began >= SLICE, self._job._claim.hold
+        if (hold.crashes or hold.failures) and (is_long or self._has_passed_what_befell_it):
+            return None  # else they would be summed up for as long as rows are due: the next run begins without them
+        if self._job._is_draining or is_long:
             await self._remember(None)
             raise Snooze(0)
         await unbroken(self._take())
@@ -94,13 +95,10 @@ class Run:
             raise Snooze(self._settings.interval) from None
 
     @property
-    def _has_outlived_what_befell_it(self) -> bool:
-        """Deaths and failures would be summed up for as long as rows are due, until after the third, hours later, the rows of a batch
-        waited for the watchdog: so it ends, and the next run begins without them."""
-        hold = self._job._claim.hold
-        if hold.crashes:
-            return self._passed >= rows_at_once(self._settings.watch.batch, hold.crashes - 1)
-        return hold.failures > 0 and self._batches > 0
+    def _has_passed_what_befell_it(self) -> bool:
+        """Whether it has done what one batch had, in smaller ones after a death of its worker."""
+        crashes = self._job._claim.hold.crashes
+        return self._passed >= (rows_at_once(self._settings.watch.batch, crashes - 1) if crashes else 1)
 
     async def _take(self) -> None:
         watch = self._settings.watch
