@@ -1,9 +1,10 @@
-"""Takes each guard out of the SQL of a store, one at a time, and looks which test fails.
+"""Takes each guard out of the SQL of a store or of rows, one at a time, and looks which test fails.
 
     python -m scripts.mutate_sql --store sqlite                    # every guard; who kills it is remembered
     python -m scripts.mutate_sql --store sqlite --known            # each by the test that killed it last time
     python -m scripts.mutate_sql --store sqlite --new              # those of which no killer is known
     python -m scripts.mutate_sql --store sqlite --file start.sql   # the guards of one file
+    python -m scripts.mutate_sql --store rows-sqlite               # of the templates for tables of others
 
 With ``--known`` another test is searched for what its killer does not kill any more. What no test can notice is listed with its reason
 in ``tests/mutants/equivalent.toml``. The exit code is 1 if anything else survives, or if a killer fails without any mutant too.
@@ -39,8 +40,10 @@ TESTS = {
         "tests/stores/test_postgres_*.py",
         "tests/contract/test_model_postgres.py",
     ),
+    "rows-sqlite": ("tests/rows/test_*.py",),
+    "rows-postgres": ("tests/rows/test_*.py",),
 }
-TOO_LONG = ("million", "failover", "disk", "versions", "postgres_plans")
+TOO_LONG = ("million", "failover", "disk", "versions", "postgres_plans", "rows/test_plans")
 """Files of tests that take long and know no guard that others do not."""
 CONTROL = "nothing mutated"
 
@@ -107,7 +110,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def queries(store: str, source: Path = ROOT / "src") -> Path:
     """The folder of its statements."""
-    return source / "holdfast/stores" / store / "queries"
+    kind = store.removeprefix("rows-")
+    return source / "holdfast" / ("stores" if kind == store else "rows") / kind / "queries"
 
 
 def _guards(store: str) -> Iterator[Place]:

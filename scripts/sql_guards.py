@@ -2,7 +2,7 @@
 
 A guard is what keeps a statement from touching, taking or answering more than it should: each operand of AND and OR, the
 condition of a WHERE, ON, HAVING, WHEN or iif(), a LIMIT, a row lock, and DO NOTHING. A condition becomes ``(… OR TRUE)``, an
-alternative ``(… AND FALSE)``, so that parameters keep their places and types.
+alternative ``(… AND FALSE)``, so that parameters keep their places and types. In a template ``{…}`` stands for one expression.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
     |(?P<text>[xX]?'(?:[^']|'')*'|"(?:[^"]|"")*")
     |(?P<word>[A-Za-z_]\w*)
-    |(?P<sign>::|[:$.]\w+|.)""",
+    |(?P<sign>::|[:$.]\w+|\{\w+\}|.)""",
     re.VERBOSE | re.DOTALL,
 )
 _BEGIN_CONDITIONS = frozenset({"WHERE", "ON", "HAVING", "WHEN"})
@@ -54,6 +54,7 @@ _SEPARATORS = frozenset(
             "RETURNING",
             "SET",
         ),
+        "{order}",  # a whole clause, or nothing
         *("VALUES", "INSERT", "UPDATE", "DELETE", "INTO", "USING", "DO", "BEGIN", "WITH", "AS", "CASE", "MATERIALIZED"),
     )
 )

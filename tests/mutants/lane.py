@@ -85,7 +85,7 @@ class Failures:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Before fixtures are bound to tests."""
-    if _work().store == "postgres":
+    if _work().store.endswith("postgres"):
         session.config.pluginmanager.register(import_module("tests.mutants.grounds").GROUND)
 
 
@@ -122,7 +122,7 @@ class Lane:
 
     def __init__(self, session: pytest.Session, work: Work, tidy: Callable[[str], None]) -> None:
         self._session, self._work, self._tidy, self._clock = session, work, tidy, SystemClock()
-        items = sorted(session.items, key=_length)
+        items = sorted((item for item in session.items if _is_of(item, work.store)), key=_length)
         self._items = {item.nodeid: item for item in items if not (work.is_quick and _length(item))}
         self._uses: dict[str, set[str]] | None = None
         self._child: Child | None = None
@@ -239,6 +239,10 @@ class Lane:
         return None
 
 
+def _is_of(item: pytest.Item, store: str) -> bool:
+    return not store.startswith("rows-") or bool(import_module("tests.mutants.rows").is_played_on(item, store))
+
+
 def _is_late(item: pytest.Item) -> bool:
     """What a statement costs, and what becomes of it when servers fail, is asked when all that it does is right."""
     return any(word in item.nodeid for word in ("plans", "looks", "network", "server", "pressure", "pool", "connect", "beats"))
@@ -314,7 +318,7 @@ def void(_: object) -> None:
 
 
 def _reread(store: str, query: str) -> None:
-    """SQLite's statements are read when the module is imported, PostgreSQL's when they are first used."""
+    """SQLite's statements are read when the module is imported, PostgreSQL's when they are first used, those of rows again and again."""
     if store == "sqlite":
         database = import_module("holdfast.stores.sqlite.database")
         database.QUERIES[query] = database.Query(query)
@@ -327,6 +331,9 @@ def _recorded(store: str) -> set[str]:
     asked: set[str] = set()
     if store == "postgres":
         _record(import_module("holdfast.stores.postgres.connect").Connected, "_sql", lambda _, query: asked.add(query))
+        return asked
+    if store.startswith("rows-"):
+        _record(import_module("holdfast.rows.spelling").Texts, "of", lambda _, name: asked.add(name))
         return asked
     database, within = import_module("holdfast.stores.sqlite.database"), import_module("holdfast.stores.sqlite.within")
     _record(within, "enqueue", lambda *_: asked.add("enqueue"))
@@ -361,5 +368,8 @@ def grounds(session: pytest.Session, store: str) -> Iterator[Callable[[str], Non
     if store == "postgres":
         with import_module("tests.mutants.grounds").postgres(session) as tidy:
             yield tidy
+    elif store == "rows-postgres":
+        with import_module("tests.mutants.rows").postgres():
+            yield void
     else:
         yield void
