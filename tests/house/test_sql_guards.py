@@ -72,6 +72,14 @@ def test_limits_locks_and_conflicts_are_guards() -> None:
     }
 
 
+def test_what_a_template_leaves_open_is_one_expression_but_for_its_order() -> None:
+    assert edits("SELECT {key} FROM {table} WHERE {due} AND t.{status} = {pending} {order} LIMIT 1") == {
+        "AND: {due}": "SELECT {key} FROM {table} WHERE ({due} OR TRUE) AND t.{status} = {pending} {order} LIMIT 1",
+        "AND: t.{status} = {pending}": "SELECT {key} FROM {table} WHERE {due} AND (t.{status} = {pending} OR TRUE) {order} LIMIT 1",
+        "LIMIT: 1": "SELECT {key} FROM {table} WHERE {due} AND t.{status} = {pending} {order} LIMIT (1) + 1000",
+    }
+
+
 def test_equal_guards_of_a_file_have_names_of_their_own_and_comments_are_no_part_of_them() -> None:
     text = "SELECT 1 FROM t WHERE a -- why\n AND b UNION SELECT 2 FROM t WHERE a AND b"
     assert list(edits(text)) == ["AND: a", "AND: b", "AND: a #2", "AND: b #2"]
