@@ -44,6 +44,17 @@ def test_rows_that_have_the_same_place_in_two_partitions_are_told_apart(postgres
     postgres.play(act, key=("id", "day"), where="true", retention="1h")
 
 
+def test_rows_that_have_a_stamp_are_in_nobodys_way_when_others_get_one(ground: Ground) -> None:
+    ground.make(3)
+    ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = CASE WHEN id < 3 THEN {now} END")
+
+    async def act(table: Table) -> None:
+        assert await table.reset(2) == []
+        assert ground.say("SELECT count(claimed_at) FROM pastes") == [(3,)]
+
+    ground.play(act)
+
+
 def test_of_each_row_that_is_reset_its_own_owner_is_told(ground: Ground) -> None:
     ground.make(4)
     ground.say("UPDATE pastes SET status = 'BUSY', owner = 'owner ' || id, claimed_at = {long_ago}")
