@@ -91,6 +91,42 @@ def test_rows_that_were_done_long_ago_are_neither_stuck_nor_the_oldest(ground: G
     ground.play(act, order_by="id")
 
 
+def test_a_condition_with_an_alternative_is_one_condition_wherever_it_stands(ground: Ground) -> None:
+    ground.make(1)
+    ground.say("UPDATE pastes SET status = 'GONE'")
+
+    async def act(table: Table) -> None:
+        assert not await table.has_due()
+        assert (await table.states()).due == 0
+
+    ground.play(act, where="is_due OR true")
+
+
+def test_a_row_whose_owner_is_never_null_has_an_empty_one_when_it_is_nobodys(ground: Ground) -> None:
+    ground.make(2, more=", who text NOT NULL DEFAULT ''")
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("me", 9)).mark
+        assert await table.move(mark, [(1,)], End.RETRY) == [(1,)]
+        assert await table.release(mark) == 1
+        assert ground.say("SELECT DISTINCT who FROM pastes") == [("",)]
+
+    ground.play(act, owner="who")
+
+
+def test_a_row_that_is_done_keeps_its_stamp_where_nothing_counts_from_it(ground: Ground) -> None:
+    ground.make(1)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("me", 1)).mark
+        ground.age()
+        before = ground.say("SELECT claimed_at FROM pastes")
+        assert await table.move(mark, [(1,)], End.DONE) == [(1,)]
+        assert ground.say("SELECT claimed_at FROM pastes") == before
+
+    ground.play(act, **OWNED)
+
+
 def test_a_look_judges_no_row(ground: Ground) -> None:
     ground.make(1)
     ground.say("UPDATE pastes SET reason = 'no number'")
