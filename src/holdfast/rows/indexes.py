@@ -6,7 +6,7 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from holdfast._core.watch import Value, Watch
-from holdfast.rows.spelling import quoted
+from holdfast.rows.spelling import ended, quoted
 
 _COMPARED = re.compile(r"""\s*\(*\s*(?:"((?:[^"]|"")+)"|([^\W\d]\w*))\s*(?:<=?|>=?|=)""")
 _NAME_LIMIT = 40
@@ -32,7 +32,9 @@ class Index(Struct, frozen=True):
 def wanted(watch: Watch, columns: Collection[str], *, folds: bool) -> tuple[Wanted, ...]:
     """For claims, for resets, and for retention if there is one. ``folds``: names without quotes are read in small letters."""
     leading = None if watch.order_by else compared_first(watch.where, columns, folds=folds) or watch.key[0]
-    first = watch.order_by or (", ".join(map(quoted, watch.key)) if leading == watch.key[0] else quoted(leading or ""))
+    first = ended(watch.order_by or "") or (
+        ", ".join(map(quoted, watch.key)) if leading == watch.key[0] else quoted(leading or "")
+    )
     stamp = quoted(watch.claimed_at)
     found = [
         Wanted(_named(watch, "due"), first, watch.pending, leading),

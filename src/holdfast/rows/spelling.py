@@ -40,3 +40,12 @@ class Texts:
         """The text of a file."""
         text = (self._folder / f"{name}.sql").read_text(encoding="utf-8")
         return text.format_map({**self._parts, **more})
+
+
+def ended(sql: str) -> str:
+    """The user's own SQL, behind which more may stand: a comment at its end would swallow that.
+
+    >>> ended("id"), ended("id -- oldest")
+    ('id', 'id -- oldest\\n')
+    """
+    return f"{sql}\n" if "--" in sql else sql

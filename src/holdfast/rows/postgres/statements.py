@@ -11,7 +11,7 @@ from holdfast._ports.rows import Mark
 from holdfast.rows.changes import Changes, Dialect
 from holdfast.rows.indexes import Wanted, wanted
 from holdfast.rows.postgres.facts import Facts
-from holdfast.rows.spelling import Texts, quoted
+from holdfast.rows.spelling import Texts, ended, quoted
 
 _FOLDER = Path(__file__).parent / "queries"
 _STAMP = """'YYYY-MM-DD"T"HH24:MI:SS.US'"""
@@ -138,7 +138,7 @@ class Statements:
             "in_progress": literal(watch.in_progress),
             "done": literal(watch.done),
             "due": " AND ".join(due),
-            "order": f"ORDER BY {watch.order_by}" if watch.order_by else "",
+            "order": f"ORDER BY {ended(watch.order_by)}" if watch.order_by else "",
             "whose": "NULL::text" if watch.owner is None else f"{quoted(watch.owner)}::text",
             "now": self._ago(0.0),
             "stale": self._ago(watch.stale_after),

@@ -93,10 +93,11 @@ def _indexes(file: File, name: str) -> tuple[list[tuple[str, ...]], tuple[Index,
     for index, is_unique, is_partial, column, sql in file.ask("inspect", TEXTS.of("indexes"), {"name": name}):
         parts.setdefault(index, []).append(column)
         about[index] = bool(is_unique), bool(is_partial), sql
-    unique = [
-        tuple(filter(None, parts[each])) for each, (is_unique, is_partial, _) in about.items() if is_unique and not is_partial
+    whole = [
+        tuple(column for column in parts[each] if column is not None)
+        for each, (is_unique, is_partial, _) in about.items()
+        if is_unique and not is_partial and None not in parts[each]
     ]
-    whole = [columns for columns in unique if columns]
     indexes = [
         Index(each, tuple(parts[each]), _WHERE.split(sql or "", maxsplit=1)[-1] if is_partial else None)
         for each, (_, is_partial, sql) in about.items()

@@ -10,7 +10,7 @@ from holdfast._core.watch import End, Key, Value, Watch
 from holdfast._ports.rows import Mark
 from holdfast.rows.changes import Changes, Dialect
 from holdfast.rows.indexes import Wanted, wanted
-from holdfast.rows.spelling import Texts, quoted
+from holdfast.rows.spelling import Texts, ended, quoted
 from holdfast.rows.sqlite.facts import Facts
 from holdfast.rows.sqlite.file import iso
 
@@ -128,7 +128,7 @@ class Statements:
             "in_progress": literal(watch.in_progress),
             "done": literal(watch.done),
             "due": " AND ".join(due),
-            "order": f"ORDER BY {watch.order_by}" if watch.order_by else "",
+            "order": f"ORDER BY {ended(watch.order_by)}" if watch.order_by else "",
             "whose": "NULL" if watch.owner is None else quoted(watch.owner),
             "held": f"CAST(:now - {stamp} AS REAL)" if is_number else f"(julianday(:now) - julianday({stamp})) * 86400.0",
         }
