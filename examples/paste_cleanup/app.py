@@ -6,7 +6,7 @@ from collections import Counter
 
 from bucket import Bucket
 from cache import Cache
-from tables import URL, lower_uses
+from tables import IS_SQLITE, URL, lower_uses
 
 from holdfast import App, RowsLost, SyncBatch
 
@@ -14,6 +14,7 @@ app = App(URL, ttl=os.environ.get("PASTES_TTL", "30s"))
 bucket, cache = Bucket(), Cache()
 PATIENCE = os.environ.get("PASTES_STALE_AFTER", "10m")
 SIZE = int(os.environ.get("PASTES_BATCH", "1000"))
+RUNS = int(os.environ.get("PASTES_RUNS", "1" if IS_SQLITE else "4"))  # a file has one writer at a time
 PACE = float(os.environ.get("PASTES_PACE", "0"))  # seconds that each batch takes longer, for shows
 
 pastes = app.rows(
@@ -29,7 +30,7 @@ pastes = app.rows(
     columns=("content",),
     batch=SIZE,
     stale_after=PATIENCE,
-    concurrency=4,
+    concurrency=RUNS,
     interval="1s",
 )
 contents = app.rows(
@@ -45,7 +46,7 @@ contents = app.rows(
     columns=("object",),
     batch=SIZE,
     stale_after=PATIENCE,
-    concurrency=2,
+    concurrency=(RUNS + 1) // 2,
     interval="1s",
 )
 

@@ -1,4 +1,4 @@
-"""The cleanup as it happens, while a worker is killed every two seconds: ``python show.py --kill-every 2 --svg states.svg``."""
+"""The cleanup as it happens, while a worker is killed every two seconds: ``python show.py --kill-every 2 --svg chart.svg``."""
 
 import argparse
 import os
@@ -24,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--kill-every", type=float, default=2.0, metavar="SECONDS", help="0: nobody is killed")
-    parser.add_argument("--svg", type=Path, default=Path("states.svg"))
+    parser.add_argument("--svg", type=Path, default=Path("chart.svg"))
     asked = parser.parse_args()
     app.migrate()
     moments: list[Moment] = []

@@ -70,6 +70,7 @@ class PasteShop:
             "PASTES_STALE_AFTER": f"{size.patience:g}s",
             "PASTES_TTL": "60s",
             "PASTES_BATCH": str(size.batch),
+            "PASTES_RUNS": "4",
             "PASTES_PACE": str(size.pace),
         }
         self._chance, self._clerk = Random(0), ThreadPoolExecutor(1)  # who pastes may have to wait for a lock, and the others not

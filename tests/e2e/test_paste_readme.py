@@ -36,10 +36,10 @@ def is_listening(port: int) -> bool:
 def test_every_command_of_the_readme_works(reader: Reader) -> None:
     port = free_port()
     for block in blocks_of(README):
-        if block.language == "console":
+        if block.language == "console" and block.excuse is None:
             reader.run(block._replace(text=block.text.replace("9000", str(port))))
             until(lambda: is_listening(port), within=START)
-    chart = ElementTree.fromstring((reader.folder / "states.svg").read_text())
+    chart = ElementTree.fromstring((reader.folder / "chart.svg").read_text())
     assert len(chart.findall("{*}polygon")) == 4
     assert chart.findall("{*}line"), "no worker was killed"
 
