@@ -1,0 +1,129 @@
+"""``app.rows`` beside a loop that one writes by hand: the same table, the same work, one process each, in turn."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from bench.figures import ROOT
+from bench.races import Ground
+from bench.rounds import Book, Limits, Told
+from bench.rows.site import Site
+from holdfast import App
+
+POLL, PATIENCE = 0.005, 300.0
+BATCH = 1000
+HAND, OURS, OWNED = "by hand", "app.rows", "app.rows, owner="
+WORKS = {"done": "batch.done(batch.keys)", "counted": "with a count, in batch.transaction()"}
+
+_TABLE = """
+CREATE TABLE pastes (
+    id bigint PRIMARY KEY, status text NOT NULL, claimed_at {stamp}, claimed_by text, content bigint NOT NULL, expires_at {stamp} NOT NULL
+)
+"""
+_FILL = {
+    "postgres": """
+        INSERT INTO pastes SELECT n, 'LIVE', NULL, NULL, n * 7919, now() - interval '1 day' + n * interval '1 millisecond'
+        FROM generate_series(1, ?) AS n
+    """,
+    "sqlite": """
+        WITH RECURSIVE ns (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM ns WHERE n < ?)
+        INSERT INTO pastes SELECT n, 'LIVE', NULL, NULL, n * 7919, strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 day', (n / 1000.0) || ' seconds')
+        FROM ns
+    """,
+}
+_INDEXES = (
+    "CREATE INDEX pastes_due ON pastes (expires_at) WHERE status = 'LIVE'",
+    "CREATE INDEX pastes_stuck ON pastes (claimed_at) WHERE status = 'DELETING'",
+)
+
+
+class Contestant(Struct, frozen=True):
+    """One program that works off the table. ``work``: one of ``WORKS``."""
+
+    name: str
+    work: str
+
+    def command(self, url: str) -> tuple[list[str], dict[str, str]]:
+        """Words and environment of its process."""
+        if self.name == HAND:
+            return ["-m", "bench.rows.hand", url, *(["counted"] if self.work == "counted" else [])], {}
+        told = {"BENCH_OWNER": "yes" if self.name == OWNED else "no", "BENCH_COUNTED": "yes" if self.work == "counted" else "no"}
+        return ["-m", "holdfast.cli", "worker", "bench.rows.tasks:app", "--log-level", "warning"], {"HOLDFAST_URL": url, **told}
+
+
+CONTESTANTS = [Contestant(name, work) for work in WORKS for name in (HAND, OURS, OWNED)]
+
+
+def hold(ground: Ground, count: int, limits: Limits, book: Book, told: Told) -> int:
+    """Whole rounds while there is time, at least one; how many. Whoever was first is last in the next."""
+    began = time.monotonic()
+    for number in range(1, limits.rounds + 1):
+        if number > 1 and time.monotonic() - began > limits.seconds:
+            return number - 1
+        for each in CONTESTANTS if number % 2 else reversed(CONTESTANTS):
+            rate = _rate(each, ground, count)
+            book.entries[each.work, each.name].append(rate)
+            told(f"round {number} of {limits.rounds}: {each.name}, {each.work}: {rate:,.0f} rows/s")
+    return limits.rounds
+
+
+def _rate(contestant: Contestant, ground: Ground, count: int) -> float:
+    """Rows per second, from the first that is somebody's to the last that is done: without the start of the process."""
+    place = ground.place("rows")
+    site = Site(place)
+    site.say(_TABLE)
+    site.say(_FILL[site.kind], count)
+    for index in _INDEXES:
+        site.say(index)
+    site.say("CREATE TABLE counters (id int PRIMARY KEY, number bigint)")
+    site.say("INSERT INTO counters VALUES (1, ?)", count)
+    app = App(site.url)
+    app.migrate()
+    app.close()
+    site.tidy()
+    with _running(contestant, site):
+        _until(lambda: site.say("SELECT status FROM pastes WHERE id = 1") != [("LIVE",)])
+        began = time.perf_counter()
+        _until(lambda: site.say("SELECT status FROM pastes WHERE id = ?", count) == [("DELETED",)])
+        _until(lambda: site.say("SELECT 1 FROM pastes WHERE status IN ('LIVE', 'DELETING') LIMIT 1") == [])
+        took = time.perf_counter() - began
+    if contestant.work == "counted" and site.say("SELECT number FROM counters") != [(0,)]:
+        raise RuntimeError(f"{contestant.name} has miscounted")
+    site.close()
+    ground.clear(place)
+    return count / took
+
+
+@contextmanager
+def _running(contestant: Contestant, site: Site) -> Iterator[None]:
+    words, environment = contestant.command(site.url)
+    said = site.place.file(".log")
+    with said.open("wb") as log:
+        process = subprocess.Popen([sys.executable, *words], cwd=ROOT, env={**os.environ, **environment}, stdout=log, stderr=log)
+    try:
+        yield
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}; {contestant.name} said:\n{said.read_text()[-4000:]}") from None
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    patience = time.monotonic() + PATIENCE
+    while not is_so():
+        if time.monotonic() > patience:
+            raise TimeoutError(f"nothing for {PATIENCE:g} s")
+        time.sleep(POLL)

@@ -1,0 +1,52 @@
+"""A database with a table of somebody else's, on PostgreSQL or SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import psycopg
+
+from bench.peers import Place
+
+WORDS = {
+    "postgres": {"stamp": "timestamptz", "now": "now()"},
+    "sqlite": {"stamp": "TEXT", "now": "strftime('%Y-%m-%d %H:%M:%f', 'now')"},
+}
+
+
+class Site:
+    """``say`` runs a statement with the words of ``WORDS`` put in; ``?`` is a value's place."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.kind = "postgres" if place.url else "sqlite"
+        path = place.file(".db").absolute()
+        self.url = place.url or f"sqlite:///{path}"
+        self._connection: Any
+        if self.kind == "postgres":
+            self._connection = psycopg.connect(place.url, autocommit=True)
+        else:
+            self._connection = sqlite3.connect(path, isolation_level=None, timeout=30, cached_statements=0)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+
+    def say(self, statement: str, *values: object) -> list[Any]:
+        """All its rows."""
+        text = statement.format(**WORDS[self.kind])
+        if self.kind == "postgres":
+            text = text.replace("?", "%s")
+        cursor = self._connection.execute(text, values or (() if self.kind == "sqlite" else None))
+        return list(cursor.fetchall()) if cursor.description else []
+
+    def tidy(self) -> None:
+        """What filling it has left behind belongs to nobody who is measured; statistics are fresh."""
+        if self.kind == "postgres":
+            self.say("VACUUM (ANALYZE)")
+            self.say("CHECKPOINT")
+        else:
+            self.say("ANALYZE")
+            self.say("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._connection.close()
