@@ -35,8 +35,8 @@ _FILL = {
     """,
     "sqlite": """
         WITH RECURSIVE ns (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM ns WHERE n < ?)
-        INSERT INTO pastes SELECT n, 'LIVE', NULL, NULL, n * 7919, strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 day', (n / 1000.0) || ' seconds')
-        FROM ns
+        INSERT INTO pastes
+        SELECT n, 'LIVE', NULL, NULL, n * 7919, strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 day', (n / 1000.0) || ' seconds') FROM ns
     """,
 }
 _INDEXES = (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from holdfast import App, Batch
 
-WATCH = {
+WATCH: dict[str, Any] = {
     "key": "id",
     "status": "status",
     "pending": "LIVE",
