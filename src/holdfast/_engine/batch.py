@@ -143,8 +143,8 @@ class Committing(Generic[AnyJob]):
             raise self._error
 
     def _committed(self) -> None:
-        for key, end in self._moved.items():
-            self._batch._ledger.settle([key], end)
+        for end in End:
+            self._batch._ledger.settle([key for key, its in self._moved.items() if its is end], end)
 
 
 class BatchTransaction(Committing[Job]):

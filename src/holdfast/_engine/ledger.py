@@ -39,7 +39,8 @@ class Ledger:
             given: list[Key] = [(key,) for key in keys]
         else:
             given = [tuple(key) if isinstance(key, list | tuple) else (key,) for key in keys]
-        if strangers := [key for key in given if key not in self._known]:
+        if not self._known.issuperset(given):
+            strangers = [key for key in given if key not in self._known]
             raise ValueError(f"not in this batch: {said(strangers)}; its rows are batch.rows, their keys batch.keys")
         return [key for key in dict.fromkeys(given) if key in self.open]
 

@@ -35,10 +35,13 @@ class Texts:
 
     def __init__(self, folder: Path, parts: Mapping[str, str]) -> None:
         self._folder, self._parts = folder, parts
+        self._read: dict[str, str] = {}
 
     def of(self, name: str, **more: str) -> str:
         """The text of a file."""
-        text = (self._folder / f"{name}.sql").read_text(encoding="utf-8")
+        text = self._read.get(name)
+        if text is None:
+            text = self._read[name] = (self._folder / f"{name}.sql").read_text(encoding="utf-8")
         return text.format_map({**self._parts, **more})
 
 

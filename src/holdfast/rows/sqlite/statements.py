@@ -5,6 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec.json import encode
+
 from holdfast._core.texts import text
 from holdfast._core.watch import End, Key, Value, Watch
 from holdfast._ports.rows import Mark
@@ -18,7 +20,9 @@ MOST_VALUES = 32_000
 """Of one statement: SQLite takes 32,766."""
 
 _FOLDER = Path(__file__).parent / "queries"
-_FENCE, _NOW, _REASON, _FIRST = "?1", "?2", "?3", 4
+_FENCE, _NOW, _REASON = "?1", "?2", "?3"
+_PLACES = [f"?{number}" for number in range(4, 4 + MOST_VALUES)]
+_NUL = rb"\u0000"  # what SQLite makes of it in a list is a matter of its release
 
 
 class Statements:
@@ -67,8 +71,9 @@ class Statements:
         name = "remove" if end is End.DONE and self._watch.deletes else "move"
         moved = self._changes(_NOW).moved(end, _REASON)
         for part in _parts_of(keys, len(self._watch.key)):
-            sql = self.texts.of(name, moved=moved, keys=_places(part), fence=self._fence(_FENCE))
-            yield sql, (self.fence(mark), self.stamp(now()), text(reason), *(value for key in part for value in key))
+            given, values = _given(part)
+            sql = self.texts.of(name, moved=moved, keys=given, fence=self._fence(_FENCE))
+            yield sql, (self.fence(mark), self.stamp(now()), text(reason), *values)
 
     def release(self) -> str:
         """How many."""
@@ -86,8 +91,8 @@ class Statements:
     def reset(self, keys: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """By stamps and keys. Rows: whether each failed, its key."""
         for part in _parts_of(keys, len(self._watch.key) + 1):
-            sql = self.texts.of("reset", moved=self._changes(_NOW).reset(), keys=_places(part))
-            yield sql, (None, None, None, *(value for key in part for value in key))
+            given, values = _given(part)
+            yield self.texts.of("reset", moved=self._changes(_NOW).reset(), keys=given), (None, None, None, *values)
 
     # indexes
 
@@ -151,7 +156,11 @@ def _parts_of(keys: Sequence[Any], width: int) -> Iterator[Sequence[Any]]:
     return (keys[start : start + most] for start in range(0, len(keys), most))
 
 
-def _places(keys: Sequence[tuple[Any, ...]]) -> str:
-    width = len(keys[0])
-    starts = range(_FIRST, _FIRST + width * len(keys), width)
-    return ", ".join(f"({', '.join(f'?{start + place}' for place in range(width))})" for start in starts)
+def _given(keys: Sequence[tuple[Any, ...]]) -> tuple[str, list[Any]]:
+    """What stands behind IN, and its values: one list where that can be, because a thousand places are compiled for longer than
+    their rows are looked for."""
+    width, values = len(keys[0]), [value for key in keys for value in key]
+    if width == 1 and {*map(type, values)} <= {int, str} and _NUL not in (written := encode(values)):
+        return f"SELECT value FROM json_each({_PLACES[0]})", [written.decode()]  # noqa: S608 - a place
+    rows = (f"({', '.join(_PLACES[start : start + width])})" for start in range(0, len(values), width))
+    return f"VALUES {', '.join(rows)}", values
