@@ -5,22 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import platform
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from bench import report
+from bench.machine import machine
 from bench.races import RACES, Race
 from bench.rounds import Book, Limits, Play
-from holdfast.stores.sqlite.location import file_system_of
 
 RESULTS = Path(__file__).parent / "results"
-PAGE, PROBES = 8192, 400
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
 def _run(race: Race, folder: Path, options: argparse.Namespace, console: Console) -> None:
     book, told = Book(), Console(stderr=True)
     with race.ground(folder) as ground:
-        about = {**_machine(folder), race.title: ground.about(), "beside": f"{options.scale:,}"}
+        about = {**machine(folder), race.title: ground.about(), "beside": f"{options.scale:,}"}
         about |= {peer.name: peer.settings() for peer in (*race.peers, *race.queues)}
         for name, text in about.items():
             console.print(f"{name:16} {text}", soft_wrap=True, highlight=False)
@@ -63,34 +60,6 @@ def _store(name: str) -> str:
     if name not in RACES:
         raise argparse.ArgumentTypeError(f"{name!r}: there are {', '.join(RACES)}")
     return name
-
-
-def _machine(folder: Path) -> dict[str, str]:
-    mounts = Path("/proc/self/mountinfo")
-    disk = file_system_of(folder.resolve(), mounts.read_text(encoding="utf-8")) if mounts.exists() else "unknown"
-    usual, slow = _waits_for_disk(folder / "probe")
-    return {
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "disk": f"{disk}{' - NOT A DISK: nothing is durable there' if disk in ('tmpfs', 'ramfs') else ''}, "
-        f"fdatasync of a page p50 {usual:.2f} ms, p99 {slow:.2f} ms",
-    }
-
-
-def _waits_for_disk(probe: Path) -> tuple[float, float]:
-    """What each commit waits for whoever makes it, in milliseconds: usually, and once in a hundred times."""
-    waits = []
-    with probe.open("wb", buffering=0) as file:
-        file.write(bytes(PAGE * PROBES))
-        os.fsync(file.fileno())
-        for place in range(PROBES):
-            os.pwrite(file.fileno(), b"x" * PAGE, place * PAGE)
-            began = time.perf_counter()
-            os.fdatasync(file.fileno())
-            waits.append((time.perf_counter() - began) * 1000)
-            time.sleep(0.005)
-    probe.unlink()
-    return sorted(waits)[PROBES // 2], sorted(waits)[PROBES * 99 // 100]
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ WORKS = {"done": "batch.done(batch.keys)", "counted": "with a count, in batch.tr
 
 _TABLE = """
 CREATE TABLE pastes (
-    id bigint PRIMARY KEY, status text NOT NULL, claimed_at {stamp}, claimed_by text, content bigint NOT NULL, expires_at {stamp} NOT NULL
+    id {int} PRIMARY KEY, status text NOT NULL, claimed_at {stamp}, claimed_by text, content bigint NOT NULL, expires_at {stamp} NOT NULL
 )
 """
 _FILL = {

@@ -10,8 +10,8 @@ import psycopg
 from bench.peers import Place
 
 WORDS = {
-    "postgres": {"stamp": "timestamptz", "now": "now()"},
-    "sqlite": {"stamp": "TEXT", "now": "strftime('%Y-%m-%d %H:%M:%f', 'now')"},
+    "postgres": {"int": "bigint", "stamp": "timestamptz", "now": "now()"},
+    "sqlite": {"int": "INTEGER", "stamp": "TEXT", "now": "strftime('%Y-%m-%d %H:%M:%f', 'now')"},
 }
 
 
@@ -34,18 +34,18 @@ class Site:
         """All its rows."""
         text = statement.format(**WORDS[self.kind])
         if self.kind == "postgres":
-            text = text.replace("?", "%s")
+            text = text.replace("%", "%%").replace("?", "%s") if values else text
         cursor = self._connection.execute(text, values or (() if self.kind == "sqlite" else None))
         return list(cursor.fetchall()) if cursor.description else []
 
     def tidy(self) -> None:
         """What filling it has left behind belongs to nobody who is measured; statistics are fresh."""
-        if self.kind == "postgres":
-            self.say("VACUUM (ANALYZE)")
-            self.say("CHECKPOINT")
-        else:
-            self.say("ANALYZE")
-            self.say("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.say("VACUUM (ANALYZE)" if self.kind == "postgres" else "ANALYZE")
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """What was written before has reached the disk."""
+        self.say("CHECKPOINT" if self.kind == "postgres" else "PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Let go of it."""

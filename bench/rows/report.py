@@ -1,0 +1,77 @@
+"""The numbers for readers: three tables, and a file for programs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from bench.rounds import Book
+from bench.rows.claims import Figures
+from bench.rows.contest import HAND, OURS, OWNED, WORKS
+from bench.rows.plans import Plan
+
+LEAST, MOST = 0.7, 50.0
+"""Of the rows a loop by hand gets done, and milliseconds for the claim of a thousand rows."""
+
+
+def show_plans(title: str, plans: Sequence[Plan], console: Console) -> None:
+    """Which indexes they use."""
+    table = Table(title, "along", "rows looked at", "")
+    for plan in plans:
+        table.add_row(plan.statement, plan.along, "" if plan.looked_at is None else f"{plan.looked_at:,}", _word(plan.is_sound))
+    console.print(table)
+
+
+def show_claims(title: str, found: Figures, console: Console) -> None:
+    """How long they take."""
+    table = Table(title, "calls", "p50 ms", "p99 ms", "most ms", f"≤ {MOST:g} ms")
+    for name, values in found.items():
+        told = (f"{value:.1f}" for value in (statistics.median(values), _p99(values), max(values)))
+        table.add_row(name, str(len(values)), *told, _word(_p99(values) <= MOST) if name.startswith("claim") else "")
+    console.print(table)
+
+
+def show_contest(title: str, book: Book, console: Console) -> None:
+    """Who gets how many rows done."""
+    table = Table(f"{title}, rows/s, median over the rounds", HAND, OURS, "ratio", OWNED, "ratio", f"≥ {LEAST:g}")
+    for work, text in WORKS.items():
+        cells, is_enough = [_number(book, work, HAND)], True
+        for name in (OURS, OWNED):
+            ratio = book.ratio((work, name), (work, HAND)) or 0.0
+            is_enough = is_enough and ratio >= LEAST
+            cells += [_number(book, work, name), f"{ratio:.2f}"]
+        table.add_row(text, *cells, _word(is_enough))
+    console.print(table)
+
+
+def write(path: Path, about: dict[str, str], **found: object) -> Path:
+    """Every number, over those of another measurement that was not made this time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    older = msgspec.json.decode(path.read_bytes()) if path.exists() else {}
+    older |= {name: value for name, value in found.items() if value}
+    data = {**older, "about": older.get("about", {}) | about}
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(data), indent=1) + b"\n")
+    return path
+
+
+def ratios(book: Book) -> dict[str, float]:
+    """Medians of the rounds' own."""
+    pairs = [(work, name) for work in WORKS for name in (OURS, OWNED)]
+    return {f"{name}, {work}": round(book.ratio((work, name), (work, HAND)) or 0.0, 3) for work, name in pairs if book.entries}
+
+
+def _p99(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) * 99 // 100]
+
+
+def _number(book: Book, work: str, name: str) -> str:
+    return f"{book.median(work, name) or 0.0:,.0f}"
+
+
+def _word(is_so: bool) -> str:
+    return "yes" if is_so else "NO"
