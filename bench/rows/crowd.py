@@ -20,7 +20,8 @@ DUE_OF_ALL, ORDERED_OF_DUE = 0.05, 0.8
 
 _TABLE = """
 CREATE TABLE pastes (
-    id {int} PRIMARY KEY, status text NOT NULL, claimed_at {stamp}, claimed_by text, resets int, content bigint NOT NULL, expires_at {stamp} NOT NULL
+    id {int} PRIMARY KEY, status text NOT NULL, claimed_at {stamp}, claimed_by text, resets int, content bigint NOT NULL,
+    expires_at {stamp} NOT NULL
 )
 """
 _STATUS = "CASE WHEN n % 20 = 0 THEN 'LIVE' WHEN n % 100 = 1 THEN 'LIVE' WHEN n % 1000 = 3 THEN 'DELETING' ELSE 'DELETED' END"
