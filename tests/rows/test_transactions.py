@@ -26,6 +26,11 @@ class Tx:
         if self.ground.kind == "postgres" and not self.is_blocking:
             await answer
 
+    async def ask(self, question: str) -> Any:
+        if self.is_blocking:
+            return self.moves.connection.execute(question).fetchone()[0]
+        return await self.moves.connection.fetchval(question)
+
     async def move(self, *arguments: Any) -> list[Any]:
         answer = self.moves.move(*arguments)
         return answer if self.is_blocking else await answer
@@ -166,3 +171,67 @@ def test_what_is_waited_for_in_a_thread_is_prepared_there(ground: Ground) -> Non
         assert ground.statuses()[1] == "GONE"
 
     ground.play(act, **OWNED)
+
+
+TRACES = (
+    "SET statement_timeout = '77s'",
+    "SET ROLE nobody_else",
+    "CREATE TEMP TABLE left_behind ()",
+    "SELECT pg_advisory_lock(7)",
+    "LISTEN something",
+    "DECLARE what CURSOR WITH HOLD FOR SELECT 1",
+)
+TRACE = """
+    SELECT concat_ws(' ', current_setting('statement_timeout'), current_user, to_regclass('left_behind'),
+    (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'), (SELECT count(*) FROM pg_listening_channels()),
+    (SELECT count(*) FROM pg_cursors WHERE is_holdable))
+"""
+
+
+async def session(ground: Ground, table: Table, *, is_blocking: bool, say: tuple[str, ...] = (), fails: bool = False) -> Any:
+    """Which one a transaction had."""
+    found = []
+
+    async def use(tx: Tx) -> None:
+        assert await tx.ask(TRACE) == "0 postgres 0 0 0"
+        found.append(await tx.ask("SELECT pg_backend_pid()"))
+        for statement in say:
+            await tx.say(statement)
+        if fails:
+            raise ValueError("no")
+
+    await transact(ground, table, Mark("2024-01-02T03:04:05.000006", ""), use, is_blocking=is_blocking)
+    return found[0]
+
+
+@STORY
+def test_a_session_is_used_again_and_nothing_of_the_one_before_is_found_in_it(postgres: Ground, is_blocking: bool) -> None:
+    prepared(postgres)
+    postgres.say("DROP ROLE IF EXISTS nobody_else")
+    postgres.say("CREATE ROLE nobody_else")
+
+    async def act(table: Table) -> None:
+        first = await session(postgres, table, is_blocking=is_blocking, say=TRACES)
+        assert await session(postgres, table, is_blocking=is_blocking) == first
+
+        with pytest.raises(ValueError, match="no"):
+            await session(postgres, table, is_blocking=is_blocking, fails=True)
+        other = await session(postgres, table, is_blocking=is_blocking)
+        assert other != first
+
+        await table.close()
+        assert postgres.say(f"SELECT count(*) FROM pg_stat_activity WHERE pid IN ({first}, {other})") in ([(0,)], [(1,)])
+
+    postgres.play(act)
+
+
+@STORY
+def test_a_session_that_the_server_has_ended_meanwhile_is_not_used_again(postgres: Ground, is_blocking: bool) -> None:
+    prepared(postgres)
+
+    async def act(table: Table) -> None:
+        first = await session(postgres, table, is_blocking=is_blocking)
+        postgres.say(f"SELECT pg_terminate_backend({first}, 5000)")
+        assert await session(postgres, table, is_blocking=is_blocking) != first
+
+    postgres.play(act)

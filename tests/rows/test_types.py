@@ -76,7 +76,14 @@ def test_keys_of_any_type_of_postgresql(postgres: Ground, kind: str, values: lis
 
 @pytest.mark.parametrize(
     ("kind", "values"),
-    [("TEXT", ["a'b", 'c"d', "é\\u0000", "n\0l"]), ("BLOB", [b"\x00\x01", b"\xff"]), ("REAL", [0.1, 2.5]), ("INTEGER", [2**62, -5]), ("", ["1", 1])],
+    [
+        ("TEXT", ["a'b", 'c"d']),
+        ("TEXT", ["é\\u0000", "n\0l"]),
+        ("BLOB", [b"\x00\x01", b"\xff"]),
+        ("REAL", [0.1, 2.5]),
+        ("INTEGER", [2**62, -5]),
+        ("", ["1", 1]),
+    ],
 )
 def test_keys_of_any_type_of_sqlite(sqlite: Ground, kind: str, values: list[Any]) -> None:
     sqlite.make(key=f"id {kind} PRIMARY KEY")

@@ -9,12 +9,14 @@ import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._ports.clock import Chance, Clock
-from holdfast.errors import ConfigurationError, HoldfastError, MissingExtra, StoreUnavailable
+from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.rows.postgres.sessions import Sessions
 from holdfast.stores.postgres import failures, sessions
 from holdfast.stores.postgres.connect import ANSWER_LIMIT, SEARCH_LIMIT, Connected
 from holdfast.stores.postgres.pool import Link
 from holdfast.stores.postgres.sharing import KEPT_ALIVE
-from holdfast.stores.postgres.transactions import Block, Turns, awaited
+from holdfast.stores.postgres.transactions import CONNECTIONS as TRANSACTIONS
+from holdfast.stores.postgres.transactions import Block, Turns
 
 CONNECTIONS = 4
 """At most in one event loop: each is used for one statement at a time, never while user code runs."""
@@ -33,6 +35,8 @@ class Way(Connected):
 
     def __init__(self, url: str, *, pooler: str | None, clock: Clock, chance: Chance, process: ProcessIdentity) -> None:
         super().__init__(url, pooler=pooler, clock=clock, chance=chance, process=process, connections=CONNECTIONS)
+        held: dict[str, Any] = {"connections": TRANSACTIONS, "server_settings": self._kept_alive}
+        self._sessions = Sessions(url, pooler=pooler, clock=clock, chance=chance, process=process, **held)
         if self._location.is_pooled:
             local = "".join(f"; SET LOCAL {name} = '{value}'" for name, value in _PLANNED.items())
             self._begin = f"{self._begin}; SET LOCAL {_ZONE} TO DEFAULT{local}"
@@ -89,30 +93,23 @@ class Way(Connected):
     @asynccontextmanager
     async def transaction(self, block: Block) -> AsyncIterator[Link]:
         """A session as any of the user's own."""
-        async with self._turns.of_loop():
-            try:
-                link = await super()._dial({"application_name": self._name, **self._kept_alive})
-            except failures.Errors as error:
-                raise failures.of_connecting(self.public, error) from error
-            async with awaited(block, link):
-                yield link
+        async with self._turns.of_loop(), self._sessions.run(block) as link:
+            yield link
 
     @contextmanager
     def blocking_transaction(self, block: Block) -> Iterator[Any]:
         """The same through psycopg."""
-        try:
-            from holdfast.stores.postgres import transactions_psycopg  # noqa: PLC0415
-        except ImportError as error:
-            raise MissingExtra("psycopg", "postgres") from error
-        with self._turns.of_threads:
-            connection = transactions_psycopg.connect(self._location, self._name, self._kept_alive)
-            with transactions_psycopg.blocking(block, connection):
-                yield connection
+        with self._turns.of_threads, self._sessions.run_blocking(block) as connection:
+            yield connection
 
     @property
     def now(self) -> Callable[[], float]:
         """For how long a transaction is idle."""
         return self._clock.monotonic
+
+    async def close(self) -> None:
+        await self._sessions.close()
+        await super().close()
 
     def start_afresh(self) -> None:
         super().start_afresh()
@@ -121,10 +118,6 @@ class Way(Connected):
     @cached_property
     def _turns(self) -> Turns:
         return Turns()
-
-    @property
-    def _name(self) -> str:
-        return f"holdfast rows {self._process.host}-{self._process.pid}"[:63]
 
     @property
     def _kept_alive(self) -> dict[str, str]:

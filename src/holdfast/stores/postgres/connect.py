@@ -181,7 +181,7 @@ class Connected:
         try:
             async with asyncio.timeout(self._location.connect_timeout):
                 link = await self._dial(settings)
-                _keep_alive(link)
+                keep_alive(link)
                 await sessions.prepare(link, self._schema, self._location.public, is_pooled=is_pooled, is_checked=is_checked)
         except BaseException as error:
             if link is not None:
@@ -281,7 +281,7 @@ class Connected:
         self._lock, self._pools = threading.Lock(), {}
 
 
-def _keep_alive(link: Link) -> None:
+def keep_alive(link: Link) -> None:
     """A peer that is gone without a word is noticed by our kernel, as ours is by the server's settings."""
     plug = link._transport.get_extra_info("socket")  # type: ignore[attr-defined] # there is no other way to it
     if plug is None or plug.family == socket.AF_UNIX:

@@ -105,7 +105,7 @@ class Pool:
         """The event loop is gone: tell the server so, because nobody can close these any more."""
         for link in (*self._free, *self._lent):
             with suppress(OSError):
-                copy = socket.socket(fileno=os.dup(_file_of(link)))
+                copy = socket.socket(fileno=os.dup(file_of(link)))
                 with copy, suppress(OSError):
                     copy.shutdown(socket.SHUT_RDWR)
             with suppress(RuntimeError):  # of the event loop that is gone; the driver knows now, and does not complain
@@ -116,7 +116,7 @@ class Pool:
         nothing = os.open(os.devnull, os.O_RDWR)
         for link in (*self._free, *self._lent):
             with suppress(OSError):
-                os.dup2(nothing, _file_of(link), inheritable=False)
+                os.dup2(nothing, file_of(link), inheritable=False)
         os.close(nothing)
 
     def _lend(self, connection: Link, until: float) -> Link:
@@ -175,7 +175,8 @@ class Pool:
             return connection
 
 
-def _file_of(link: Link) -> int:
+def file_of(link: Link) -> int:
+    """Its socket's number, -1 where the driver does not say; ``OSError`` once it is closed."""
     if link._transport is None:  # type: ignore[attr-defined] # there is no other way to it
         raise OSError("closed")
     found = link._transport.get_extra_info("socket")  # type: ignore[attr-defined]

@@ -133,9 +133,14 @@ class Turns:
 
 
 @asynccontextmanager
-async def awaited(transaction: Block, link: Link) -> AsyncIterator[Link]:
-    """On a connection of asyncpg's, which is closed at the end."""
-    is_ending = False
+async def awaited(transaction: Block, link: Link, *, is_kept: bool = False) -> AsyncIterator[Link]:
+    """On a connection of asyncpg's, which is closed at the end, unless it ``is_kept`` and all went well."""
+
+    def spoke(query: Any) -> None:
+        if not query.exception:
+            transaction.spoke()
+
+    is_ending = is_over = False
     try:
         block = link.transaction(isolation="read_committed")  # else a report meanwhile would make its end fail
         try:
@@ -143,11 +148,12 @@ async def awaited(transaction: Block, link: Link) -> AsyncIterator[Link]:
             transaction.begun(*await _asked(link, transaction.begins))
         except failures.Errors as error:
             raise transaction.refused(error) from error
-        link.add_query_logger(lambda query: None if query.exception else transaction.spoke())
+        link.add_query_logger(spoke)
         yield link
         transaction.ended(*await _asked(link, transaction.ends))
         is_ending = True
         await block.commit()
+        is_over = True
     except failures.Errors as error:
         if link.is_closed():
             raise (transaction.in_doubt(error) if is_ending else transaction.cut_off(error)) from error
@@ -157,7 +163,9 @@ async def awaited(transaction: Block, link: Link) -> AsyncIterator[Link]:
             async with asyncio.timeout(GOOD_BYE):
                 if link.is_in_transaction():
                     await link.execute("ROLLBACK")  # before whoever comes next, and not some time after
-        await link.close(timeout=GOOD_BYE)
+        link.remove_query_logger(spoke)
+        if not (is_kept and is_over):
+            await link.close(timeout=GOOD_BYE)
 
 
 async def _asked(link: Link, question: Question) -> asyncpg.Record:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, LiteralString
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import psycopg
@@ -47,9 +47,10 @@ def connect(location: Location, name: str, settings: Mapping[str, str]) -> Conne
 
 
 @contextmanager
-def blocking(transaction: Block, connection: Connection) -> Iterator[Connection]:
-    """On this connection, which is closed at the end."""
-    is_ending, connection.spoke = False, transaction.spoke
+def blocking(transaction: Block, connection: Connection, *, is_kept: bool = False) -> Iterator[Connection]:
+    """On this connection, which is closed at the end, unless it ``is_kept`` and all went well."""
+    is_ending = is_over = False
+    connection.spoke = transaction.spoke
     try:
         with connection.transaction():
             try:
@@ -59,11 +60,23 @@ def blocking(transaction: Block, connection: Connection) -> Iterator[Connection]
             yield connection
             transaction.ended(*_asked(connection, transaction.ends))
             is_ending = True
+        is_over = True
     except psycopg.Error as error:
         if connection.closed:
             raise (transaction.in_doubt(error) if is_ending else transaction.cut_off(error)) from error
         raise
     finally:
+        if not (is_kept and is_over):
+            connection.close()
+
+
+def make_afresh(connection: Connection, statements: LiteralString) -> None:
+    """Nothing of a transaction that is over is left, neither there nor here; closed if that cannot be."""
+    connection.spoke, connection.row_factory, connection.cursor_factory = Connection.spoke, tuple_row, psycopg.Cursor
+    try:
+        with connection.transaction():
+            connection.execute(statements)
+    except psycopg.Error:
         connection.close()
 
 
