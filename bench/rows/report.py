@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def ratios(book: Book) -> dict[str, float]:
 
 
 def _p99(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) * 99 // 100]
+    return sorted(values)[math.ceil(len(values) * 0.99) - 1]
 
 
 def _number(book: Book, work: str, name: str) -> str:
