@@ -64,6 +64,7 @@ models: $(DEV) ## search the models of the token protocol to their end, mutants 
 
 bench: $(BENCH) ## measure Holdfast beside its peers on this machine (SCALE=1000000 ARGS="--rounds 20")
 	@.venv/bin/python -m bench --scale $(SCALE) $(ARGS)
+	@test -n "$(ARGS)" || .venv/bin/python -m bench.rows
 
 peers: $(PEERS) ## kill and freeze workers of Holdfast and its peers alike (ARGS="--only holdfast celery")
 	@scripts/install_debian.sh redis-server

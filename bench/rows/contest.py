@@ -15,12 +15,14 @@ from msgspec import Struct
 from bench.figures import ROOT
 from bench.races import Ground
 from bench.rounds import Book, Limits, Told
+from bench.rows.cpu import used_by
 from bench.rows.site import Site
 from holdfast import App
 
 POLL, PATIENCE = 0.005, 300.0
 BATCH = 1000
 HAND, OURS, OWNED = "by hand", "app.rows", "app.rows, owner="
+CPU = "per second of computing"
 WORKS = {"done": "batch.done(batch.keys)", "counted": "with a count, in batch.transaction()"}
 
 _TABLE = """
@@ -69,16 +71,32 @@ def hold(ground: Ground, count: int, limits: Limits, book: Book, told: Told) -> 
         if number > 1 and time.monotonic() - began > limits.seconds:
             return number - 1
         for each in CONTESTANTS if number % 2 else reversed(CONTESTANTS):
-            rate = _rate(each, ground, count)
+            rate, rate_of_cpu = _rates(each, ground, count)
             book.entries[each.work, each.name].append(rate)
-            told(f"round {number} of {limits.rounds}: {each.name}, {each.work}: {rate:,.0f} rows/s")
+            book.entries[f"{each.work} {CPU}", each.name].append(rate_of_cpu)
+            told(f"round {number} of {limits.rounds}: {each.name}, {each.work}: {rate:,.0f} rows/s, {rate_of_cpu:,.0f} {CPU}")
     return limits.rounds
 
 
-def _rate(contestant: Contestant, ground: Ground, count: int) -> float:
-    """Rows per second, from the first that is somebody's to the last that is done: without the start of the process."""
+def _rates(contestant: Contestant, ground: Ground, count: int) -> tuple[float, float]:
+    """Rows per second, and per second of computing, from the first that is somebody's to the last that is done."""
     place = ground.place("rows")
     site = Site(place)
+    _fill(site, count)
+    with _running(contestant, site) as process:
+        _until(lambda: site.say("SELECT status FROM pastes WHERE id = 1") != [("LIVE",)])
+        began, used = time.perf_counter(), _used(site, process)
+        _until(lambda: site.say("SELECT status FROM pastes WHERE id = ?", count) == [("DELETED",)])
+        _until(lambda: site.say("SELECT 1 FROM pastes WHERE status IN ('LIVE', 'DELETING') LIMIT 1") == [])
+        took, used = time.perf_counter() - began, _used(site, process) - used
+    if contestant.work == "counted" and site.say("SELECT number FROM counters") != [(0,)]:
+        raise RuntimeError(f"{contestant.name} has miscounted")
+    site.close()
+    ground.clear(place)
+    return count / took, count / max(used, 0.01)
+
+
+def _fill(site: Site, count: int) -> None:
     site.say(_TABLE)
     site.say(_FILL[site.kind], count)
     for index in _INDEXES:
@@ -89,27 +107,21 @@ def _rate(contestant: Contestant, ground: Ground, count: int) -> float:
     app.migrate()
     app.close()
     site.tidy()
-    with _running(contestant, site):
-        _until(lambda: site.say("SELECT status FROM pastes WHERE id = 1") != [("LIVE",)])
-        began = time.perf_counter()
-        _until(lambda: site.say("SELECT status FROM pastes WHERE id = ?", count) == [("DELETED",)])
-        _until(lambda: site.say("SELECT 1 FROM pastes WHERE status IN ('LIVE', 'DELETING') LIMIT 1") == [])
-        took = time.perf_counter() - began
-    if contestant.work == "counted" and site.say("SELECT number FROM counters") != [(0,)]:
-        raise RuntimeError(f"{contestant.name} has miscounted")
-    site.close()
-    ground.clear(place)
-    return count / took
+
+
+def _used(site: Site, process: subprocess.Popen[bytes]) -> float:
+    server = site.server()
+    return used_by(process.pid, *([server] if server else []))
 
 
 @contextmanager
-def _running(contestant: Contestant, site: Site) -> Iterator[None]:
+def _running(contestant: Contestant, site: Site) -> Iterator[subprocess.Popen[bytes]]:
     words, environment = contestant.command(site.url)
     said = site.place.file(".log")
     with said.open("wb") as log:
         process = subprocess.Popen([sys.executable, *words], cwd=ROOT, env={**os.environ, **environment}, stdout=log, stderr=log)
     try:
-        yield
+        yield process
     except TimeoutError as error:
         raise TimeoutError(f"{error}; {contestant.name} said:\n{said.read_text()[-4000:]}") from None
     finally:

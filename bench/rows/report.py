@@ -13,7 +13,7 @@ from rich.table import Table
 
 from bench.rounds import Book
 from bench.rows.claims import Figures
-from bench.rows.contest import HAND, OURS, OWNED, WORKS
+from bench.rows.contest import CPU, HAND, OURS, OWNED, WORKS
 from bench.rows.plans import Plan
 
 LEAST, MOST = 0.7, 50.0
@@ -40,13 +40,11 @@ def show_claims(title: str, found: Figures, console: Console) -> None:
 def show_contest(title: str, book: Book, console: Console) -> None:
     """Who gets how many rows done."""
     table = Table(f"{title}, rows/s, median over the rounds", HAND, OURS, "ratio", OWNED, "ratio", f"≥ {LEAST:g}")
-    for work, text in WORKS.items():
-        cells, is_enough = [_number(book, work, HAND)], True
-        for name in (OURS, OWNED):
-            ratio = book.ratio((work, name), (work, HAND)) or 0.0
-            is_enough = is_enough and ratio >= LEAST
-            cells += [_number(book, work, name), f"{ratio:.2f}"]
-        table.add_row(text, *cells, _word(is_enough))
+    for work, text in _figures():
+        found = [book.ratio((work, name), (work, HAND)) or 0.0 for name in (OURS, OWNED)]
+        cells = [f"{book.median(work, name) or 0.0:,.0f}" for name in (HAND, OURS, OWNED)]
+        ratio, of_owned = (f"{each:.2f}" for each in found)
+        table.add_row(text, cells[0], cells[1], ratio, cells[2], of_owned, _word(min(found) >= LEAST))
     console.print(table)
 
 
@@ -62,16 +60,16 @@ def write(path: Path, about: dict[str, str], **found: object) -> Path:
 
 def ratios(book: Book) -> dict[str, float]:
     """Medians of the rounds' own."""
-    pairs = [(work, name) for work in WORKS for name in (OURS, OWNED)]
-    return {f"{name}, {work}": round(book.ratio((work, name), (work, HAND)) or 0.0, 3) for work, name in pairs if book.entries}
+    pairs = [(work, name) for work, _ in _figures() for name in (OURS, OWNED)]
+    return {f"{name}, {work}": round(book.ratio((work, name), (work, HAND)) or 0.0, 3) for work, name in pairs}
 
 
 def _p99(values: Sequence[float]) -> float:
     return sorted(values)[math.ceil(len(values) * 0.99) - 1]
 
 
-def _number(book: Book, work: str, name: str) -> str:
-    return f"{book.median(work, name) or 0.0:,.0f}"
+def _figures() -> list[tuple[str, str]]:
+    return [(f"{work} {which}".strip(), f"{text} {which}".strip()) for work, text in WORKS.items() for which in ("", CPU)]
 
 
 def _word(is_so: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -46,6 +47,13 @@ class Site:
     def checkpoint(self) -> None:
         """What was written before has reached the disk."""
         self.say("CHECKPOINT" if self.kind == "postgres" else "PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def server(self) -> int | None:
+        """The process of which all others of the server are children; a file has none."""
+        if self.kind != "postgres":
+            return None
+        ((data,),) = self.say("SHOW data_directory")
+        return int((Path(data) / "postmaster.pid").read_text().splitlines()[0])
 
     def close(self) -> None:
         """Let go of it."""
