@@ -106,6 +106,8 @@ class BatchOfRows(Generic[AnyJob]):
 
     def _lose(self, sent: Sequence[Key], moved: Sequence[Key]) -> list[Key]:
         """Those of ``sent`` that have not moved, and are somebody else's, or finished by a call whose answer was lost."""
+        if len(moved) == len(sent):
+            return []
         came = frozenset(moved)
         lost = [key for key in sent if key not in came]
         self._ledger.lose(lost)

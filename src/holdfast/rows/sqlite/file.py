@@ -37,19 +37,24 @@ class File(Database):
         return self._use(name, lambda connection: connection.execute(sql, values()).rowcount)
 
     def at_once(self, name: str, action: Callable[[driver.Connection], Answer]) -> Answer:
-        """Several statements as one transaction, of which nothing stays if it raises."""
+        """Several statements as one transaction, of which nothing stays if it raises, or answers with nothing."""
 
         def act(connection: driver.Connection) -> Answer:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 answer = action(connection)
-                connection.execute("COMMIT")
+                if answer:
+                    connection.execute("COMMIT")
+                return answer
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-            return answer
 
         return self._use(name, act)
+
+    def all_of(self, name: str, sql: str, values: Sequence[Any], number: int) -> bool:
+        """Whether a statement has changed so many rows; if not, it has changed none. What RETURNING costs is spared."""
+        return self.at_once(name, lambda connection: connection.execute(sql, values).rowcount == number)
 
     def _use(self, name: str, action: Callable[[driver.Connection], Answer]) -> Answer:
         def use() -> Answer:

@@ -65,15 +65,16 @@ class Statements:
         return any(event == "UPDATE" for _, event in self._facts.triggers)
 
     def move(
-        self, mark: Mark, keys: Sequence[Key], end: End, reason: str, now: Callable[[], float]
+        self, mark: Mark, keys: Sequence[Key], end: End, reason: str, now: Callable[[], float], *, is_told: bool = True
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Statements and their values; rows: their keys."""
+        """Statements and their values. Rows: their keys, if that ``is_told``."""
         name = "remove" if end is End.DONE and self._watch.deletes else "move"
-        moved = self._changes(_NOW).moved(end, _REASON)
+        # Along the keys, and not along an index whose entries the statement itself takes away: so it needs one pass.
+        parts = {"moved": self._changes(_NOW).moved(end, _REASON), "fence": f"+{self._fence(_FENCE)}"}
+        parts["told"] = f"RETURNING {', '.join(map(quoted, self._watch.key))}" if is_told else ""
         for part in _parts_of(keys, len(self._watch.key)):
             given, values = _given(part)
-            sql = self.texts.of(name, moved=moved, keys=given, fence=self._fence(_FENCE))
-            yield sql, (self.fence(mark), self.stamp(now()), text(reason), *values)
+            yield self.texts.of(name, keys=given, **parts), (self.fence(mark), self.stamp(now()), text(reason), *values)
 
     def release(self) -> str:
         """How many."""

@@ -95,8 +95,11 @@ class SqliteTable:
 
     async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
         def move(file: File, statements: Statements) -> list[Key]:
-            questions = statements.move(mark, keys, end, reason, file.stamp)
-            return [key for question in questions for key in file.ask(self._name("move"), *question)]
+            name, asked = self._name("move"), (mark, keys, end, reason, file.stamp)
+            at_once = [*statements.move(*asked, is_told=False)]
+            if len(at_once) == 1 and file.all_of(name, *at_once[0], len(keys)):
+                return list(keys)
+            return [key for question in statements.move(*asked) for key in file.ask(name, *question)]
 
         return await self._run(move)
 
