@@ -55,6 +55,8 @@ mutants: $(DEV) $(SERVERS) ## take out every guard, of the engine and of the sto
 	@.venv/bin/python -m tests.simulation.hunt
 	@.venv/bin/python -m scripts.mutate_sql --store sqlite --known --lanes 2
 	@.venv/bin/python -m scripts.mutate_sql --store postgres --known --lanes 2
+	@.venv/bin/python -m scripts.mutate_sql --store rows-sqlite --known --lanes 2
+	@.venv/bin/python -m scripts.mutate_sql --store rows-postgres --known --lanes 2
 
 torture: $(DEV) $(SERVERS) ## hurt real processes and servers in every way (MINUTES=30 ARGS="--stores sqlite")
 	@.venv/bin/python -m tests.e2e.torture --minutes $(MINUTES) --sum $(ARGS)
