@@ -1,5 +1,6 @@
 """What each condition of a statement is there for, where no other story tells: see ``scripts/mutate_sql.py``."""
 
+import psycopg
 import pytest
 
 from holdfast._core.watch import End
@@ -55,6 +56,21 @@ def test_rows_that_have_a_stamp_are_in_nobodys_way_when_others_get_one(ground: G
     ground.play(act)
 
 
+def test_rows_whose_stamp_is_as_it_should_be_are_in_nobodys_way_when_those_ahead_are_set_right(ground: Ground) -> None:
+    ground.make(7)
+    ground.say("UPDATE pastes SET status = 'GONE', claimed_at = '2999-01-01 00:00:00' WHERE id < 3")
+    ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = {now} WHERE id IN (3, 4)")
+    ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = '2999-01-01 00:00:00' WHERE id > 4")
+
+    async def act(table: Table) -> None:
+        for left in (1, 0):
+            assert await table.reset(2) == []
+            ahead = "SELECT count(*) FROM pastes WHERE status = 'BUSY' AND claimed_at = '2999-01-01 00:00:00'"
+            assert ground.say(ahead) == [(left,)]
+
+    ground.play(act)
+
+
 def test_of_each_row_that_is_reset_its_own_owner_is_told(ground: Ground) -> None:
     ground.make(4)
     ground.say("UPDATE pastes SET status = 'BUSY', owner = 'owner ' || id, claimed_at = {long_ago}")
@@ -89,6 +105,20 @@ def test_rows_that_were_done_long_ago_are_neither_stuck_nor_the_oldest(ground: G
         assert states.oldest < 3600
 
     ground.play(act, order_by="id")
+
+
+def test_rows_whose_stamp_is_no_time_do_not_say_how_old_the_oldest_is(ground: Ground) -> None:
+    ground.make(2)
+    ground.say("UPDATE pastes SET status = 'BUSY', owner = 'me', claimed_at = {long_ago}")
+    ground.say("UPDATE pastes SET claimed_at = '-infinity' WHERE id = 2")
+
+    async def act(table: Table) -> None:
+        states = await table.states()
+        assert [each.rows for each in states.holders] == [2]
+        for oldest in (states.oldest, states.holders[0].oldest):
+            assert oldest == pytest.approx(3 * 3600, abs=600)
+
+    ground.play(act, **OWNED)
 
 
 def test_a_condition_with_an_alternative_is_one_condition_wherever_it_stands(ground: Ground) -> None:
@@ -217,6 +247,13 @@ def test_tables_of_the_database_itself_are_not_suggested(ground: Ground) -> None
         assert the_problem(ground, table="sqlite_sequenc").endswith('it has "pastes"')
     else:
         assert the_problem(ground, table="pg_clas").endswith("it has none")
+
+
+def test_what_somebody_has_for_a_moment_is_not_suggested(postgres: Ground) -> None:
+    with psycopg.connect(postgres.place) as other:
+        other.execute("CREATE TEMP TABLE pastes (id int)")
+        other.commit()
+        assert the_problem(postgres, table="pasts").endswith("it has none")
 
 
 def test_partitions_are_not_suggested(postgres: Ground) -> None:

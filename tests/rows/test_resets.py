@@ -199,19 +199,21 @@ def test_a_row_that_is_locked_is_passed_by_and_judged_as_it_is_then(postgres: Gr
 
 
 def test_nothing_waits_for_a_row_that_somebody_else_has_locked(postgres: Ground) -> None:
-    postgres.make(8)
+    postgres.make(10)
     for id, status in ((3, "BUSY"), (4, "BUSY"), (5, "GONE"), (6, "GONE")):
         postgres.say("UPDATE pastes SET status = %s, claimed_at = now() - interval '3 hours' WHERE id = %s", status, id)
     postgres.say("UPDATE pastes SET status = 'BUSY' WHERE id > 6")
+    postgres.say("UPDATE pastes SET claimed_at = '2999-01-01' WHERE id > 8")
 
     async def act(table: Table) -> None:
         with psycopg.connect(postgres.place) as other:
-            other.execute("SELECT FROM pastes WHERE id IN (1, 3, 5, 7) FOR UPDATE")
+            other.execute("SELECT FROM pastes WHERE id IN (1, 3, 5, 7, 9) FOR UPDATE")
             assert keys(await table.claim("", 9)) == [(2,)]
             assert [each.key for each in await table.reset(9)] == [(4,)]
             assert postgres.say("SELECT id FROM pastes WHERE status = 'BUSY' AND claimed_at IS NULL") == [(7,)]
+            assert postgres.say("SELECT id FROM pastes WHERE claimed_at = '2999-01-01'") == [(9,)]
             assert await table.prune(9) == 1
-        assert sorted(postgres.statuses()) == [1, 2, 3, 4, 5, 7, 8]
+        assert sorted(postgres.statuses()) == [1, 2, 3, 4, 5, 7, 8, 9, 10]
 
     postgres.play(act, retention="1h")
 
