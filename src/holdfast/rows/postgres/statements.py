@@ -112,12 +112,16 @@ class Statements:
 
     @cached_property
     def _claim(self) -> str:
-        ours = (
-            f"own.{quoted(self._watch.owner)} = $2"
-            if self._watch.owner
-            else f"own.{quoted(self._watch.claimed_at)} = {self._unique()}"
+        is_plain = self._watch.order_by is None and self._facts.kind != "p"
+        stamp = "(SELECT at FROM stamp)"
+        fence = (self._watch.owner, "$2") if self._watch.owner else (self._watch.claimed_at, stamp)
+        return self.texts.of(
+            "claim_any" if is_plain else "claim",
+            unique=self._unique(),
+            taken=self._changes.taken("$2", stamp),
+            told=f"(SELECT {self._said('at')} FROM stamp)",  # noqa: S608 - only a format
+            ours=f"own.{quoted(fence[0])} = {fence[1]}",
         )
-        return self.texts.of("claim", taken=self._changes.taken("$2", self._unique()), ours=ours)
 
     def _parts(self) -> dict[str, str]:
         watch = self._watch
@@ -125,7 +129,6 @@ class Statements:
         may_be_null = [f"{quoted(column.name)} IS NOT NULL" for column in self._keys if not column.is_required]
         due = [f"{quoted(watch.status)} = {literal(watch.pending)}", f"(\n{watch.where}\n)", *may_be_null]
         read = [*watch.key, *(name for name in watch.columns or () if name not in watch.key)]
-        stamp = f"own.{quoted(watch.claimed_at)}"
         return {
             "table": self.table,
             "key": ", ".join(names),
@@ -143,12 +146,15 @@ class Statements:
             "now": self._ago(0.0),
             "stale": self._ago(watch.stale_after),
             "ahead": self._ago(-watch.stale_after),
-            "stamp": f"to_char({stamp}{' AT TIME ZONE ' + repr('UTC') if self._has_zone else ''}, {_STAMP})",
+            "stamp": self._said(f"own.{quoted(watch.claimed_at)}"),
         }
 
     @property
     def _has_zone(self) -> bool:
         return self._stamp.base == "timestamptz"
+
+    def _said(self, stamp: str) -> str:
+        return f"to_char({stamp}{' AT TIME ZONE ' + repr('UTC') if self._has_zone else ''}, {_STAMP})"
 
     def _ago(self, seconds: float) -> str:
         return f"CAST(now() - interval '{seconds:.6f} seconds' AS {self._stamp.type})"

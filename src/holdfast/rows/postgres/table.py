@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from operator import itemgetter
 from typing import Any
 
 from holdfast._core.identity import ProcessIdentity
@@ -65,9 +66,10 @@ class PostgresTable:
             rows = await self._way.ask_unless(name, self._require_ours, *question)
         else:
             rows = await self._way.ask(name, *question)
-        rows.sort(key=lambda row: int(row[0]))
-        stamp = rows[0][1] if rows else ""
-        return Claimed(Mark(stamp, owner if self._watch.owner else ""), tuple(dict([*row.items()][3:]) for row in rows))
+        rows.sort(key=itemgetter(0))
+        names = [*rows[0].keys()][3:] if rows else []
+        mark = Mark(rows[0][1] if rows else "", owner if self._watch.owner else "")
+        return Claimed(mark, tuple(dict(zip(names, row[3:])) for row in rows))  # noqa: B905 - being strict takes half as long again
 
     async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
         if not keys:
