@@ -223,8 +223,13 @@ def touch(ground: Ground, change: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "change"),
-    [({}, "claimed_at = CURRENT_TIMESTAMP"), ({}, "status = 'NEW'"), (OWNED, "owner = 'somebody'")],
-    ids=["stamp", "status", "owner"],
+    [
+        ({}, "claimed_at = CURRENT_TIMESTAMP"),
+        ({"order_by": "id"}, "claimed_at = CURRENT_TIMESTAMP"),
+        ({}, "status = 'NEW'"),
+        (OWNED, "owner = 'somebody'"),
+    ],
+    ids=["stamp", "in order", "status", "owner"],
 )
 def test_a_claim_that_a_trigger_changes_is_none(ground: Ground, options: dict[str, Any], change: str) -> None:
     ground.make(3)

@@ -198,7 +198,8 @@ def test_a_row_that_is_locked_is_passed_by_and_judged_as_it_is_then(postgres: Gr
     postgres.play(act)
 
 
-def test_nothing_waits_for_a_row_that_somebody_else_has_locked(postgres: Ground) -> None:
+@pytest.mark.parametrize("order_by", [None, "id"])
+def test_nothing_waits_for_a_row_that_somebody_else_has_locked(postgres: Ground, order_by: str | None) -> None:
     postgres.make(10)
     for id, status in ((3, "BUSY"), (4, "BUSY"), (5, "GONE"), (6, "GONE")):
         postgres.say("UPDATE pastes SET status = %s, claimed_at = now() - interval '3 hours' WHERE id = %s", status, id)
@@ -215,7 +216,7 @@ def test_nothing_waits_for_a_row_that_somebody_else_has_locked(postgres: Ground)
             assert await table.prune(9) == 1
         assert sorted(postgres.statuses()) == [1, 2, 3, 4, 5, 7, 8, 9, 10]
 
-    postgres.play(act, retention="1h")
+    postgres.play(act, retention="1h", order_by=order_by)
 
 
 def test_a_row_that_others_refer_to_is_claimed_meanwhile(postgres: Ground) -> None:
