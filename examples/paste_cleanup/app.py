@@ -15,7 +15,7 @@ bucket, cache = Bucket(), Cache()
 PATIENCE = os.environ.get("PASTES_STALE_AFTER", "10m")
 SIZE = int(os.environ.get("PASTES_BATCH", "1000"))
 RUNS = int(os.environ.get("PASTES_RUNS", "1" if IS_SQLITE else "4"))  # a file has one writer at a time
-PACE = float(os.environ.get("PASTES_PACE", "0"))  # seconds that each batch takes longer, for shows
+PACE = float(os.environ.get("PASTES_PACE", "0"))  # seconds that a whole batch takes longer, for shows
 
 pastes = app.rows(
     "pastes",
@@ -58,7 +58,7 @@ def delete_pastes(batch: SyncBatch) -> None:
     The cache may be told twice, so it is told before: whoever dies between the two tells it again.
     """
     cache.forget(batch.keys)
-    pause()
+    pause(len(batch))
     content_of = {row["id"]: row["content"] for row in batch.rows}
     while batch.open:
         try:
@@ -75,10 +75,10 @@ def delete_objects(batch: SyncBatch) -> None:
 
     Objects that the bucket did not let go stay open: their rows go back, and come with a later batch.
     """
-    pause()
+    pause(len(batch))
     key_of = {row["object"]: row["id"] for row in batch.rows}
     batch.done(key_of[name] for name in bucket.delete(list(key_of)))
 
 
-def pause() -> None:
-    time.sleep(PACE)
+def pause(rows: int) -> None:
+    time.sleep(PACE * rows / SIZE)

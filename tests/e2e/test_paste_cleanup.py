@@ -47,7 +47,7 @@ def test_workers_are_killed_and_frozen_and_each_paste_goes_once_and_its_object_w
 @pytest.mark.timeout(120)
 def test_a_worker_that_deletes_objects_late_harms_no_paste_of_the_same_text(tmp_path: Path, store_url: str) -> None:
     with BucketServer() as bucket, fleet(tmp_path, url=store_url) as ships:
-        shop = PasteShop(ships, bucket, Size(100, 8, 2, batch=100, pace=1.0))
+        shop = PasteShop(ships, bucket, Size(16, 8, 2, batch=8, pace=1.0))
         shop.fill()
         frozen = shop.freeze_a_crew_that_holds("contents")
         objects = set(bucket.objects)
