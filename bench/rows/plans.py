@@ -106,7 +106,7 @@ def _looked_at(node: dict[str, Any]) -> int:
 def _of_sqlite(file: File, statements: SqliteStatements) -> Iterator[Plan]:
     mark, named = (
         Mark("2024-01-02 03:04:05.000006", ""),
-        {"limit": 9, "now": "", "stale": "3", "forgettable": "2", "fence": "", "owner": ""},
+        {"limit": 9, "now": "", "stale": "3", "ahead": "4", "forgettable": "2", "fence": "", "owner": ""},
     )
     ((move, moved),) = statements.move(mark, [(1,), (2,)], End.DONE, "", lambda: 0.0)
     ((reset, taken),) = statements.reset([("", 1), ("", 2)])
@@ -115,7 +115,7 @@ def _of_sqlite(file: File, statements: SqliteStatements) -> Iterator[Plan]:
         "has_due": (statements.texts.of("has_due"), named, DUE),
         "reset: which": (statements.texts.of("stuck"), named, STUCK),
         "reset": (reset, taken, STUCK),
-        "adopt": (statements.adopt or "", named, STUCK),
+        "adopt": (statements.adopt, named, STUCK),
         "move": (move, moved, ""),
         "release": (statements.release(), named, STUCK),
         "prune": (statements.texts.of("prune"), named, DONE),
