@@ -5,10 +5,15 @@ once more for it: on the way of a single enqueue to its disk and back that cost 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, TypeVar
+
+from holdfast._ports.forks import care_for
+
+SPARE = 8
 
 Result = TypeVar("Result")
 
@@ -32,6 +37,10 @@ class Lane:
     async def run(self, call: Callable[[], Result], *, is_last: bool = False) -> Result:
         """What the call answers or raises; ``Closed`` after the last one. A caller that goes away before its turn takes the
         call with it."""
+        return await self.ask(call, is_last=is_last)
+
+    def ask(self, call: Callable[[], Result], *, is_last: bool = False) -> asyncio.Future[Result]:
+        """What the call will answer or raise; ``Closed`` after the last one."""
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         with self._adding:
             if self._is_closed:
@@ -39,7 +48,7 @@ class Lane:
             self._calls.put((call, answer))
             if is_last:
                 self._end()
-        return await answer
+        return answer
 
     def close(self) -> None:
         """End the thread after the calls that wait already."""
@@ -51,6 +60,39 @@ class Lane:
     def _end(self) -> None:
         self._is_closed = True
         self._calls.put(None)
+
+
+class SpareLanes:
+    """Lanes of a process for whoever needs one for a while: to start a thread takes longer than many a call."""
+
+    def __init__(self) -> None:
+        self._idle: list[Lane] = []
+        care_for(self)
+
+    @contextmanager
+    def borrow(self) -> Iterator[Lane]:
+        """One that nobody else uses meanwhile."""
+        try:
+            lane = self._idle.pop()
+        except IndexError:
+            lane = Lane("holdfast-transaction")
+        try:
+            yield lane
+        finally:
+            if len(self._idle) < SPARE:
+                self._idle.append(lane)
+            else:
+                lane.close()
+
+    def hold(self) -> None:
+        """Before a fork."""
+
+    def release(self) -> None:
+        """After it, in the parent."""
+
+    def start_afresh(self) -> None:
+        """After it, in the child, which has none of the threads."""
+        self._idle = []
 
 
 def _run(calls: SimpleQueue[Call | None]) -> None:

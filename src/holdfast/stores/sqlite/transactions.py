@@ -8,7 +8,6 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -20,12 +19,16 @@ from holdfast._ports.clock import Chance
 from holdfast._ports.forks import care_for
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.alarms import Alarm, Alarms
 from holdfast.stores.sqlite.database import QUERIES, is_busy, pause
+from holdfast.stores.sqlite.lane import Lane, SpareLanes
 from holdfast.stores.sqlite.location import identity_of
 from holdfast.stores.sqlite.packing import Values, micros_of
 
 _OPERATIONS = 10_000  # of SQLite's machine, between two looks at whether a statement has to stop
 _LOOK_AGAIN = 0.05
+
+_ALARMS, _LANES = Alarms(), SpareLanes()
 
 Result = TypeVar("Result")
 
@@ -74,8 +77,7 @@ class Block:
         self._connection: driver.Connection | None = None
         self._lock = threading.Lock()
         self._ours = threading.local()
-        self._timer = threading.Timer(idle, self._expire)
-        self._timer.daemon = True
+        self._alarm: Alarm | None = None
         self._is_abandoned = self._is_over = self._has_tried_to_end = self._is_undone = False
 
     def before(self, connection: driver.Connection) -> None:
@@ -103,7 +105,7 @@ class Block:
         user = driver.owned(connection)
         user.set_authorizer(self._judge)
         user.set_progress_handler(self._has_to_stop, _OPERATIONS)
-        self._timer.start()
+        self._alarm = _ALARMS.set(self._idle, self._expire)
         return user
 
     def abandon(self) -> None:
@@ -160,7 +162,8 @@ class Block:
     def _ending(self) -> Iterator[driver.Connection | None]:
         with self._lock:
             connection, self._connection = self._connection, None
-            self._timer.cancel()
+            if self._alarm is not None:
+                self._alarm.call_off()
             self._ours.is_speaking = True
             try:
                 yield connection
@@ -285,23 +288,21 @@ def blocking(transaction: Block) -> Iterator[Any]:
 @asynccontextmanager
 async def in_thread(transaction: Block) -> AsyncIterator[Any]:
     """For code in an event loop, which waits for neither lock nor disk."""
-    with ThreadPoolExecutor(1, thread_name_prefix="holdfast-transaction") as thread:
+    with _LANES.borrow() as lane:
         try:
-            connection = await _finished(thread, transaction.open, transaction.abandon)
+            connection = await _finished(lane, transaction.open, transaction.abandon)
             yield connection
         except BaseException as error:
-            await _finished(thread, transaction.roll_back)
+            await _finished(lane, transaction.roll_back)
             if (why := transaction.explained(error)) is not None:
                 raise why from error
             raise
-        await _finished(thread, transaction.commit)
+        await _finished(lane, transaction.commit)
 
 
-async def _finished(
-    thread: ThreadPoolExecutor, action: Callable[[], Result], abandon: Callable[[], None] = lambda: None
-) -> Result:
+async def _finished(lane: Lane, action: Callable[[], Result], abandon: Callable[[], None] = lambda: None) -> Result:
     """Also a cancelled caller waits for the end, so that nothing is left open."""
-    doing = asyncio.get_running_loop().run_in_executor(thread, action)
+    doing = lane.ask(action)
     try:
         return await asyncio.shield(doing)
     except asyncio.CancelledError:
