@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -281,13 +282,13 @@ def test_s2_an_owner_is_named_after_the_claim_which_no_store_makes_twice() -> No
         claim = batch.job.token.claim
         assert claim is not None
         owners.append(batch.rows[0]["holder"])
-        assert owners[-1] == f"{batch.job.id.hex}.1.{claim.hex[:8]}.{len(owners)}"
+        assert owners[-1] == f"{batch.job.id.hex}.1.{claim.hex[:8]}"
         assert len(owners[-1]) <= OWNER_LENGTH
         await batch.done(batch.keys)
 
     async def test() -> None:
         row = await Garden(handler, count=6, owner="holder").run_once()
-        assert (row.state, len(set(owners))) == (State.COMPLETED, 2)
+        assert (row.state, len(owners), len(set(owners))) == (State.COMPLETED, 2, 1)
 
     run(test())
 
@@ -767,6 +768,48 @@ def test_row_state_and_the_users_statements_commit_together() -> None:
         row = await garden.run_once()
         assert (garden.plain.others, garden.ids("new")) == ({"content": 7}, [3])
         assert (result(row)["done"], result(row)["left"]) == (2, 2)
+
+    run(test())
+
+
+def test_who_catches_the_error_of_a_move_commits_nothing_that_belongs_to_it() -> None:
+    async def handler(batch: Batch) -> None:
+        async with batch.transaction() as tx:
+            tx.connection["content"] = 7
+            tx._moves.move = refuse  # type: ignore[assignment]
+            with suppress(LookupError):
+                await tx.done(batch.keys)
+
+    async def refuse(*_: object) -> list[Any]:
+        raise LookupError("a CHECK of the table")
+
+    garden = Garden(handler)
+
+    async def test() -> None:
+        row = await garden.run_once()
+        assert (garden.plain.others, row.failures, row.error and row.error.type) == ({}, 1, "LookupError")
+
+    run(test())
+
+
+@pytest.mark.parametrize("owner", [None, "holder"])
+def test_s3_what_a_handler_has_left_running_finishes_no_row_of_the_next_batch(owner: str | None) -> None:
+    batches = list[Batch]()
+
+    async def handler(batch: Batch) -> None:
+        batches.append(batch)
+        if len(batches) == 1:
+            await batch.done(batch.keys[:1])
+            return
+        assert set(batches[0].keys) & set(batch.keys) == {2, 3}
+        assert await batches[0].done([2, 3]) == []
+        assert batch.open == batch.keys
+        await batch.done(batch.keys)
+
+    async def test() -> None:
+        garden = Garden(handler, owner=owner)
+        row = await garden.run_once()
+        assert (row.state, result(row)["done"], result(row)["lost"]) == (State.COMPLETED, 3, 0)
 
     run(test())
 

@@ -4,12 +4,13 @@ import asyncio
 import gc
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from weakref import ref
 
 import pytest
 
-from holdfast.stores.sqlite.lane import Closed, Lane
+from holdfast.stores.sqlite.lane import SPARE, Closed, Lane, SpareLanes
 from tests.stores.support import store_on
 
 
@@ -152,3 +153,29 @@ def test_nothing_of_a_call_stays_alive_while_the_thread_waits(lane: Lane) -> Non
     kept = asyncio.run(act())
     gc.collect()
     assert kept() is None
+
+
+def test_a_lane_that_is_given_back_is_the_next_ones_and_those_in_use_are_nobody_elses() -> None:
+    lanes = SpareLanes()
+    with lanes.borrow() as one, lanes.borrow() as other:
+        assert one is not other
+    with lanes.borrow() as again, lanes.borrow() as another:
+        assert {again, another} == {one, other}
+
+
+def test_no_more_lanes_are_kept_than_a_few() -> None:
+    lanes, others = SpareLanes(), set(threading.enumerate())
+    with ExitStack() as stack:
+        for _ in range(SPARE + 3):
+            stack.enter_context(lanes.borrow())
+        assert len(set(threading.enumerate()) - others) == SPARE + 3
+    assert len(set(threading.enumerate()) - others) == SPARE
+
+
+def test_a_forked_child_borrows_none_of_its_parents_lanes() -> None:
+    lanes = SpareLanes()
+    with lanes.borrow() as parents:
+        pass
+    lanes.start_afresh()
+    with lanes.borrow() as childs:
+        assert childs is not parents

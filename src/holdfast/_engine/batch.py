@@ -123,7 +123,7 @@ class Committing(Generic[AnyJob]):
     def __init__(self, batch: BatchOfRows[AnyJob]) -> None:
         self._batch: BatchOfRows[AnyJob] = batch
         self._moved: dict[Key, End] = {}
-        self._error: RowsLost | None = None
+        self._error: Exception | None = None
 
     def _sent(self, keys: Keys, end: End) -> list[Key]:
         self._batch.job._require_owned()
@@ -138,6 +138,15 @@ class Committing(Generic[AnyJob]):
         self._require_all()
         self._moved |= dict.fromkeys(moved, end)
         return self._batch._ledger.shown(moved)
+
+    @contextmanager
+    def _or_nothing(self) -> Iterator[None]:
+        """Who catches what a move has raised must not commit what belongs to it, either."""
+        try:
+            yield
+        except Exception as error:
+            self._error = error
+            raise
 
     def _require_all(self) -> None:
         """Also at the end: one who catches the error must not commit nevertheless."""
@@ -171,7 +180,8 @@ class BatchTransaction(Committing[Job]):
 
     async def _move(self, keys: Keys, end: End, reason: str = "") -> list[Any]:
         sent = self._sent(keys, end)
-        moved = await self._moves.move(sent, end, cut_text(reason, ERROR_TEXT_LIMIT)) if sent else []
+        with self._or_nothing():
+            moved = await self._moves.move(sent, end, cut_text(reason, ERROR_TEXT_LIMIT)) if sent else []
         return self._came(sent, moved, end)
 
 
@@ -197,7 +207,8 @@ class SyncBatchTransaction(Committing[SyncJob]):
 
     def _move(self, keys: Keys, end: End, reason: str = "") -> list[Any]:
         sent = self._sent(keys, end)
-        moved = self._moves.move(sent, end, cut_text(reason, ERROR_TEXT_LIMIT)) if sent else []
+        with self._or_nothing():
+            moved = self._moves.move(sent, end, cut_text(reason, ERROR_TEXT_LIMIT)) if sent else []
         return self._came(sent, moved, end)
 
 

@@ -56,6 +56,10 @@ class Ledger:
             self.open.pop(key, None)
         self.lost += len(lost)
 
+    def close(self) -> None:
+        """Its rows are nobody's any more, or those of another batch: whatever its handler has left running finishes none of them."""
+        self.open.clear()
+
     def measure(self, now: float, since: float | None = None) -> None:
         """How long its rows have been with us under one stamp; ``since``: they have another one since then."""
         self.longest = max(self.longest, now - self._since)

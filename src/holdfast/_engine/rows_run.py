@@ -21,6 +21,8 @@ SLICE = 60.0
 """Seconds after which a run goes to the end of its queue: others want its slot, and somebody may have paused the queue."""
 RELEASE_WITHIN = 2.0
 """Seconds that giving back may take once the code is to stop; the next attempt gives back what is still marked."""
+SAVED_AFTER = 1.0
+"""Seconds between two writes of what a run with an owner's name has done so far: the name stays, and a count may be late."""
 TIGHT = 3.0
 """Of its rows' patience a batch should need less than one part in so many."""
 
@@ -42,7 +44,7 @@ class Run:
         self._is_idle = False
         saved = job.checkpoint_value or {}
         self._marks = [Mark(stamp, owner) for stamp, owner in saved.get("marks", ())]
-        self._batches = self._passed = 0
+        self._passed, self._saved_at = 0, -SAVED_AFTER
         self.answer = {"batches": 0, "done": 0, "failed": 0, "retried": 0, "left": 0, "lost": 0, **saved.get("so_far", {})}
 
     @property
@@ -101,12 +103,11 @@ class Run:
         return self._passed >= (rows_at_once(self._settings.watch.batch, crashes - 1) if crashes else 1)
 
     async def _take(self) -> None:
-        watch = self._settings.watch
-        self._batches += 1
+        watch, sent = self._settings.watch, self._clock.monotonic()
         owner = "" if watch.owner is None else self._name_of_owner()
-        if owner:
+        if owner and sent - self._saved_at >= SAVED_AFTER:
             await self._remember(Mark("", owner))
-        sent = self._clock.monotonic()
+            self._saved_at = sent = self._clock.monotonic()
         with self.or_later():
             claimed = await self._table.claim(owner, rows_at_once(watch.batch, self._job.crashes))
         self._passed += len(claimed.rows)
@@ -116,9 +117,10 @@ class Run:
                 await self._remember(claimed.mark)
 
     def _name_of_owner(self) -> str:
-        """Nobody else's ever: a store that lost its newest writes may number attempts again, but makes no claim twice."""
+        """Nobody else's ever: a store that lost its newest writes may number attempts again, but makes no claim twice. All
+        batches of a run have it, so that it is saved before the first: there is one at a time, and what it had is given back."""
         claim = self._job.token.claim
-        return f"{self._job.id.hex}.{self._job.attempt}.{claim.hex[:8] if claim else ''}.{self._batches}"
+        return f"{self._job.id.hex}.{self._job.attempt}.{claim.hex[:8] if claim else ''}"
 
     async def _give_back(self) -> None:
         ledger = self._current
@@ -128,6 +130,7 @@ class Run:
         if ledger.open:
             with self.or_later():
                 left = await self._table.release(ledger.mark)
+        ledger.close()
         self._current = None
         self._is_idle = not ledger.finished
         counts = {"done": ledger.moved[End.DONE], "failed": ledger.moved[End.FAIL], "retried": ledger.moved[End.RETRY]}

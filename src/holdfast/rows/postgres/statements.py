@@ -38,19 +38,20 @@ class Statements:
         """Rows: their place, their stamp, whether they are as they were written, their columns."""
         return (self._claim, limit) if self._watch.owner is None else (self._claim, limit, owner)
 
-    def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> Question:
-        """Rows: their keys."""
+    def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_told: bool = True) -> Question:
+        """Rows: their keys, if that ``is_told``."""
         place = len(self._keys) + 1
         arrays = [list(values) for values in zip(*keys, strict=True)]
         values: list[Any] = [*arrays, self._fenced_by(mark)]
-        is_told = end is End.FAIL and self._watch.reason is not None
-        if is_told:
+        has_reason = end is End.FAIL and self._watch.reason is not None
+        if has_reason:
             values.append(text(reason))
-        parts = {"these": self._these(), "fence": self._fence(place)}
+        told = f"RETURNING {', '.join(f'own.{quoted(name)}' for name in self._watch.key)}" if is_told else ""
+        parts = {"these": self._these(), "fence": self._fence(place), "told": told}
         if end is End.DONE and self._watch.deletes:
             return (self.texts.of("remove", **parts), *values)
         return (
-            self.texts.of("move", **parts, moved=self._changes.moved(end, f"${place + 1}::text" if is_told else None)),
+            self.texts.of("move", **parts, moved=self._changes.moved(end, f"${place + 1}::text" if has_reason else None)),
             *values,
         )
 

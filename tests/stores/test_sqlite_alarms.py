@@ -1,0 +1,57 @@
+"""Alarms ring in the order of their times, unless they are called off; one that is stuck keeps no other from it."""
+
+import threading
+from queue import SimpleQueue
+
+from holdfast.stores.sqlite.alarms import Alarms
+
+PATIENCE = 30.0
+
+
+def test_they_ring_in_the_order_of_their_times_whichever_was_set_first() -> None:
+    alarms, rang = Alarms(), SimpleQueue[str]()
+    alarms.set(0.4, lambda: rang.put("late"))
+    alarms.set(0.0, lambda: rang.put("at once"))
+    alarms.set(0.1, lambda: rang.put("soon"))
+    assert [rang.get(timeout=PATIENCE) for _ in range(3)] == ["at once", "soon", "late"]
+
+
+def test_one_that_is_called_off_does_not_ring() -> None:
+    alarms, rang = Alarms(), SimpleQueue[str]()
+    off = alarms.set(0.05, lambda: rang.put("called off"))
+    alarms.set(0.1, lambda: rang.put("on"))
+    off.call_off()
+    off.call_off()
+    assert rang.get(timeout=PATIENCE) == "on"
+    assert rang.empty()
+
+
+def test_one_that_is_stuck_keeps_no_other_from_ringing() -> None:
+    alarms, rang, gate = Alarms(), SimpleQueue[str](), threading.Event()
+
+    def wait() -> None:
+        gate.wait(PATIENCE)
+        rang.put("stuck")
+
+    alarms.set(0.0, wait)
+    alarms.set(0.05, lambda: rang.put("on"))
+    assert rang.get(timeout=PATIENCE) == "on"
+    gate.set()
+    assert rang.get(timeout=PATIENCE) == "stuck"
+
+
+def test_one_thread_waits_for_all() -> None:
+    others, alarms = set(threading.enumerate()), Alarms()
+    for number in range(50):
+        alarms.set(100 + number, lambda: None)
+    assert [thread.name for thread in set(threading.enumerate()) - others] == ["holdfast-alarms"]
+
+
+def test_a_forked_child_has_none_of_its_parents_and_may_set_its_own() -> None:
+    alarms, rang = Alarms(), SimpleQueue[str]()
+    alarms.set(100, lambda: rang.put("parent's"))
+    alarms.hold()
+    alarms.start_afresh()
+    alarms.set(0.0, lambda: rang.put("child's"))
+    assert rang.get(timeout=PATIENCE) == "child's"
+    assert rang.empty()
