@@ -22,7 +22,8 @@ SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; SET SESSION AUTHORIZATIO
 
 
 class Sessions(Connected):
-    """Nothing is set in them but what the URL and ``server_settings`` say, and what one leaves behind the next does not find."""
+    """Nothing is set in them for longer than a transaction but what the URL and ``server_settings`` say, and what one leaves behind
+    the next does not find."""
 
     @cached_property
     def _born(self) -> WeakKeyDictionary[Link, float]:

@@ -120,7 +120,7 @@ class Statements:
             "claim_any" if is_plain else "claim",
             unique=self._unique(),
             taken=self._changes.taken("$2", stamp),
-            told=f"(SELECT {self._said('at')} FROM stamp)",  # noqa: S608 - only a format
+            told="NULL::text" if self._watch.owner else f"(SELECT {self._said('at')} FROM stamp)",  # noqa: S608 - only a format
             ours=f"own.{quoted(fence[0])} = {fence[1]}",
         )
 

@@ -68,7 +68,7 @@ class PostgresTable:
             rows = await self._way.ask(name, *question)
         rows.sort(key=itemgetter(0))
         names = [*rows[0].keys()][3:] if rows else []
-        mark = Mark(rows[0][1] if rows else "", owner if self._watch.owner else "")
+        mark = Mark("", owner) if self._watch.owner else Mark(rows[0][1] if rows else "", "")
         return Claimed(mark, tuple(dict(zip(names, row[3:])) for row in rows))  # noqa: B905 - being strict takes half as long again
 
     async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:

@@ -1,5 +1,7 @@
--- What holds until this transaction ends: for how many milliseconds it may be idle ($1), and by what its own end is told ($2).
+-- What holds until this transaction ends: for how many milliseconds it may be idle ($1), by what its own end is told ($2), and that
+-- plans are made for the keys that are asked for: one for any keys compares each row with all of them.
 SELECT
     true AS is_ours,
     set_config('idle_in_transaction_session_timeout', $1, true),
-    set_config('holdfast_rows.transaction', $2, true);
+    set_config('holdfast_rows.transaction', $2, true),
+    set_config('plan_cache_mode', 'force_custom_plan', true);
