@@ -122,13 +122,15 @@ class Committing(Generic[AnyJob]):
 
     def __init__(self, batch: BatchOfRows[AnyJob]) -> None:
         self._batch: BatchOfRows[AnyJob] = batch
-        self._moved: dict[Key, End] = {}
+        self._moved: list[tuple[Sequence[Key], End]] = []
+        self._taken: set[Key] = set()
         self._error: Exception | None = None
 
     def _sent(self, keys: Keys, end: End) -> list[Key]:
         self._batch.job._require_owned()
         self._require_all()
-        return [key for key in self._batch._wanted(keys, end) if key not in self._moved]
+        wanted = self._batch._wanted(keys, end)
+        return [key for key in wanted if key not in self._taken] if self._taken else wanted
 
     def _came(self, sent: Sequence[Key], moved: Sequence[Key], end: End) -> list[Any]:
         if lost := self._batch._lose(sent, moved):
@@ -136,7 +138,8 @@ class Committing(Generic[AnyJob]):
             text = f"rows {name}: {said(lost)}: taken from this batch meanwhile; the transaction is rolled back"
             self._error = RowsLost(f"{text}, and batch.open has the others", shown)
         self._require_all()
-        self._moved |= dict.fromkeys(moved, end)
+        self._moved.append((moved, end))
+        self._taken.update(moved)
         return self._batch._ledger.shown(moved)
 
     @contextmanager
@@ -154,8 +157,8 @@ class Committing(Generic[AnyJob]):
             raise self._error
 
     def _committed(self) -> None:
-        for end in End:
-            self._batch._ledger.settle([key for key, its in self._moved.items() if its is end], end)
+        for moved, end in self._moved:
+            self._batch._ledger.settle(moved, end)
 
 
 class BatchTransaction(Committing[Job]):

@@ -19,12 +19,12 @@ class Ledger:
     def __init__(self, watch: Watch, claimed: Claimed, since: float) -> None:
         self.watch, self.mark, self.rows = watch, claimed.mark, list(claimed.rows)
         self.keys: list[Key] = list(zip(*([row[column] for row in self.rows] for column in watch.key), strict=True))
-        self.open: dict[Key, None] = dict.fromkeys(self.keys)
+        self._known: dict[Key, None] = dict.fromkeys(self.keys)
+        self.open = self._known.copy()
         self.moved = dict.fromkeys(End, 0)
         self.lost = 0
         self.is_unsure = False
         self.longest = 0.0
-        self._known = frozenset(self.keys)
         self._since = since
 
     def shown(self, keys: Iterable[Key]) -> list[Any]:
@@ -39,10 +39,11 @@ class Ledger:
             given: list[Key] = [(key,) for key in keys]
         else:
             given = [tuple(key) if isinstance(key, list | tuple) else (key,) for key in keys]
-        if not self._known.issuperset(given):
-            strangers = [key for key in given if key not in self._known]
+        wanted = dict.fromkeys(given)
+        found = [key for key in wanted if key in self.open]
+        if len(found) < len(wanted) and (strangers := [key for key in wanted if key not in self._known]):
             raise ValueError(f"not in this batch: {said(strangers)}; its rows are batch.rows, their keys batch.keys")
-        return [key for key in dict.fromkeys(given) if key in self.open]
+        return found
 
     def settle(self, moved: Sequence[Key], end: End) -> None:
         """These have moved."""
