@@ -84,6 +84,21 @@ def test_a_table_that_does_not_fit_is_neither_sown_nor_touched() -> None:
     run(test())
 
 
+def test_rows_that_others_left_without_a_stamp_get_theirs_batch_after_batch_and_are_taken_back_when_that_is_old() -> None:
+    async def test() -> None:
+        field = Field(count=50, batch=30)
+        for row in field.plain.rows.values():
+            row |= {"status": "busy", "since": None}
+        assert await field.plot.reset() == PAUSE
+        assert await field.plot.reset() == field.settings.interval
+        field.clock.advance(STUCK + 1)
+        assert await field.plot.reset() == PAUSE
+        assert await field.plot.reset() == field.settings.interval
+        assert [each["count"] for each in field.log.of("rows.reset")] == [30, 20]
+
+    run(test())
+
+
 def test_stuck_rows_are_taken_back_a_batch_at_a_time_and_said_with_their_keys() -> None:
     async def test() -> None:
         field = Field(count=50, batch=30, owner="holder")

@@ -108,9 +108,10 @@ def test_rows_that_somebody_else_left_without_a_stamp_get_one_and_are_reset_when
     ground.say("UPDATE pastes SET status = 'BUSY' WHERE id > 3")
 
     async def act(table: Table) -> None:
-        assert await table.reset(2) == []
+        assert await table.adopt(2) == 2
         assert ground.say("SELECT count(*) FROM pastes WHERE claimed_at IS NOT NULL AND status = 'BUSY'") == [(2,)]
-        assert await table.reset(2) == []
+        assert (await table.adopt(2), await table.adopt(2)) == (1, 0)
+        assert await table.reset(9) == []
         assert ground.say("SELECT id FROM pastes WHERE claimed_at IS NULL ORDER BY id") == [(1,), (2,), (3,)]
         ground.age()
         assert sorted(each.key for each in await table.reset(9)) == [(4,), (5,), (6,)]
@@ -128,7 +129,7 @@ def test_rows_whose_stamp_is_far_ahead_are_not_stuck_for_ever(ground: Ground, st
     async def act(table: Table) -> None:
         mark = (await table.claim("", 1)).mark
         before = ground.say("SELECT claimed_at FROM pastes WHERE id = 4")
-        assert await table.reset(9) == []
+        assert (await table.adopt(9), await table.adopt(9), await table.reset(9)) == (3, 0, [])
         assert ground.say("SELECT claimed_at FROM pastes WHERE id = 4") == before, "that is as it should be"
         assert ground.say("SELECT count(*) FROM pastes WHERE claimed_at < '2999-01-01 00:00:00'") == [(4,)]
         assert await table.release(mark) == 1
@@ -210,7 +211,7 @@ def test_nothing_waits_for_a_row_that_somebody_else_has_locked(postgres: Ground,
         with psycopg.connect(postgres.place) as other:
             other.execute("SELECT FROM pastes WHERE id IN (1, 3, 5, 7, 9) FOR UPDATE")
             assert keys(await table.claim("", 9)) == [(2,)]
-            assert [each.key for each in await table.reset(9)] == [(4,)]
+            assert ([each.key for each in await table.reset(9)], await table.adopt(9)) == ([(4,)], 2)
             assert postgres.say("SELECT id FROM pastes WHERE status = 'BUSY' AND claimed_at IS NULL") == [(7,)]
             assert postgres.say("SELECT id FROM pastes WHERE claimed_at = '2999-01-01'") == [(9,)]
             assert await table.prune(9) == 1

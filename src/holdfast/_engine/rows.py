@@ -94,6 +94,8 @@ class Rows:
     async def areset(self) -> list[Reset]:
         """Take all rows back, now, from whoever has had them for longer than ``stale_after``; supervisors do that by themselves."""
         table, found = await self._surroundings.tables.sound(self.settings), list[Reset]()
+        while await table.adopt(self._watch.batch):
+            pass
         while some := await table.reset(self._watch.batch):
             found += some
             tell_of_reset(self._watch, some, self._surroundings.events)

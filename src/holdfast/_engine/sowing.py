@@ -45,10 +45,10 @@ class Plot:
 
     async def reset(self) -> float:
         """Take back one batch from whoever has had it for too long; a full one is followed by the next at once."""
-        watch = self.settings.watch
-        found = await (await self._tables.sound(self.settings)).reset(watch.batch)
+        watch, table = self.settings.watch, await self._tables.sound(self.settings)
+        adopted, found = await table.adopt(watch.batch), await table.reset(watch.batch)
         tell_of_reset(watch, found, self._events)
-        return PAUSE if len(found) >= watch.batch else self.settings.interval
+        return PAUSE if max(adopted, len(found)) >= watch.batch else self.settings.interval
 
     async def prune(self) -> float:
         """Delete a batch of rows that have been done for long enough."""

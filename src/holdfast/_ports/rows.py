@@ -121,6 +121,10 @@ class Table(Protocol):
         """Stamp the rows that are still under the mark anew; ``None``: there are none. Only with an owner column."""
         ...
 
+    async def adopt(self, limit: int) -> int:
+        """Stamp rows in progress that have no stamp, or one that no clock can have said: from now on their time runs. How many."""
+        ...
+
     async def reset(self, limit: int) -> list[Reset]:
         """Take rows from whoever has had them for longer than ``stale_after``, oldest first."""
         ...

@@ -103,6 +103,15 @@ class MemoryTable:
                 row[self._watch.claimed_at] = self._clock.wall()
             return Mark(repr(self._clock.wall()), mark.owner) if held else None
 
+    async def adopt(self, limit: int) -> int:
+        """Those without a stamp."""
+        with self._lock:
+            status, since = self._watch.status, self._watch.claimed_at
+            bare = [row for row in self.rows.values() if row[status] == self._watch.in_progress and row[since] is None][:limit]
+            for row in bare:
+                row[since] = self._clock.wall()
+            return len(bare)
+
     async def reset(self, limit: int) -> list[Reset]:
         """Oldest first."""
         with self._lock:
@@ -181,8 +190,8 @@ class MemoryTable:
 
     def _held(self) -> dict[Key, float]:
         now, watch = self._clock.wall(), self._watch
-        busy = {key: row for key, row in self.rows.items() if row[watch.status] == watch.in_progress}
-        return {key: now - row[watch.claimed_at] for key, row in busy.items()}
+        busy = {key: row[watch.claimed_at] for key, row in self.rows.items() if row[watch.status] == watch.in_progress}
+        return {key: now - since for key, since in busy.items() if since is not None}
 
     def _is_under(self, row: Row, mark: Mark) -> bool:
         if row[self._watch.status] != self._watch.in_progress:

@@ -75,7 +75,7 @@ class Statements:
 
     @cached_property
     def adopt(self) -> str:
-        """Nothing answers."""
+        """A row for each."""
         return self.texts.of("adopt")
 
     @cached_property

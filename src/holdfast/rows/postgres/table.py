@@ -90,9 +90,11 @@ class PostgresTable:
         ((count, stamp),) = await self._ask("renew", (await self._ready()).renew(mark))
         return Mark(stamp, mark.owner) if count else None
 
+    async def adopt(self, limit: int) -> int:
+        return len(await self._ask("adopt", ((await self._ready()).adopt, limit)))
+
     async def reset(self, limit: int) -> list[Reset]:
         statements = await self._ready()
-        await self._ask("adopt", (statements.adopt, limit))
         return [
             Reset(tuple(key), End.FAIL if has_failed else End.RETRY, whose, held)
             for has_failed, whose, held, *key in await self._ask("reset", (statements.reset, limit))

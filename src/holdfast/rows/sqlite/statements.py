@@ -86,7 +86,7 @@ class Statements:
 
     @cached_property
     def adopt(self) -> str:
-        """Nothing answers."""
+        """How many."""
         return self.texts.of("adopt")
 
     def reset(self, keys: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[Any, ...]]]:

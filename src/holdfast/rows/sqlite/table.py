@@ -120,13 +120,18 @@ class SqliteTable:
 
         return await self._run(renew)
 
+    async def adopt(self, limit: int) -> int:
+        def adopt(file: File, statements: Statements) -> int:
+            now = self._clock.wall()
+            values = {"limit": limit, "now": statements.stamp(now), "ahead": statements.stamp(now + self._watch.stale_after)}
+            return file.count(self._name("adopt"), statements.adopt, lambda: values)
+
+        return await self._run(adopt)
+
     async def reset(self, limit: int) -> list[Reset]:
         def reset(file: File, statements: Statements) -> list[Reset]:
-            name = self._name("reset")
-            now, patience = self._clock.wall(), self._watch.stale_after
-            times = {"now": now, "stale": now - patience, "ahead": now + patience}
-            shared = {"limit": limit, **{what: statements.stamp(time) for what, time in times.items()}}
-            file.count(name, statements.adopt, lambda: shared)
+            name, now = self._name("reset"), self._clock.wall()
+            shared = {"limit": limit, "now": statements.stamp(now), "stale": statements.stamp(now - self._watch.stale_after)}
             stuck = {
                 tuple(key): (whose, held, stamp)
                 for whose, held, stamp, *key in file.ask(name, statements.texts.of("stuck"), shared)

@@ -17,4 +17,5 @@ given AS MATERIALIZED (SELECT * FROM unstamped UNION ALL SELECT * FROM ahead)
 UPDATE {table} AS own SET {claimed_at} = {now}
 FROM given
 WHERE own.ctid = ANY(ARRAY(SELECT "holdfast row" FROM given)) AND {same}
-AND own.{status} IS NOT DISTINCT FROM {in_progress} AND (own.{claimed_at} IS NULL OR own.{claimed_at} > {ahead});
+AND own.{status} IS NOT DISTINCT FROM {in_progress} AND (own.{claimed_at} IS NULL OR own.{claimed_at} > {ahead})
+RETURNING true;
