@@ -48,6 +48,8 @@ def contents(ground: Ground) -> list[Any]:
         ({"claimed_at": "claimed"}, 'claimed_at: pastes has no column "claimed": did you mean "claimed_at"'),
         ({"key": "reason"}, "nothing makes key \"reason\" of pastes unique.*: use key='id'"),
         ({"where": "is_due AND"}, "syntax error|incomplete input"),
+        ({"where": "is_due) OR (is_due"}, "syntax error"),
+        ({"where": "is_due LIMIT 5"}, "syntax error"),
         ({"where": "is_duo"}, 'did you mean "is_due"'),
         ({"where": "id > $1"}, "Incorrect number of bindings|stands for a value that nobody gives"),
         ({"order_by": "expires_at"}, "no.* expires_at.*correct the SQL|expires_at.*does not exist.*correct the SQL"),

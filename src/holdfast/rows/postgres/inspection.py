@@ -118,7 +118,9 @@ async def _of_contents(way: Way, watch: Watch, facts: Facts, statements: Stateme
             ((found,),) = await way.ask("inspect", statements.texts.of("null_key", column=quoted(name)))
             if found:
                 yield wording.null_keys(watch, name)
-    answer = await way.try_out(statements.texts.of("trial"))
+    for name in ("condition", "trial"):
+        if isinstance(answer := await way.try_out(statements.texts.of(name)), asyncpg.PostgresError):
+            break
     match answer:
         case asyncpg.InsufficientPrivilegeError():
             yield wording.wrong_sql(watch, said_by(answer), "GRANT what it reads to the user in this URL, or name another")

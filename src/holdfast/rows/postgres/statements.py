@@ -141,6 +141,7 @@ class Statements:
             "pending": literal(watch.pending),
             "in_progress": literal(watch.in_progress),
             "done": literal(watch.done),
+            "where": watch.where,
             "due": " AND ".join(due),
             "order": f"ORDER BY {ended(watch.order_by)}" if watch.order_by else "",
             "whose": "NULL::text" if watch.owner is None else f"{quoted(watch.owner)}::text",

@@ -66,7 +66,8 @@ def _of_key(file: File, watch: Watch, facts: Facts, statements: Statements) -> I
 
 def _of_sql(file: File, watch: Watch, facts: Facts, statements: Statements) -> Iterator[str]:
     try:
-        file.ask("inspect", statements.texts.of("trial"))
+        for name in ("condition", "trial"):
+            file.ask("inspect", statements.texts.of(name))
     except Refused as error:
         said = str(error.__cause__)
         remedy = "correct the SQL"
