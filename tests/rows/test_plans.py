@@ -20,6 +20,7 @@ from tests.stores.test_postgres_plans import looked_at
 
 MILLION = 1_000_000
 BATCH = 1000
+pytestmark = pytest.mark.timeout(180)  # of all, so that they come after each other, and one process fills the tables
 STUCK, DUE = "holdfast_pastes_stuck", "holdfast_pastes_due"
 COLUMNS = "id bigint PRIMARY KEY, status text NOT NULL, claimed_at {stamp}, resets int, expires_at {stamp} NOT NULL"
 WHERE = "expires_at < CURRENT_TIMESTAMP"
@@ -100,7 +101,6 @@ async def explained(table: PostgresTable, question: tuple[Any, ...]) -> dict[str
     return plan
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("statistics", ["none", "fresh", "stale"])
 def test_no_statement_of_postgresql_reads_more_than_it_answers(full: Ground, statistics: str) -> None:
     if statistics == "fresh":
@@ -128,7 +128,6 @@ def heap(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     return filled(file_in(folder))
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("statistics", ["none", "fresh"])
 def test_every_statement_of_sqlite_goes_along_an_index(heap: Ground, statistics: str) -> None:
     if statistics == "fresh":

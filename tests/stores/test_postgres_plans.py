@@ -27,6 +27,8 @@ ROOM = 100
 LEASE, CLAIM, JOB = UUID(int=1), UUID(int=2), UUID(int=3)
 CHANCE = FakeChance()
 
+pytestmark = pytest.mark.timeout(300)  # of all, so that they come after each other, and one process fills the tables
+
 _FILL = """
 INSERT INTO holdfast.{table} (id, task, queue, priority, state, created_at, policy, {more})
 SELECT ('00000000-0000-7000-{kind}-' || lpad(to_hex(n), 12, '0'))::uuid, '{task}', 'default', {priority}, '{state}',
@@ -191,7 +193,6 @@ def plans(postgres_server: PostgresServer) -> Iterator[Plans]:
     made.connection.close()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", list(statements()))
 def test_a_statement_looks_at_what_it_needs_whatever_is_there(plans: Plans, name: str) -> None:
     assert plans.read(name, statements()[name]) <= 20 * ROOM
