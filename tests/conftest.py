@@ -1,5 +1,9 @@
 """What every test shares."""
 
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -9,6 +13,12 @@ pytest_plugins = [
     "tests.stores.postgres_homes",
     "tests.stores.postgres_sites",
 ]
+
+# Files of tests and servers are in memory where it has room: no test lets the machine crash, and a disk takes thrice as long to
+# make and drop a database, and ever longer. Set here, the processes of xdist inherit it.
+MEMORY, ROOM = Path("/dev/shm"), 6 * 2**30
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ["TMPDIR"] = str(MEMORY)
 
 # A slow machine is not a failing property. Under CI=true Hypothesis chooses its own reproducible profile.
 settings.register_profile("here", deadline=None)
