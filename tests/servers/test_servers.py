@@ -39,6 +39,11 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def segments() -> set[str]:
+    """Of the kernel's shared memory."""
+    return {line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()}
+
+
 def test_they_need_no_pytest() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT_PYTEST], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr
@@ -70,6 +75,15 @@ def test_data_outlive_every_kind_of_end() -> None:
         server.configure(statement_timeout="7s")
         assert server.sql("SHOW statement_timeout") == "7s"
     assert not server.folder.exists()
+
+
+def test_one_that_is_killed_leaves_no_shared_memory_that_would_outlive_its_folder() -> None:
+    with PostgresServer() as server:
+        assert "/dev/shm/PostgreSQL." not in Path(f"/proc/{server.pid}/maps").read_text()
+        segment = (server.data / "postmaster.pid").read_text().splitlines()[6].split()[1]
+        assert segment in segments()
+        server.kill()
+        assert segment not in segments()
 
 
 def test_a_stand_by_follows_and_takes_over() -> None:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -90,10 +91,14 @@ class PostgresServer(Server):
 
     def kill(self) -> None:
         """``kill -9`` of the postmaster; its backends see that and end, which is waited for."""
+        segment = self._shared_memory()
         super().kill()
         for _ in pauses("backends outlive their postmaster", self.tail):
             if not self._is_somebody_in_the_data():
                 break
+        if segment:  # nobody else would ever remove it, and a machine has 4,096 of them
+            with suppress(FileNotFoundError):
+                subprocess.run(["ipcrm", "-m", segment], capture_output=True, check=False)
 
     def kill_backend(self, pid: int) -> None:
         """``kill -9`` of one of its processes, whereupon the postmaster starts all of them anew; wait until it has."""
@@ -126,9 +131,20 @@ class PostgresServer(Server):
 
     def _is_ready(self) -> bool:
         """Its lock file says so."""
+        lines = self._lock()
+        return len(lines) > 7 and lines[7].strip() == "ready"
+
+    def _shared_memory(self) -> str | None:
+        """The number of the segment by which PostgreSQL knows whether somebody is in the data."""
+        lines = self._lock()
+        words = lines[6].split() if len(lines) > 6 else []
+        return words[1] if len(words) == 2 else None
+
+    def _lock(self) -> list[str]:
+        """The lines of its lock file; none of one that another process has left there."""
         lock = self.data / "postmaster.pid"
-        lines = lock.read_text().splitlines() if lock.exists() else []
-        return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
+        lines = lock.read_text().splitlines() if self._process is not None and lock.exists() else []
+        return lines if lines and lines[0] == str(self.pid) else []
 
     def _run(self, *words: str | Path) -> None:
         done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
