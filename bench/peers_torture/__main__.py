@@ -67,7 +67,7 @@ class Ground:
 def main(arguments: Sequence[str]) -> int:
     """Hold the trials; 0 whatever is found: this tells, it does not judge. 1 if a trial could not be held."""
     options = _parser().parse_args(arguments)
-    pace = Pace(steps=options.steps, window=options.window)
+    pace = Pace(steps=options.steps, window=options.window, settling=options.settling)
     settings = [each for each in SETTINGS if not options.only or {each.peer, each.title} & set(options.only)]
     console = Console(width=160 if not sys.stdout.isatty() else None)
     with _ground() as ground:
@@ -130,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--faults", nargs="*", choices=FAULTS, default=FAULTS, help="[both]")
     parser.add_argument("--window", type=float, default=360.0, help="seconds in which jobs may begin again [360]")
     parser.add_argument("--steps", type=int, default=20, help="seconds that each job takes [20]")
+    parser.add_argument("--settling", type=float, default=6.0, help="seconds that workers are left alone at first [6]")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the figures go [bench/results]")
     return parser
 

@@ -40,11 +40,8 @@ class Pace(Struct, frozen=True):
     window: float = 360.0
     restart: float = 5.0
     tell: float = 60.0
-
-    @property
-    def settling(self) -> float:
-        """Between a worker's being up and the first job: it may poll, and elect a leader."""
-        return 6.0
+    settling: float = 6.0
+    """Between a worker's being up and the first job: it may poll, and elect a leader."""
 
     @property
     def before_fault(self) -> float:

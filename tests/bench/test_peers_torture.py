@@ -102,7 +102,7 @@ def test_the_table_tells_accepted_refused_and_missing_apart() -> None:
 
 @pytest.mark.timeout(150)
 def test_jobs_of_a_killed_worker_of_ours_run_again_once(tmp_path: Path) -> None:
-    words = ["--only", "holdfast, defaults", "--faults", "kill", "--steps", "4", "--results", str(tmp_path)]
+    words = ["--only", "holdfast, defaults", "--faults", "kill", "--steps", "4", "--settling", "1", "--results", str(tmp_path)]
     done = subprocess.run([sys.executable, "-m", "bench.peers_torture", *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     data = json.loads((tmp_path / "peers-torture.json").read_text())

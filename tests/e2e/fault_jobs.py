@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from holdfast import Backoff, SyncJob
@@ -74,7 +75,9 @@ def _write_and_stop(job: SyncJob) -> str:
         connection.execute("CREATE TABLE IF NOT EXISTS written (token TEXT)")
         connection.execute("INSERT INTO written VALUES (?)", (str(job.token),))
         if job.attempt == 1:
-            os.kill(os.getpid(), signal.SIGSTOP)
+            signal.pthread_kill(
+                threading.get_ident(), signal.SIGSTOP
+            )  # of a process another thread may be stopped first, and late
     return str(job.token)
 
 

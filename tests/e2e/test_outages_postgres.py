@@ -18,7 +18,7 @@ from tests.e2e.waiting import STALL, until
 IS_DEFAULT = bool(os.environ.get("E2E_DEFAULTS"))
 SETTINGS = {"ttl": "30s", "recovery": "5s", "poll": "1s"} if IS_DEFAULT else {"ttl": "6s", "recovery": "0.5s"}
 BEAT, MARGIN, RECOVERY = (6.0, 5.0, 5.0) if IS_DEFAULT else (1.2, 1.0, 0.5)
-SHORT, LONG = (15.0, 60.0) if IS_DEFAULT else (2.0, 9.0)
+SHORT, LONG = (15.0, 60.0) if IS_DEFAULT else (2.0, 7.5)
 AMNESTY = BEAT + MARGIN
 AGAIN = 10.0 if IS_DEFAULT else STALL
 """Seconds after the amnesty in which all jobs run again."""

@@ -203,8 +203,8 @@ def test_a_server_that_refuses_everybody_is_there_again_when_it_is(site: Site, p
 def test_a_call_that_its_caller_gives_up_harms_no_later_one(site: Site, proxy: TcpProxy) -> None:
     async def act(at: Scene) -> None:
         lease = await at.lease()
-        proxy.delay(0.01)
-        for milliseconds in range(2, 60, 4):
+        proxy.delay(0.005)
+        for milliseconds in range(1, 30, 2):
             call, job = at.chance.uuid4(), at.new()
             enqueuing = asyncio.ensure_future(at.store.enqueue(call, [job]))
             await asyncio.wait([enqueuing], timeout=milliseconds / 1000)
@@ -218,7 +218,7 @@ def test_a_call_that_its_caller_gives_up_harms_no_later_one(site: Site, proxy: T
 
 def test_a_far_server_is_used_by_many_at_once(site: Site, proxy: TcpProxy) -> None:
     async def act(at: Scene) -> None:
-        proxy.delay(0.02)
+        proxy.delay(0.01)
         await asyncio.gather(*(at.enqueue(at.new()) for _ in range(40)))
         leases = await asyncio.gather(*(at.lease() for _ in range(4)))
         claims = await asyncio.gather(*(at.claim(lease, 15) for lease in leases))

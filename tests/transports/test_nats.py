@@ -290,7 +290,10 @@ def test_a_frozen_server_holds_up_nobody_for_long_and_goes_on_when_it_wakes(monk
         run(act)
 
 
-def test_an_account_without_jetstream_still_wakes_everybody_and_is_complained_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_account_without_jetstream_still_wakes_everybody_and_is_complained_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "FETCH_WAIT", 0.3)
     with NatsServer(settings="accounts: {plain: {users: [{user: ann, password: b}]}}") as server:
 
         async def act() -> None:

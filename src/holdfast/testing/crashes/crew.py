@@ -13,13 +13,14 @@ from holdfast._engine.events import Events
 from holdfast._engine.supervisor import Supervisor, SupervisorOptions
 from holdfast._engine.worker import WorkerOptions
 from holdfast._ports import guard
-from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._ports.clock import SystemChance, SystemClock, blocking_sleep
 from holdfast._ports.system_host import WORKER_COMMAND, SystemHost
 from holdfast.app import open_store, open_table, open_transport
 from holdfast.testing.crashes.plan import TARGET, VARIABLE
 
 GENTLE = 2.0
 """Seconds for workers to end by themselves; whatever still runs then is killed."""
+PAUSE = 0.005
 OPTIONS = {"worker": WorkerOptions(), "log_level": "warning", "log_format": "text"}
 
 
@@ -100,9 +101,15 @@ class Crew:
 
 def _sweep(mark: bytes) -> None:
     """What handlers have started in sessions of its own outlives their worker, but not the test."""
+    swept = []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc") if guard.sees_processes() else ())):
         try:
             if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 guard.kill_member(pid, os.getsid(pid))
+                swept.append(pid)
         except OSError:
             pass  # gone, or somebody else's
+    for _ in range(round(GENTLE / PAUSE)):  # on a busy machine it takes a killed one its turn to die
+        if not any((stat := guard.read_stat(pid)) and stat.is_alive for pid in swept):
+            break
+        blocking_sleep(PAUSE)
