@@ -92,7 +92,7 @@ def test_sigquit_shows_the_stacks_of_everybody_and_ends_nothing(tmp_path: Path) 
         crew = ships.crew()
         jobs = []
         # One after the other: who holds the GIL keeps the other one from saying that it has begun.
-        for task, values in (("wait_in_thread", {"gate": "gate"}), ("hold_the_gil", {"seconds": 4.0})):
+        for task, values in (("wait_in_thread", {"gate": "gate"}), ("hold_the_gil", {"seconds": 2.0})):
             jobs.append(ships.enqueue(task, **values))
             ships.entry(jobs[-1], "start")
         crew.send(signal.SIGQUIT)
