@@ -2,6 +2,9 @@
 
 import threading
 from queue import SimpleQueue
+from typing import Any
+
+import pytest
 
 from holdfast.stores.sqlite.alarms import Alarms
 
@@ -38,6 +41,27 @@ def test_one_that_is_stuck_keeps_no_other_from_ringing() -> None:
     assert rang.get(timeout=PATIENCE) == "on"
     gate.set()
     assert rang.get(timeout=PATIENCE) == "stuck"
+
+
+def test_one_that_finds_no_thread_to_ring_in_rings_later_and_so_do_all_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    alarms, rang, refused = Alarms(), SimpleQueue[str](), list[str]()
+
+    class Scarce(threading.Thread):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+
+        def start(self) -> None:
+            if self.name == "holdfast-alarm" and not refused:
+                refused.append(self.name)
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(threading, "Thread", Scarce)
+    alarms.set(0.0, lambda: rang.put("refused once"))
+    assert rang.get(timeout=PATIENCE) == "refused once"
+    alarms.set(0.0, lambda: rang.put("after it"))
+    assert rang.get(timeout=PATIENCE) == "after it"
+    assert refused
 
 
 def test_one_thread_waits_for_all() -> None:

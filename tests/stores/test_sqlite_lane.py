@@ -179,3 +179,11 @@ def test_a_forked_child_borrows_none_of_its_parents_lanes() -> None:
     lanes.start_afresh()
     with lanes.borrow() as childs:
         assert childs is not parents
+
+
+def test_what_is_borrowed_over_a_fork_does_not_come_back_to_the_child() -> None:
+    lanes = SpareLanes()
+    with lanes.borrow() as parents:
+        lanes.start_afresh()
+    with lanes.borrow() as childs:
+        assert childs is not parents

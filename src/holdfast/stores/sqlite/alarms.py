@@ -10,6 +10,9 @@ from itertools import count
 from holdfast._ports.clock import SystemClock
 from holdfast._ports.forks import care_for
 
+AGAIN = 0.1
+"""Seconds after which one that could not ring is tried again."""
+
 
 class Alarm:
     """One of them."""
@@ -72,5 +75,10 @@ class Alarms:
             while True:
                 now = self._clock.monotonic()
                 while self._waiting and self._waiting[0][0] <= now:
-                    heappop(self._waiting)[-1].ring()
+                    _, number, alarm = heappop(self._waiting)
+                    try:
+                        alarm.ring()
+                    except RuntimeError:  # this process may start no thread just now: others end
+                        heappush(self._waiting, (now + AGAIN, number, alarm))
+                    del alarm  # what it ends is not kept alive while nothing rings
                 self._changed.wait(self._waiting[0][0] - now if self._waiting else None)

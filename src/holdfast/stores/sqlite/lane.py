@@ -72,15 +72,16 @@ class SpareLanes:
     @contextmanager
     def borrow(self) -> Iterator[Lane]:
         """One that nobody else uses meanwhile."""
+        idle = self._idle  # of this process: what is borrowed over a fork does not come back to the child
         try:
-            lane = self._idle.pop()
+            lane = idle.pop()
         except IndexError:
             lane = Lane("holdfast-transaction")
         try:
             yield lane
         finally:
-            if len(self._idle) < SPARE:
-                self._idle.append(lane)
+            if len(idle) < SPARE:
+                idle.append(lane)
             else:
                 lane.close()
 
