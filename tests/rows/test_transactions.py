@@ -125,6 +125,30 @@ def test_rows_that_are_lost_are_told_inside_so_that_an_effect_is_not_applied_twi
     ground.play(act, order_by="id")
 
 
+@pytest.mark.parametrize("driver", ["python", "apsw"])
+@STORY
+def test_rows_may_move_while_the_answer_of_a_write_is_still_read(
+    sqlite: Ground, driver: str, monkeypatch: pytest.MonkeyPatch, is_blocking: bool
+) -> None:
+    monkeypatch.setenv("HOLDFAST_SQLITE", driver)
+    sqlite.make(3)
+    sqlite.say("CREATE TABLE contents (row int, uses int)")
+    sqlite.say("INSERT INTO contents VALUES (1, 1), (2, 1), (3, 1)")
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("me", 9)).mark
+
+        async def use(tx: Tx) -> None:
+            for (row,) in tx.moves.connection.execute("UPDATE contents SET uses = uses - 1 RETURNING row"):
+                assert await tx.move([(row,)], End.DONE) == [(row,)]
+
+        await transact(sqlite, table, mark, use, is_blocking=is_blocking)
+        assert sqlite.statuses() == {1: "GONE", 2: "GONE", 3: "GONE"}
+        assert sqlite.say("SELECT sum(uses) FROM contents") == [(0,)]
+
+    sqlite.play(act, **OWNED)
+
+
 @STORY
 def test_a_block_that_ends_its_transaction_itself_is_told_so(ground: Ground, is_blocking: bool) -> None:
     prepared(ground)
