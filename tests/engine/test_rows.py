@@ -792,6 +792,121 @@ def test_who_catches_the_error_of_a_move_commits_nothing_that_belongs_to_it() ->
     run(test())
 
 
+def test_a_move_that_is_cancelled_commits_nothing_of_its_block() -> None:
+    async def handler(batch: Batch) -> None:
+        async with batch.transaction() as tx:
+            tx.connection["content"] = 7
+            tx._moves.move = wait  # type: ignore[assignment]
+            move = asyncio.ensure_future(tx.done(batch.keys))
+            await begun.wait()
+            move.cancel()
+            await asyncio.wait([move])
+
+    async def wait(*_: object) -> list[Any]:
+        begun.set()
+        return await asyncio.Future()
+
+    garden, begun = Garden(handler), asyncio.Event()
+    said = "batch.transaction(): a move was cancelled; the transaction is rolled back"
+
+    async def test() -> None:
+        row = await garden.run_once()
+        assert (garden.plain.others, row.failures, row.error and row.error.message) == ({}, 1, said)
+
+    run(test())
+
+
+def test_a_move_that_is_refused_before_it_is_asked_commits_nothing_of_its_block() -> None:
+    async def handler(batch: Batch) -> None:
+        async with batch.transaction() as tx:
+            tx.connection["content"] = 7
+            with suppress(ValueError):
+                await tx.done([*batch.keys, 99])
+
+    garden = Garden(handler)
+
+    async def test() -> None:
+        row = await garden.run_once()
+        assert (garden.plain.others, row.failures, row.error and row.error.type) == ({}, 1, "ValueError")
+
+    run(test())
+
+
+@pytest.mark.parametrize("how", ["closed", "lost", "given back"])
+def test_s3_a_transaction_for_rows_that_are_known_to_be_gone_commits_nothing(how: str) -> None:
+    batches = list[Batch]()
+
+    async def handler(batch: Batch) -> None:
+        batches.append(batch)
+        await batch.done([1] if len(batches) == 1 else batch.keys)
+        if how == "closed" and len(batches) == 1:
+            return
+        if how == "lost" and len(batches) == 1:
+            garden.plain.rows[3,] |= {"since": 0.0}
+            assert await batch.done([3]) == []
+        if how == "given back" and len(batches) == 1:
+            assert await batch.retry([3]) == [3]
+        if len(batches) == 1 or how == "closed":
+            with pytest.raises(RowsLost, match="3") as caught:
+                await apply(batches[0])
+            assert caught.value.keys == [3]
+
+    async def apply(batch: Batch) -> None:
+        async with batch.transaction() as tx:
+            tx.connection["content"] = 7
+            await tx.done([3])
+
+    garden = Garden(handler)
+
+    async def test() -> None:
+        row = await garden.run_once()
+        assert (row.state, garden.plain.others) == (State.COMPLETED, {})
+        assert len(batches) == 2
+
+    run(test())
+
+
+def test_s3_what_is_asked_again_after_an_outage_finishes_no_row_of_the_next_batch() -> None:
+    batches, left = list[Batch](), list[asyncio.Task[Any]]()
+
+    async def handler(batch: Batch) -> None:
+        batches.append(batch)
+        if len(batches) == 1:
+            await batch.done([1])
+            garden.table.fail("move")
+            left.append(asyncio.ensure_future(batch.done([2, 3])))
+            await is_away.wait()
+            return
+        garden.clock.advance(5)
+        assert await left[0] == []
+        assert await batch.done(batch.keys) == [2, 3]
+
+    garden, is_away = Garden(handler, owner="holder"), asyncio.Event()
+    garden.log.events.on("store.unavailable", lambda _: is_away.set())
+
+    async def test() -> None:
+        row = await garden.run_once()
+        assert (row.state, result(row)["done"], result(row)["lost"]) == (State.COMPLETED, 3, 0)
+
+    run(test())
+
+
+def test_a_batch_that_has_ended_is_not_alive_any_more() -> None:
+    batches = list[Batch]()
+
+    async def handler(batch: Batch) -> None:
+        batches.append(batch)
+        assert await batch.alive()
+        await batch.done(batch.keys if len(batches) > 1 else [1])
+        assert await batches[0].alive() is (len(batches) == 1)
+
+    async def test() -> None:
+        row = await Garden(handler, owner="holder").run_once()
+        assert (row.state, len(batches)) == (State.COMPLETED, 2)
+
+    run(test())
+
+
 @pytest.mark.parametrize("owner", [None, "holder"])
 def test_s3_what_a_handler_has_left_running_finishes_no_row_of_the_next_batch(owner: str | None) -> None:
     batches = list[Batch]()

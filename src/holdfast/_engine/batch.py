@@ -15,7 +15,7 @@ from holdfast._engine.ledger import Ledger, said
 from holdfast._engine.patience import Patience
 from holdfast._ports.clock import Clock
 from holdfast._ports.rows import BlockingMoves, Moves, Table
-from holdfast.errors import ConfigurationError, RowsLost, StoreUnavailable, Unsupported
+from holdfast.errors import ConfigurationError, HoldfastError, JobLost, RowsLost, StoreUnavailable, Unsupported
 
 Answered = TypeVar("Answered")
 AnyJob = TypeVar("AnyJob", Job, SyncJob)
@@ -59,11 +59,12 @@ class BatchOfRows(Generic[AnyJob]):
 
     async def _finish(self, keys: Keys, end: End, reason: str = "") -> list[Any]:
         self.job._require_owned()
-        sent = self._wanted(keys, end)
+        sent, _ = self._wanted(keys, end)
         if not sent:
             return []
         text = cut_text(reason, ERROR_TEXT_LIMIT)
-        moved = await self._ask(lambda: self._table.move(self._ledger.mark, sent, end, text))
+        # Asked again after an outage it may be too late: the next batch may have the same rows under the same owner's name.
+        moved = await self._ask(lambda: self._table.move(self._ledger.mark, [] if self._ledger.is_closed else sent, end, text))
         self._ledger.settle(moved, end)
         self._lose(sent, moved)
         return self._ledger.shown(moved)
@@ -74,7 +75,7 @@ class BatchOfRows(Generic[AnyJob]):
         if watch.owner is None:
             raise Unsupported(f"batch.alive: pass owner='column' to app.rows({watch.name!r}, …); a stamp is its own fence")
         if not self._ledger.open:
-            return True
+            return not self._ledger.is_closed
         sent = clock.monotonic()
         mark = await self._ask(lambda: self._table.renew(self._ledger.mark))
         if mark is None:
@@ -84,7 +85,7 @@ class BatchOfRows(Generic[AnyJob]):
         self._ledger.measure(clock.monotonic(), since=sent)
         return True
 
-    def _wanted(self, keys: Keys, end: End) -> list[Key]:
+    def _wanted(self, keys: Keys, end: End) -> tuple[list[Key], list[Key]]:
         watch = self._ledger.watch
         if end is End.FAIL and watch.failed is None:
             remedy = "the status of rows that failed for good; batch.retry(keys) gives them back instead"
@@ -124,31 +125,38 @@ class Committing(Generic[AnyJob]):
         self._batch: BatchOfRows[AnyJob] = batch
         self._moved: list[tuple[Sequence[Key], End]] = []
         self._taken: set[Key] = set()
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
 
     def _sent(self, keys: Keys, end: End) -> list[Key]:
         self._batch.job._require_owned()
         self._require_all()
-        wanted = self._batch._wanted(keys, end)
+        wanted, gone = self._batch._wanted(keys, end)
+        self._require_none(gone)
         return [key for key in wanted if key not in self._taken] if self._taken else wanted
 
     def _came(self, sent: Sequence[Key], moved: Sequence[Key], end: End) -> list[Any]:
-        if lost := self._batch._lose(sent, moved):
-            name, shown = self._batch._ledger.watch.name, self._batch._ledger.shown(lost)
-            text = f"rows {name}: {said(lost)}: taken from this batch meanwhile; the transaction is rolled back"
-            self._error = RowsLost(f"{text}, and batch.open has the others", shown)
+        self._require_none(self._batch._lose(sent, moved))
         self._require_all()
         self._moved.append((moved, end))
         self._taken.update(moved)
         return self._batch._ledger.shown(moved)
 
+    def _require_none(self, lost: Sequence[Key]) -> None:
+        if lost:
+            name, shown = self._batch._ledger.watch.name, self._batch._ledger.shown(lost)
+            text = f"rows {name}: {said(lost)}: taken from this batch meanwhile; the transaction is rolled back"
+            raise RowsLost(f"{text}, and batch.open has the others", shown)
+
     @contextmanager
     def _or_nothing(self) -> Iterator[None]:
-        """Who catches what a move has raised must not commit what belongs to it, either."""
+        """Who catches what a move has raised, or has cut it short, must not commit what belongs to it, either."""
         try:
             yield
-        except Exception as error:
+        except (Exception, JobLost) as error:
             self._error = error
+            raise
+        except BaseException:
+            self._error = HoldfastError("batch.transaction(): a move was cancelled; the transaction is rolled back")
             raise
 
     def _require_all(self) -> None:
@@ -182,10 +190,10 @@ class BatchTransaction(Committing[Job]):
         return await self._move(keys, End.FAIL, reason)
 
     async def _move(self, keys: Keys, end: End, reason: str = "") -> list[Any]:
-        sent = self._sent(keys, end)
         with self._or_nothing():
+            sent = self._sent(keys, end)
             moved = await self._moves.move(sent, end, cut_text(reason, ERROR_TEXT_LIMIT)) if sent else []
-        return self._came(sent, moved, end)
+            return self._came(sent, moved, end)
 
 
 class SyncBatchTransaction(Committing[SyncJob]):
@@ -209,10 +217,10 @@ class SyncBatchTransaction(Committing[SyncJob]):
         return self._move(keys, End.FAIL, reason)
 
     def _move(self, keys: Keys, end: End, reason: str = "") -> list[Any]:
-        sent = self._sent(keys, end)
         with self._or_nothing():
+            sent = self._sent(keys, end)
             moved = self._moves.move(sent, end, cut_text(reason, ERROR_TEXT_LIMIT)) if sent else []
-        return self._came(sent, moved, end)
+            return self._came(sent, moved, end)
 
 
 class Batch(BatchOfRows[Job]):

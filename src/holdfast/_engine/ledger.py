@@ -19,6 +19,8 @@ class Ledger:
     def __init__(self, watch: Watch, claimed: Claimed, since: float) -> None:
         self.watch, self.mark, self.rows = watch, claimed.mark, list(claimed.rows)
         self.keys: list[Key] = list(zip(*([row[column] for row in self.rows] for column in watch.key), strict=True))
+        self._gone = set[Key]()
+        self.is_closed = False
         self._known: dict[Key, None] = dict.fromkeys(self.keys)
         self.open = self._known.copy()
         self.moved = dict.fromkeys(End, 0)
@@ -31,8 +33,9 @@ class Ledger:
         """Keys as their users write them: plain values where one column is the key."""
         return [key for (key,) in keys] if len(self.watch.key) == 1 else list(keys)
 
-    def take(self, keys: Iterable[object]) -> list[Key]:
-        """Those that are not finished yet, once each; ``ValueError`` for what this batch never had."""
+    def take(self, keys: Iterable[object]) -> tuple[list[Key], list[Key]]:
+        """Those that are not finished yet, once each, and those that are somebody else's; ``ValueError`` for what this batch never
+        had."""
         if isinstance(keys, str | bytes):
             raise ValueError(f"{keys!r}: pass a list of keys, such as batch.keys")
         if len(self.watch.key) == 1:
@@ -43,23 +46,28 @@ class Ledger:
         found = [key for key in wanted if key in self.open]
         if len(found) < len(wanted) and (strangers := [key for key in wanted if key not in self._known]):
             raise ValueError(f"not in this batch: {said(strangers)}; its rows are batch.rows, their keys batch.keys")
-        return found
+        return found, [key for key in wanted if key in self._gone] if self._gone else []
 
     def settle(self, moved: Sequence[Key], end: End) -> None:
         """These have moved."""
         for key in moved:
             self.open.pop(key, None)
         self.moved[end] += len(moved)
+        if end is End.RETRY:
+            self._gone.update(moved)
 
     def lose(self, lost: Sequence[Key]) -> None:
         """These were not under the mark any more."""
         for key in lost:
             self.open.pop(key, None)
+        self._gone.update(lost)
         self.lost += len(lost)
 
     def close(self) -> None:
         """Its rows are nobody's any more, or those of another batch: whatever its handler has left running finishes none of them."""
+        self._gone.update(self.open)
         self.open.clear()
+        self.is_closed = True
 
     def measure(self, now: float, since: float | None = None) -> None:
         """How long its rows have been with us under one stamp; ``since``: they have another one since then."""
