@@ -57,9 +57,7 @@ def _have_all_moved(cursor: Any, questions: Sequence[Question], number: int) -> 
     except Exception as error:
         if not driver.is_error(error):
             raise
-        return (
-            False  # there is none while the user still reads what a write of his returns; whatever else it is will be said again
-        )
+        return False  # there is none while somebody still reads what a write returns; anything else will be said again
     moved = 0
     for question in questions:
         ((changed,),) = cursor.execute(*question).execute("SELECT changes()").fetchall()
