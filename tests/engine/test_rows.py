@@ -891,6 +891,45 @@ def test_s3_what_is_asked_again_after_an_outage_finishes_no_row_of_the_next_batc
     run(test())
 
 
+def test_rows_of_a_later_batch_whose_answer_was_lost_are_given_back_and_those_before_it_are_counted() -> None:
+    async def handler(batch: Batch) -> None:
+        if garden.table.calls.count("claim") == 1:
+            garden.table.lose_answer("claim")
+        await batch.done(batch.keys)
+
+    garden = Garden(handler, count=6, owner="holder")
+
+    async def test() -> None:
+        (job,) = await garden.start()
+        row = await garden.finish([job])
+        assert (row.state, garden.ids("busy"), garden.ids("gone")) == (State.SCHEDULED, [4, 5, 6], [1, 2, 3])
+        row = await again(garden, job)
+        assert (row.state, garden.ids("gone"), result(row)["done"]) == (State.COMPLETED, [1, 2, 3, 4, 5, 6], 6)
+
+    run(test())
+
+
+@pytest.mark.parametrize("owner", [None, "holder"])
+def test_what_a_run_has_done_is_counted_also_when_it_fails_before_that_is_saved(owner: str | None) -> None:
+    begun = list[Batch]()
+
+    async def handler(batch: Batch) -> None:
+        begun.append(batch)
+        if len(begun) == 3:
+            await batch.done(batch.keys[:1])
+            raise LookupError("no bucket")
+        await batch.done(batch.keys)
+
+    async def test() -> None:
+        garden = Garden(handler, count=9, owner=owner)
+        (job,) = await garden.start()
+        assert (await garden.finish([job])).failures == 1
+        row = await again(garden, job)
+        assert (row.state, result(row)["done"], result(row)["batches"]) == (State.COMPLETED, 9, 4)
+
+    run(test())
+
+
 def test_a_batch_that_has_ended_is_not_alive_any_more() -> None:
     batches = list[Batch]()
 

@@ -123,6 +123,9 @@ class Rows:
                 while (holding := await run.next()) is not None:
                     with run.or_later():
                         _heed(await handler(Batch(holding, job)))
+            except Exception:
+                run.has_failed = True
+                raise
             finally:
                 await unbroken(run.close())
             return run.answer
@@ -137,6 +140,9 @@ class Rows:
                 while (holding := job._in_loop(run.next())) is not None:
                     with run.or_later():
                         _heed(handler(SyncBatch(holding, job)))
+            except Exception:
+                run.has_failed = True
+                raise
             finally:
                 job._in_loop(run.close())
             return run.answer

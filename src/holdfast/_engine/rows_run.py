@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from holdfast._core.outcome import Snooze
@@ -41,11 +41,12 @@ class Run:
         self._patience = Patience(clock, chance, events)
         self._began = clock.monotonic()
         self._current: Ledger | None = None
-        self._is_idle = False
+        self._is_idle = self.has_failed = False
         saved = job.checkpoint_value or {}
         self._marks = [Mark(stamp, owner) for stamp, owner in saved.get("marks", ())]
         self._passed, self._saved_at = 0, -SAVED_AFTER
         self.answer = {"batches": 0, "done": 0, "failed": 0, "retried": 0, "left": 0, "lost": 0, **saved.get("so_far", {})}
+        self._saved = dict(self.answer)
 
     @property
     def _name(self) -> str:
@@ -89,12 +90,16 @@ class Run:
 
     async def close(self) -> None:
         """Give back what is open, whatever has ended the run; its code has stopped. Nobody hurries one that ended by itself: what
-        its handler raised would be forgotten with a snooze."""
+        its handler raised would be forgotten with a snooze. What it has done is counted also if another attempt goes on."""
         try:
             async with asyncio.timeout(RELEASE_WITHIN if self._job._is_cancelled else None):
                 await self._give_back()
         except TimeoutError:
             raise Snooze(self._settings.interval) from None
+        if self.has_failed and self._saved != self.answer and not self._job._is_cancelled:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RELEASE_WITHIN):
+                    await self._remember(self._owners_mark)
 
     @property
     def _has_passed_what_befell_it(self) -> bool:
@@ -103,24 +108,26 @@ class Run:
         return self._passed >= (rows_at_once(self._settings.watch.batch, crashes - 1) if crashes else 1)
 
     async def _take(self) -> None:
-        watch, sent = self._settings.watch, self._clock.monotonic()
-        owner = "" if watch.owner is None else self._name_of_owner()
-        if owner and sent - self._saved_at >= SAVED_AFTER:
-            await self._remember(Mark("", owner))
+        watch, sent, mark = self._settings.watch, self._clock.monotonic(), self._owners_mark
+        if mark and sent - self._saved_at >= SAVED_AFTER:
+            await self._remember(mark)
             self._saved_at = sent = self._clock.monotonic()
         with self.or_later():
-            claimed = await self._table.claim(owner, rows_at_once(watch.batch, self._job.crashes))
+            claimed = await self._table.claim(mark.owner if mark else "", rows_at_once(watch.batch, self._job.crashes))
         self._passed += len(claimed.rows)
         if claimed.rows:
             self._current = Ledger(watch, claimed, sent)
-            if not owner:
+            if not mark:
                 await self._remember(claimed.mark)
 
-    def _name_of_owner(self) -> str:
+    @property
+    def _owners_mark(self) -> Mark | None:
         """Nobody else's ever: a store that lost its newest writes may number attempts again, but makes no claim twice. All
         batches of a run have it, so that it is saved before the first: there is one at a time, and what it had is given back."""
+        if self._settings.watch.owner is None:
+            return None
         claim = self._job.token.claim
-        return f"{self._job.id.hex}.{self._job.attempt}.{claim.hex[:8] if claim else ''}"
+        return Mark("", f"{self._job.id.hex}.{self._job.attempt}.{claim.hex[:8] if claim else ''}")
 
     async def _give_back(self) -> None:
         ledger = self._current
@@ -150,6 +157,7 @@ class Run:
         self._require_not_cancelled()
         marks = [] if mark is None else [[mark.stamp, mark.owner]]
         await self._job._save({"marks": marks, "so_far": self.answer})
+        self._saved = dict(self.answer)
 
     def _require_not_cancelled(self) -> None:
         if self._job._is_cancelled:
