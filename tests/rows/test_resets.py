@@ -199,6 +199,22 @@ def test_a_row_that_is_locked_is_passed_by_and_judged_as_it_is_then(postgres: Gr
     postgres.play(act)
 
 
+def test_rows_whose_stamp_a_trigger_keeps_are_not_said_to_have_a_new_one(postgres: Ground) -> None:
+    postgres.make(3)
+    postgres.say("UPDATE pastes SET status = 'BUSY'")
+    postgres.say("UPDATE pastes SET claimed_at = '2999-01-01' WHERE id = 3")
+    postgres.say(
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql "
+        "AS 'BEGIN IF NEW.id > 1 THEN NEW.claimed_at := OLD.claimed_at; END IF; RETURN NEW; END'"
+    )
+    postgres.say("CREATE TRIGGER keep BEFORE UPDATE ON pastes FOR EACH ROW EXECUTE FUNCTION keep()")
+
+    async def act(table: Table) -> None:
+        assert [await table.adopt(9), await table.adopt(9)] == [1, 0]
+
+    postgres.play(act)
+
+
 @pytest.mark.parametrize("order_by", [None, "id"])
 def test_nothing_waits_for_a_row_that_somebody_else_has_locked(postgres: Ground, order_by: str | None) -> None:
     postgres.make(10)

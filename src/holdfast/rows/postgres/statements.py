@@ -75,7 +75,7 @@ class Statements:
 
     @cached_property
     def adopt(self) -> str:
-        """A row for each."""
+        """A row for each: whether it is well now."""
         return self.texts.of("adopt")
 
     @cached_property

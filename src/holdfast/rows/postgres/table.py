@@ -91,7 +91,7 @@ class PostgresTable:
         return Mark(stamp, mark.owner) if count else None
 
     async def adopt(self, limit: int) -> int:
-        return len(await self._ask("adopt", ((await self._ready()).adopt, limit)))
+        return sum(bool(is_well) for (is_well,) in await self._ask("adopt", ((await self._ready()).adopt, limit)))
 
     async def reset(self, limit: int) -> list[Reset]:
         statements = await self._ready()
