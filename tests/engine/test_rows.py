@@ -14,7 +14,7 @@ from holdfast import Batch, ConfigurationError, JobLost, RowsLost, Snooze, State
 from holdfast._core.job import JobRecord
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._engine.executor import Stop
-from holdfast._engine.rows_run import RELEASE_WITHIN, SLICE
+from holdfast._engine.rows_run import AHEAD, RELEASE_WITHIN, SLICE
 from holdfast._ports.rows import Findings, Mark
 from holdfast._ports.store import LastTries, NewLease
 from holdfast.errors import StoreUnavailable
@@ -225,9 +225,36 @@ def test_s3_after_its_worker_was_killed_the_next_attempt_gives_back_first_what_t
         garden.table.calls.clear()
         await other.exchange.step()
         row = await other.finish([job])
-        assert garden.table.calls[:3] == ["inspect", "release", "claim"]
+        known = 1 if owner is None else AHEAD
+        assert garden.table.calls[: known + 2] == ["inspect", *["release"] * known, "claim"]
         assert (row.state, row.crashes, garden.ids("gone")) == (State.COMPLETED, 1, [1, 2, 3])
         assert result(row)["done"] == 2, "what the dead one counted last died with it"
+
+    run(test())
+
+
+def test_s3_whichever_batch_its_worker_was_killed_in_the_next_attempt_gives_back_that() -> None:
+    async def test() -> None:
+        begun, batches = asyncio.Event(), list[Batch]()
+
+        async def handler(batch: Batch) -> None:
+            batches.append(batch)
+            if len(batches) <= AHEAD + 1:
+                await batch.done(batch.keys)
+                return
+            begun.set()
+            await forever()
+
+        count = 3 * (AHEAD + 2)
+        garden = Garden(handler, count=count, owner="holder")
+        (job,) = await garden.start()
+        await begun.wait()
+        assert garden.ids("busy") == [count - 2, count - 1, count]
+        other = await die(garden, count=count, owner="holder")
+        beside(other._report())
+        await other.exchange.step()
+        row = await other.finish([job])
+        assert (row.state, row.crashes, len(garden.ids("gone"))) == (State.COMPLETED, 1, count)
 
     run(test())
 
@@ -282,13 +309,13 @@ def test_s2_an_owner_is_named_after_the_claim_which_no_store_makes_twice() -> No
         claim = batch.job.token.claim
         assert claim is not None
         owners.append(batch.rows[0]["holder"])
-        assert owners[-1] == f"{batch.job.id.hex}.1.{claim.hex[:8]}"
+        assert owners[-1] == f"{batch.job.id.hex}.1.{claim.hex[:8]}.{len(owners)}"
         assert len(owners[-1]) <= OWNER_LENGTH
         await batch.done(batch.keys)
 
     async def test() -> None:
         row = await Garden(handler, count=6, owner="holder").run_once()
-        assert (row.state, len(owners), len(set(owners))) == (State.COMPLETED, 2, 1)
+        assert (row.state, len(owners), len(set(owners))) == (State.COMPLETED, 2, 2)
 
     run(test())
 
