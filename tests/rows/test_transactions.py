@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 
 from holdfast._core.watch import End
@@ -245,6 +246,23 @@ def test_a_session_is_used_again_and_nothing_of_the_one_before_is_found_in_it(po
 
         await table.close()
         assert postgres.say(f"SELECT count(*) FROM pg_stat_activity WHERE pid IN ({first}, {other})") in ([(0,)], [(1,)])
+
+    postgres.play(act)
+
+
+def test_what_a_block_has_left_running_does_not_speak_in_the_next_ones_transaction(postgres: Ground) -> None:
+    prepared(postgres)
+
+    async def act(table: Table) -> None:
+        mark = Mark("2024-01-02T03:04:05.000006", "")
+        async with table.transaction(mark) as before:
+            first = await before.connection.fetchval("SELECT pg_backend_pid()")
+        async with table.transaction(mark) as after:
+            assert await after.connection.fetchval("SELECT pg_backend_pid()") == first
+            with pytest.raises(asyncpg.InterfaceError, match="has been released"):
+                await before.connection.execute(LESS)
+            assert isinstance(after.connection, asyncpg.Connection)
+        assert number(postgres) == 10
 
     postgres.play(act)
 

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from asyncpg.pool import PoolConnectionProxy
+
 from holdfast.errors import MissingExtra
 from holdfast.stores.postgres import failures
 from holdfast.stores.postgres.connect import Connected, keep_alive
@@ -41,7 +43,11 @@ class Sessions(Connected):
         link = await self._young(pool)
         try:
             async with awaited(block, link, is_kept=is_kept):
-                yield link
+                lent: Any = PoolConnectionProxy(None, link)  # type: ignore[arg-type]
+                try:
+                    yield lent
+                finally:
+                    lent._detach()  # what the block's code has left running must not speak in somebody else's transaction
             is_sound = is_kept and await _is_afresh(link)
         except BaseException:
             pool.drop(link)
