@@ -85,7 +85,7 @@ class BatchOfRows(Generic[AnyJob]):
         self._ledger.measure(clock.monotonic(), since=sent)
         return True
 
-    def _wanted(self, keys: Keys, end: End) -> tuple[list[Key], list[Key]]:
+    def _wanted(self, keys: Keys, end: End) -> tuple[Sequence[Key], Sequence[Key]]:
         watch = self._ledger.watch
         if end is End.FAIL and watch.failed is None:
             remedy = "the status of rows that failed for good; batch.retry(keys) gives them back instead"
@@ -124,21 +124,20 @@ class Committing(Generic[AnyJob]):
     def __init__(self, batch: BatchOfRows[AnyJob]) -> None:
         self._batch: BatchOfRows[AnyJob] = batch
         self._moved: list[tuple[Sequence[Key], End]] = []
-        self._taken: set[Key] = set()
         self._error: BaseException | None = None
 
-    def _sent(self, keys: Keys, end: End) -> list[Key]:
+    def _sent(self, keys: Keys, end: End) -> Sequence[Key]:
         self._batch.job._require_owned()
         self._require_all()
         wanted, gone = self._batch._wanted(keys, end)
         self._require_none(gone)
-        return [key for key in wanted if key not in self._taken] if self._taken else wanted
+        taken = {key for moved, _ in self._moved for key in moved}
+        return [key for key in wanted if key not in taken] if taken else wanted
 
     def _came(self, sent: Sequence[Key], moved: Sequence[Key], end: End) -> list[Any]:
         self._require_none(self._batch._lose(sent, moved))
         self._require_all()
         self._moved.append((moved, end))
-        self._taken.update(moved)
         return self._batch._ledger.shown(moved)
 
     def _require_none(self, lost: Sequence[Key]) -> None:

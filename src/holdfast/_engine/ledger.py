@@ -1,6 +1,6 @@
 """A batch's account: which rows it has, which of them are finished, and what became of the others."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from holdfast._core.watch import End, Key, Watch
@@ -17,40 +17,46 @@ class Ledger:
     """
 
     def __init__(self, watch: Watch, claimed: Claimed, since: float) -> None:
-        self.watch, self.mark, self.rows = watch, claimed.mark, list(claimed.rows)
-        self.keys: list[Key] = list(zip(*([row[column] for row in self.rows] for column in watch.key), strict=True))
+        self.watch, self.mark, self.rows, self.keys = watch, claimed.mark, list(claimed.rows), claimed.keys
+        self.open: dict[Key, None] = dict.fromkeys(claimed.keys)
+        self._shown = self._plain(claimed.keys)
         self._gone = set[Key]()
         self.is_closed = False
-        self._known: dict[Key, None] = dict.fromkeys(self.keys)
-        self.open = self._known.copy()
         self.moved = dict.fromkeys(End, 0)
         self.lost = 0
         self.is_unsure = False
         self.longest = 0.0
         self._since = since
 
-    def shown(self, keys: Iterable[Key]) -> list[Any]:
+    def shown(self, keys: Collection[Key]) -> list[Any]:
         """Keys as their users write them: plain values where one column is the key."""
-        return [key for (key,) in keys] if len(self.watch.key) == 1 else list(keys)
+        return self._shown.copy() if len(keys) == len(self.keys) else self._plain(keys)
 
-    def take(self, keys: Iterable[object]) -> tuple[list[Key], list[Key]]:
+    def take(self, keys: Iterable[object]) -> tuple[Sequence[Key], Sequence[Key]]:
         """Those that are not finished yet, once each, and those that are somebody else's; ``ValueError`` for what this batch never
         had."""
         if isinstance(keys, str | bytes):
             raise ValueError(f"{keys!r}: pass a list of keys, such as batch.keys")
+        listed = list(keys)
+        if len(self.open) == len(self.keys) and listed == self._shown:
+            return self.keys, ()
         if len(self.watch.key) == 1:
-            given: list[Key] = [(key,) for key in keys]
+            given: list[Key] = [(key,) for key in listed]
         else:
-            given = [tuple(key) if isinstance(key, list | tuple) else (key,) for key in keys]
+            given = [tuple(key) if isinstance(key, list | tuple) else (key,) for key in listed]
         wanted = dict.fromkeys(given)
         found = [key for key in wanted if key in self.open]
-        if len(found) < len(wanted) and (strangers := [key for key in wanted if key not in self._known]):
-            raise ValueError(f"not in this batch: {said(strangers)}; its rows are batch.rows, their keys batch.keys")
-        return found, [key for key in wanted if key in self._gone] if self._gone else []
+        if len(found) < len(wanted):
+            known = frozenset(self.keys)
+            if strangers := [key for key in wanted if key not in known]:
+                raise ValueError(f"not in this batch: {said(strangers)}; its rows are batch.rows, their keys batch.keys")
+        return found, [key for key in wanted if key in self._gone] if self._gone else ()
 
     def settle(self, moved: Sequence[Key], end: End) -> None:
         """These have moved."""
-        for key in moved:
+        if len(moved) == len(self.keys):
+            self.open.clear()
+        for key in moved if self.open else ():
             self.open.pop(key, None)
         self.moved[end] += len(moved)
         if end is End.RETRY:
@@ -78,6 +84,9 @@ class Ledger:
     def finished(self) -> int:
         """Rows that need not come back."""
         return self.moved[End.DONE] + self.moved[End.FAIL]
+
+    def _plain(self, keys: Iterable[Key]) -> list[Any]:
+        return [key for (key,) in keys] if len(self.watch.key) == 1 else list(keys)
 
 
 def said(keys: Sequence[Key]) -> str:

@@ -21,10 +21,11 @@ class Mark(Struct, frozen=True):
 
 
 class Claimed(Struct, frozen=True):
-    """Rows that are ours now, each a dict by column, and under which mark. No row: nothing is due."""
+    """Rows that are ours now, each a dict by column, their keys in the same order, and under which mark. No row: nothing is due."""
 
     mark: Mark
     rows: tuple[dict[str, Any], ...]
+    keys: tuple[Key, ...]
 
 
 class Reset(Struct, frozen=True):

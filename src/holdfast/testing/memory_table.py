@@ -85,7 +85,8 @@ class MemoryTable:
             for row in (taken := self._due()[:limit]):
                 row |= {self._watch.status: self._watch.in_progress, self._watch.claimed_at: stamp}
                 self._own(row, mark.owner)
-            return Claimed(mark, tuple(deepcopy(taken)))
+            keys = tuple(tuple(row[column] for column in self._watch.key) for row in taken)
+            return Claimed(mark, tuple(deepcopy(taken)), keys)
 
     async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
         """Those that are under the mark."""

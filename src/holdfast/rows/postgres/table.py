@@ -69,7 +69,8 @@ class PostgresTable:
         rows.sort(key=itemgetter(0))
         names = [*rows[0].keys()][3:] if rows else []
         mark = Mark("", owner) if self._watch.owner else Mark(rows[0][1] if rows else "", "")
-        return Claimed(mark, tuple(dict(zip(names, row[3:])) for row in rows))  # noqa: B905 - being strict takes half as long again
+        keys = tuple(zip(*([row[name] for row in rows] for name in self._watch.key), strict=True))
+        return Claimed(mark, tuple(dict(zip(names, row[3:])) for row in rows), keys)  # noqa: B905 - being strict takes half as long again
 
     async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
         if not keys:

@@ -30,7 +30,7 @@ class File(Database):
 
     def ask(self, name: str, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> Rows:
         """All rows."""
-        return self._use(name, lambda connection: [tuple(row) for row in connection.execute(sql, values).fetchall()])
+        return self._use(name, lambda connection: connection.execute(sql, values).fetchall())
 
     def count(self, name: str, sql: str, values: Callable[[], dict[str, Any]]) -> int:
         """How many rows it changed; its values are asked for once it is our turn."""

@@ -32,6 +32,7 @@ class Statements:
         self._watch, self._facts = watch, facts
         self._kind = facts.columns[watch.claimed_at].affinity
         self.read = [*facts.columns] if watch.columns is None else list(dict.fromkeys((*watch.key, *watch.columns)))
+        self._key_places = [self.read.index(name) for name in watch.key]
         self.texts = Texts(_FOLDER, self._parts())
 
     def stamp(self, seconds: float) -> str | float | int:
@@ -47,6 +48,10 @@ class Statements:
         if self._watch.owner is not None:
             return mark.owner
         return float(mark.stamp or 0) if self._kind == "REAL" else mark.stamp
+
+    def keys_of(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Key, ...]:
+        """Of rows whose columns are those of ``read``."""
+        return tuple(zip(*([row[place] for row in rows] for place in self._key_places), strict=True))
 
     @cached_property
     def claim(self) -> str:

@@ -84,12 +84,12 @@ class SqliteTable:
                     rows = file.ask(self._name("claim"), statements.claim, values)
                 if rows:
                     break
-            found = [dict(zip(statements.read, row)) for row in rows]  # noqa: B905 - being strict takes half as long again
-            if found and self._watch.order_by is not None:
+            if rows and self._watch.order_by is not None:
                 order = file.ask(self._name("claim"), statements.held, values)
                 places = {key: place for place, key in enumerate(order)}
-                found.sort(key=lambda row: places.get(tuple(row[name] for name in self._watch.key), 0))
-            return Claimed(mark, tuple(found))
+                rows = [row for _, row in sorted(zip(statements.keys_of(rows), rows, strict=True), key=lambda each: places.get(each[0], 0))]
+            found = [dict(zip(statements.read, row)) for row in rows]  # noqa: B905 - being strict takes half as long again
+            return Claimed(mark, tuple(found), statements.keys_of(rows))
 
         return await self._run(claim)
 
@@ -186,7 +186,7 @@ class SqliteTable:
         rows = connection.execute(statements.claim, values).fetchall()
         if len(connection.execute(statements.held, values).fetchall()) < len(rows):
             raise wording.refusal(self._watch, wording.meddling_trigger(self._watch))
-        return [tuple(row) for row in rows]
+        return rows
 
     def _under(self, file: File, statements: Statements, sql: str, mark: Mark, stamp: Any) -> int:
         return file.count(self._name("mark"), sql, lambda: {"fence": statements.fence(mark), "now": stamp})
