@@ -17,11 +17,13 @@ import sys
 from pathlib import Path
 from holdfast._ports.clock import SystemChance
 from holdfast.errors import HoldfastError
+from holdfast.stores.sqlite.spares import Spares
 from holdfast.stores.sqlite.transactions import Block, Turns, blocking
 
-turns = Turns()
+path, turns = Path(sys.argv[1]), Turns()
+spares = Spares(path, use_apsw=False)
 for _ in range(60):
-    block = Block(Path(sys.argv[1]), idle=0.005, chance=SystemChance(), turns=turns, busy_limit=5.0, use_apsw=False)
+    block = Block(path, idle=0.005, chance=SystemChance(), turns=turns, spares=spares, busy_limit=5.0)
     try:
         with blocking(block) as connection:
             while True:

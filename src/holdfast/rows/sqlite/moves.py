@@ -20,9 +20,6 @@ class RowsBlock(Block):
 
     what, beside = "batch.transaction()", "together with the moves of its rows"
 
-    def before(self, connection: driver.Connection) -> None:
-        connection.execute("PRAGMA foreign_keys = ON")
-
 
 class Blocking:
     """On a connection of the library's own kind."""

@@ -19,6 +19,7 @@ from holdfast.rows.sqlite.file import File, Rows
 from holdfast.rows.sqlite.statements import Statements
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.database import BUSY_LIMIT
+from holdfast.stores.sqlite.spares import Spares
 from holdfast.stores.sqlite.thread import OwnThread
 from holdfast.stores.sqlite.transactions import Turns, blocking, in_thread
 
@@ -45,8 +46,11 @@ class SqliteTable:
         place, is_apsw = Path(path).absolute(), driver.is_apsw(use_apsw)
         self._thread = OwnThread(lambda: File(place, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
         self._watch, self._clock = watch, clock
-        held: dict[str, Any] = {"chance": chance, "turns": Turns(), "busy_limit": busy_limit, "use_apsw": is_apsw}
-        self._block = partial(moves.RowsBlock, place, idle=moves.IDLE, **held)
+        # What the user has declared holds for what we delete.
+        self._spares, turns = Spares(place, "PRAGMA foreign_keys = ON", use_apsw=is_apsw), Turns()
+        self._block = partial(
+            moves.RowsBlock, place, idle=moves.IDLE, chance=chance, turns=turns, spares=self._spares, busy_limit=busy_limit
+        )
         self._statements: Statements | None = None
 
     @property
@@ -180,6 +184,7 @@ class SqliteTable:
             yield moves.Blocking(connection, statements, mark, self._clock.wall)
 
     async def close(self) -> None:
+        self._spares.close()
         await self._thread.close()
 
     def _claim_whole(self, statements: Statements, values: dict[str, Any], connection: driver.Connection) -> Rows:

@@ -45,6 +45,7 @@ from holdfast._ports.store import (
 from holdfast.stores.sqlite import answers, checks, driver, packing, rows, transactions, within
 from holdfast.stores.sqlite.database import BUSY_LIMIT, Database
 from holdfast.stores.sqlite.leases import Watch
+from holdfast.stores.sqlite.spares import Spares
 from holdfast.stores.sqlite.thread import OwnThread
 from holdfast.stores.sqlite.transactions import Transaction, Turns
 
@@ -78,8 +79,8 @@ class SqliteStore:
         self._thread = OwnThread(lambda: Database(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
         self._watch = Watch(process)
         self._path, self._clock, self._use_apsw = file, clock, is_apsw
-        turns = Turns()
-        self._begin = partial(Transaction, file, chance=chance, turns=turns, busy_limit=busy_limit, use_apsw=is_apsw)
+        self._spares, turns = Spares(file, use_apsw=is_apsw), Turns()
+        self._begin = partial(Transaction, file, chance=chance, turns=turns, spares=self._spares, busy_limit=busy_limit)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -271,6 +272,7 @@ class SqliteStore:
         return await self._thread.run(checks.check)
 
     async def close(self) -> None:
+        self._spares.close()
         await self._thread.close()
 
     # inside

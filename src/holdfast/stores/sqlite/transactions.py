@@ -24,6 +24,7 @@ from holdfast.stores.sqlite.database import QUERIES, is_busy, pause
 from holdfast.stores.sqlite.lane import Lane, SpareLanes
 from holdfast.stores.sqlite.location import identity_of
 from holdfast.stores.sqlite.packing import Values, micros_of
+from holdfast.stores.sqlite.spares import Spares
 
 _OPERATIONS = 10_000  # of SQLite's machine, between two looks at whether a statement has to stop
 _LOOK_AGAIN = 0.05
@@ -54,6 +55,13 @@ class Turns:
         self._count += 1
         return lock.release
 
+    def take_at_once(self) -> Callable[[], None] | None:
+        """The same if it is nobody's turn."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        self._count += 1
+        return self._lock.release
+
     def hold(self) -> None:
         """Before a fork, perhaps one by whoever's turn it is."""
 
@@ -70,10 +78,10 @@ class Block:
 
     what, beside = "transaction()", "together with what belongs to it"
 
-    def __init__(self, path: Path, *, idle: float, chance: Chance, turns: Turns, busy_limit: float, use_apsw: bool) -> None:
+    def __init__(self, path: Path, *, idle: float, chance: Chance, turns: Turns, spares: Spares, busy_limit: float) -> None:
         self._turns, self._end_turn = turns, _nothing
-        self._path, self._idle = path, idle
-        self._chance, self._busy_limit, self._use_apsw = chance, busy_limit, use_apsw
+        self._path, self._idle, self._spares = path, idle, spares
+        self._chance, self._busy_limit = chance, busy_limit
         self._connection: driver.Connection | None = None
         self._lock = threading.Lock()
         self._ours = threading.local()
@@ -90,23 +98,37 @@ class Block:
         """The user's connection, once it has the lock."""
         if identity_of(self._path) is None:
             raise StoreUnavailable(f"transaction: there is no file {self._path}")
-        connection = self._connection = driver.connect(self._path, use_apsw=self._use_apsw, is_judged=True)
-        self._ours.is_speaking = True
         try:
             # Busy even for a reader: when somebody was killed, the first who comes puts the log in order.
-            self._insist(lambda: connection.execute("PRAGMA synchronous = FULL"))
-            self._insist(lambda: self.before(connection))
-            self._end_turn = self._turns.take(self._chance, self._busy_limit, lambda: self._is_abandoned)
-            self._insist(lambda: connection.execute("BEGIN IMMEDIATE"))
+            connection = self._connection = self._spares.take() or self._insist(self._spares.connect)
+            with self._speaking():
+                self._insist(lambda: self.before(connection))
+                self._end_turn = self._turns.take(self._chance, self._busy_limit, lambda: self._is_abandoned)
+                self._insist(lambda: connection.execute("BEGIN IMMEDIATE"))
         except sqlite3.Error as error:
             raise StoreUnavailable(f"transaction: {self._path}: {error}") from error
-        finally:
-            self._ours.is_speaking = False
-        user = driver.owned(connection)
-        user.set_authorizer(self._judge)
-        user.set_progress_handler(self._has_to_stop, _OPERATIONS)
-        self._alarm = _ALARMS.set(self._idle, self._expire)
-        return user
+        return self._begun(connection)
+
+    def open_at_once(self) -> Any | None:
+        """The same without any waiting; ``None`` if it cannot be had so."""
+        if (connection := self._spares.take()) is None:
+            return None
+        if (end_turn := self._turns.take_at_once()) is None:
+            _close(connection)
+            return None
+        self._connection, self._end_turn = connection, end_turn
+        try:
+            with self._speaking():
+                self.before(connection)
+                connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error:
+            self.roll_back()
+            return None
+        return self._begun(connection)
+
+    def refill(self) -> None:
+        """Have a connection ready for the next transaction."""
+        self._spares.refill()
 
     def abandon(self) -> None:
         """Wait for the lock no longer."""
@@ -147,12 +169,26 @@ class Block:
             )
         return None
 
-    def _insist(self, action: Callable[[], object]) -> None:
+    def _begun(self, connection: driver.Connection) -> Any:
+        user = driver.owned(connection)
+        user.set_authorizer(self._judge)
+        user.set_progress_handler(self._has_to_stop, _OPERATIONS)
+        self._alarm = _ALARMS.set(self._idle, self._expire)
+        return user
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        self._ours.is_speaking = True
+        try:
+            yield
+        finally:
+            self._ours.is_speaking = False
+
+    def _insist(self, action: Callable[[], Result]) -> Result:
         waited = 0.0
         while True:
             try:
-                action()
-                return
+                return action()
             except sqlite3.Error as error:
                 if self._is_abandoned or waited >= self._busy_limit or not is_busy(error):
                     raise
@@ -233,10 +269,10 @@ class Transaction(Block):
         heal_at: datetime | None = None,
         chance: Chance,
         turns: Turns,
+        spares: Spares,
         busy_limit: float,
-        use_apsw: bool,
     ) -> None:
-        super().__init__(path, idle=idle, chance=chance, turns=turns, busy_limit=busy_limit, use_apsw=use_apsw)
+        super().__init__(path, idle=idle, chance=chance, turns=turns, spares=spares, busy_limit=busy_limit)
         self._job, self._token = job, token
         self._values: Values = {
             "job": job.bytes,
@@ -290,7 +326,9 @@ async def in_thread(transaction: Block) -> AsyncIterator[Any]:
     """For code in an event loop, which waits for neither lock nor disk."""
     with _LANES.borrow() as lane:
         try:
-            connection = await _finished(lane, transaction.open, transaction.abandon)
+            connection = transaction.open_at_once()
+            if connection is None:
+                connection = await _finished(lane, transaction.open, transaction.abandon)
             yield connection
         except BaseException as error:
             await _finished(lane, transaction.roll_back)
@@ -298,6 +336,7 @@ async def in_thread(transaction: Block) -> AsyncIterator[Any]:
                 raise why from error
             raise
         await _finished(lane, transaction.commit)
+        lane.ask(transaction.refill)
 
 
 async def _finished(lane: Lane, action: Callable[[], Result], abandon: Callable[[], None] = lambda: None) -> Result:

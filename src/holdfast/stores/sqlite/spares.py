@@ -1,0 +1,90 @@
+"""A connection that nobody has used yet, opened ahead: a transaction of a few rows waited longer for its own than for its commit."""
+
+import sqlite3
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast._ports.forks import care_for
+from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.location import identity_of
+
+
+class Spares:
+    """Of one file. ``settings``: what is said to each of its connections first. Each is used for one transaction: whoever keeps
+    it for longer speaks to nobody."""
+
+    _lock: threading.Lock
+    _is_wanted: bool
+    _spare: tuple[tuple[int, int], driver.Connection] | None
+
+    def __init__(self, path: Path, *settings: str, use_apsw: bool) -> None:
+        self._path, self._settings, self._use_apsw = path, ("PRAGMA synchronous = FULL", *settings), use_apsw
+        self._forget()
+        care_for(self)
+
+    def connect(self) -> driver.Connection:
+        """A fresh one. ``sqlite3.Error`` also while somebody puts the file in order."""
+        connection = driver.connect(self._path, use_apsw=self._use_apsw, is_judged=True)
+        try:
+            for setting in self._settings:
+                connection.execute(setting)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def take(self) -> driver.Connection | None:
+        """The one that is ready, if there is one and its file is still there. Waits for nothing."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            spare, self._spare, self._is_wanted = self._spare, None, True
+        finally:
+            self._lock.release()
+        if spare is None:
+            return None
+        identity, connection = spare
+        if identity_of(self._path) == identity:
+            return connection
+        connection.close()
+        return None
+
+    def refill(self) -> None:
+        """Open the next one, in a thread that may wait for the disk; without, the next transaction does."""
+        with self._lock, suppress(sqlite3.Error):
+            identity = identity_of(self._path)
+            if self._is_wanted and self._spare is None and identity is not None:
+                connection = self.connect()
+                connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # what the first statement would read
+                self._spare = identity, connection
+                if identity_of(self._path) != identity:
+                    self._close()
+
+    def close(self) -> None:
+        """Let go of the file, until the next transaction."""
+        with self._lock:
+            self._is_wanted = False
+            self._close()
+
+    def hold(self) -> None:
+        """Before a fork: no connection crosses it."""
+        self._lock.acquire()
+        self._close()
+
+    def release(self) -> None:
+        """After it, in the parent."""
+        self._lock.release()
+
+    def start_afresh(self) -> None:
+        """After it, in the child."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock, self._is_wanted, self._spare = threading.Lock(), False, None
+
+    def _close(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            with suppress(sqlite3.Error):
+                spare[1].close()
