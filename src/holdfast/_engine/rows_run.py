@@ -24,7 +24,9 @@ RELEASE_WITHIN = 2.0
 SAVED_AFTER = 1.0
 """Seconds between two writes of what a run with an owner's names has done so far: a count may be late."""
 AHEAD = 16
-"""Owner's names that are saved at once, ahead of the batches that have them: a write before each batch took a tenth of its time."""
+"""Marks that are saved at once, ahead of the batches that have them: a write for each batch took a tenth of its time."""
+FRESH, FRESH_PART = 0.1, 0.01
+"""Seconds, and part of their rows' patience, for which stamps that were saved ahead still tell when rows are claimed."""
 TIGHT = 3.0
 """Of its rows' patience a batch should need less than one part in so many."""
 
@@ -46,8 +48,9 @@ class Run:
         self._is_idle = self.has_failed = False
         saved = job.checkpoint_value or {}
         self._marks = [Mark(stamp, owner) for stamp, owner in saved.get("marks", ())]
-        self._batches = self._named = self._passed = 0
-        self._saved_at = -SAVED_AFTER
+        self._ahead: list[Mark] = []
+        self._passed = self._named = 0
+        self._saved_at = clock.monotonic()
         self.answer = {"batches": 0, "done": 0, "failed": 0, "retried": 0, "left": 0, "lost": 0, **saved.get("so_far", {})}
         self._saved = dict(self.answer)
 
@@ -111,21 +114,31 @@ class Run:
         return self._passed >= (rows_at_once(self._settings.watch.batch, crashes - 1) if crashes else 1)
 
     async def _take(self) -> None:
-        watch, sent, owner = self._settings.watch, self._clock.monotonic(), ""
-        self._batches += 1
-        if watch.owner is not None:
-            owner = self._owner(self._batches)
-            if self._batches > self._named or sent - self._saved_at >= SAVED_AFTER:
-                self._named = self._batches + AHEAD - 1
-                await self._remember([Mark("", self._owner(number)) for number in range(self._batches, self._named + 1)])
-                self._saved_at = sent = self._clock.monotonic()
+        watch, mark = self._settings.watch, await self._next_mark()
+        sent = self._saved_at if mark.stamp else self._clock.monotonic()
         with self.or_later():
-            claimed = await self._table.claim(owner, rows_at_once(watch.batch, self._job.crashes))
+            claimed = await self._table.claim(mark.owner, rows_at_once(watch.batch, self._job.crashes), mark.stamp)
         self._passed += len(claimed.rows)
         if claimed.rows:
             self._current = Ledger(watch, claimed, sent)
-            if not owner:
-                await self._remember([claimed.mark])
+            if watch.owner is None and claimed.mark != mark:
+                await self._remember([claimed.mark, *self._ahead])
+
+    async def _next_mark(self) -> Mark:
+        """What a claim is to write, saved before that; an empty one where only its answer tells."""
+        watch, now = self._settings.watch, self._clock.monotonic()
+        good_for = min(FRESH, FRESH_PART * watch.stale_after) if watch.owner is None else SAVED_AFTER
+        if not self._ahead or now - self._saved_at >= good_for:
+            if watch.owner is None:
+                with self.or_later():
+                    self._ahead = [Mark(stamp, "") for stamp in await self._table.stamps(AHEAD)]
+            else:
+                self._ahead = [Mark("", self._owner(self._named + number)) for number in range(1, AHEAD + 1)]
+                self._named += AHEAD
+            if self._ahead:
+                self._saved_at = now
+                await self._remember(list(self._ahead))
+        return self._ahead.pop(0) if self._ahead else Mark("", "")
 
     def _owner(self, batch: int) -> str:
         """Nobody else's ever: a store that lost its newest writes may number attempts again, but makes no claim twice; and what

@@ -103,10 +103,16 @@ class Table(Protocol):
         """Whether a claim would find something."""
         ...
 
-    async def claim(self, owner: str, limit: int) -> Claimed:
+    async def stamps(self, number: int) -> list[str]:
+        """For claims within a moment from now, one for each, so that their marks can be saved before; none where the owner is the
+        fence, or only the claim itself knows the time."""
+        ...
+
+    async def claim(self, owner: str, limit: int, stamp: str = "") -> Claimed:
         """Lock, mark and stamp up to ``limit`` rows that are due, and let go of the locks: nobody else gets one of them.
 
-        ``owner`` is new for each call, so that a claim whose answer was lost can be given back by ``release``.
+        ``owner`` is new for each call, so that a claim whose answer was lost can be given back by ``release``; so is ``stamp``,
+        one of ``stamps``. Without, or where somebody has rows under it already, it is that of the claim.
         """
         ...
 

@@ -37,14 +37,22 @@ class BlockingMemoryMoves(MemoryMoves):
 
 
 class MemoryTable:
-    """``is_due``: what ``where`` says, in Python. ``others``: another table of the same database, for transactions."""
+    """``is_due``: what ``where`` says, in Python. ``others``: another table of the same database, for transactions.
+    ``tells_stamps``: also before a claim."""
 
     def __init__(
-        self, watch: Watch, clock: Clock, rows: Sequence[Row] = (), is_due: Callable[[Row], bool] = lambda _: True
+        self,
+        watch: Watch,
+        clock: Clock,
+        rows: Sequence[Row] = (),
+        is_due: Callable[[Row], bool] = lambda _: True,
+        *,
+        tells_stamps: bool = False,
     ) -> None:
         self._watch, self._clock, self._is_due = watch, clock, is_due
         self.rows: dict[Key, Row] = {}
         self.others: dict[Any, Any] = {}
+        self.tells_stamps = tells_stamps
         self.findings = Findings()
         self._claims = 0
         self._lock = RLock()
@@ -76,14 +84,18 @@ class MemoryTable:
         """Whether a row is due."""
         return bool(self._due())
 
-    async def claim(self, owner: str, limit: int) -> Claimed:
+    async def stamps(self, number: int) -> list[str]:
+        """Where that is to be so."""
+        with self._lock:
+            return [repr(self._stamp()) for _ in range(number if self.tells_stamps and self._watch.owner is None else 0)]
+
+    async def claim(self, owner: str, limit: int, stamp: str = "") -> Claimed:
         """In the order of ``add``."""
         with self._lock:
-            self._claims += 1
-            stamp = self._clock.wall() + self._claims / 1e6
-            mark = Mark(repr(stamp), owner if self._watch.owner else "")
+            now = float(stamp) if stamp else self._stamp()
+            mark = Mark(repr(now), owner if self._watch.owner else "")
             for row in (taken := self._due()[:limit]):
-                row |= {self._watch.status: self._watch.in_progress, self._watch.claimed_at: stamp}
+                row |= {self._watch.status: self._watch.in_progress, self._watch.claimed_at: now}
                 self._own(row, mark.owner)
             keys = tuple(tuple(row[column] for column in self._watch.key) for row in taken)
             return Claimed(mark, tuple(deepcopy(taken)), keys)
@@ -185,6 +197,10 @@ class MemoryTable:
                 end = End.FAIL
         self._move(key, end, f"taken from {owner or 'somebody'} {row.get(watch.resets or '', 0)} times")
         return Reset(key, end, owner, held)
+
+    def _stamp(self) -> float:
+        self._claims += 1
+        return self._clock.wall() + self._claims / 1e6
 
     def _due(self) -> list[Row]:
         return [row for row in self.rows.values() if row[self._watch.status] == self._watch.pending and self._is_due(row)]

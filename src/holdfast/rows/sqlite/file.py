@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.database import Database
+from holdfast.stores.sqlite.packing import micros
 
 Answer = TypeVar("Answer")
 Rows = list[tuple[Any, ...]]
@@ -21,12 +22,12 @@ class Refused(HoldfastError):
 class File(Database):
     """Each statement is one transaction, tried again while somebody else has the lock."""
 
-    _last = 0.0
+    _last = 0
 
     def stamp(self) -> float:
-        """The wall clock, never twice the same."""
-        self._last = max(self._clock.wall(), self._last + 1e-6)
-        return self._last
+        """The wall clock, never twice the same microsecond."""
+        self._last = max(micros(self._clock.wall()), self._last + 1)
+        return self._last / 1e6
 
     def ask(self, name: str, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> Rows:
         """All rows."""

@@ -12,6 +12,7 @@ from holdfast._core.watch import End, Key, Value, Watch
 from holdfast._ports.rows import Mark
 from holdfast.rows.changes import Changes, Dialect
 from holdfast.rows.indexes import Wanted, wanted
+from holdfast.rows.records import reader_of
 from holdfast.rows.spelling import Texts, ended, quoted
 from holdfast.rows.sqlite.facts import Facts
 from holdfast.rows.sqlite.file import iso
@@ -33,11 +34,16 @@ class Statements:
         self._kind = facts.columns[watch.claimed_at].affinity
         self.read = [*facts.columns] if watch.columns is None else list(dict.fromkeys((*watch.key, *watch.columns)))
         self._key_places = [self.read.index(name) for name in watch.key]
+        self.records_of = reader_of(tuple(self.read))
         self.texts = Texts(_FOLDER, self._parts())
 
     def stamp(self, seconds: float) -> str | float | int:
         """A time as the column of the stamp holds it."""
         return int(seconds) if self._kind == "INTEGER" else seconds if self._kind == "REAL" else iso(seconds)
+
+    def read_stamp(self, text: str) -> str | float:
+        """A stamp as the column holds it, from its mark."""
+        return float(text) if self._kind == "REAL" else text
 
     def mark(self, stamp: str | float | int, owner: str) -> Mark:
         """The fence of a batch."""
@@ -47,7 +53,7 @@ class Statements:
         """What the rows of a batch hold."""
         if self._watch.owner is not None:
             return mark.owner
-        return float(mark.stamp or 0) if self._kind == "REAL" else mark.stamp
+        return self.read_stamp(mark.stamp or "0")
 
     def keys_of(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Key, ...]:
         """Of rows whose columns are those of ``read``."""

@@ -76,24 +76,29 @@ class SqliteTable:
             lambda file, statements: bool(file.ask(self._name("has_due"), statements.texts.of("has_due"))[0][0])
         )
 
-    async def claim(self, owner: str, limit: int) -> Claimed:
+    async def stamps(self, number: int) -> list[str]:
+        if self._watch.owner is not None:
+            return []
+        return await self._run(lambda file, statements: [str(statements.stamp(file.stamp())) for _ in range(number)])
+
+    async def claim(self, owner: str, limit: int, stamp: str = "") -> Claimed:
         def claim(file: File, statements: Statements) -> Claimed:
-            for _ in range(2):  # another process may have claimed in the same microsecond
-                stamp = statements.stamp(file.stamp())
-                mark = statements.mark(stamp, owner)
-                values = {"limit": limit, "now": stamp, "owner": owner, "fence": statements.fence(mark)}
+            for given in (stamp, ""):  # another process may have claimed in the same microsecond
+                now = statements.read_stamp(given) if given else statements.stamp(file.stamp())
+                mark = statements.mark(now, owner)
+                values = {"limit": limit, "now": now, "owner": owner, "fence": statements.fence(mark)}
                 if statements.is_touched:
                     rows = file.at_once(self._name("claim"), partial(self._claim_whole, statements, values))
                 else:
                     rows = file.ask(self._name("claim"), statements.claim, values)
                 if rows:
                     break
+            keys = statements.keys_of(rows)
             if rows and self._watch.order_by is not None:
-                order = file.ask(self._name("claim"), statements.held, values)
-                places = {key: place for place, key in enumerate(order)}
-                rows = [row for _, row in sorted(zip(statements.keys_of(rows), rows, strict=True), key=lambda each: places.get(each[0], 0))]
-            found = [dict(zip(statements.read, row)) for row in rows]  # noqa: B905 - being strict takes half as long again
-            return Claimed(mark, tuple(found), statements.keys_of(rows))
+                order = {key: place for place, key in enumerate(file.ask(self._name("claim"), statements.held, values))}
+                sorted_ = sorted(range(len(rows)), key=lambda place: order.get(keys[place], 0))
+                rows, keys = [rows[place] for place in sorted_], tuple(keys[place] for place in sorted_)
+            return Claimed(mark, tuple(statements.records_of(rows)), keys)
 
         return await self._run(claim)
 
