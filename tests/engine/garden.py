@@ -64,11 +64,12 @@ class FlakyTable(Flaky):
 class Garden(Bench):
     """``count`` rows that are due, with ids from 1."""
 
-    def __init__(self, handler: Callable[..., Any], count: int = 3, **options: Any) -> None:
+    def __init__(self, handler: Callable[..., Any], count: int = 3, *, tells_stamps: bool = False, **options: Any) -> None:
         super().__init__()
         self.settings = settings(**options)
         watch = self.settings.watch
-        self.plain = MemoryTable(watch, self.clock, [dict.fromkeys(watch.key, number) for number in range(1, count + 1)])
+        rows = [dict.fromkeys(watch.key, number) for number in range(1, count + 1)]
+        self.plain = MemoryTable(watch, self.clock, rows, tells_stamps=tells_stamps)
         self.table = FlakyTable(self.plain)  # type: ignore[arg-type]
         around: Any = SimpleNamespace(clock=self.clock, chance=self.chance)
         tables = Tables(lambda url, watch: self.table)  # type: ignore[arg-type,return-value]

@@ -206,8 +206,12 @@ async def die(
     return other
 
 
-@pytest.mark.parametrize("owner", [None, "holder"])
-def test_s3_after_its_worker_was_killed_the_next_attempt_gives_back_first_what_the_dead_one_had(owner: str | None) -> None:
+AS_IT_IS_KNOWN: list[dict[str, Any]] = [{}, {"tells_stamps": True}, {"owner": "holder"}]
+"""When a claim's mark is: with its answer, or before."""
+
+
+@pytest.mark.parametrize("options", AS_IT_IS_KNOWN)
+def test_s3_after_its_worker_was_killed_the_next_attempt_gives_back_first_what_the_dead_one_had(options: dict[str, Any]) -> None:
     async def test() -> None:
         begun = asyncio.Event()
 
@@ -216,24 +220,25 @@ def test_s3_after_its_worker_was_killed_the_next_attempt_gives_back_first_what_t
             begun.set()
             await forever()
 
-        garden = Garden(handler, owner=owner)
+        garden = Garden(handler, **options)
         (job,) = await garden.start()
         await begun.wait()
-        other = await die(garden, owner=owner)
+        other = await die(garden, **options)
         beside(other._report())
         assert garden.ids("busy") == [2, 3]
         garden.table.calls.clear()
         await other.exchange.step()
         row = await other.finish([job])
-        known = 1 if owner is None else AHEAD
-        assert garden.table.calls[: known + 2] == ["inspect", *["release"] * known, "claim"]
+        known = AHEAD if options else 1
+        assert [each for each in garden.table.calls if each != "stamps"][: known + 2] == ["inspect", *["release"] * known, "claim"]
         assert (row.state, row.crashes, garden.ids("gone")) == (State.COMPLETED, 1, [1, 2, 3])
         assert result(row)["done"] == 2, "what the dead one counted last died with it"
 
     run(test())
 
 
-def test_s3_whichever_batch_its_worker_was_killed_in_the_next_attempt_gives_back_that() -> None:
+@pytest.mark.parametrize("options", AS_IT_IS_KNOWN)
+def test_s3_whichever_batch_its_worker_was_killed_in_the_next_attempt_gives_back_that(options: dict[str, Any]) -> None:
     async def test() -> None:
         begun, batches = asyncio.Event(), list[Batch]()
 
@@ -246,11 +251,11 @@ def test_s3_whichever_batch_its_worker_was_killed_in_the_next_attempt_gives_back
             await forever()
 
         count = 3 * (AHEAD + 2)
-        garden = Garden(handler, count=count, owner="holder")
+        garden = Garden(handler, count=count, **options)
         (job,) = await garden.start()
         await begun.wait()
         assert garden.ids("busy") == [count - 2, count - 1, count]
-        other = await die(garden, count=count, owner="holder")
+        other = await die(garden, count=count, **options)
         beside(other._report())
         await other.exchange.step()
         row = await other.finish([job])
@@ -284,9 +289,12 @@ def test_l2_a_run_that_passes_what_its_dead_worker_had_ends_so_that_crashes_are_
     run(test())
 
 
-def test_with_an_owner_column_a_claim_whose_answer_was_lost_is_given_back_by_the_next_attempt() -> None:
+@pytest.mark.parametrize("options", AS_IT_IS_KNOWN[1:])
+def test_a_claim_whose_mark_was_known_before_and_whose_answer_was_lost_is_given_back_by_the_next_attempt(
+    options: dict[str, Any],
+) -> None:
     async def test() -> None:
-        garden = Garden(finish_all, owner="holder")
+        garden = Garden(finish_all, **options)
         garden.table.lose_answer("claim")
         (job,) = await garden.start()
         row = await garden.finish([job])
@@ -807,7 +815,7 @@ def test_who_catches_the_error_of_a_move_commits_nothing_that_belongs_to_it() ->
             with suppress(LookupError):
                 await tx.done(batch.keys)
 
-    async def refuse(*_: object) -> list[Any]:
+    async def refuse(*_: object, **__: object) -> list[Any]:
         raise LookupError("a CHECK of the table")
 
     garden = Garden(handler)
@@ -829,7 +837,7 @@ def test_a_move_that_is_cancelled_commits_nothing_of_its_block() -> None:
             move.cancel()
             await asyncio.wait([move])
 
-    async def wait(*_: object) -> list[Any]:
+    async def wait(*_: object, **__: object) -> list[Any]:
         begun.set()
         return await asyncio.Future()
 

@@ -63,8 +63,13 @@ class BatchOfRows(Generic[AnyJob]):
         if not sent:
             return []
         text = cut_text(reason, ERROR_TEXT_LIMIT)
+
         # Asked again after an outage it may be too late: the next batch may have the same rows under the same owner's name.
-        moved = await self._ask(lambda: self._table.move(self._ledger.mark, [] if self._ledger.is_closed else sent, end, text))
+        def move() -> Awaitable[list[Key]]:
+            ledger, keys = self._ledger, [] if self._ledger.is_closed else sent
+            return self._table.move(ledger.mark, keys, end, text, is_all=ledger.is_all(keys))
+
+        moved = await self._ask(move)
         self._ledger.settle(moved, end)
         self._lose(sent, moved)
         return self._ledger.shown(moved)
@@ -191,7 +196,8 @@ class BatchTransaction(Committing[Job]):
     async def _move(self, keys: Keys, end: End, reason: str = "") -> list[Any]:
         with self._or_nothing():
             sent = self._sent(keys, end)
-            moved = await self._moves.move(sent, end, cut_text(reason, ERROR_TEXT_LIMIT)) if sent else []
+            text, is_all = cut_text(reason, ERROR_TEXT_LIMIT), self._batch._ledger.is_all(sent)
+            moved = await self._moves.move(sent, end, text, is_all=is_all) if sent else []
             return self._came(sent, moved, end)
 
 
@@ -218,7 +224,8 @@ class SyncBatchTransaction(Committing[SyncJob]):
     def _move(self, keys: Keys, end: End, reason: str = "") -> list[Any]:
         with self._or_nothing():
             sent = self._sent(keys, end)
-            moved = self._moves.move(sent, end, cut_text(reason, ERROR_TEXT_LIMIT)) if sent else []
+            text, is_all = cut_text(reason, ERROR_TEXT_LIMIT), self._batch._ledger.is_all(sent)
+            moved = self._moves.move(sent, end, text, is_all=is_all) if sent else []
             return self._came(sent, moved, end)
 
 

@@ -52,6 +52,10 @@ class Ledger:
                 raise ValueError(f"not in this batch: {said(strangers)}; its rows are batch.rows, their keys batch.keys")
         return found, [key for key in wanted if key in self._gone] if self._gone else ()
 
+    def is_all(self, keys: Sequence[Key]) -> bool:
+        """Whether these, some of ``open``, are all that can be under the mark."""
+        return 0 < len(keys) == len(self.open)
+
     def settle(self, moved: Sequence[Key], end: End) -> None:
         """These have moved."""
         if len(moved) == len(self.keys):

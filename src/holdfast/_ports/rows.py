@@ -68,8 +68,8 @@ class Moves(Protocol):
 
     connection: Any
 
-    async def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
-        """Which of them were still under the mark, and have moved."""
+    async def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+        """Which of them were still under the mark, and have moved. ``is_all``: no other row can be under it."""
         ...
 
 
@@ -78,8 +78,8 @@ class BlockingMoves(Protocol):
 
     connection: Any
 
-    def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
-        """Which of them were still under the mark, and have moved."""
+    def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+        """Which of them were still under the mark, and have moved. ``is_all``: no other row can be under it."""
         ...
 
 
@@ -116,8 +116,9 @@ class Table(Protocol):
         """
         ...
 
-    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
-        """Finish rows, or give them back; which of them were still under the mark. What was moved under it before is not."""
+    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+        """Finish rows, or give them back; which of them were still under the mark. What was moved under it before is not.
+        ``is_all``: no other row can be under it, so that a table may look for them by that."""
         ...
 
     async def release(self, mark: Mark) -> int:

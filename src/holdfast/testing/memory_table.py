@@ -23,17 +23,19 @@ class MemoryMoves:
         self._table, self._mark = table, mark
         self.connection: Any = table.others
 
-    async def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+    async def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
         """At once; undone if the transaction is rolled back."""
-        return self._table.moved(self._mark, keys, end, reason)
+        return self._table.moved(self._mark, keys, end, reason, is_all=is_all)
 
 
 class BlockingMemoryMoves(MemoryMoves):
     """The same for threads."""
 
-    def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:  # type: ignore[override]
+    def move(  # type: ignore[override]
+        self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False
+    ) -> list[Key]:
         """At once; undone if the transaction is rolled back."""
-        return self._table.moved(self._mark, keys, end, reason)
+        return self._table.moved(self._mark, keys, end, reason, is_all=is_all)
 
 
 class MemoryTable:
@@ -100,9 +102,9 @@ class MemoryTable:
             keys = tuple(tuple(row[column] for column in self._watch.key) for row in taken)
             return Claimed(mark, tuple(deepcopy(taken)), keys)
 
-    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
         """Those that are under the mark."""
-        return self.moved(mark, keys, end, reason)
+        return self.moved(mark, keys, end, reason, is_all=is_all)
 
     async def release(self, mark: Mark) -> int:
         """All that are under the mark."""
@@ -170,9 +172,10 @@ class MemoryTable:
     async def close(self) -> None:
         """There is nothing to close."""
 
-    def moved(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
-        """Those that were under the mark."""
+    def moved(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+        """Those that were under the mark; ``AssertionError`` if they are said to be all of them and are not."""
         with self._lock:
+            assert not is_all or {key for key, row in self.rows.items() if self._is_under(row, mark)} <= set(keys)
             found = [key for key in keys if key in self.rows and self._is_under(self.rows[key], mark)]
             for key in found:
                 self._move(key, end, reason)

@@ -34,7 +34,7 @@ class Awaited:
     def __init__(self, connection: Any, statements: Statements, mark: Mark) -> None:
         self.connection, self._statements, self._mark = connection, statements, mark
 
-    async def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+    async def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
         if not keys:
             return []
         if await self._have_all_moved(keys, end, reason):
@@ -59,7 +59,7 @@ class Blocking:
     def __init__(self, connection: Any, statements: Statements, mark: Mark) -> None:
         self.connection, self._statements, self._mark = connection, statements, mark
 
-    def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+    def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
         from psycopg import RawCursor  # noqa: PLC0415 - it is there, because the connection is
         from psycopg.rows import tuple_row  # noqa: PLC0415
 

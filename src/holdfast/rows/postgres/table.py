@@ -76,7 +76,7 @@ class PostgresTable:
         keys = tuple(zip(*([row[name] for row in rows] for name in self._watch.key), strict=True))
         return Claimed(mark, tuple(reader_of(names, skipped=3)(rows)), keys)
 
-    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
         if not keys:
             return []
         return [tuple(row) for row in await self._ask("move", (await self._ready()).move(mark, keys, end, reason))]

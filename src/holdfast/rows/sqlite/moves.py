@@ -27,14 +27,17 @@ class Blocking:
     def __init__(self, connection: Any, statements: Statements, mark: Mark, now: Callable[[], float]) -> None:
         self.connection, self._statements, self._mark, self._now = connection, statements, mark, now
 
-    def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+    def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
         if not keys:
             return []
-        asked = (self._mark, keys, end, reason, self._now)
+        statements, how = self._statements, (end, reason, self._now)
         with driver.plain_cursor(self.connection) as cursor:
-            if _have_all_moved(cursor, [*self._statements.move(*asked, is_told=False)], len(keys)):
+            if is_all and statements.finds_marks and _have_all_moved(cursor, [statements.move_all(self._mark, *how)], len(keys)):
                 return list(keys)
-            return [tuple(row) for question in self._statements.move(*asked) for row in cursor.execute(*question).fetchall()]
+            if _have_all_moved(cursor, [*statements.move(self._mark, keys, *how, is_told=False)], len(keys)):
+                return list(keys)
+            questions = statements.move(self._mark, keys, *how)
+            return [tuple(row) for question in questions for row in cursor.execute(*question).fetchall()]
 
 
 class Awaited:
@@ -43,8 +46,8 @@ class Awaited:
     def __init__(self, blocking: Blocking) -> None:
         self.connection, self._blocking = blocking.connection, blocking
 
-    async def move(self, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
-        return self._blocking.move(keys, end, reason)
+    async def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+        return self._blocking.move(keys, end, reason, is_all=is_all)
 
 
 def _have_all_moved(cursor: Any, questions: Sequence[Question], number: int) -> bool:

@@ -11,7 +11,7 @@ from holdfast._core.texts import text
 from holdfast._core.watch import End, Key, Value, Watch
 from holdfast._ports.rows import Mark
 from holdfast.rows.changes import Changes, Dialect
-from holdfast.rows.indexes import Wanted, wanted
+from holdfast.rows.indexes import Wanted, serves, wanted
 from holdfast.rows.records import reader_of
 from holdfast.rows.spelling import Texts, ended, quoted
 from holdfast.rows.sqlite.facts import Facts
@@ -43,7 +43,7 @@ class Statements:
 
     def read_stamp(self, text: str) -> str | float:
         """A stamp as the column holds it, from its mark."""
-        return float(text) if self._kind == "REAL" else text
+        return float(text or 0) if self._kind == "REAL" else text
 
     def mark(self, stamp: str | float | int, owner: str) -> Mark:
         """The fence of a batch."""
@@ -53,7 +53,7 @@ class Statements:
         """What the rows of a batch hold."""
         if self._watch.owner is not None:
             return mark.owner
-        return self.read_stamp(mark.stamp or "0")
+        return self.read_stamp(mark.stamp)
 
     def keys_of(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Key, ...]:
         """Of rows whose columns are those of ``read``."""
@@ -86,6 +86,20 @@ class Statements:
         for part in _parts_of(keys, len(self._watch.key)):
             given, values = _given(part)
             yield self.texts.of(name, keys=given, **parts), (self.fence(mark), self.stamp(now()), text(reason), *values)
+
+    @cached_property
+    def finds_marks(self) -> bool:
+        """Whether the rows of a mark are found along an index, and nobody else's code makes others like them."""
+        (stuck,) = (want for want in self.wanted if want.status == self._watch.in_progress)
+        return not self.is_touched and any(serves(index, stuck, self._watch) for index in self._facts.indexes)
+
+    def move_all(self, mark: Mark, end: End, reason: str, now: Callable[[], float]) -> tuple[str, tuple[Any, ...]]:
+        """A statement and its values, for all rows of a mark: a thousand keys would be told and read for longer than they move."""
+        name = "remove_all" if end is End.DONE and self._watch.deletes else "move_all"
+        sql = self.texts.of(
+            name, moved=self._changes(_NOW).moved(end, _REASON), fence=f"+{self._fence(_FENCE)}", stamp=_PLACES[0]
+        )
+        return sql, (self.fence(mark), self.stamp(now()), text(reason), self.read_stamp(mark.stamp))
 
     def release(self) -> str:
         """How many."""

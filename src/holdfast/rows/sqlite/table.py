@@ -102,9 +102,15 @@ class SqliteTable:
 
         return await self._run(claim)
 
-    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "") -> list[Key]:
+    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
         def move(file: File, statements: Statements) -> list[Key]:
             name, asked = self._name("move"), (mark, keys, end, reason, file.stamp)
+            if (
+                is_all
+                and statements.finds_marks
+                and file.all_of(name, *statements.move_all(mark, end, reason, file.stamp), len(keys))
+            ):
+                return list(keys)
             at_once = [*statements.move(*asked, is_told=False)]
             if len(at_once) == 1 and file.all_of(name, *at_once[0], len(keys)):
                 return list(keys)
