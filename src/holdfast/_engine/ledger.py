@@ -18,8 +18,8 @@ class Ledger:
 
     def __init__(self, watch: Watch, claimed: Claimed, since: float) -> None:
         self.watch, self.mark, self.rows, self.keys = watch, claimed.mark, list(claimed.rows), claimed.keys
-        self.open: dict[Key, None] = dict.fromkeys(claimed.keys)
-        self._shown = self._plain(claimed.keys)
+        self._open: dict[Key, None] | None = None  # nothing is finished yet: most batches are finished whole
+        self._shown: list[Any] | None = None
         self._gone = set[Key]()
         self.is_closed = False
         self.moved = dict.fromkeys(End, 0)
@@ -28,9 +28,14 @@ class Ledger:
         self.longest = 0.0
         self._since = since
 
+    @property
+    def open(self) -> Collection[Key]:
+        """Keys of rows that are not finished yet."""
+        return self.keys if self._open is None else self._open
+
     def shown(self, keys: Collection[Key]) -> list[Any]:
         """Keys as their users write them: plain values where one column is the key."""
-        return self._shown.copy() if len(keys) == len(self.keys) else self._plain(keys)
+        return self._all_shown().copy() if len(keys) == len(self.keys) else self._plain(keys)
 
     def take(self, keys: Iterable[object]) -> tuple[Sequence[Key], Sequence[Key]]:
         """Those that are not finished yet, once each, and those that are somebody else's; ``ValueError`` for what this batch never
@@ -38,14 +43,15 @@ class Ledger:
         if isinstance(keys, str | bytes):
             raise ValueError(f"{keys!r}: pass a list of keys, such as batch.keys")
         listed = list(keys)
-        if len(self.open) == len(self.keys) and listed == self._shown:
+        if self._open is None and listed == self._all_shown():
             return self.keys, ()
         if len(self.watch.key) == 1:
             given: list[Key] = [(key,) for key in listed]
         else:
             given = [tuple(key) if isinstance(key, list | tuple) else (key,) for key in listed]
         wanted = dict.fromkeys(given)
-        found = [key for key in wanted if key in self.open]
+        still = self._opened()
+        found = [key for key in wanted if key in still]
         if len(found) < len(wanted):
             known = frozenset(self.keys)
             if strangers := [key for key in wanted if key not in known]:
@@ -58,25 +64,21 @@ class Ledger:
 
     def settle(self, moved: Sequence[Key], end: End) -> None:
         """These have moved."""
-        if len(moved) == len(self.keys):
-            self.open.clear()
-        for key in moved if self.open else ():
-            self.open.pop(key, None)
+        self._take_out(moved)
         self.moved[end] += len(moved)
         if end is End.RETRY:
             self._gone.update(moved)
 
     def lose(self, lost: Sequence[Key]) -> None:
         """These were not under the mark any more."""
-        for key in lost:
-            self.open.pop(key, None)
+        self._take_out(lost)
         self._gone.update(lost)
         self.lost += len(lost)
 
     def close(self) -> None:
         """Its rows are nobody's any more, or those of another batch: whatever its handler has left running finishes none of them."""
         self._gone.update(self.open)
-        self.open.clear()
+        self._open = {}
         self.is_closed = True
 
     def measure(self, now: float, since: float | None = None) -> None:
@@ -88,6 +90,24 @@ class Ledger:
     def finished(self) -> int:
         """Rows that need not come back."""
         return self.moved[End.DONE] + self.moved[End.FAIL]
+
+    def _all_shown(self) -> list[Any]:
+        if self._shown is None:
+            self._shown = self._plain(self.keys)
+        return self._shown
+
+    def _opened(self) -> dict[Key, None]:
+        if self._open is None:
+            self._open = dict.fromkeys(self.keys)
+        return self._open
+
+    def _take_out(self, keys: Collection[Key]) -> None:
+        if len(keys) == len(self.keys):
+            self._open = {}
+            return
+        still = self._opened()
+        for key in keys:
+            still.pop(key, None)
 
     def _plain(self, keys: Iterable[Key]) -> list[Any]:
         return [key for (key,) in keys] if len(self.watch.key) == 1 else list(keys)
