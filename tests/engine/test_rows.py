@@ -230,7 +230,11 @@ def test_s3_after_its_worker_was_killed_the_next_attempt_gives_back_first_what_t
         await other.exchange.step()
         row = await other.finish([job])
         known = AHEAD if options else 1
-        assert [each for each in garden.table.calls if each != "stamps"][: known + 2] == ["inspect", *["release"] * known, "claim"]
+        assert [each for each in garden.table.calls if each != "stamps"][: known + 2] == [
+            "inspect",
+            *["release"] * known,
+            "claim",
+        ]
         assert (row.state, row.crashes, garden.ids("gone")) == (State.COMPLETED, 1, [1, 2, 3])
         assert result(row)["done"] == 2, "what the dead one counted last died with it"
 

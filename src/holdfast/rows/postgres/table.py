@@ -16,7 +16,7 @@ from holdfast.rows.postgres import inspection, moves
 from holdfast.rows.postgres.connect import Way
 from holdfast.rows.postgres.facts import facts_of, indexes_of
 from holdfast.rows.postgres.statements import Statements
-from holdfast.rows.records import reader_of
+from holdfast.rows.records import keys_of, reader_of
 
 HOLDERS = 20
 
@@ -73,7 +73,7 @@ class PostgresTable:
         rows.sort(key=itemgetter(0))
         names = tuple(rows[0].keys())[3:] if rows else ()
         mark = Mark("", owner) if self._watch.owner else Mark(rows[0][1] if rows else "", "")
-        keys = tuple(zip(*([row[name] for row in rows] for name in self._watch.key), strict=True))
+        keys = keys_of(rows, self._watch.key)
         return Claimed(mark, tuple(reader_of(names, skipped=3)(rows)), keys)
 
     async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:

@@ -98,7 +98,7 @@ class SqliteTable:
                 order = {key: place for place, key in enumerate(file.ask(self._name("claim"), statements.held, values))}
                 sorted_ = sorted(range(len(rows)), key=lambda place: order.get(keys[place], 0))
                 rows, keys = [rows[place] for place in sorted_], tuple(keys[place] for place in sorted_)
-            return Claimed(mark, tuple(statements.records_of(rows)), keys)
+            return Claimed(mark, statements.records_of(rows, now, owner), keys)
 
         return await self._run(claim)
 
