@@ -14,7 +14,7 @@ from holdfast import Batch, ConfigurationError, JobLost, RowsLost, Snooze, State
 from holdfast._core.job import JobRecord
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._engine.executor import Stop
-from holdfast._engine.rows_run import AHEAD, RELEASE_WITHIN, SLICE
+from holdfast._engine.rows_run import AHEAD, FRESH, FRESH_PART, RELEASE_WITHIN, SLICE
 from holdfast._ports.rows import Findings, Mark
 from holdfast._ports.store import LastTries, NewLease
 from holdfast.errors import StoreUnavailable
@@ -1151,3 +1151,92 @@ def test_a_run_is_an_ordinary_job_that_is_tried_thrice_and_kept_for_an_hour() ->
     assert (task.queue, task.policy.max_attempts, task.policy.max_crashes, task.policy.retention) == ("cleanup", 3, 3, 3600.0)
     with pytest.raises(ConfigurationError, match="registered twice"):
         garden.rows.handler(finish_all)
+
+
+@pytest.mark.parametrize("patience", ["2h", "1s"])
+def test_stamps_that_were_saved_ahead_are_used_for_a_moment_only(patience: str) -> None:
+    good_for = min(FRESH, FRESH_PART * (1.0 if patience == "1s" else 7200.0))
+    saved = list[int]()
+
+    async def handler(batch: Batch) -> None:
+        saved.append(garden.table.calls.count("stamps"))
+        await batch.done(batch.keys)
+        garden.clock.advance(0.51 * good_for)
+
+    garden = Garden(handler, count=12, tells_stamps=True, stale_after=patience)
+
+    async def test() -> None:
+        row = await garden.run_once()
+        assert (row.state, saved) == (State.COMPLETED, [1, 1, 2, 2])
+
+    run(test())
+
+
+def test_a_stamp_that_was_not_saved_ahead_is_saved_with_those_that_are() -> None:
+    async def handler(batch: Batch) -> None:
+        begun.set()
+        await forever()
+
+    begun = asyncio.Event()
+
+    async def test() -> None:
+        garden = Garden(handler, tells_stamps=True)
+        garden.plain.refuses_stamps = True
+        (job,) = await garden.start()
+        await begun.wait()
+        known = json.loads((await garden.row(job)).checkpoint or b"{}")["marks"]
+        assert len(known) == AHEAD
+        other = await die(garden, tells_stamps=True)
+        beside(other._report())
+        garden.table.calls.clear()
+        await other.exchange.step()
+        row = await other.finish([job])
+        assert garden.table.calls[: AHEAD + 1] == ["inspect", *["release"] * AHEAD]
+        assert (row.state, garden.ids("gone")) == (State.COMPLETED, [1, 2, 3])
+
+    run(test())
+
+
+@pytest.mark.parametrize("key", ["id", ("id", "part")])
+def test_however_all_keys_of_a_batch_are_given_its_rows_are_finished_once(key: Any) -> None:
+    given: list[Callable[[list[Any]], Any]] = [
+        list,
+        tuple,
+        iter,
+        reversed,
+        lambda keys: keys + keys,
+        lambda keys: dict.fromkeys(keys),
+        lambda keys: [each for each in keys if each == keys[0]] + keys[1:],
+    ]
+
+    async def handler(batch: Batch) -> None:
+        spoilt = batch.keys
+        spoilt.clear()
+        assert batch.keys == [row["id"] if key == "id" else (row["id"], row["part"]) for row in batch.rows] == batch.open
+        assert sorted(await batch.done(given.pop()(batch.keys))) == batch.keys
+        assert (batch.open, await batch.done(batch.keys)) == ([], [])
+
+    async def test() -> None:
+        row = await Garden(handler, count=3 * len(given), key=key).run_once()
+        assert (row.state, given) == (State.COMPLETED, [])
+
+    run(test())
+
+
+def test_part_of_a_batch_is_never_taken_for_all_of_it() -> None:
+    async def handler(batch: Batch) -> None:
+        assert await batch.done(batch.keys[:1]) == [1]
+        assert batch.open == [2, 3]
+        async with batch.transaction() as tx:
+            assert await tx.done([2]) == [2]
+            assert await tx.done([2, 3]) == [3]
+            assert await tx.done([3]) == []
+        with pytest.raises(ValueError, match="not in this batch: 9"):
+            await batch.done([1, 2, 9])
+
+    async def test() -> None:
+        garden = Garden(handler)
+        row = await garden.run_once()
+        assert (row.state, garden.ids("gone"), result(row)["done"]) == (State.COMPLETED, [1, 2, 3], 3)
+
+    run(test())

@@ -254,3 +254,62 @@ def test_a_trigger_may_change_what_is_not_ours(ground: Ground, options: dict[str
         assert sorted(await table.move(claimed.mark, keys(claimed), End.DONE)) == keys(claimed)
 
     ground.play(act, order_by="id", **options)
+
+
+@pytest.mark.parametrize("options", [{}, OWNED, {"columns": ("status", "text", "owner")}], ids=["stamp", "owner", "columns"])
+def test_a_claim_answers_what_reading_its_rows_would(ground: Ground, options: dict[str, Any]) -> None:
+    doubled = ", twice int GENERATED ALWAYS AS (length(status)) STORED"
+    ground.make(4, more=f", text text DEFAULT 'it''s'{doubled}")
+
+    async def act(table: Table) -> None:
+        claimed = await table.claim("me", 3)
+        names = ["id", *options["columns"]] if "columns" in options else [*claimed.rows[0]]
+        assert len(names) == (4 if "columns" in options else 9)
+        found = ground.say(f"SELECT {', '.join(names)} FROM pastes WHERE status = 'BUSY' ORDER BY id")
+        assert [tuple(row.values()) for row in sorted(claimed.rows, key=lambda row: int(row["id"]))] == found
+        assert [*claimed.rows[0]] == names
+        assert claimed.keys == tuple(keys(claimed))
+
+    ground.play(act, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [("TEXT", 1), ("INTEGER", "1"), ("REAL", 1), ("NUMERIC", "1"), ("", True), ("ANY", "1"), ("BLOB", "a'b")]
+)
+@pytest.mark.parametrize("strict", ["", "STRICT"])
+def test_a_status_is_answered_as_its_column_keeps_it(sqlite: Ground, kind: str, status: Any, strict: str) -> None:
+    if strict and kind not in ("TEXT", "INTEGER", "REAL", "ANY"):
+        kind = "ANY"
+    sqlite.say(f"CREATE TABLE pastes (id INTEGER PRIMARY KEY, status {kind}, claimed_at TEXT) {strict}")
+    sqlite.say("INSERT INTO pastes VALUES (1, 7, NULL)")
+
+    async def act(table: Table) -> None:
+        claimed = await table.claim("", 3)
+        ((found,),) = sqlite.say("SELECT status FROM pastes")
+        assert (claimed.rows[0]["status"], type(claimed.rows[0]["status"])) == (found, type(found))
+
+    sqlite.play(act, where="true", pending=7, in_progress=status, done=9)
+
+
+def test_a_claim_has_the_stamp_that_it_was_given_unless_that_is_somebodys(sqlite: Ground) -> None:
+    sqlite.make(4)
+
+    async def act(table: Table) -> None:
+        stamps = await table.stamps(3)
+        assert len({*stamps}) == 3
+        one = await table.claim("", 1, stamps[0])
+        assert (one.mark, one.rows[0]["claimed_at"]) == (Mark(stamps[0], ""), stamps[0])
+        two = await table.claim("", 1, stamps[0])
+        assert two.mark.stamp > stamps[2]
+        assert await table.release(one.mark) == await table.release(two.mark) == 1
+
+    sqlite.play(act)
+
+
+def test_stamps_are_told_ahead_only_where_they_are_the_fence_and_the_clock_is_ours(ground: Ground) -> None:
+    ground.make(1)
+
+    async def act(table: Table) -> None:
+        assert await table.stamps(2) == []
+
+    ground.play(act, **(OWNED if ground.kind == "sqlite" else {}))

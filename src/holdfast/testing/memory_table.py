@@ -40,7 +40,7 @@ class BlockingMemoryMoves(MemoryMoves):
 
 class MemoryTable:
     """``is_due``: what ``where`` says, in Python. ``others``: another table of the same database, for transactions.
-    ``tells_stamps``: also before a claim."""
+    ``tells_stamps``: also before a claim. ``refuses_stamps``: as if they were somebody's by then."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class MemoryTable:
         self._watch, self._clock, self._is_due = watch, clock, is_due
         self.rows: dict[Key, Row] = {}
         self.others: dict[Any, Any] = {}
-        self.tells_stamps = tells_stamps
+        self.tells_stamps, self.refuses_stamps = tells_stamps, False
         self.findings = Findings()
         self._claims = 0
         self._lock = RLock()
@@ -94,7 +94,7 @@ class MemoryTable:
     async def claim(self, owner: str, limit: int, stamp: str = "") -> Claimed:
         """In the order of ``add``."""
         with self._lock:
-            now = float(stamp) if stamp else self._stamp()
+            now = float(stamp) if stamp and not self.refuses_stamps else self._stamp()
             mark = Mark(repr(now), owner if self._watch.owner else "")
             for row in (taken := self._due()[:limit]):
                 row |= {self._watch.status: self._watch.in_progress, self._watch.claimed_at: now}

@@ -1,0 +1,157 @@
+"""Rows that are all of a batch are found by their mark, and judged as if each had been named."""
+
+from typing import Any
+
+import pytest
+
+from holdfast._core.watch import End, Key
+from holdfast._ports.rows import Mark, Table
+from tests.rows.grounds import OWNED, Ground, keys, watch
+
+FENCES = pytest.mark.parametrize("options", [{}, OWNED], ids=["stamp", "owner"])
+WAYS = pytest.mark.parametrize("way", ["alone", "in a transaction", "in a thread's transaction"])
+
+
+def indexed(ground: Ground, **options: Any) -> Table:
+    """The table as it is watched once it has its indexes."""
+
+    async def create() -> None:
+        assert len(await ground.open(watch(**options)).create_indexes()) == 2
+
+    ground.run(create)
+    return ground.open(watch(**options))
+
+
+async def move(table: Table, mark: Mark, names: list[Key], end: End, way: str) -> list[Key]:
+    """All of a batch."""
+    if way == "alone":
+        return list(await table.move(mark, names, end, is_all=True))
+    if way == "in a transaction":
+        async with table.transaction(mark) as tx:
+            return list(await tx.move(names, end, is_all=True))
+    with table.blocking_transaction(mark) as blocking:
+        return list(blocking.move(names, end, is_all=True))
+
+
+@WAYS
+@FENCES
+@pytest.mark.parametrize("end", list(End))
+def test_they_move_and_those_of_other_batches_do_not(ground: Ground, options: dict[str, Any], end: End, way: str) -> None:
+    ground.make(5)
+    table = indexed(ground, order_by="id", failed="BAD", **options)
+
+    async def act() -> None:
+        one, two = await table.claim("one", 2), await table.claim("two", 2)
+        status = {End.DONE: "GONE", End.RETRY: "NEW", End.FAIL: "BAD"}[end]
+        assert await move(table, one.mark, keys(one), end, way) == [(1,), (2,)]
+        assert ground.statuses() == {1: status, 2: status, 3: "BUSY", 4: "BUSY", 5: "NEW"}
+        assert await move(table, one.mark, keys(one), end, way) == []
+        assert await move(table, two.mark, keys(two), end, way) == [(3,), (4,)]
+
+    ground.run(act)
+
+
+@WAYS
+@FENCES
+@pytest.mark.parametrize("deletes", [False, True])
+def test_s2_one_that_is_somebody_elses_by_now_stays_and_the_others_move(
+    ground: Ground, options: dict[str, Any], way: str, *, deletes: bool
+) -> None:
+    ground.make(3)
+    table = indexed(ground, order_by="id", deletes=deletes, **options)
+
+    async def act() -> None:
+        zombie = await table.claim("zombie", 3)
+        ground.age(where="id = 2")
+        assert [each.key for each in await table.reset(9)] == [(2,)]
+        heir = await table.claim("heir", 3)
+        before = ground.say("SELECT * FROM pastes WHERE id = 2")
+        assert sorted(await move(table, zombie.mark, keys(zombie), End.DONE, way)) == [(1,), (3,)]
+        assert ground.say("SELECT * FROM pastes WHERE id = 2") == before
+        assert ground.statuses() == ({2: "BUSY"} if deletes else {1: "GONE", 2: "BUSY", 3: "GONE"})
+        assert await move(table, heir.mark, keys(heir), End.DONE, way) == [(2,)]
+
+    ground.run(act)
+
+
+@WAYS
+@FENCES
+def test_s2_a_zombies_batch_that_is_somebody_elses_whole_stays(ground: Ground, options: dict[str, Any], way: str) -> None:
+    ground.make(2)
+    table = indexed(ground, failed="BAD", **options)
+
+    async def act() -> None:
+        zombie = await table.claim("zombie", 9)
+        ground.age()
+        assert len(await table.reset(9)) == 2
+        await table.claim("heir", 9)
+        before = ground.say("SELECT * FROM pastes ORDER BY id")
+        for end in End:
+            assert await move(table, zombie.mark, keys(zombie), end, way) == []
+        assert ground.say("SELECT * FROM pastes ORDER BY id") == before
+
+    ground.run(act)
+
+
+def test_an_owners_batch_is_found_by_its_new_stamp(ground: Ground) -> None:
+    ground.make(2)
+    table = indexed(ground, **OWNED)
+
+    async def act() -> None:
+        claimed = await table.claim("me", 9)
+        renewed = await table.renew(claimed.mark)
+        assert renewed is not None
+        assert sorted(await table.move(claimed.mark, keys(claimed), End.RETRY, is_all=True)) == [(1,), (2,)]
+        again = await table.claim("me", 9)
+        renewed = await table.renew(again.mark)
+        assert renewed is not None
+        assert sorted(await table.move(renewed, keys(again), End.DONE, is_all=True)) == [(1,), (2,)]
+
+    ground.run(act)
+
+
+def test_an_owner_has_no_rows_of_another_one_under_the_same_stamp(sqlite: Ground) -> None:
+    sqlite.make(2, stamp="INTEGER")  # whole seconds
+    table = indexed(sqlite, order_by="id", **OWNED)
+
+    async def act() -> None:
+        one, two = await table.claim("one", 1), await table.claim("two", 1)
+        sqlite.say("UPDATE pastes SET claimed_at = (SELECT min(claimed_at) FROM pastes)")
+        assert await table.move(Mark(one.mark.stamp, "two"), [(2,)], End.DONE, is_all=True) == [(2,)]
+        assert await table.move(one.mark, [(1,)], End.DONE, is_all=True) == [(1,)]
+        assert two.mark.owner == "two"
+
+    sqlite.run(act)
+
+
+@pytest.mark.parametrize(("kind", "options"), [("REAL", {}), ("INTEGER", OWNED), ("TIMESTAMP", {}), ("", {})])
+def test_they_are_found_by_whatever_stamp_a_sqlite_file_keeps(sqlite: Ground, kind: str, options: dict[str, Any]) -> None:
+    sqlite.make(3, stamp=kind)
+    table = indexed(sqlite, order_by="id", **options)
+
+    async def act() -> None:
+        claimed = await table.claim("me", 2)
+        found = await table._run(
+            lambda file, statements: file.all_of("", *statements.move_all(claimed.mark, End.DONE, "", file.stamp), 2)
+        )  # type: ignore[attr-defined]
+        assert found
+        assert sqlite.statuses() == {1: "GONE", 2: "GONE", 3: "NEW"}
+
+    sqlite.run(act)
+
+
+def test_what_a_trigger_has_made_beside_them_is_not_taken_for_one_of_them(sqlite: Ground) -> None:
+    sqlite.make(1)
+    sqlite.say(
+        "CREATE TRIGGER twin AFTER UPDATE ON pastes WHEN NEW.status = 'BUSY' AND NEW.id < 100 BEGIN "
+        "INSERT INTO pastes (id, status, claimed_at) VALUES (NEW.id + 100, NEW.status, NEW.claimed_at); END"
+    )
+    table = indexed(sqlite)
+
+    async def act() -> None:
+        claimed = await table.claim("me", 1)
+        sqlite.say("UPDATE pastes SET status = 'OTHER' WHERE id = 1")
+        assert await table.move(claimed.mark, keys(claimed), End.DONE, is_all=True) == []
+        assert sqlite.statuses() == {1: "OTHER", 101: "BUSY"}
+
+    sqlite.run(act)
