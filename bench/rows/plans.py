@@ -117,6 +117,7 @@ def _of_sqlite(file: File, statements: SqliteStatements) -> Iterator[Plan]:
         "reset": (reset, taken, STUCK),
         "adopt": (statements.adopt, named, STUCK),
         "move": (move, moved, ""),
+        "move, all of a batch": (*statements.move_all(mark, End.DONE, "", lambda: 0.0), STUCK),
         "release": (statements.release(), named, STUCK),
         "prune": (statements.texts.of("prune"), named, DONE),
         "states: due, stuck, oldest": (statements.texts.of("standing"), named, DUE),

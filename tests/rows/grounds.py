@@ -13,6 +13,7 @@ from holdfast._core.watch import Watch
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.rows import Claimed, Table
 from holdfast.rows import open_table
+from holdfast.stores.sqlite import driver
 from holdfast.testing.contracts.scene import PROCESS
 
 TYPES = {
@@ -49,7 +50,9 @@ class Ground:
         """All its rows."""
         text = statement.format(**TYPES[self.kind])
         if self.kind == "sqlite":
-            with closing(sqlite3.connect(self.place, isolation_level=None)) as connection:
+            # By the same library: one process must not open a file by both.
+            with closing(driver.connect(Path(self.place), use_apsw=driver.is_apsw())) as connection:
+                connection.execute("PRAGMA busy_timeout = 5000")
                 return connection.execute(text.replace("%s", "?"), values).fetchall()
         with psycopg.connect(self.place, autocommit=True) as connection:
             cursor = connection.execute(text.encode(), values or None)

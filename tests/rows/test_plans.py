@@ -164,6 +164,7 @@ def sqlite_questions(statements: SqliteStatements) -> dict[str, tuple[str, Any, 
         "reset": (reset, taken, STUCK),
         "adopt": (statements.adopt, named, STUCK),
         "move": (move, moved, "pastes"),
+        "move, all of a batch": (*statements.move_all(mark, End.DONE, "", lambda: 0.0), f"{STUCK} (claimed_at=?)"),
         "release": (statements.release(), named, STUCK),
         "prune": (statements.texts.of("prune"), named, "holdfast_pastes_done"),
     }

@@ -224,11 +224,12 @@ def test_more_keys_than_one_statement_takes(sqlite: Ground) -> None:
     sqlite.play(act)
 
 
-def test_the_same_with_apsw_as_the_store_has_it(sqlite: Ground) -> None:
+def test_the_same_with_apsw_as_the_store_has_it(sqlite: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_SQLITE", "apsw")
     sqlite.make(4)
 
     async def act() -> None:
-        table = table_on(sqlite, use_apsw=True)
+        table = table_on(sqlite)
         assert (await table.inspect()).problems == ()
         mark = (await table.claim("", 3)).mark
         async with table.transaction(mark) as tx:

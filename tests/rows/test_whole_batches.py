@@ -1,11 +1,15 @@
 """Rows that are all of a batch are found by their mark, and judged as if each had been named."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from holdfast._core.watch import End, Key
 from holdfast._ports.rows import Mark, Table
+from holdfast.rows.sqlite.file import File
+from holdfast.rows.sqlite.statements import Statements
+from holdfast.rows.sqlite.table import SqliteTable
 from tests.rows.grounds import OWNED, Ground, keys, watch
 
 FENCES = pytest.mark.parametrize("options", [{}, OWNED], ids=["stamp", "owner"])
@@ -110,16 +114,52 @@ def test_an_owners_batch_is_found_by_its_new_stamp(ground: Ground) -> None:
     ground.run(act)
 
 
-def test_an_owner_has_no_rows_of_another_one_under_the_same_stamp(sqlite: Ground) -> None:
-    sqlite.make(2, stamp="INTEGER")  # whole seconds
-    table = indexed(sqlite, order_by="id", **OWNED)
+@pytest.mark.parametrize("deletes", [False, True])
+def test_s2_a_zombies_batch_that_is_somebody_elses_in_the_same_second_stays(sqlite: Ground, *, deletes: bool) -> None:
+    sqlite.make(1, stamp="INTEGER")
+    table = indexed(sqlite, deletes=deletes, **OWNED)
 
     async def act() -> None:
-        one, two = await table.claim("one", 1), await table.claim("two", 1)
-        sqlite.say("UPDATE pastes SET claimed_at = (SELECT min(claimed_at) FROM pastes)")
-        assert await table.move(Mark(one.mark.stamp, "two"), [(2,)], End.DONE, is_all=True) == [(2,)]
-        assert await table.move(one.mark, [(1,)], End.DONE, is_all=True) == [(1,)]
-        assert two.mark.owner == "two"
+        zombie = await table.claim("zombie", 1)
+        assert await table.release(zombie.mark) == 1
+        heir = await table.claim("heir", 1)
+        sqlite.say("UPDATE pastes SET claimed_at = %s", int(zombie.mark.stamp))
+        assert await table.move(zombie.mark, [(1,)], End.DONE, is_all=True) == []
+        assert sqlite.statuses() == {1: "BUSY"}
+        assert await table.move(heir.mark, [(1,)], End.DONE, is_all=True) == [(1,)]
+
+    sqlite.run(act)
+
+
+@FENCES
+@pytest.mark.parametrize("deletes", [False, True])
+def test_one_that_somebody_has_ended_is_left_alone(ground: Ground, options: dict[str, Any], *, deletes: bool) -> None:
+    ground.make(2)
+    table = indexed(ground, deletes=deletes, **options)
+
+    async def act() -> None:
+        claimed = await table.claim("me", 9)
+        ground.say("UPDATE pastes SET status = 'OTHER'")
+        assert await table.move(claimed.mark, keys(claimed), End.DONE, is_all=True) == []
+        assert ground.statuses() == {1: "OTHER", 2: "OTHER"}
+
+    ground.run(act)
+
+
+@FENCES
+@pytest.mark.parametrize("deletes", [False, True])
+def test_they_are_found_along_the_index_of_stuck_rows(sqlite: Ground, options: dict[str, Any], *, deletes: bool) -> None:
+    sqlite.make(1)
+    table = indexed(sqlite, deletes=deletes, **options)
+    assert isinstance(table, SqliteTable)
+
+    def explain(file: File, statements: Statements) -> str:
+        sql, values = statements.move_all(Mark("2024-01-02 03:04:05.000006", "me"), End.DONE, "", lambda: 0.0)
+        ((*_, plan),) = file.ask("explain", f"EXPLAIN QUERY PLAN {sql}", values)
+        return str(plan)
+
+    async def act() -> None:
+        assert await table._run(explain) == "SEARCH pastes USING INDEX holdfast_pastes_stuck (claimed_at=?)"
 
     sqlite.run(act)
 
@@ -129,12 +169,14 @@ def test_they_are_found_by_whatever_stamp_a_sqlite_file_keeps(sqlite: Ground, ki
     sqlite.make(3, stamp=kind)
     table = indexed(sqlite, order_by="id", **options)
 
+    assert isinstance(table, SqliteTable)
+
+    def move(file: File, statements: Statements, mark: Mark) -> bool:
+        return file.all_of("move", *statements.move_all(mark, End.DONE, "", file.stamp), 2)
+
     async def act() -> None:
         claimed = await table.claim("me", 2)
-        found = await table._run(
-            lambda file, statements: file.all_of("", *statements.move_all(claimed.mark, End.DONE, "", file.stamp), 2)
-        )  # type: ignore[attr-defined]
-        assert found
+        assert await table._run(partial(move, mark=claimed.mark))
         assert sqlite.statuses() == {1: "GONE", 2: "GONE", 3: "NEW"}
 
     sqlite.run(act)
