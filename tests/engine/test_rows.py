@@ -1172,6 +1172,22 @@ def test_stamps_that_were_saved_ahead_are_used_for_a_moment_only(patience: str) 
     run(test())
 
 
+@pytest.mark.parametrize("step", [3 * 3600.0, -1.0])
+def test_stamps_that_were_saved_before_the_machine_slept_or_its_clock_was_set_are_not_used(step: float) -> None:
+    async def handler(batch: Batch) -> None:
+        ages.append(garden.clock.wall() - batch.rows[0]["since"])
+        await batch.done(batch.keys)
+        garden.clock.step_wall(step)
+
+    ages, garden = list[float](), Garden(handler, count=6, tells_stamps=True)
+
+    async def test() -> None:
+        assert (await garden.run_once()).state is State.COMPLETED
+        assert ages == [pytest.approx(0.0, abs=0.001)] * 2
+
+    run(test())
+
+
 def test_a_stamp_that_was_not_saved_ahead_is_saved_with_those_that_are() -> None:
     async def handler(batch: Batch) -> None:
         begun.set()
@@ -1220,6 +1236,49 @@ def test_however_all_keys_of_a_batch_are_given_its_rows_are_finished_once(key: A
         row = await Garden(handler, count=3 * len(given), key=key).run_once()
         assert (row.state, given) == (State.COMPLETED, [])
 
+    run(test())
+
+
+def test_s6_what_is_asked_again_after_an_outage_is_not_taken_for_all_that_is_open_by_then() -> None:
+    async def handler(batch: Batch) -> None:
+        garden.table.fail("move")
+        await asyncio.gather(batch.done([1, 2]), batch.done([1, 3]))
+        assert batch.open == [4]
+        await batch.retry([4])
+
+    async def test() -> None:
+        await garden.start()
+        await until(lambda: "move" in garden.table.calls)
+        garden.clock.advance(5)
+        await until(lambda: len(garden.ids("gone")) == 3)
+        assert garden.ids("gone") == [1, 2, 3]
+
+    garden = Garden(handler, count=4, batch=4)
+    run(test())
+
+
+def test_s6_once_an_answer_was_lost_rows_are_not_found_by_their_mark_alone() -> None:
+    told = list[bool]()
+
+    async def handler(batch: Batch) -> None:
+        garden.table.lose_answer("move")
+        await batch.done(batch.keys)
+
+    async def test() -> None:
+        move = garden.plain.move
+
+        async def listen(*arguments: Any, is_all: bool = False) -> Any:
+            told.append(is_all)
+            return await move(*arguments, is_all=is_all)
+
+        garden.plain.move = listen  # type: ignore[method-assign]
+        await garden.start()
+        await until(lambda: bool(told))
+        garden.clock.advance(5)
+        await until(lambda: len(told) == 2)
+        assert told == [True, False]
+
+    garden = Garden(handler)
     run(test())
 
 

@@ -1,6 +1,7 @@
 """Claims are disjoint, whole, and of what is due; a row that ends stays as it is."""
 
 import asyncio
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -313,3 +314,16 @@ def test_stamps_are_told_ahead_only_where_they_are_the_fence_and_the_clock_is_ou
         assert await table.stamps(2) == []
 
     ground.play(act, **(OWNED if ground.kind == "sqlite" else {}))
+
+
+class Columns(StrEnum):
+    TEXT = "text"
+
+
+def test_columns_may_be_named_by_an_enumeration(ground: Ground) -> None:
+    ground.make(1, more=", text text DEFAULT 'a'")
+
+    async def act(table: Table) -> None:
+        assert (await table.claim("", 1)).rows == ({"id": 1, "text": "a"},)
+
+    ground.play(act, columns=(Columns.TEXT,))

@@ -289,3 +289,16 @@ def test_a_table_that_goes_away_is_told(sqlite: Ground) -> None:
             await sqlite.open(table.watch).has_due()
 
     sqlite.play(act)
+
+
+@pytest.mark.parametrize(
+    "head", ["plain /* not on INSERT */ AFTER", '"on INSERT, DELETE" AFTER', "[insert] /* ' */ BEFORE", "t -- DELETE\n AFTER"]
+)
+def test_a_triggers_event_is_none_that_its_name_or_a_comment_speaks_of(sqlite: Ground, head: str) -> None:
+    sqlite.make(1)
+    sqlite.say(f"CREATE TRIGGER {head} UPDATE ON pastes BEGIN SELECT 1; END")
+
+    async def act(table: Table) -> None:
+        assert ["runs whenever rows are claimed" in each for each in (await table.inspect()).warnings] == [True]
+
+    sqlite.play(act)

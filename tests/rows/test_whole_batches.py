@@ -182,6 +182,42 @@ def test_they_are_found_by_whatever_stamp_a_sqlite_file_keeps(sqlite: Ground, ki
     sqlite.run(act)
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        "pastes_i ON pastes (claimed_at) WHERE status <> 'BUSY'",
+        "pastes_i ON pastes (claimed_at) WHERE status = 'BUSY' AND resets > 0",
+        "holdfast_pastes_stuck ON pastes (claimed_at) WHERE status = 'WORKING'",
+        "pastes_i ON pastes (status)",
+    ],
+)
+def test_an_index_that_does_not_find_them_is_not_taken_for_one_that_does(sqlite: Ground, index: str) -> None:
+    sqlite.make(2)
+    sqlite.say(f"CREATE INDEX {index}")
+
+    async def act(table: Table) -> None:
+        assert isinstance(table, SqliteTable)
+        claimed = await table.claim("", 9)
+        assert not (await table._ready()).finds_marks
+        assert sorted(await table.move(claimed.mark, keys(claimed), End.DONE, is_all=True)) == [(1,), (2,)]
+
+    sqlite.play(act)
+
+
+@pytest.mark.parametrize("index", ["(claimed_at)", "(status, claimed_at, id)", "(claimed_at) WHERE status = 'BUSY'"])
+def test_an_index_of_ones_own_finds_them_too_once_it_is_there(sqlite: Ground, index: str) -> None:
+    sqlite.make(1)
+
+    async def act(table: Table) -> None:
+        assert isinstance(table, SqliteTable)
+        assert not (await table._ready()).finds_marks
+        sqlite.say(f"CREATE INDEX pastes_i ON pastes {index}")
+        await table.create_indexes()
+        assert (await table._ready()).finds_marks
+
+    sqlite.play(act)
+
+
 def test_what_a_trigger_has_made_beside_them_is_not_taken_for_one_of_them(sqlite: Ground) -> None:
     sqlite.make(1)
     sqlite.say(

@@ -59,8 +59,9 @@ class Ledger:
         return found, [key for key in wanted if key in self._gone] if self._gone else ()
 
     def is_all(self, keys: Sequence[Key]) -> bool:
-        """Whether these, some of ``open``, are all that can be under the mark."""
-        return 0 < len(keys) == len(self.open)
+        """Whether no row but these, each one of the batch, can be under the mark: also one that was said to be finished may still
+        be, where a transaction took that back."""
+        return 0 < len(keys) == len(self.keys) and not self.is_unsure
 
     def settle(self, moved: Sequence[Key], end: End) -> None:
         """These have moved."""

@@ -50,7 +50,7 @@ class Run:
         self._marks = [Mark(stamp, owner) for stamp, owner in saved.get("marks", ())]
         self._ahead: list[Mark] = []
         self._passed = self._named = 0
-        self._saved_at = clock.monotonic()
+        self._saved_at, self._saved_wall = clock.monotonic(), clock.wall()
         self.answer = {"batches": 0, "done": 0, "failed": 0, "retried": 0, "left": 0, "lost": 0, **saved.get("so_far", {})}
         self._saved = dict(self.answer)
 
@@ -126,19 +126,28 @@ class Run:
 
     async def _next_mark(self) -> Mark:
         """What a claim is to write, saved before that; an empty one where only its answer tells."""
-        watch, now = self._settings.watch, self._clock.monotonic()
-        good_for = min(FRESH, FRESH_PART * watch.stale_after) if watch.owner is None else SAVED_AFTER
-        if not self._ahead or now - self._saved_at >= good_for:
-            if watch.owner is None:
-                with self.or_later():
-                    self._ahead = [Mark(stamp, "") for stamp in await self._table.stamps(AHEAD)]
-            else:
-                self._ahead = [Mark("", self._owner(self._named + number)) for number in range(1, AHEAD + 1)]
-                self._named += AHEAD
+        has_owner, clock = self._settings.watch.owner is not None, self._clock
+        now, wall = clock.monotonic(), clock.wall()
+        if not (self._ahead and self._is_fresh(now, wall)):
+            with self.or_later():
+                self._ahead = self._names() if has_owner else [Mark(stamp, "") for stamp in await self._table.stamps(AHEAD)]
             if self._ahead:
-                self._saved_at = now
+                self._saved_at, self._saved_wall = now, wall
                 await self._remember(list(self._ahead))
         return self._ahead.pop(0) if self._ahead else Mark("", "")
+
+    def _is_fresh(self, now: float, wall: float) -> bool:
+        """Whether marks that were saved ahead may still be used."""
+        watch = self._settings.watch
+        if watch.owner is not None:
+            return now - self._saved_at < SAVED_AFTER
+        most = min(FRESH, FRESH_PART * watch.stale_after)
+        # A stamp is a time of the wall clock, which goes on while the machine sleeps, and may be set.
+        return now - self._saved_at < most and 0 <= wall - self._saved_wall < most
+
+    def _names(self) -> list[Mark]:
+        self._named += AHEAD
+        return [Mark("", self._owner(number)) for number in range(self._named - AHEAD + 1, self._named + 1)]
 
     def _owner(self, batch: int) -> str:
         """Nobody else's ever: a store that lost its newest writes may number attempts again, but makes no claim twice; and what

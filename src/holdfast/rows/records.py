@@ -19,7 +19,7 @@ def reader_of(columns: tuple[str, ...], known: tuple[str, ...] = (), *, skipped:
     [{'id': 1, 'status': 'BUSY', "it's \\\\ \\n": 2}]
     """
     values = {name: f"{'known' if name in known else 'value'}{place}" for place, name in enumerate(columns)}
-    pairs = ", ".join(f"{name!r}: {value}" for name, value in values.items())
+    pairs = ", ".join(f"{str.__repr__(name)}: {value}" for name, value in values.items())
     given = "".join(f", {values[name]}" for name in known)
     places = "".join(f"{place}, " for place in (*["_"] * skipped, *(values[name] for name in columns if name not in known)))
     reader: Callable[..., list[Record]] = eval(f"lambda rows{given}: [{{{pairs}}} for {places}in rows]")  # noqa: S307 - see above

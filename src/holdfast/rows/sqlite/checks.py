@@ -1,6 +1,5 @@
 """Whether the CHECK constraints of a table let a row be what it has to be. SQLite knows them only as text."""
 
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -8,13 +7,7 @@ from contextlib import closing
 from holdfast._core.watch import Value, Watch
 from holdfast.rows import wording
 from holdfast.rows.spelling import quoted
-from holdfast.rows.sqlite.facts import Facts
-
-_TOKEN = re.compile(
-    r"""(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\])|(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<word>\w+)"""
-    r"""|(?P<sign>.)""",
-    re.DOTALL,
-)
+from holdfast.rows.sqlite.facts import TOKEN, Facts
 
 
 def findings(watch: Watch, facts: Facts) -> tuple[list[str], list[str]]:
@@ -53,7 +46,7 @@ def checks_in(sql: str) -> Iterator[tuple[str, set[str]]]:
     >>> [*checks_in("CREATE TABLE t (a CHECK (a IN ('b)')), c /* CHECK (x) */)")]
     [("a IN ('b)')", {'a', 'IN'})]
     """
-    tokens = [match for match in _TOKEN.finditer(sql) if not match[0].isspace() and not match["comment"]]
+    tokens = [match for match in TOKEN.finditer(sql) if not match[0].isspace() and not match["comment"]]
     for place, token in enumerate(tokens[:-1]):
         if (token["word"] or "").upper() != "CHECK" or tokens[place + 1][0] != "(":
             continue

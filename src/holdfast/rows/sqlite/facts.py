@@ -14,7 +14,13 @@ from holdfast.rows.wording import missing_table
 
 TEXTS = Texts(Path(__file__).parent / "queries", {})
 _WHERE = re.compile(r"\bWHERE\b", re.IGNORECASE)
-_EVENT = re.compile(r"\b(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
+_EVENTS = ("INSERT", "UPDATE", "DELETE")
+TOKEN = re.compile(
+    r"""(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\])|(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<word>\w+)"""
+    r"""|(?P<sign>.)""",
+    re.DOTALL,
+)
+"""Of SQL."""
 
 
 class Column(Struct, frozen=True):
@@ -83,8 +89,9 @@ def facts_of(file: File, watch: Watch) -> Facts | str:
 
 def _triggers(file: File, name: str) -> Iterator[tuple[str, str]]:
     for trigger, sql in file.ask("inspect", TEXTS.of("triggers"), {"name": name}):
-        if event := _EVENT.search(sql.partition(trigger)[2]):
-            yield trigger, event[1].upper()
+        words = (token["word"].upper() for token in TOKEN.finditer(sql) if token["word"])
+        if event := next((word for word in words if word in _EVENTS), None):
+            yield trigger, event
 
 
 def _indexes(file: File, name: str) -> tuple[list[tuple[str, ...]], tuple[Index, ...]]:

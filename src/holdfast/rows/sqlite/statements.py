@@ -13,7 +13,7 @@ from holdfast._core.texts import text
 from holdfast._core.watch import End, Key, Value, Watch
 from holdfast._ports.rows import Mark
 from holdfast.rows.changes import Changes, Dialect
-from holdfast.rows.indexes import Wanted, serves, wanted
+from holdfast.rows.indexes import Wanted, wanted
 from holdfast.rows.records import Record, keys_of, reader_of
 from holdfast.rows.spelling import Texts, ended, quoted
 from holdfast.rows.sqlite.facts import Facts
@@ -40,6 +40,8 @@ class Statements:
         self._told = [name for name in read if name not in self._written]
         self._reader = reader_of(read, self._written)
         self.texts = Texts(_FOLDER, self._parts())
+        self.finds_marks = False
+        """Whether all rows of a mark are found along an index, and nobody else's code makes others like them."""
 
     def stamp(self, seconds: float) -> str | float | int:
         """A time as the column of the stamp holds it."""
@@ -95,12 +97,6 @@ class Statements:
         for part in _parts_of(keys, len(self._watch.key)):
             given, values = _given(part)
             yield self.texts.of(name, keys=given, **parts), (self.fence(mark), self.stamp(now()), text(reason), *values)
-
-    @cached_property
-    def finds_marks(self) -> bool:
-        """Whether the rows of a mark are found along an index, and nobody else's code makes others like them."""
-        (stuck,) = (want for want in self.wanted if want.status == self._watch.in_progress)
-        return not self.is_touched and any(serves(index, stuck, self._watch) for index in self._facts.indexes)
 
     def move_all(self, mark: Mark, end: End, reason: str, now: Callable[[], float]) -> tuple[str, tuple[Any, ...]]:
         """A statement and its values, for all rows of a mark: a thousand keys would be told and read for longer than they move."""

@@ -67,6 +67,7 @@ class SqliteTable:
             texts = tuple(statements.create_index(want) for want in missing)
             for sql in texts:
                 file.ask("create index", sql)
+            self._statements = None  # the next verb looks at the table again
             return texts
 
         return await self._run(create)
@@ -225,4 +226,11 @@ class SqliteTable:
             raise wording.refusal(self._watch, facts)
         if problems := [*wording.missing_columns(self._watch, facts.columns)]:
             raise wording.refusal(self._watch, *problems)
-        return Statements(self._watch, facts)
+        statements = Statements(self._watch, facts)
+        statements.finds_marks = not statements.is_touched and self._finds_marks(file, statements)
+        return statements
+
+    def _finds_marks(self, file: File, statements: Statements) -> bool:
+        sql, values = statements.move_all(Mark("", ""), End.RETRY, "", self._clock.wall)
+        plan = file.ask(self._name("plan"), f"EXPLAIN QUERY PLAN {sql}", values)
+        return any(f"{self._watch.claimed_at}=?" in str(step[-1]) for step in plan)
