@@ -292,7 +292,7 @@ def test_a_table_that_goes_away_is_told(sqlite: Ground) -> None:
 
 
 @pytest.mark.parametrize(
-    "head", ["plain /* not on INSERT */ AFTER", '"on INSERT, DELETE" AFTER', "[insert] /* ' */ BEFORE", "t -- DELETE\n AFTER"]
+    "head", ["plain /* on INSERT */ AFTER", '"on INSERT" AFTER', "[insert] /* ' */ BEFORE", "t -- DELETE\n AFTER"]
 )
 def test_a_triggers_event_is_none_that_its_name_or_a_comment_speaks_of(sqlite: Ground, head: str) -> None:
     sqlite.make(1)

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,11 +12,14 @@ from typing import Any
 
 import pytest
 
-from holdfast._ports.clock import SystemChance
+from holdfast._ports.clock import Chance, SystemChance
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.lane import SpareLanes
 from holdfast.stores.sqlite.spares import Spares
+from holdfast.stores.sqlite.thread import INHERITED
 from holdfast.stores.sqlite.transactions import _LANES, Block, Turns, blocking, in_thread
+from holdfast.testing.clock import FakeChance
 
 
 class Place:
@@ -30,20 +34,18 @@ class Place:
         """For somebody else; by the same library, because one process must not open a file by both."""
         return driver.connect(self.path, use_apsw=self.use_apsw)
 
-    def make(self) -> None:
+    def make(self, mode: str = "WAL") -> None:
         with closing(self.connect()) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("CREATE TABLE notes (text)")
+            connection.execute(f"PRAGMA journal_mode = {mode}")
+            connection.execute("CREATE TABLE IF NOT EXISTS notes (text)")
 
-    def block(self) -> Block:
-        return Block(self.path, idle=5.0, chance=SystemChance(), turns=self.turns, spares=self.spares, busy_limit=0.05)
+    def block(self, chance: Chance | None = None) -> Block:
+        return Block(self.path, idle=5.0, chance=chance or SystemChance(), turns=self.turns, spares=self.spares, busy_limit=0.05)
 
     async def note(self, text: str) -> Any:
         """In a transaction; its connection."""
         async with in_thread(self.block()) as connection:
             connection.execute("INSERT INTO notes VALUES (?)", (text,))
-        with _LANES.borrow() as lane:  # the one in which the next one is opened
-            await lane.run(lambda: None)
         return connection
 
     def notes(self) -> list[str]:
@@ -52,7 +54,9 @@ class Place:
 
 
 @pytest.fixture(params=["sqlite3", "apsw"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """The next connection is opened before a transaction has ended, and not in a thread a moment later."""
+    monkeypatch.setattr(_LANES, "use_idle", lambda call: call())
     place = Place(tmp_path / "file.db", use_apsw=request.param == "apsw")
     yield place
     place.spares.close()
@@ -172,3 +176,87 @@ def test_a_file_that_cannot_be_opened_leaves_none(place: Place, monkeypatch: pyt
 
 def _refuse(*_: object, **__: object) -> Any:
     raise sqlite3.OperationalError("unable to open database file")
+
+
+def test_there_is_none_of_a_file_without_a_write_ahead_log(place: Place) -> None:
+    place.make("DELETE")
+
+    async def act() -> None:
+        await place.note("a")
+        assert (place.spares._spare, place.spares._has_log) == (None, False)
+        place.spares.close()
+        place.make()
+        await place.note("b")
+        assert place.spares._spare is not None
+
+    asyncio.run(act())
+
+
+def test_a_transaction_waits_for_who_reads_a_file_without_a_write_ahead_log(place: Place) -> None:
+    place.make("DELETE")
+    with closing(place.connect()) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM notes").fetchall()
+
+        class Reader(FakeChance):
+            def jitter(self) -> float:  # somebody waits
+                if reader.in_transaction:
+                    reader.execute("COMMIT")
+                return -1.0
+
+        async def act() -> None:
+            async with in_thread(place.block(Reader())) as connection:
+                connection.execute("INSERT INTO notes VALUES ('a')")
+            assert place.notes() == ["a"]
+
+        asyncio.run(act())
+
+
+def test_nobody_waits_for_the_next_one_to_be_opened() -> None:
+    opening, may_open, opened = threading.Event(), threading.Event(), threading.Event()
+    lanes = SpareLanes()
+
+    def open_slowly() -> None:
+        opening.set()
+        assert may_open.wait(20)
+        opened.set()
+
+    async def act() -> None:
+        lanes.use_idle(open_slowly)  # there is no thread: nothing happens
+        with lanes.borrow() as lane:
+            await lane.run(lambda: None)
+        lanes.use_idle(open_slowly)
+        assert opening.wait(20)
+        with lanes.borrow() as other:
+            assert other is not lane
+            await other.run(lambda: None)
+            may_open.set()
+            assert opened.wait(20)
+
+    asyncio.run(act())
+
+
+def test_one_that_could_not_be_made_ready_is_closed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(place.note("a"))
+    assert place.block().open_at_once() is not None
+    made = place.spares.connect()
+
+    class Spoilt:
+        close = made.close
+
+        def execute(self, *_: object) -> Any:
+            raise sqlite3.OperationalError("database is locked")
+
+    monkeypatch.setattr(place.spares, "connect", Spoilt)
+    place.spares.refill()
+    assert place.spares._spare is None
+    with pytest.raises(Exception, match=r"(?i)closed"):
+        made.execute("SELECT 1")
+
+
+def test_a_child_of_a_fork_that_nobody_announced_leaves_its_parents_alone(place: Place) -> None:
+    asyncio.run(place.note("a"))
+    spare = place.spares._spare
+    place.spares.start_afresh()
+    assert place.spares._spare is None
+    assert any(each is spare for each in INHERITED)

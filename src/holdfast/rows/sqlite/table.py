@@ -196,8 +196,9 @@ class SqliteTable:
             yield moves.Blocking(connection, statements, mark, self._clock.wall)
 
     async def close(self) -> None:
-        self._spares.close()
+        self._spares.close()  # first: who closes a file last puts its log away, and does that in a thread
         await self._thread.close()
+        self._spares.close()  # of what began meanwhile
 
     def _claim_whole(self, statements: Statements, values: dict[str, Any], connection: driver.Connection) -> Rows:
         rows = connection.execute(statements.claim, values).fetchall()

@@ -50,11 +50,15 @@ class Lane:
                 self._end()
         return answer
 
-    def close(self) -> None:
-        """End the thread after the calls that wait already."""
+    def end(self) -> None:
+        """End the thread after the calls that wait already; nobody waits for it."""
         with self._adding:
             if not self._is_closed:
                 self._end()
+
+    def close(self) -> None:
+        """End the thread after the calls that wait already, and wait for that."""
+        self.end()
         self._thread.join()
 
     def _end(self) -> None:
@@ -84,6 +88,24 @@ class SpareLanes:
                 idle.append(lane)
             else:
                 lane.close()
+
+    def use_idle(self, call: Callable[[], object]) -> None:
+        """Run what nobody waits for, in one that nobody needs meanwhile; not at all if there is none."""
+        idle = self._idle
+        if not idle:
+            return
+        lane = idle.pop()
+
+        def run() -> None:
+            try:
+                call()
+            finally:
+                if len(idle) < SPARE:
+                    idle.append(lane)
+                else:
+                    lane.end()
+
+        lane.ask(run)
 
     def hold(self) -> None:
         """Before a fork."""

@@ -8,14 +8,16 @@ from pathlib import Path
 from holdfast._ports.forks import care_for
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.location import identity_of
+from holdfast.stores.sqlite.thread import INHERITED
 
 
 class Spares:
     """Of one file. ``settings``: what is said to each of its connections first. Each is used for one transaction: whoever keeps
     it for longer speaks to nobody."""
 
-    _lock: threading.Lock
+    _lock: threading.RLock
     _is_wanted: bool
+    _has_log: bool
     _spare: tuple[tuple[int, int], driver.Connection] | None
 
     def __init__(self, path: Path, *settings: str, use_apsw: bool) -> None:
@@ -51,20 +53,31 @@ class Spares:
         return None
 
     def refill(self) -> None:
-        """Open the next one, in a thread that may wait for the disk; without, the next transaction does."""
+        """Open the next one, in a thread that may wait for the disk; without, the next transaction does.
+
+        None of a file without a write-ahead log: there whoever begins may have to undo first what somebody killed had written, and
+        whoever only reads keeps others from committing.
+        """
         with self._lock, suppress(sqlite3.Error):
             identity = identity_of(self._path)
-            if self._is_wanted and self._spare is None and identity is not None:
-                connection = self.connect()
+            if not self._is_wanted or not self._has_log or self._spare is not None or identity is None:
+                return
+            connection = self.connect()
+            self._spare = identity, connection
+            try:
+                self._has_log = connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
                 connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # what the first statement would read
-                self._spare = identity, connection
-                if identity_of(self._path) != identity:
-                    self._close()
+                is_good = self._has_log and identity_of(self._path) == identity
+            except BaseException:
+                self._close()
+                raise
+            if not is_good:
+                self._close()
 
     def close(self) -> None:
         """Let go of the file, until the next transaction."""
         with self._lock:
-            self._is_wanted = False
+            self._is_wanted, self._has_log = False, True
             self._close()
 
     def hold(self) -> None:
@@ -78,10 +91,11 @@ class Spares:
 
     def start_afresh(self) -> None:
         """After it, in the child."""
+        INHERITED.extend(each for each in (self._spare,) if each is not None)
         self._forget()
 
     def _forget(self) -> None:
-        self._lock, self._is_wanted, self._spare = threading.Lock(), False, None
+        self._lock, self._is_wanted, self._has_log, self._spare = threading.RLock(), False, True, None
 
     def _close(self) -> None:
         spare, self._spare = self._spare, None

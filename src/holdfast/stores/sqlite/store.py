@@ -272,8 +272,9 @@ class SqliteStore:
         return await self._thread.run(checks.check)
 
     async def close(self) -> None:
-        self._spares.close()
+        self._spares.close()  # first: who closes a file last puts its log away, and does that in a thread
         await self._thread.close()
+        self._spares.close()  # of what began meanwhile
 
     # inside
 

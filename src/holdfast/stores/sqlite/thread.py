@@ -27,7 +27,7 @@ Kept = TypeVar("Kept", bound=Closing)
 Result = TypeVar("Result")
 
 # Of a fork that nobody announced, by a program that is not Python: its child may neither use nor close what it got.
-_INHERITED: list[object] = []
+INHERITED: list[object] = []
 
 
 class OwnThread(Generic[Kept]):
@@ -75,7 +75,7 @@ class OwnThread(Generic[Kept]):
 
     def start_afresh(self) -> None:
         """After the fork, in the child."""
-        _INHERITED.extend(each for each in (self._database, self._thread) if each is not None)
+        INHERITED.extend(each for each in (self._database, self._thread) if each is not None)
         self._start_afresh()
 
     def _start_afresh(self) -> None:

@@ -143,7 +143,7 @@ class Block:
                 if not connection.in_transaction:
                     raise self._undone()
                 self.at_the_end(connection)
-                connection.execute("COMMIT")
+                self._insist(lambda: connection.execute("COMMIT"))  # a reader keeps it waiting where there is no write-ahead log
             except sqlite3.ProgrammingError as error:
                 raise HoldfastError(f"{self.what}: {error} It was rolled back: leave its connection open") from error
             except sqlite3.Error as error:
@@ -336,7 +336,7 @@ async def in_thread(transaction: Block) -> AsyncIterator[Any]:
                 raise why from error
             raise
         await _finished(lane, transaction.commit)
-        lane.ask(transaction.refill)
+    _LANES.use_idle(transaction.refill)
 
 
 async def _finished(lane: Lane, action: Callable[[], Result], abandon: Callable[[], None] = lambda: None) -> Result:
