@@ -187,3 +187,18 @@ def test_what_is_borrowed_over_a_fork_does_not_come_back_to_the_child() -> None:
         lanes.start_afresh()
     with lanes.borrow() as childs:
         assert childs is not parents
+
+
+def test_who_finds_that_another_thread_has_just_taken_the_last_one_does_without() -> None:
+    class Taken(list[Lane]):
+        def __len__(self) -> int:
+            return 1
+
+    lanes, called = SpareLanes(), list[int]()
+    lanes._idle = Taken()
+
+    async def act() -> None:
+        lanes.use_idle(lambda: called.append(1))
+
+    asyncio.run(act())
+    assert called == []

@@ -97,8 +97,8 @@ class SqliteTable:
             keys = statements.keys_of(rows)
             if rows and self._watch.order_by is not None:
                 order = {key: place for place, key in enumerate(file.ask(self._name("claim"), statements.held, values))}
-                sorted_ = sorted(range(len(rows)), key=lambda place: order.get(keys[place], 0))
-                rows, keys = [rows[place] for place in sorted_], tuple(keys[place] for place in sorted_)
+                places = sorted(range(len(rows)), key=lambda place: order.get(keys[place], 0))
+                rows, keys = [rows[place] for place in places], tuple(keys[place] for place in places)
             return Claimed(mark, statements.records_of(rows, now, owner), keys)
 
         return await self._run(claim)

@@ -92,9 +92,10 @@ class SpareLanes:
     def use_idle(self, call: Callable[[], object]) -> None:
         """Run what nobody waits for, in one that nobody needs meanwhile; not at all if there is none."""
         idle = self._idle
-        if not idle:
+        try:
+            lane = idle.pop()
+        except IndexError:
             return
-        lane = idle.pop()
 
         def run() -> None:
             try:
