@@ -4,48 +4,46 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import structs
 
-from holdfast._core.address import Address
+from holdfast._core.address import Address, listens
 from holdfast._core.durations import Duration
-from holdfast._core.location import SCHEMES, Location, public_url
+from holdfast._core.location import public_url
 from holdfast._core.watch import Watch
+from holdfast._engine.backup import backup
 from holdfast._engine.connections import Connections
 from holdfast._engine.decorator import Tasks
-from holdfast._engine.due import DueRun
-from holdfast._engine.embedded import EmbeddedWorker
 from holdfast._engine.events import Event, Events
-from holdfast._engine.findings import check, check_rows
 from holdfast._engine.groups import TaskGroup
 from holdfast._engine.handle import Handle
 from holdfast._engine.imports import import_all, problems_of_imports
 from holdfast._engine.lifespan import Lifespan, problems_of_lifespan
 from holdfast._engine.operators import Jobs, Queues, RecoveryRun, Workers
 from holdfast._engine.options import Options
-from holdfast._engine.recovery import Contact, Recovery, Rescued
+from holdfast._engine.recovery import Rescued
 from holdfast._engine.registry import Registry, define, problems_of_names
-from holdfast._engine.rooms import Rooms, options_of, require_work
 from holdfast._engine.rows import Surroundings
 from holdfast._engine.runner_options import RunnerOptions, has_process_tasks, homes, importable
-from holdfast._engine.sowing import sow_all
 from holdfast._engine.tables import Tables
 from holdfast._engine.task import Desk, Task
 from holdfast._engine.watching import Watches
-from holdfast._engine.worker import WorkerOptions
+from holdfast._ports.backup import Backup
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.host import RunnerHost
 from holdfast._ports.rows import Table
 from holdfast._ports.store import Check, HasRoles, Pruned, Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, MissingExtra, Unsupported
-from holdfast.settings import Settings, problems_of_url
+from holdfast.settings import Settings, problems_of_url, stream_of
 from holdfast.sync import blocking
 from holdfast.transports.inprocess import InProcessTransport, Listener
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a program that only enqueues does not load what runs jobs
+    from holdfast._engine.embedded import EmbeddedWorker
+    from holdfast._engine.rooms import Rooms
+    from holdfast._engine.worker import WorkerOptions
     from holdfast.stores.postgres.store import PostgresStore
 
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
@@ -158,7 +156,7 @@ class App(Tasks, Watches):
 
         return subscribe
 
-    def worker(self, *, concurrency: int | None = None, queues: Sequence[str] | None = None) -> EmbeddedWorker:
+    def worker(self, *, concurrency: int | None = None, queues: Sequence[str] | None = None) -> "EmbeddedWorker":
         """A worker inside the running event loop, from entry to exit, for web applications and the like.
 
         The exit drains: running jobs get the App's ``grace``. It beats from a thread of its own, so a loop that is blocked
@@ -168,6 +166,9 @@ class App(Tasks, Watches):
         >>> async with app.worker(concurrency=10, queues=["mail"]):  # doctest: +SKIP
         ...     await serve()
         """
+        from holdfast._engine.embedded import EmbeddedWorker
+        from holdfast._engine.rooms import options_of, require_work
+
         self.load()
         options = options_of(concurrency, queues)
         require_work(self.registry, self.settings.timing)
@@ -185,6 +186,10 @@ class App(Tasks, Watches):
         >>> app.run_due()  # doctest: +SKIP
         3
         """
+        from holdfast._engine.due import DueRun
+        from holdfast._engine.rooms import options_of
+        from holdfast._engine.sowing import sow_all
+
         self.load()
         options = options_of(concurrency, None)
         if type(limit) is not int or limit < 1:
@@ -211,12 +216,19 @@ class App(Tasks, Watches):
 
     async def acheck(self) -> tuple[Check, ...]:
         """What is right and wrong with settings, tasks, store, workers and queues: all findings at once."""
+        from holdfast._engine.findings import check, check_rows, check_transport
+
         found = await check(self._connections.store, self.settings, self.registry)
-        return (*found, *await check_rows(self.watches.values()))
+        hints = await check_transport(self._open_transport, self.settings, self._connections.chance.uuid4())
+        return (*found, *hints, *await check_rows(self.watches.values()))
 
     async def aprune(self) -> Pruned:
         """Forget now what supervisors forget by and by: jobs past their retention, and old receipts; how much that was."""
         return await self._connections.client().prune()
+
+    async def abackup(self, path: str | os.PathLike[str]) -> Backup:
+        """Copy the store, which may be in use, to a new file, and verify the copy. ``Unsupported`` if the store is not a file."""
+        return await backup(self._connections.store, path)
 
     async def aclose(self) -> None:
         """Close what this App has opened for the running event loop; the next use opens it again."""
@@ -228,6 +240,7 @@ class App(Tasks, Watches):
     create_roles = blocking(acreate_roles)
     check = blocking(acheck)
     prune = blocking(aprune)
+    backup = blocking(abackup)
     close = blocking(aclose)
     run_due = blocking(arun_due)
 
@@ -236,7 +249,8 @@ class App(Tasks, Watches):
         self._connections.move(settings)
         self.settings = settings
 
-    def _rooms(self, options: WorkerOptions, open_store: Callable[[Settings], Store]) -> Rooms:
+    def _rooms(self, options: "WorkerOptions", open_store: Callable[[Settings], Store]) -> "Rooms":
+        from holdfast._engine.rooms import Rooms
         from holdfast._ports.system_host import SystemHost
 
         return Rooms(
@@ -271,24 +285,9 @@ class App(Tasks, Watches):
         return self._connections.store if _scheme(settings.url) == "memory" else open_store(settings)
 
     async def _recover(self, now: bool) -> Sequence[Rescued]:
-        from holdfast._ports.system_host import SystemHost
+        from holdfast._engine.recovery_run import recover
 
-        store, clock, timing = self._connections.store, self._connections.clock, self.settings.timing
-        contact = Contact(timing, clock.monotonic)
-        recovery = Recovery(
-            store,
-            contact,
-            now=clock.monotonic,
-            chance=self._connections.chance,
-            events=self.events,
-            publish=self._connections.transport.publish,
-            host=None if self.settings.reconcile == "off" else SystemHost(),
-        )
-        rescued = [*await recovery.reconcile(), *await recovery.step(skip_amnesty=now)]
-        while not now and any(lease.end is None and not contact.allows(lease.timing) for lease in await store.expired(100)):
-            await clock.sleep(timing.beat / 2)
-            rescued += await recovery.step()
-        return rescued
+        return await recover(self._connections, self.settings, self.events, now=now)
 
 
 def open_store(settings: Settings) -> Store:
@@ -314,8 +313,9 @@ def _open_postgres(settings: Settings) -> "PostgresStore":
     except ModuleNotFoundError as error:
         raise _missing(error, "postgres") from error
     clock, chance, process = SystemClock(), SystemChance(), SystemHost().process()
-    schema, pooler = settings.schema, settings.pooler
-    return PostgresStore(settings.url, schema=schema, pooler=pooler, clock=clock, chance=chance, process=process)
+    return PostgresStore(
+        settings.url, schema=settings.schema, pooler=settings.pooler, clock=clock, chance=chance, process=process
+    )
 
 
 def open_table(url: str, watch: Watch) -> Table:
@@ -334,7 +334,7 @@ def open_transport(settings: Settings) -> Transport:
     address = None if settings.transport is None else Address.of(settings.transport)
     if address is not None and address.kind == "nats":
         return _open_nats(address, settings)
-    if _listens(settings, address):
+    if listens(settings.url, address, settings.pooler):
         return _open_listening(settings)
     if address is None and _scheme(settings.url) == "sqlite":
         from holdfast._ports.system_host import SystemHost
@@ -355,13 +355,6 @@ def _open_nats(address: Address, settings: Settings) -> Transport:
     return NatsTransport(address, stream, clock=SystemClock(), chance=SystemChance())
 
 
-def _listens(settings: Settings, address: Address | None) -> bool:
-    """A pooler in transaction mode has no connection of one's own to listen on."""
-    if address is not None:
-        return address.kind == "postgres"
-    return _scheme(settings.url) in SCHEMES and not Location.of(settings.url, settings.pooler).is_pooled
-
-
 def _open_listening(settings: Settings) -> Transport:
     from holdfast.transports.postgres import PostgresTransport
 
@@ -372,17 +365,6 @@ def _open_listening(settings: Settings) -> Transport:
 def _missing(error: ModuleNotFoundError, extra: str) -> Exception:
     is_ours = error.name is None or error.name.startswith("holdfast")
     return error if is_ours else MissingExtra(error.name or "", extra)
-
-
-def stream_of(url: str, schema: str) -> str:
-    """A stream for each store: many files, and every memory, have the same schema."""
-    match _scheme(url):
-        case "sqlite":
-            return f"{schema}-{sha256(os.fsencode(os.path.realpath(_path(url)))).hexdigest()[:12]}"
-        case "memory":
-            return f"{schema}-memory-{os.getpid()}"
-        case _:
-            return schema
 
 
 def _scheme(url: str) -> str:

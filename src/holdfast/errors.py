@@ -11,6 +11,8 @@ HoldfastError
 ├── JobFailed               .reason .error .attempts
 ├── JobCancelled
 ├── StoreUnavailable        the outcome is *unknown*: it may or may not have happened
+│   └── StoreBusy           .jobs .lost: another session keeps a lock; of these jobs nothing was written
+├── StoreRefused            the store is up and refuses: nothing happened; names the remedy
 ├── SchemaMissing
 ├── SchemaTooNew
 ├── Unsupported             this store cannot do that, by its nature
@@ -20,6 +22,7 @@ JobLost                     a BaseException: the job belongs to somebody else no
 """
 
 from collections.abc import Sequence
+from uuid import UUID
 
 
 class HoldfastError(Exception):
@@ -79,6 +82,25 @@ class JobCancelled(HoldfastError):
 
 class StoreUnavailable(HoldfastError):
     """The store did not answer. Whether the write happened is unknown, so nothing may be concluded from it."""
+
+
+class StoreBusy(StoreUnavailable):
+    """The store did answer: another session keeps a lock that the write needs, and nothing of it has happened.
+
+    ``jobs``: only these were not written, because their rows are locked; empty: nothing was. ``lost``: of the others, those that
+    belong to another attempt by now.
+    """
+
+    def __init__(self, message: str, jobs: frozenset[UUID] = frozenset(), lost: frozenset[UUID] = frozenset()) -> None:
+        super().__init__(message)
+        self.jobs, self.lost = jobs, lost
+
+
+class StoreRefused(HoldfastError):
+    """The store is up and refuses the write, for example because of a trigger, a constraint or a publication.
+
+    Nothing was written. Unlike ``StoreUnavailable`` it does not end by itself: workers try again, and an operator has to act.
+    """
 
 
 class SchemaMissing(HoldfastError):

@@ -1,6 +1,7 @@
 """Settings of an App: durations, environment, and all problems at once."""
 
 import os
+from hashlib import sha256
 from typing import Literal, Self
 
 from msgspec import Struct
@@ -93,13 +94,19 @@ def problems_of_url(url: str, pooler: str | None = None) -> list[str]:
     if scheme == "memory" and rest:
         problems.append(f"{public_url(url)!r}: write memory:// and nothing behind it")
     elif scheme == "sqlite" and (not rest.startswith("/") or not path or path.startswith(":") or "?" in path):
-        problems.append(f"{url!r}: write sqlite:///relative/path.db or sqlite:////absolute/path.db")
+        problems.append(f"{_without_options(url)!r}: write sqlite:///relative/path.db or sqlite:////absolute/path.db")
     return problems
 
 
 def public_url(url: str) -> str:
     """The URL without what only its owner may know."""
     return url if url.startswith(("sqlite://", "memory://")) else location.public_url(url)
+
+
+def _without_options(url: str) -> str:
+    """Return the URL of a file without what follows a ?, which may be a key."""
+    path, asked, _ = url.partition("?")
+    return f"{path}{'?…' if asked else ''}"
 
 
 class _Reader:
@@ -119,3 +126,14 @@ class _Reader:
         except ValueError as error:
             self.problems.append(f"{name}: {error}")
             return 1.0
+
+
+def stream_of(url: str, schema: str) -> str:
+    """A stream for each store: many files, and every memory, have the same schema."""
+    match url.partition("://")[0]:
+        case "sqlite":
+            return f"{schema}-{sha256(os.fsencode(os.path.realpath(url.removeprefix('sqlite:///')))).hexdigest()[:12]}"
+        case "memory":
+            return f"{schema}-memory-{os.getpid()}"
+        case _:
+            return schema

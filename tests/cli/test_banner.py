@@ -25,8 +25,15 @@ SECRET = "s3cr3t"
         ("memory://", "memory://"),
         ("postgresql://db/shop", "postgresql://db/shop"),
         (f"postgresql://jobs:{SECRET}@db:5432/shop", "postgresql://jobs@db:5432/shop"),
-        (f"postgresql://jobs:{SECRET}/a?b#c@d@db/shop?password={SECRET}", "postgresql://jobs@db/shop?…"),
+        (f"postgresql://jobs:{SECRET}/a#b@db/shop?password={SECRET}", "postgresql://jobs@db/shop?…"),
+        (f"postgresql://jobs:x@{SECRET}@db/shop", "postgresql://…"),
+        (f"postgresql://jobs:x?{SECRET}@db/shop", "postgresql://…"),
+        (f"postgresql://db/shop?password=x@{SECRET}", "postgresql://…"),
+        (f"postgresql://db/shop#{SECRET}", "postgresql://db/shop"),
         (f"mongodb://:{SECRET}@a,b/?x=1", "mongodb://@a,b/?…"),
+        (f"http://{SECRET}@broker/jobs", "http://…@broker/jobs"),
+        (f"http://broker/jobs?token=x@{SECRET}", "http://…"),
+        (f"s3://bucket/prefix?token={SECRET}", "s3://bucket/prefix?…"),
     ],
 )
 def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:

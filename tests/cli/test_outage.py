@@ -48,6 +48,22 @@ def test_it_has_not_recovered_while_something_still_fails(told: Told) -> None:
     assert len(told.lines) == 1
 
 
+def test_a_refusal_is_said_once_per_ten_seconds_also_during_an_outage(told: Told) -> None:
+    told.say(0.0, "store.unavailable", "exchange")
+    for tenth in range(1, 150):
+        told.say(tenth / 10, "store.refused", "exchange")
+    told.say(15.0, "store.refused", "report")
+    told.say(16.0, "store.recovered", "report")
+    told.say(17.0, "store.recovered", "exchange")
+    assert told.lines == [
+        "store.unavailable operation=exchange",
+        "store.refused operation=exchange",
+        "store.refused operation=exchange",
+        "store.refused operation=report",
+        "store.recovered operation=exchange after_seconds=17.0",
+    ]
+
+
 def test_what_was_given_up_does_not_keep_the_outage_open(told: Told) -> None:
     told.say(0.0, "store.unavailable", "close")
     told.say(1.0, "store.unavailable", "beat")

@@ -2,13 +2,18 @@
 
 import io
 import json
+import signal
+import weakref
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from holdfast import App
 from holdfast._core.job import State
+from holdfast.cli import frame as frames
+from holdfast.cli import top
 from holdfast.cli.frame import Frame, Line, Running, draw, read
 from tests.cli.support import claim, enqueue, run, url
 
@@ -65,3 +70,28 @@ def test_top_prints_one_frame_where_nobody_watches(folder: Path) -> None:
     assert [each["id"] for each in frame["running"]] == [running]
     assert frame["workers"][0]["worker"] == "elsewhere-7-0000"
     assert frame["queues"][0]["counts"] == {**frame["queues"][0]["counts"], "running": 1}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_ends_top_even_if_python_drops_its_exception(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[float] = []
+
+    class Referent:
+        pass
+
+    def read_and_be_interrupted(app: App, wall: float, before: Frame | None = None) -> Frame:
+        reads.append(wall)
+        referent = Referent()
+        reference = weakref.ref(referent, lambda _: signal.raise_signal(signal.SIGINT))
+        del referent  # the callback's exception goes nowhere
+        assert reference() is None
+        assert len(reads) == 1
+        return read(app, wall, before)
+
+    monkeypatch.setattr(frames, "read", read_and_be_interrupted)
+    with_app = App(url(folder))
+    before = signal.getsignal(signal.SIGINT)
+    top._watch(with_app, 0.1)
+    with_app.close()
+    assert len(reads) == 1
+    assert signal.getsignal(signal.SIGINT) is before

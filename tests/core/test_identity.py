@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.identity import ProcessIdentity, call_id, is_provably_dead, worker_name
+from holdfast._core.identity import Look, ProcessIdentity, call_id, is_provably_dead, may_run, worker_name
 
 THEIRS = ProcessIdentity("web-1", 42, 1000, "boot", "pid:[1]", "time:[1]")
 OURS = ProcessIdentity("web-1", 43, 2000, "boot", "pid:[1]", "time:[1]")
@@ -35,6 +35,29 @@ def test_nothing_is_proven_about_other_machines_or_with_anything_unknown(other: 
     if "start" not in other:
         assert not is_provably_dead(THEIRS, structs.replace(OURS, **other), is_running=False)
         assert not elsewhere.shares_processes_with(structs.replace(OURS, **other)) or all(other.values())
+
+
+def test_s5_who_does_not_see_the_process_table_proves_nothing() -> None:
+    assert not is_provably_dead(THEIRS, structs.replace(OURS, start=0), is_running=False)
+
+
+@pytest.mark.parametrize(
+    ("look", "may"),
+    [
+        (Look(start=1000), True),
+        (Look(start=1000, is_alive=False), False),
+        (Look(start=1001), False),
+        (Look(start=1001, is_alive=False), False),
+        (Look(), True),
+        (Look(has_no_process=True), True),
+        (Look(has_no_entry=True), True),
+        (Look(has_no_entry=True, has_no_process=True), False),
+    ],
+    ids=["itself", "zombie", "other", "other zombie", "unreadable", "unreadable, no signal", "hidden", "gone"],
+)
+def test_s5_only_an_absent_entry_and_a_signal_that_finds_nothing_prove_a_process_gone(look: Look, may: bool) -> None:
+    assert may_run(THEIRS, look) is may
+    assert may_run(THEIRS, look, are_starts_comparable=False) is (may or (look.start is not None and look.is_alive))
 
 
 def test_clocks_are_shared_by_boot_and_time_namespace() -> None:

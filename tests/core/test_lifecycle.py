@@ -142,13 +142,13 @@ def test_a_rescue_moves_only_where_it_may(state: State, on_crash: CrashPolicy, c
 def test_a_job_that_had_not_started_is_rescued_free() -> None:
     for on_crash in CrashPolicy:
         move = rescue(hold(S.CLAIMED, crashes=1, on_crash=on_crash), CRASH, jitter=0.0)
-        assert (move.to, move.delay, move.crashes, move.record) == (S.AVAILABLE, 0.0, 1, None)
+        assert (move.to, move.delay, move.crashes, move.record) == (S.AVAILABLE, None, 1, None)
 
 
-def test_a_first_crash_is_due_at_once_and_later_ones_wait_longer() -> None:
+def test_l10_after_a_first_crash_a_job_keeps_its_place_and_later_ones_wait_longer() -> None:
     backoff = Backoff.fixed("10s", "20s")
     moves = [rescue(hold(crashes=crashes, max_crashes=9, backoff=backoff), CRASH, jitter=0.0) for crashes in range(4)]
-    assert [move.delay for move in moves] == [0.0, 10.0, 20.0, 20.0]
+    assert [move.delay for move in moves] == [None, 10.0, 20.0, 20.0]
     assert [move.crashes for move in moves] == [1, 2, 3, 4]
     assert {(move.record, move.signal, move.stacks) for move in moves} == {(AttemptOutcome.CRASHED, "SIGKILL", "…")}
 
@@ -225,7 +225,7 @@ def test_a_deaf_job_pays_as_for_a_crash() -> None:
 def test_a_release_is_free_and_code_cut_short_is_not_run_again_against_its_tasks_will(on_crash: CrashPolicy) -> None:
     held = hold(crashes=1, failures=1, on_crash=on_crash)
     unrun, ran = release(held, code_ran=False), release(held, code_ran=True)
-    assert (unrun.to, unrun.record, unrun.delay) == (S.AVAILABLE, None, 0.0)
+    assert (unrun.to, unrun.record, unrun.delay) == (S.AVAILABLE, None, None)
     assert ran.to is {CrashPolicy.RETRY: S.AVAILABLE, CrashPolicy.HOLD: S.HELD, CrashPolicy.FAIL: S.FAILED}[on_crash]
     assert ran.record is AttemptOutcome.RELEASED
     assert {(move.crashes, move.failures) for move in (unrun, ran)} == {(1, 1)}
@@ -253,7 +253,7 @@ def test_a_marked_job_ends_cancelled_unless_it_completes(to: State) -> None:
     if to in (S.COMPLETED, S.CANCELLED):
         assert moved is move
     else:
-        assert (moved.to, moved.reason, moved.delay) == (S.CANCELLED, Reason.BY_OPERATOR, 0.0)
+        assert (moved.to, moved.reason, moved.delay) == (S.CANCELLED, Reason.BY_OPERATOR, None)
         assert (moved.error, moved.failures, moved.token) == (move.error, move.failures, move.token)
 
 
@@ -279,7 +279,7 @@ def test_budgets_only_grow_by_one_and_never_apart(
     assert settled.crashes == crashes
     assert rescued.crashes - crashes == (not ends.is_free)
     assert rescued.failures == failures
-    assert min(settled.delay, rescued.delay) >= 0.0
+    assert min(settled.delay or 0.0, rescued.delay or 0.0) >= 0.0
 
 
 def culprit(charge: Charge) -> LeaseEnd:

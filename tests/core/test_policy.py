@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast._core.policy import RETENTION_FLOOR, Backoff, CrashPolicy, Policy
+from holdfast._core.policy import RETENTION_FLOOR, Backoff, CrashPolicy, Policy, policy_of
 
 BACKOFFS = st.one_of(
     st.builds(Backoff.exponential, st.floats(0, 100), st.floats(0, 1e5), spread=st.floats(0, 1)),
@@ -78,3 +78,40 @@ def test_limits_survive_their_row_and_are_not_written_unless_set() -> None:
 
 def test_what_is_finished_is_remembered_for_a_quarter_of_an_hour_at_least() -> None:
     assert RETENTION_FLOOR == 15 * 60
+
+
+FULL = Policy(
+    max_attempts=5,
+    max_crashes=2,
+    backoff=Backoff.fixed("1s", "2s"),
+    on_crash=CrashPolicy.FAIL,
+    retention=60.0,
+    progress_within=30.0,
+    timeout=90.0,
+    heals=True,
+)
+SAFEST = {"on_crash": CrashPolicy.HOLD, "heals": True}
+
+
+@pytest.mark.parametrize("field", [field.name for field in msgspec.structs.fields(Policy)])
+@pytest.mark.parametrize(
+    "rubbish", ["[7]", '"a word of a later release"', '{"kind": "fixed", "delays": []}', "-7", "1e999", "1e300", "null"]
+)
+def test_s16_a_policy_field_that_cannot_be_read_has_its_safest_value_and_costs_no_other_its_own(field: str, rubbish: str) -> None:
+    written = {**msgspec.json.decode(msgspec.json.encode(FULL)), field: msgspec.Raw(rubbish.encode())}
+    read = policy_of(msgspec.json.encode(written).decode())
+    default = getattr(Policy(), field)
+    assert getattr(read, field) == SAFEST.get(field, default)
+    assert msgspec.structs.replace(read, **{field: getattr(FULL, field)}) == FULL
+    assert read.problems() == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "7", "[]", '"retry"', b"\xff\xfe", b"\xff", "[" * 100_000])
+def test_s16_a_job_whose_policy_cannot_be_read_at_all_is_held_when_its_worker_dies(text: str | bytes) -> None:
+    assert policy_of(text) == Policy(on_crash=CrashPolicy.HOLD, heals=True)
+
+
+def test_a_policy_is_read_as_it_was_written_and_nothing_written_is_the_default() -> None:
+    assert policy_of(msgspec.json.encode(FULL)) == FULL
+    assert policy_of(None) == policy_of("{}") == Policy()
+    assert policy_of('{"a field of a later release": 7, "max_crashes": 1}') == Policy(max_crashes=1)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast._core.timing import LeaseTiming, problems_of_intervals
+from holdfast._core.timing import SILENCES_KEPT, LeaseTiming, Silence, Silences, problems_of_intervals
 
 DEFAULT = LeaseTiming.of()
 
@@ -77,3 +77,27 @@ def test_clocks_that_differ_by_more_than_the_margin_have_stepped() -> None:
 def test_intervals_of_loops_are_positive() -> None:
     assert problems_of_intervals(5.0, 1.0) == []
     assert len(problems_of_intervals(0.0, -1.0)) == 2
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 20.0), st.floats(0.01, 50.0)), max_size=200), st.floats(0.1, 120.0))
+def test_l3_contact_begins_with_the_last_silence_that_was_a_gap_for_the_lease_that_is_judged(
+    silences: list[tuple[float, float]], ttl: float
+) -> None:
+    lease, seen, now, contact = LeaseTiming.of(ttl), Silences.since(0.0), 0.0, 0.0
+    for length, pause in silences:
+        now += length + pause
+        seen = seen.then(Silence(length, now))
+        contact = now if lease.is_gap(length) else contact
+    assert len(seen.kept) <= SILENCES_KEPT
+    assert seen.contact_for(lease) >= contact
+    if len(seen.kept) < SILENCES_KEPT:
+        assert seen.contact_for(lease) == contact
+
+
+def test_l3_of_too_many_silences_the_shortest_are_remembered_as_longer_never_forgotten() -> None:
+    seen = Silences.since(0.0)
+    for number in range(10 * SILENCES_KEPT):
+        seen = seen.then(Silence(1000.0 - number, ended=float(number)))
+    assert len(seen.kept) == SILENCES_KEPT
+    assert seen.contact_for(LeaseTiming.of("30s")) == 10 * SILENCES_KEPT - 1
+    assert seen.contact_for(LeaseTiming.of("10h")) == 0.0

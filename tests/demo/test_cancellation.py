@@ -34,20 +34,22 @@ def _no_thread_is_left() -> Iterator[None]:
 
 @pytest.mark.parametrize("stage", ["clone", "walk", "count", "report"])
 def test_in_every_stage_nothing_is_left_running(sample: Path, tmp_path: Path, stage: str) -> None:
+    before = children_of_this_process()  # servers of other tests
     job = FakeJob(cancel_at_progress=lambda now, fraction: now == stage)
     with pytest.raises(asyncio.CancelledError):
         analyze(job, Request(str(sample), str(tmp_path), batch=7))
-    assert children_of_this_process() == set()  # whatever the autouse fixture saw before
+    assert children_of_this_process() <= before
 
 
 def test_a_server_which_never_answers_does_not_hold_a_cancelled_analysis(tmp_path: Path) -> None:
+    before = children_of_this_process()  # servers of other tests
     with socket.create_server(("127.0.0.1", 0)) as server:
         request = Request(f"http://127.0.0.1:{server.getsockname()[1]}/silent.git", str(tmp_path))
 
         async def main() -> None:
             analysis = asyncio.create_task(analyze_repository(FakeJob(), request, sleep=at_once))
             connection, _ = await asyncio.get_running_loop().run_in_executor(None, server.accept)
-            assert children_of_this_process()
+            assert children_of_this_process() - before
             analysis.cancel()
             done, _ = await asyncio.wait((analysis,), timeout=5)
             connection.close()
@@ -55,7 +57,7 @@ def test_a_server_which_never_answers_does_not_hold_a_cancelled_analysis(tmp_pat
             assert analysis.cancelled()
 
         asyncio.run(main())
-    assert children_of_this_process() == set()
+    assert children_of_this_process() <= before
 
 
 def test_cancelled_twice_it_still_tidies_up() -> None:

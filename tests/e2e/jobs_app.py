@@ -6,6 +6,7 @@ Told by the environment: E2E_FOLDER (journal and gates), E2E_URL, E2E_TRANSPORT,
 import asyncio
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -169,6 +170,19 @@ def labour_in_thread(job: SyncJob, seconds: float) -> str:
     with told(job):
         for step in range(5):
             job.progress(fraction=step / 5, message=str(job.token))
+            time.sleep(seconds / 5)
+        job.checkpoint({"by": str(job.token)})
+    return str(job.token)
+
+
+@app.task(max_crashes=1000, max_attempts=1000, backoff=Backoff.fixed("0.05s"))
+def copy_the_file(job: SyncJob, seconds: float) -> str:
+    """Copy the jobs' own file and log, in the process that works on them. Not the -shm: to close it gives up the lock of a write."""
+    with told(job):
+        for number in range(5):
+            for end in ("", "-wal"):
+                shutil.copy(FOLDER / f"jobs.db{end}", FOLDER / f"copied-{job.id}{end}")
+            job.progress(fraction=number / 5, message=str(job.token))
             time.sleep(seconds / 5)
         job.checkpoint({"by": str(job.token)})
     return str(job.token)

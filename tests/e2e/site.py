@@ -1,6 +1,6 @@
 """Machines around one PostgreSQL server and, if wished, one NATS server, each behind proxies of its own that can fail."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from holdfast.testing.servers import NatsServer, PostgresServer, TcpProxy
@@ -15,14 +15,15 @@ PARTITIONS = ("cut", "both", "up", "down", "half_open")
 
 
 class Site:
-    """Servers and the ways to them."""
+    """Servers and the ways to them. ``settings``: of PostgreSQL. ``user``: as whom machines connect, once it exists."""
 
-    def __init__(self, stack: ExitStack, transport: str) -> None:
+    def __init__(self, stack: ExitStack, transport: str, settings: Mapping[str, str] | None = None) -> None:
         self._stack = stack
-        self.postgres = stack.enter_context(PostgresServer())
+        self.postgres = stack.enter_context(PostgresServer(settings=settings))
         self.nats = stack.enter_context(NatsServer()) if transport == "nats" else None
         self.url = self.postgres.create_database()
         self.transport = "" if self.nats is None else self.nats.url
+        self.user = "postgres"
         self._proxies: dict[str, list[TcpProxy]] = {}
 
     def machine(self, name: str) -> Machine:
@@ -30,7 +31,10 @@ class Site:
         servers = [self.postgres] if self.nats is None else [self.postgres, self.nats]
         proxies = [self._stack.enter_context(TcpProxy(server.port)) for server in servers]
         self._proxies[name] = proxies
-        url, transport = proxies[0].through(self.url), "" if self.nats is None else proxies[1].through(self.transport)
+        url, transport = (
+            proxies[0].through(self.url.replace("postgres@", f"{self.user}@")),
+            "" if self.nats is None else proxies[1].through(self.transport),
+        )
         return Machine(name, url, transport)
 
     def cut_off(self, machine: Machine, how: str) -> None:
@@ -51,7 +55,7 @@ class Site:
 
 
 @contextmanager
-def site(transport: str = "") -> Iterator[Site]:
+def site(transport: str = "", settings: Mapping[str, str] | None = None) -> Iterator[Site]:
     """Running servers; one of ``TRANSPORTS``."""
     with ExitStack() as stack:
-        yield Site(stack, transport)
+        yield Site(stack, transport, settings)

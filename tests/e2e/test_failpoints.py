@@ -51,6 +51,7 @@ def test_s15_a_process_that_dies_before_or_after_any_call_of_its_store_loses_not
         until(tormentor.is_done, within=4 * START)
         tormentor.deeds += failpoints.deeds(ships.folder)
         tormentor.stop(Rules())  # no bound: those who would rescue die as well
+        assert ships.app.jobs.counts()["completed"] == tormentor.jobs
 
 
 def test_s9_a_runner_that_dies_before_or_after_any_word_of_its_own_costs_nobody_else(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def test_a_stopped_worker_is_killed_too() -> None:
             await ask(child, "flag", True)
             child.channel.send(b'["stop", null]')
             await eventually(child.is_stopped, within=SOON)
-            child.set_deadline(time.monotonic())
-            await death(child)
+            child.set_deadline(deadline := time.monotonic())
+            assert await death(child) < deadline + SOON
 
     run(scenario)
 
@@ -133,8 +133,8 @@ def test_no_signal_but_kill_and_stop_reaches_the_guard() -> None:
             guardian = guard_of(child.process.pid)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGTSTP):
                 os.kill(guardian, number)
-            child.set_deadline(time.monotonic() + 0.1)
-            await death(child)
+            child.set_deadline(deadline := time.monotonic() + 0.1)
+            assert deadline <= await death(child) < deadline + SOON
 
     run(scenario)
 
@@ -214,6 +214,7 @@ def test_without_its_supervisor_a_worker_without_running_code_may_finish_by_itse
 
 def test_without_its_supervisor_a_worker_that_never_had_a_lease_ends() -> None:
     with warden(False, None) as (supervisor, (worker,)):
+        assert living(worker)
         supervisor.kill()
         until(lambda: living(worker) == [], within=SOON)
 
@@ -230,5 +231,6 @@ def test_a_worker_that_dies_without_a_supervisor_leaves_nothing_behind() -> None
 def test_a_worker_that_dies_under_a_frozen_supervisor_leaves_nothing_behind() -> None:
     with warden(True, 600, "plain") as (supervisor, (worker, started)):
         os.kill(supervisor.pid, signal.SIGSTOP)
+        assert is_alive(started)
         os.kill(worker, signal.SIGKILL)
         until(lambda: not is_alive(started) and living(worker) == [], within=SOON)

@@ -1,14 +1,21 @@
 """Real worker processes: sessions, pipes, death."""
 
+import contextlib
+import errno
+import gc
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+from typing import Any
 
+import msgspec
 import pytest
 
-from holdfast._core.identity import is_provably_dead
+from holdfast._core.identity import ProcessIdentity, is_provably_dead
+from holdfast._ports import system_host
 from holdfast._ports.host import Exit
 from holdfast._ports.system_host import SystemHost, identify
 from tests.e2e.cells import ask, cellmate, end, guard_of, is_alive, living, run
@@ -134,6 +141,7 @@ def test_death_is_learnt_although_a_child_keeps_the_pipe_open() -> None:
 def test_a_dead_worker_is_reaped_without_anybody_waiting() -> None:
     async def scenario() -> None:
         async with cellmate() as child:
+            assert is_alive(child.process.pid)
             os.kill(child.process.pid, signal.SIGKILL)
             await eventually(lambda: not os.path.exists(f"/proc/{child.process.pid}"), within=5)
 
@@ -313,3 +321,97 @@ except ChildProcessError:
 """
     done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, timeout=30)
     assert done.stdout == b"nothing left\n"
+
+
+@pytest.mark.parametrize("room", range(7))
+def test_a_spawn_that_fails_for_want_of_descriptors_leaves_none_open(room: int) -> None:
+    """Else each try would leave fewer of them for the next."""
+
+    async def scenario() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        before = sorted(os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(max(before, key=int)) + 20, hard))
+        filler = []
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    filler.append(os.dup(0))
+            for _ in range(room):
+                os.close(filler.pop())
+            with pytest.raises(OSError, match="Too many open files"):
+                await SystemHost().spawn([])
+        finally:
+            for fd in filler:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        gc.collect()
+        assert sorted(os.listdir("/proc/self/fd")) == before
+
+    run(scenario)
+
+
+def unreadable(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+    """Entries of processes cannot be read from now on."""
+
+    def opened(path: str, *how: Any, **more: Any) -> Any:
+        if path.endswith("/stat"):
+            raise error
+        return open(path, *how, **more)
+
+    monkeypatch.setattr(system_host, "open", opened, raising=False)
+
+
+HIDDEN = """
+import os, sys
+from holdfast._core.identity import ProcessIdentity, is_provably_dead
+from holdfast._ports.system_host import SystemHost
+import msgspec
+theirs, host = msgspec.json.decode(sys.argv[1], type=ProcessIdentity), SystemHost()
+if sys.argv[2] == "another user":
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+seen = os.path.exists(f"/proc/{theirs.pid}/stat")
+ours = host.process()
+print(seen, ours.start > 0, host.is_running(theirs), is_provably_dead(theirs, ours, is_running=host.is_running(theirs)))
+print(host.kill_leftovers(theirs))
+"""
+
+
+def judged_from(place: str, theirs: ProcessIdentity) -> list[str]:
+    """What a process says of another one that lives, from a mount or pid namespace of its own."""
+    words = [sys.executable, "-c", HIDDEN, msgspec.json.encode(theirs).decode(), place]
+    if place == "another user":
+        shell = ["unshare", "--mount", "sh", "-c", 'mount -t proc -o hidepid=2 proc /proc && exec "$@"', "sh"]
+    else:
+        shell = ["unshare", "--pid", "--fork", *(["--mount-proc"] if place == "its own /proc" else [])]
+    told = subprocess.run([*shell, *words], capture_output=True, text=True, check=False)
+    return told.stdout.split() if told.returncode == 0 else []
+
+
+@pytest.mark.parametrize("place", ["another user", "its own /proc", "the /proc of others"])
+def test_s5_a_living_process_that_proc_hides_is_not_provably_dead(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = start(SLEEP, start_new_session=True, env={"HOLDFAST_WORKER": "1"})
+    theirs = identify(process.pid)
+    try:
+        told = judged_from(place, theirs)
+        if told:
+            assert told[3:] == ["False", "0"], told
+            assert told[0] == "False" or place == "the /proc of others", "the entry is hidden"
+        unreadable(monkeypatch, FileNotFoundError())
+        assert SystemHost().is_running(theirs)
+        assert is_alive(process.pid)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.EIO])
+def test_s5_an_entry_that_cannot_be_read_proves_nothing(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = start("pass")
+    theirs = identify(process.pid)
+    process.communicate()
+    assert not SystemHost().is_running(theirs)
+    unreadable(monkeypatch, OSError(number, "no"))
+    assert SystemHost().is_running(theirs)
+    assert SystemHost().kill_leftovers(theirs) == 0

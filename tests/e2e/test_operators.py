@@ -98,10 +98,14 @@ def watched(folder: Path, key: bytes) -> str:
     assert top.stdin is not None
     assert top.stdout is not None
     drawn = b""
-    while drawn.count(b"holdfast top") < 2:
-        drawn += top.stdout.read(65536) or b""
-        assert top.poll() is None, drawn
-    top.stdin.write(key)
-    drawn += top.communicate(timeout=START)[0]
+    try:
+        while drawn.count(b"holdfast top") < 2:
+            drawn += top.stdout.read(65536) or b""
+            assert top.poll() is None, drawn
+        top.stdin.write(key)
+        drawn += top.communicate(timeout=START)[0]
+    finally:
+        top.kill()  # with it goes the terminal, and what runs there
+        top.wait()
     assert top.returncode == 0, drawn
     return drawn.decode()

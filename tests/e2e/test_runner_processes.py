@@ -130,6 +130,7 @@ def test_a_runner_dies_with_a_worker_that_nobody_supervises(tmp_path: Path) -> N
         crew = ships.crew()
         job = ships.enqueue("spin")
         started = ships.entry(job, "start")
+        assert is_alive(started["pid"])
         for pid in (crew.pid, guard_of(started["session"]), started["session"]):
             end(pid)
         until(lambda: not is_alive(started["pid"]), within=2.0)

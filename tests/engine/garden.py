@@ -33,6 +33,7 @@ DEFAULTS: dict[str, Any] = {
     "delete": False,
     "retention": None,
     "columns": None,
+    "stamps": None,
     "name": None,
     "url": None,
     "queue": "default",

@@ -1,5 +1,6 @@
 """Ids and chance of the machine."""
 
+from copy import copy
 from threading import Thread
 from uuid import UUID
 
@@ -35,6 +36,26 @@ def test_threads_never_share_an_id() -> None:
 def test_two_processes_of_one_moment_make_different_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock.time, "time_ns", lambda: 1_700_000_000_000_000_000)
     assert SystemChance().uuid7() != SystemChance().uuid7()
+
+
+def test_s2_clones_of_a_process_never_make_the_same_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock.time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    original = SystemChance()
+    made = {original.uuid4(), original.uuid7()}
+    clones = [copy(original) for _ in range(4)]
+    for _ in range(200):
+        made |= {make() for each in (original, *clones) for make in (each.uuid4, each.uuid7)}
+    assert len(made) == 2 + 200 * 5 * 2
+
+
+def test_ids_go_on_growing_when_a_millisecond_has_none_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock.time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    monkeypatch.setattr(clock.os, "urandom", lambda size: b"\xff" * size)
+    chance = SystemChance()
+    chance._last = (1_700_000_000_000 << clock.FREE_BITS) + 2**clock.FREE_BITS - 1
+    made = [chance.uuid7() for _ in range(2)]
+    assert made == sorted(made)
+    assert {each.int >> 80 for each in made} == {1_700_000_000_001}
 
 
 def test_jitter_goes_both_ways() -> None:

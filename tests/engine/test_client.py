@@ -14,11 +14,22 @@ from holdfast._core.lifecycle import Transition, finish
 from holdfast._core.outcome import Cancel, Done, Fail, Outcome
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
+from holdfast._engine import client
 from holdfast._engine.client import Client
 from holdfast._engine.events import Event, EventName, Events
-from holdfast._ports.store import ClaimRequest, Duplicate, EnqueueAnswer, JobFilter, LeaseView, NewLease, Pruned, ReopenAnswer
+from holdfast._ports.store import (
+    ClaimRequest,
+    Duplicate,
+    EnqueueAnswer,
+    JobFilter,
+    LeaseView,
+    NewLease,
+    Pruned,
+    Purged,
+    ReopenAnswer,
+)
 from holdfast._ports.transport import Hint
-from holdfast.errors import JobCancelled, JobFailed, JobNotFound, SchemaMissing, StoreUnavailable, UniqueConflict
+from holdfast.errors import JobCancelled, JobFailed, JobNotFound, SchemaMissing, StoreBusy, StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
 
@@ -313,6 +324,28 @@ def test_cancelling_what_runs_tells_its_worker_by_id() -> None:
     run(scenario)
 
 
+def test_l11_locked_jobs_of_one_batch_keep_no_other_batch_from_its_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(desk: Desk) -> None:
+        jobs = [desk.job("q") for _ in range(5)]
+        await desk.client.enqueue(jobs)
+        stuck, delete = {jobs[0].id, jobs[3].id}, desk.store.delete
+
+        async def pass_by(ids: Sequence[UUID]) -> dict[UUID, State]:
+            states = await delete([job for job in ids if job not in stuck])
+            if locked := stuck.intersection(ids):
+                raise StoreBusy("delete: locked", frozenset(locked))
+            return states
+
+        monkeypatch.setattr(desk.store, "delete", pass_by)
+        with pytest.raises(StoreBusy) as busy:
+            await desk.client.delete([job.id for job in jobs])
+        assert busy.value.jobs == stuck
+        assert {row.id for row in await desk.store.list(JobFilter(limit=9))} == stuck
+
+    monkeypatch.setattr(client, "BATCH", 2)
+    run(scenario)
+
+
 def test_a_retried_job_is_available_again() -> None:
     async def scenario(desk: Desk) -> None:
         job = await desk.end(Fail())
@@ -461,11 +494,30 @@ def test_a_resumed_queue_wakes_workers_and_a_paused_one_does_not() -> None:
     run(scenario)
 
 
+def test_a_purge_ends_although_a_producer_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(desk: Desk) -> None:
+        purge = desk.store.purge
+
+        async def purge_beside_a_producer(*asked: Any) -> Purged:
+            answer = await purge(*asked)
+            desk.clock.advance(0.001)
+            await desk.client.enqueue([desk.job("a"), desk.job("b")])
+            return answer
+
+        monkeypatch.setattr(desk.store, "purge", purge_beside_a_producer)
+        await desk.client.enqueue([*(desk.job("a") for _ in range(1001)), desk.job("b")])
+        assert await desk.client.purge(["a", "b"]) == 1002
+        assert await desk.stored() == 2 * 5
+        assert [fields["jobs"] for fields in desk.said("queue.purged")] == [1001, 1]
+
+    run(scenario)
+
+
 def test_purging_and_pruning_go_on_until_nothing_is_left() -> None:
     async def scenario(desk: Desk) -> None:
         await desk.client.enqueue([desk.job("a") for _ in range(2300)])
         await desk.client.enqueue([desk.job("b")])
-        assert await desk.client.purge("a") == 2300
+        assert await desk.client.purge(["a"]) == 2300
         assert await desk.stored() == 1
         assert desk.said("queue.purged") == [{"queue": "a", "jobs": 2300}]
         await desk.client.cancel([job.id for job in await desk.store.list(JobFilter())])

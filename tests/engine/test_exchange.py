@@ -6,11 +6,12 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import AttemptOutcome, State
+from holdfast._core.job import AttemptOutcome, NewJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._core.outcome import Retry, Snooze
-from holdfast._core.policy import CrashPolicy
+from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._engine.context import Job
+from holdfast._engine.loop import Service
 from holdfast._engine.registry import define
 from holdfast._ports.store import ClaimRequest, ExchangeAnswer
 from holdfast.errors import JobLost, StoreUnavailable
@@ -273,18 +274,45 @@ def test_s15_a_claim_that_arrives_after_its_audit_is_found_by_the_next() -> None
     run(test())
 
 
-def test_s15_an_audit_leaves_a_claim_alone_whose_answer_is_still_on_its_way() -> None:
+def test_s15_the_first_code_after_a_lost_claim_answer_is_the_first_attempt() -> None:
+    async def test() -> None:
+        bench = Bench(forever)
+        await bench.memory.open_lease(LEASE)
+        job = NewJob(id=bench.chance.uuid7(), task="forever", payload=NOTHING, policy=Policy(), expires_in=60.0)
+        await bench.memory.enqueue(bench.chance.uuid4(), [job])
+        place = await bench.row(job.id)
+        bench.clock.advance(1.0)
+        bench.store.lose_answer("exchange")
+        with pytest.raises(StoreUnavailable):
+            await bench.exchange.step()
+        bench.exchange.close()
+        await bench.exchange.step()
+        assert await bench.row(job.id) == structs.replace(place, token=Token(None, 1)), "as if it had never been claimed"
+        bench.exchange.is_closed = False
+        await bench.exchange.step()
+        assert bench.executor.running[job.id].claim.hold.attempt == 1
+
+    run(test())
+
+
+def test_s15_an_audit_waits_until_the_claim_in_flight_is_answered() -> None:
     async def test() -> None:
         bench = Bench(forever)
         (job,) = await bench.open(("forever", NOTHING))
         gate = bench.store.hold("exchange", is_back=True)
-        step = asyncio.ensure_future(bench.exchange.step())
+        service = Service("exchange", bench.exchange.step, events=bench.log.events, chance=bench.chance, longest_pause=1.0)
+        running = asyncio.ensure_future(service.run())
         await gate.entered.wait()
-        await bench.exchange.audit()
-        assert bench.exchange.is_delivered
+        bench.exchange.request_audit()
+        service.wake.set()
+        await turns()
+        assert "held" not in bench.store.calls
         gate.opened.set()
-        await step
+        await turns()
+        assert bench.store.calls.count("held") == 1
+        assert bench.exchange.is_delivered
         assert list(bench.executor.running) == [job]
+        running.cancel()
 
     run(test())
 
@@ -340,7 +368,7 @@ def test_l4_who_hears_no_answers_claims_nothing_until_one_is_heard() -> None:
             with pytest.raises(StoreUnavailable):
                 await bench.exchange.step()
         row = await bench.row(job)
-        assert (row.state, row.attempt) == (State.AVAILABLE, 1), "claimed once, released, and left to others"
+        assert (row.state, row.attempt, row.token.number) == (State.AVAILABLE, 0, 1), "claimed once, released, and left to others"
         assert await bench.exchange.step() == 0.0
         await bench.exchange.step()
         assert list(bench.executor.running) == [job]
@@ -375,6 +403,7 @@ def test_an_audit_asked_for_while_one_is_on_its_way_is_not_forgotten() -> None:
         bench.exchange.request_audit()
         gate.opened.set()
         await step
+        assert bench.ended == []
         await bench.exchange.step()
         await bench.until_ended()
 
@@ -563,12 +592,16 @@ def test_s2_a_claim_of_a_job_whose_former_attempt_still_runs_here_is_released_no
         second = (await bench.row(job)).token
         assert second.number == first.number, "the store forgot"
         assert second != first
+        bench.clock.advance(0.5)
         bench.exchange.request_audit()
+        await bench.exchange.step()
+        assert (await bench.row(job)).token == second, "kept: given back, it would come to us again at once"
         bench.exchange.close()
         await bench.exchange.step()
         await bench.until_ended()
         assert bench.ended[0].transition is None
-        assert (await bench.row(job)).state is State.SCHEDULED, "not to us again at once"
+        row = await bench.row(job)
+        assert (row.state, row.available_at) == (State.AVAILABLE, row.created_at), "it keeps its place in line"
 
     run(test())
 

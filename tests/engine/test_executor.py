@@ -96,8 +96,8 @@ def test_a_handler_that_wants_its_job_gets_it_first() -> None:
     [
         (Retry(after="10s", reason="busy"), (State.AVAILABLE, 10.0, 1, None, AttemptOutcome.FAILED, "Retry: busy")),
         (Snooze(for_="5m"), (State.AVAILABLE, 300.0, 0, None, AttemptOutcome.SNOOZED, "None")),
-        (Cancel("not needed"), (State.CANCELLED, 0.0, 0, Reason.BY_HANDLER, AttemptOutcome.CANCELLED, "Cancel: not needed")),
-        (Fail("no such page"), (State.FAILED, 0.0, 1, Reason.PERMANENT, AttemptOutcome.FAILED, "Fail: no such page")),
+        (Cancel("not needed"), (State.CANCELLED, None, 0, Reason.BY_HANDLER, AttemptOutcome.CANCELLED, "Cancel: not needed")),
+        (Fail("no such page"), (State.FAILED, None, 1, Reason.PERMANENT, AttemptOutcome.FAILED, "Fail: no such page")),
     ],
     ids=["retry", "snooze", "cancel", "fail"],
 )

@@ -333,7 +333,13 @@ def test_a_hook_that_cannot_work_is_refused_at_registration(handler: Any, on_res
 
 
 def test_a_hook_may_want_more_than_two_if_it_does_not_need_it() -> None:
-    App("memory://").task(on_rescue=lambda connection, job, *, retries=3: None)(work_on)
+    def heal(connection: object, job: object, *, retries: int = 3) -> None: ...
+
+    app = App("memory://")
+    app.task(on_rescue=heal)(work_on)
+    definition = app.registry.get("work_on")
+    assert definition is not None
+    assert definition.on_rescue is heal
 
 
 def test_a_store_without_transactions_is_refused_at_the_start_and_by_the_check() -> None:
@@ -429,7 +435,8 @@ def test_l8_a_store_that_is_away_costs_no_attempt() -> None:
         await bench.until_ended()
         moved = bench.ended[0].transition
         assert moved is not None
-        assert (moved.to, moved.delay, moved.record, moved.failures) == (State.AVAILABLE, 7.0, None, 0)
+        assert (moved.to, moved.delay, moved.record, moved.failures) == (State.AVAILABLE, None, None, 0)
+        assert bench.ended[0].pause == 7.0
 
     operating(heal, test)
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from holdfast._engine.loop import Service, Wake
+from holdfast.errors import ConfigurationError, StoreRefused
 from holdfast.testing.clock import FakeChance
 from tests.engine.support import Log, LoopClock, run, run_virtual, turns, until
 
@@ -42,6 +43,22 @@ def test_a_service_outlives_every_error_of_its_step() -> None:
         assert failed[0]["operation"] == "exchange"
         assert failed[0]["error"] == "OSError: gone"
         assert log.of("store.recovered") == [{"operation": "exchange", "failures": 3}]
+
+    run_virtual(test())
+
+
+def test_l11_a_refusal_is_no_outage_and_the_service_tries_again() -> None:
+    async def test() -> None:
+        step, log = Steps(StoreRefused("settle: no identity: ALTER TABLE"), ConfigurationError(["may not"]), 1.0), Log()
+        task = asyncio.ensure_future(service(step, log).run())
+        await until(lambda: len(step.times) > 3)
+        assert not task.done()
+        assert [fields["error"] for fields in log.of("store.refused")] == [
+            "StoreRefused: settle: no identity: ALTER TABLE",
+            "ConfigurationError: may not",
+        ]
+        assert log.of("store.unavailable") == []
+        assert log.of("store.recovered") == [{"operation": "exchange", "failures": 2}]
 
     run_virtual(test())
 

@@ -1,7 +1,7 @@
 """Jobs are taken only from owners that have lost their right, and whoever is not to blame does not pay."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import pytest
@@ -9,13 +9,13 @@ from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import AttemptOutcome, JobRecord, Reason, State
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, finish
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._engine.recovery import HOLDS_PER_MOVE, Contact, Recovery
-from holdfast._ports.store import ClaimRequest, LastTries, NewLease
-from holdfast.errors import StoreUnavailable
+from holdfast._engine.recovery import HOLDS_PER_MOVE, MOST_REFUSALS, Contact, Recovery
+from holdfast._ports.store import ClaimRequest, ExchangeAnswer, LastTries, NewLease
+from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from tests.engine.machines import MemoryHost, MemoryTransport
@@ -181,6 +181,82 @@ def test_the_amnesty_is_that_of_the_lease_not_ours() -> None:
         assert await site.recovery.step() == []
         await site.in_contact(10)
         assert len(await site.recovery.step()) == 1
+
+    run(test())
+
+
+SHORT = LeaseTiming.of("5s")
+
+
+@pytest.mark.parametrize("silence", ["none answered", "a slow answer"])
+def test_l3_a_silence_that_let_a_shorter_lease_run_out_is_an_amnesty_for_it(silence: str) -> None:
+    async def test() -> None:
+        site = Site()
+        (job,) = await site.claim(1, structs.replace(LEASE, timing=SHORT))
+        await site.in_contact(4)
+        await site.memory.beat([LEASE.id])
+        sent = site.clock.monotonic()
+        site.clock.advance(SHORT.ttl + 1)  # no gap for us, whose beats are 6 s apart
+        site.contact.answered(sent if silence == "a slow answer" else site.clock.monotonic())
+        assert await site.recovery.step() == []
+        assert site.recovery.pause == SHORT.beat
+        site.clock.advance(SHORT.beat)
+        await site.memory.beat([LEASE.id])
+        assert await site.recovery.step() == []
+        assert (await site.row(job)).crashes == 0
+
+    run(test())
+
+
+def test_l1_a_judge_with_long_beats_listens_as_often_as_the_owner_of_a_shorter_lease_and_then_judges() -> None:
+    async def test() -> None:
+        site = Site()
+        await site.claim(1, structs.replace(LEASE, timing=SHORT))
+        for _ in range(10):
+            site.clock.advance(TIMING.beat)
+            site.contact.answered(site.clock.monotonic())
+        waited = 0.0
+        while not await site.recovery.step():
+            assert site.recovery.pause == SHORT.beat
+            site.clock.advance(site.recovery.pause)
+            waited += site.recovery.pause
+        assert SHORT.beat + SHORT.margin <= waited < 2 * (SHORT.beat + SHORT.margin)
+        assert await site.recovery.step() == []
+        assert site.recovery.pause == float("inf"), "no lease waits to be judged"
+
+    run(test())
+
+
+def test_l1_a_judge_with_short_beats_does_not_wait_for_a_longer_lease_after_a_silence_that_means_nothing_to_it() -> None:
+    async def test() -> None:
+        site = Site()
+        await site.claim(1)
+        site.contact = site.recovery._contact = Contact(SHORT, site.clock.monotonic)
+        for _ in range(12):
+            site.clock.advance(3.0)  # a gap by our own beats
+            site.contact.answered(site.clock.monotonic())
+        assert site.contact.since == site.clock.monotonic()
+        assert len(await site.recovery.step()) == 1
+
+    run(test())
+
+
+@pytest.mark.parametrize("timing", [SHORT, LeaseTiming(ttl=300.0, beat=60.0, margin=50.0)])
+def test_l3_a_job_past_a_limit_is_judged_after_the_amnesty_of_its_own_lease(timing: LeaseTiming) -> None:
+    async def test() -> None:
+        site = Site()
+        await site.claim(1, structs.replace(LEASE, timing=timing), policy=Policy(timeout=60.0))
+        for _ in range(240):
+            await site.in_contact(2)
+            await site.memory.beat([LEASE.id])
+        site.contact.broke()
+        site.contact.answered(site.clock.monotonic())
+        await site.in_contact(timing.beat + timing.margin - 0.5)
+        await site.memory.beat([LEASE.id])
+        assert await site.recovery.step() == []
+        await site.in_contact(1)
+        await site.memory.beat([LEASE.id])
+        assert [each.reason for each in await site.recovery.step()] == ["timed_out"]
 
     run(test())
 
@@ -434,6 +510,85 @@ def test_l8_outcomes_a_dead_worker_left_with_us_are_delivered_before_its_lease_e
         row = await site.row(done)
         assert (row.state, row.result) == (State.COMPLETED, b"42")
         assert site.store.calls == ["exchange", "end_lease", "held", "exchange", "held"]
+
+    run(test())
+
+
+class Picky(Flaky):
+    """A store that refuses every write with that job's outcome."""
+
+    def __init__(self, store: MemoryStore, refused: UUID) -> None:
+        super().__init__(store)
+        self.refused, self.is_away = refused, False
+
+    async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
+        if any(each.job == self.refused and each.result is not None for each in transitions):
+            raise StoreUnavailable("away") if self.is_away else StoreRefused("refused")
+        return await self.store.exchange(transitions, request)
+
+
+async def picky_site() -> tuple[Site, Picky, list[UUID], list[Transition]]:
+    """Two outcomes of a dead worker, of which the store refuses the first."""
+    site = Site()
+    jobs = await site.claim(3)
+    holds = {hold.job: hold for hold in await site.memory.held(LEASE.id)}
+    store = Picky(site.memory, jobs[0])
+    site.recovery._store = store  # type: ignore[assignment]
+    return site, store, jobs, [finish(holds[job], Done(b"42"), jitter=0.0) for job in jobs[:2]]
+
+
+def test_l11_an_outcome_that_the_store_refuses_keeps_neither_its_siblings_nor_its_lease() -> None:
+    async def test() -> None:
+        site, _, (refused, done, cut), outcomes = await picky_site()
+        for tries in range(1, MOST_REFUSALS):
+            with pytest.raises(StoreRefused):
+                await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
+            assert (await site.row(done)).state is State.COMPLETED
+            assert [fields["failures"] for fields in site.log.of("store.refused")] == list(range(1, tries + 1))
+        rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
+        assert {each.id for each in rescued} == {refused, cut}
+        assert (await site.row(refused)).state is State.AVAILABLE
+
+    run(test())
+
+
+@pytest.mark.parametrize("refused", [1, 50])
+def test_l11_a_job_whose_rescue_the_store_refuses_keeps_no_other_from_its_own(refused: int) -> None:
+    async def test() -> None:
+        site = Site()
+        jobs = await site.claim(50)
+        exchange, asked, theirs = site.memory.exchange, [], {*jobs[:refused]}
+
+        async def refuse(transitions, request=None):  # type: ignore[no-untyped-def]
+            asked.append(len(transitions))
+            if theirs & {each.job for each in transitions}:
+                raise StoreRefused("refused")
+            return await exchange(transitions, request)
+
+        site.memory.exchange = refuse  # type: ignore[method-assign]
+        if refused == len(jobs):
+            with pytest.raises(StoreRefused):
+                await site.recovery.end(LEASE.id, LEASE.worker, CRASH)
+            assert len(asked) < 10, "what refuses all of them is not asked for each"
+            return
+        assert [each.id for each in await site.recovery.end(LEASE.id, LEASE.worker, CRASH)] == jobs[refused:]
+        assert [(each["operation"], each["job"]) for each in site.log.of("store.refused")] == [("rescue", jobs[0])]
+        theirs.clear()
+        assert [each.id for each in await site.recovery.step()] == jobs[:refused]
+
+    run(test())
+
+
+def test_l8_a_store_that_is_away_has_refused_nothing_however_often_it_is_asked() -> None:
+    async def test() -> None:
+        site, store, (job, *_), outcomes = await picky_site()
+        store.is_away = True
+        for _ in range(10 * MOST_REFUSALS):
+            with pytest.raises(StoreUnavailable):
+                await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
+        store.is_away, store.refused = False, UUID(int=0)
+        await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=outcomes)
+        assert (await site.row(job)).state is State.COMPLETED
 
     run(test())
 

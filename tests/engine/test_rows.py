@@ -11,11 +11,12 @@ import pytest
 from msgspec import structs
 
 from holdfast import Batch, ConfigurationError, JobLost, RowsLost, Snooze, State, SyncBatch, Unsupported
+from holdfast._core import watch
 from holdfast._core.job import JobRecord
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._engine.executor import Stop
-from holdfast._engine.rows_run import AHEAD, FRESH, FRESH_PART, RELEASE_WITHIN, SLICE
-from holdfast._ports.rows import Findings, Mark
+from holdfast._engine.rows_run import AHEAD, FRESH, FRESH_PART, RELEASE_WITHIN, SLICE, is_of_no_row
+from holdfast._ports.rows import Findings, Mark, Reset
 from holdfast._ports.store import LastTries, NewLease
 from holdfast.errors import StoreUnavailable
 from holdfast.rows.postgres.inspection import OWNER_LENGTH
@@ -72,7 +73,7 @@ def test_what_a_handler_leaves_open_goes_back_at_its_end() -> None:
     run(test())
 
 
-async def again(garden: Garden, job: UUID) -> JobRecord:
+async def again(garden: Garden, job: UUID, ended: int = 2) -> JobRecord:
     """The run once its next try has ended, an interval later and not before."""
     garden.clock.advance(4.9)
     garden.beat()
@@ -82,7 +83,7 @@ async def again(garden: Garden, job: UUID) -> JobRecord:
     garden.clock.advance(0.2)
     garden.beat()
     await garden.exchange.step()
-    await garden.until_ended(2)
+    await garden.until_ended(ended)
     await garden.settle()
     return await garden.row(job)
 
@@ -121,7 +122,233 @@ def test_a_handler_that_raises_half_way_keeps_what_it_finished_and_is_tried_agai
         assert row.error is not None
         assert (row.state, row.failures, row.error.message) == (State.SCHEDULED, 1, "the bucket is gone")
         row = await again(garden, job)
-        assert (row.state, row.failures, garden.ids("gone"), garden.ids("new")) == (State.SCHEDULED, 2, [1, 2, 3, 4], [5])
+        assert (row.state, row.failures, garden.ids("gone"), garden.ids("new")) == (State.SCHEDULED, 2, [1, 2, 3], [4, 5])
+
+    run(test())
+
+
+# rows that raise
+
+
+async def tried(garden: Garden, runs: int = 1) -> list[JobRecord]:
+    """So many runs, each through all of its attempts."""
+    ended, found = 0, list[JobRecord]()
+    for _ in range(runs):
+        (job,) = await garden.start()
+        await garden.until_ended(ended := ended + 1)
+        await garden.settle()
+        row = await garden.row(job)
+        while row.state is State.SCHEDULED:
+            row = await again(garden, job, ended := ended + 1)
+        found.append(row)
+    return found
+
+
+def picky(calls: list[int], *poison: int) -> Handler:
+    """A handler that raises when one of these rows is in its batch."""
+
+    async def handler(batch: Batch) -> None:
+        calls.append(len(batch))
+        if bad := set(batch.keys) & {*poison}:
+            raise ValueError(f"row {min(bad)} is broken")
+        await batch.done(batch.keys)
+
+    return handler
+
+
+AS_IT_IS_KNOWN: list[dict[str, Any]] = [{}, {"tells_stamps": True}, {"owner": "holder"}]
+"""When a claim's mark is known: with its answer, or before."""
+ENDING: dict[str, Any] = {"resets": "resets", "max_resets": 2, "failed": "bad", "reason": "why"}
+
+
+@pytest.mark.parametrize("poison", [1, 30, 60])
+@pytest.mark.parametrize("options", [{}, {"tells_stamps": True}, {"owner": "holder"}, ENDING])
+def test_s9_a_row_that_raises_does_not_stop_the_others(options: dict[str, Any], poison: int) -> None:
+    calls = list[int]()
+
+    async def test() -> None:
+        garden = Garden(picky(calls, poison), count=60, batch=1000, **options)
+        rows = await tried(garden, runs=2)
+        assert (garden.ids("gone"), garden.ids("busy")) == ([id for id in range(1, 61) if id != poison], [poison])
+        assert len(calls) <= 40
+        assert [row.state for row in rows] == [State.COMPLETED] * 2
+        (kept,) = garden.log.of("rows.kept")
+        assert (kept["watch"], kept["keys"], kept["error"]) == ("pastes", str(poison), f"ValueError: row {poison} is broken")
+
+    run(test())
+
+
+ENDS = [SystemExit(3), asyncio.CancelledError(), BaseExceptionGroup("both", [SystemExit(1), ValueError()])]
+"""What no ``except Exception`` sees."""
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
+def test_s9_a_row_with_which_its_handler_exits_does_not_stop_the_others(error: BaseException) -> None:
+    async def handler(batch: Batch) -> None:
+        if 2 in batch.keys:
+            raise error
+        await batch.done(batch.keys)
+
+    async def test() -> None:
+        garden = Garden(handler, count=9, batch=9)
+        await tried(garden, runs=2)
+        assert (garden.ids("busy"), len(garden.ids("gone"))) == ([2], 8)
+
+    run(test())
+
+
+def test_s9_a_row_with_which_a_threads_handler_exits_does_not_stop_the_others() -> None:
+    def handler(batch: SyncBatch) -> None:
+        if 2 in batch.keys:
+            raise SystemExit(3)
+        batch.done(batch.keys)
+
+    async def test() -> None:
+        garden = Garden(handler, count=5, batch=9)
+        await tried(garden, runs=2)
+        assert (garden.ids("busy"), garden.ids("gone")) == ([2], [1, 3, 4, 5])
+
+    run(test())
+
+
+def test_l11_a_row_beside_a_lost_job_or_a_person_who_stops_the_program_is_not_blamed() -> None:
+    for error in (KeyboardInterrupt(), BaseExceptionGroup("both", [ValueError(), JobLost("gone")])):
+        assert is_of_no_row(error)
+    assert not is_of_no_row(SystemExit())
+
+
+def test_s9_a_row_that_raised_is_taken_back_and_counted_by_the_watchdog() -> None:
+    async def test() -> None:
+        garden = Garden(picky([], 2), batch=9, **ENDING)
+        await tried(garden)
+        garden.clock.advance(7201)
+        assert [each.key for each in await garden.plain.reset(9)] == [(2,)]
+        assert (garden.plain.rows[2,]["status"], garden.plain.rows[2,]["resets"]) == ("new", 1)
+
+    run(test())
+
+
+def test_s9_a_row_that_raises_once_too_often_fails_with_the_error_and_the_others_go_on() -> None:
+    async def test() -> None:
+        garden = Garden(picky([], 2), count=9, batch=9, **ENDING, columns=["id"])
+        garden.plain.rows[2,]["resets"] = 2
+        row, _ = await tried(garden, runs=2)
+        found = garden.plain.rows[2,]
+        assert (found["status"], found["why"], result(row)["failed"]) == ("bad", "row 2 is broken", 1)
+        assert len(garden.ids("gone")) == 8
+
+    run(test())
+
+
+def test_s9_a_handler_that_always_raises_keeps_one_row_away_and_its_run_fails() -> None:
+    calls = list[int]()
+
+    async def test() -> None:
+        garden = Garden(picky(calls, *range(1, 61)), count=60, batch=1000, **ENDING)
+        (row,) = await tried(garden)
+        assert (row.state, calls, len(garden.ids("busy")), len(garden.ids("new"))) == (State.FAILED, [60, 31, 1, 1], 1, 59)
+
+    run(test())
+
+
+def test_s9_rows_that_raise_one_after_the_other_do_not_stop_the_others() -> None:
+    async def test() -> None:
+        garden = Garden(picky([], 3, 4, 5), count=12, batch=100, **ENDING)
+        await tried(garden, runs=4)
+        assert (garden.ids("busy"), len(garden.ids("gone"))) == ([3, 4, 5], 9)
+
+    run(test())
+
+
+def test_s9_a_row_of_a_threads_handler_that_raises_does_not_stop_the_others() -> None:
+    def handler(batch: SyncBatch) -> None:
+        if 2 in batch.keys:
+            raise ValueError("row 2 is broken")
+        batch.done(batch.keys)
+
+    async def test() -> None:
+        garden = Garden(handler, count=5, batch=9)
+        await tried(garden, runs=2)
+        assert (garden.ids("busy"), garden.ids("gone")) == ([2], [1, 3, 4, 5])
+
+    run(test())
+
+
+@pytest.mark.parametrize("options", AS_IT_IS_KNOWN)
+def test_s9_a_row_that_is_kept_away_is_not_given_back_by_the_next_attempt(options: dict[str, Any]) -> None:
+    saved = list[str]()
+
+    async def handler(batch: Batch) -> None:
+        if 2 in batch.keys:
+            raise ValueError("row 2 is broken")
+        saved.append(str((await garden.row(batch.job.id)).checkpoint))
+        await batch.done(batch.keys)
+
+    garden = Garden(handler, count=5, batch=9, **options)
+
+    async def test() -> None:
+        await tried(garden)
+        row = garden.plain.rows[2,]
+        mark = row["holder"] if "owner" in options else repr(row["since"])
+        assert (row["status"], len(saved)) == ("busy", 2)
+        assert all(mark not in each for each in saved[1:])
+
+    run(test())
+
+
+def test_a_reset_by_hand_ends_where_a_trigger_takes_stamps_back() -> None:
+    adopted = list[int]()
+
+    async def test() -> None:
+        garden = Garden(finish_all, count=7)
+
+        async def adopt(limit: int) -> int:
+            adopted.append(limit)
+            return limit
+
+        garden.plain.adopt = adopt  # type: ignore[method-assign]
+        assert await garden.rows.areset() == []
+        assert len(adopted) == 3
+
+    run(test())
+
+
+def test_a_reset_by_hand_ends_where_a_trigger_puts_rows_back() -> None:
+    async def test() -> None:
+        garden = Garden(finish_all, count=7)
+
+        answers = [[Reset((1,), watch.End.RETRY, "", 9.0)]] * 3 + [[]]
+
+        async def reset(limit: int) -> list[Reset]:
+            return answers.pop(0)
+
+        garden.plain.reset = reset  # type: ignore[method-assign]
+        assert [each.key for each in await garden.rows.areset()] == [(1,)]
+
+    run(test())
+
+
+def test_a_row_that_is_done_before_its_handler_raises_is_done() -> None:
+    async def handler(batch: Batch) -> None:
+        await batch.done(batch.keys)
+        raise ValueError("afterwards")
+
+    async def test() -> None:
+        garden = Garden(handler, count=5, batch=2)
+        (row,) = await tried(garden)
+        assert (row.state, garden.ids("gone"), garden.ids("new")) == (State.FAILED, [1, 2, 3, 4], [5])
+
+    run(test())
+
+
+def test_rows_that_a_handler_neither_finishes_nor_raises_for_do_not_stop_the_others() -> None:
+    async def handler(batch: Batch) -> None:
+        await batch.done(key for key in batch.keys if key != 2)
+
+    async def test() -> None:
+        garden = Garden(handler, count=9, batch=4)
+        row = await garden.run_once()
+        assert (row.state, row.failures, garden.ids("new"), len(garden.ids("gone"))) == (State.SCHEDULED, 0, [2], 8)
 
     run(test())
 
@@ -204,10 +431,6 @@ async def die(
     await other.memory.open_lease(heir)
     other.exchange = other.open_exchange(heir, LastTries.ALSO)
     return other
-
-
-AS_IT_IS_KNOWN: list[dict[str, Any]] = [{}, {"tells_stamps": True}, {"owner": "holder"}]
-"""When a claim's mark is: with its answer, or before."""
 
 
 @pytest.mark.parametrize("options", AS_IT_IS_KNOWN)
@@ -964,7 +1187,7 @@ def test_what_a_run_has_done_is_counted_also_when_it_fails_before_that_is_saved(
         (job,) = await garden.start()
         assert (await garden.finish([job])).failures == 1
         row = await again(garden, job)
-        assert (row.state, result(row)["done"], result(row)["batches"]) == (State.COMPLETED, 9, 4)
+        assert (row.state, result(row)["done"], result(row)["batches"]) == (State.COMPLETED, 9, 5)
 
     run(test())
 

@@ -467,6 +467,7 @@ def test_the_end_of_the_pipe_is_the_end_of_the_runner() -> None:
     async def test() -> None:
         async with Scene(idle) as scene:
             await scene.next(messages.Ready)
+            assert not scene.cell.died.is_set()
             scene.channel.close()
             await until(scene.cell.died.is_set)
 

@@ -181,7 +181,8 @@ def test_l4_a_runner_that_does_not_know_a_task_keeps_no_other_job_waiting() -> N
 
         await start_unknown(0)
         moved = moved_in(bench)
-        assert (moved.to, moved.record, moved.delay, moved.crashes) == (State.AVAILABLE, None, PAUSE, 0)
+        assert (moved.to, moved.record, moved.delay, moved.crashes) == (State.AVAILABLE, None, None, 0)
+        assert bench.ended[0].pause == PAUSE
         assert bench.pool.free(0) == 1
         assert (bench.log.of("task.unknown"), bench.log.of("runner.unavailable")) == ([{"task": "handler"}], [])
         await bench.host.children[0].next(messages.Finish)  # another one may have newer code
@@ -469,6 +470,8 @@ def test_a_runner_whose_job_outlives_its_worker_ends_with_that_job() -> None:
         await child.next(messages.Finish)
         child.die(Exit(0))
         await bench.until_ended()
+        assert moved_in(bench).to is State.COMPLETED
+        assert not child.is_killed
 
     run_virtual(test())
 

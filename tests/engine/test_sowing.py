@@ -99,6 +99,44 @@ def test_rows_that_others_left_without_a_stamp_get_theirs_batch_after_batch_and_
     run(test())
 
 
+def test_s9_rows_whose_stamp_a_trigger_takes_away_are_reported_once_a_minute_and_make_no_hot_loop() -> None:
+    async def test() -> None:
+        field = Field(count=90, batch=30)
+
+        async def passes(count: int) -> list[float]:
+            found = []
+            for _ in range(count):
+                for row in field.plain.rows.values():
+                    row |= {"status": "busy", "since": None}
+                found.append(await field.plot.reset())
+            return found
+
+        assert await passes(3) == [PAUSE, 5.0, 5.0]
+        assert await field.plot.look() == PRUNING
+        (report,) = field.log.of("rows.undone")
+        assert (report["watch"], report["count"], report["keys"].split(", ")[-1]) == ("pastes", 30, "…")
+        await passes(5)
+        assert len(field.log.of("rows.undone")) == 1
+        await field.plot.look()
+        assert len(field.log.of("rows.undone")) == 2
+        await field.plot.look()
+        assert len(field.log.of("rows.undone")) == 2
+
+    run(test())
+
+
+def test_s9_rows_whose_reset_a_trigger_undoes_make_no_hot_loop() -> None:
+    async def test() -> None:
+        field, found = Field(count=30, batch=30), list[float]()
+        for _ in range(3):
+            for row in field.plain.rows.values():
+                row |= {"status": "busy", "since": field.clock.wall() - STUCK}
+            found.append(await field.plot.reset())
+        assert found == [PAUSE, 5.0, 5.0]
+
+    run(test())
+
+
 def test_stuck_rows_are_taken_back_a_batch_at_a_time_and_said_with_their_keys() -> None:
     async def test() -> None:
         field = Field(count=50, batch=30, owner="holder")
@@ -140,6 +178,19 @@ def test_rows_that_have_been_done_for_their_retention_are_pruned() -> None:
         field.clock.advance(86401)
         assert [await field.plot.prune(), await field.plot.prune()] == [PAUSE, PRUNING]
         assert (field.plain.rows, [each["count"] for each in field.log.of("rows.pruned")]) == ({}, [2, 1])
+
+    run(test())
+
+
+def test_rows_whose_stamp_cannot_be_judged_are_reported() -> None:
+    async def test() -> None:
+        field = Field(count=3)
+        await field.plain.claim("", 3)
+        assert (await field.plot.look(), field.log.of("rows.unreadable")) == (PRUNING, [])
+        field.plain.rows[2,]["since"] = "yesterday"
+        assert await field.plot.look() == PRUNING
+        (report,) = field.log.of("rows.unreadable")
+        assert (report["watch"], report["count"], report["keys"]) == ("pastes", 1, "2")
 
     run(test())
 
@@ -205,7 +256,7 @@ def test_a_database_that_is_away_or_hangs_hurts_only_its_own_runs() -> None:
         await passing(60)
         assert await estate.sown() == ["rows.pastes"]
         said = {each["operation"] for each in estate.log.of("store.unavailable")}
-        assert said == {"sow rows.orders", "watch rows.orders"}
+        assert said == {"sow rows.orders", "watch rows.orders", "look rows.orders"}
         assert not child.has_ended.done()
         estate.tables["orders"].is_out = False
         await passing(10)

@@ -38,7 +38,7 @@ def test_a_stopped_handler_moves_as_the_reason_says_free_of_charge(why: Stop, to
     async def test() -> None:
         moved = await stopped(define(forever), why)
         assert moved is not None
-        assert (moved.to, moved.record, moved.failures, moved.crashes, moved.delay) == (to, record, 0, 0, 0.0)
+        assert (moved.to, moved.record, moved.failures, moved.crashes, moved.delay) == (to, record, 0, 0, None)
 
     run(test())
 
@@ -235,7 +235,9 @@ def test_s3_what_is_said_of_an_earlier_attempt_does_not_stop_this_one() -> None:
 
 def test_stopping_a_job_that_does_not_run_here_does_nothing() -> None:
     async def test() -> None:
-        Bench().executor.stop(JOB, Stop.CANCELLED)
+        bench = Bench()
+        bench.executor.stop(JOB, Stop.CANCELLED)
+        assert bench.ended == []
 
     run(test())
 

@@ -254,6 +254,31 @@ def test_a_machine_that_cannot_spawn_for_days_does_not_end_the_supervisor() -> N
     run_virtual(test())
 
 
+def test_l2_a_worker_whose_end_cannot_be_watched_ends_no_other_worker_and_has_a_successor() -> None:
+    async def test() -> None:
+        fleet = Fleet(processes=2)
+        healthy, _ = await fleet.ready()
+        strange, _ = await fleet.ready()
+        strange.has_ended.set_exception(OSError(24, "Too many open files"))
+        successor, _ = await fleet.ready()
+        assert (strange.kills, healthy.kills) == (1, 0)
+        assert [ward.child for ward in fleet.supervisor.wards] == [healthy, successor]
+
+    run_virtual(test())
+
+
+def test_l2_a_worker_that_says_what_no_worker_says_is_killed() -> None:
+    async def test() -> None:
+        fleet = Fleet()
+        child, _ = await fleet.ready()
+        child.far.send(b"no message of ours")
+        await turns()
+        assert child.kills == 1
+        assert [fields["reason"] for fields in fleet.log.of("worker.killed")] == ["it says what no worker says"]
+
+    run_virtual(test())
+
+
 # beats
 
 

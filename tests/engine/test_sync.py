@@ -37,13 +37,14 @@ def test_inside_a_loop_it_names_its_twin_and_starts_nothing() -> None:
 
 
 def test_threads_share_one_portal_and_do_not_wait_for_each_other() -> None:
-    async def wait(together: threading.Barrier) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, together.wait)
+    async def wait(together: threading.Barrier) -> int:
+        return await asyncio.get_running_loop().run_in_executor(None, together.wait)
 
     together, portal = threading.Barrier(4, timeout=10), Portal()
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: portal.run(wait(together)), range(4)))
+        arrivals = list(pool.map(lambda _: portal.run(wait(together)), range(4)))
     portal.close()
+    assert sorted(arrivals) == [0, 1, 2, 3]
 
 
 def test_a_closed_portal_opens_again() -> None:

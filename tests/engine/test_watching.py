@@ -208,6 +208,7 @@ def test_an_embedded_worker_works_off_rows_as_they_become_due(app: App, database
             await until(lambda: "pastes" in databases.tables and databases.ids("pastes", "gone") == list(range(1, 11)))
             databases.tables["pastes"].store.add({"id": 11})
             await until(lambda: 11 in databases.ids("pastes", "gone"))
+        assert databases.ids("pastes", "gone") == list(range(1, 12))
 
     run(main())
 
@@ -244,6 +245,7 @@ def test_a_worker_starts_beside_a_database_that_is_away(app: App, databases: Dat
             await until(lambda: ran)
 
     run(main())
+    assert ran == ["other"]
 
 
 # what people ask

@@ -20,6 +20,20 @@ def test_an_enum_or_a_domain_without_one_of_the_values(postgres: Ground) -> None
         assert says in problem
 
 
+def test_s9_a_table_from_which_others_inherit_is_refused_before_a_row_is_touched(postgres: Ground) -> None:
+    postgres.make(1)
+    postgres.say("CREATE TABLE bystander (LIKE pastes INCLUDING ALL)")
+    postgres.say("CREATE TABLE heir (PRIMARY KEY (id)) INHERITS (pastes)")
+    postgres.say("INSERT INTO heir (id, status) VALUES (1, 'NEW')")  # the same key: the parent's index does not see it
+    problem = the_problem(postgres)
+    assert "inherit from pastes (INHERITS)" in problem
+    assert "ALTER TABLE … NO INHERIT pastes" in problem
+    for other in ("bystander", "heir"):
+        assert inspected(postgres, table=other).problems == ()
+    postgres.say("ALTER TABLE heir NO INHERIT pastes")
+    assert inspected(postgres).problems == ()
+
+
 def test_a_status_too_short_for_a_value(postgres: Ground) -> None:
     postgres.say("CREATE TABLE pastes (id int PRIMARY KEY, status varchar(3) NOT NULL, claimed_at timestamptz)")
     problems = inspected(postgres, where="true").problems
@@ -258,3 +272,68 @@ def test_a_table_that_is_altered_meanwhile_goes_on_being_watched(postgres: Groun
 def test_no_watch_is_opened_on_what_has_no_tables() -> None:
     with pytest.raises(ConfigurationError, match="memory:// has no tables"):
         Ground("memory", "memory://").open(watch())
+
+
+@pytest.mark.parametrize(
+    ("actions", "deletes", "is_fine"), [("update", False, False), ("delete", False, True), ("delete", True, False)]
+)
+def test_a_published_table_without_identity_is_refused(postgres: Ground, actions: str, deletes: bool, is_fine: bool) -> None:
+    postgres.make(1, key="id int NOT NULL UNIQUE")
+    assert inspected(postgres, deletes=deletes).problems == ()
+    postgres.say(f"CREATE PUBLICATION of_all FOR ALL TABLES WITH (publish = '{actions}')")
+    problems = inspected(postgres, deletes=deletes).problems
+    assert [("of_all" in problem, "ALTER TABLE pastes REPLICA IDENTITY FULL" in problem) for problem in problems] == (
+        [] if is_fine else [(True, True)]
+    )
+    for identity in ("FULL", "USING INDEX pastes_id_key"):
+        postgres.say(f"ALTER TABLE pastes REPLICA IDENTITY {identity}")
+        assert inspected(postgres, deletes=deletes).problems == ()
+    postgres.say("ALTER TABLE pastes REPLICA IDENTITY NOTHING")
+    assert len(inspected(postgres, deletes=deletes).problems) == (not is_fine)
+
+
+def test_a_publication_of_inserts_refuses_nothing(postgres: Ground) -> None:
+    postgres.make(key="id int NOT NULL UNIQUE")
+    postgres.say("CREATE PUBLICATION of_all FOR ALL TABLES WITH (publish = 'insert')")
+    assert inspected(postgres, deletes=True).problems == ()
+
+
+def test_a_publication_of_a_namesake_refuses_nothing(postgres: Ground) -> None:
+    postgres.make(key="id int NOT NULL UNIQUE")
+    postgres.say("CREATE SCHEMA namesakes")
+    postgres.say("CREATE TABLE namesakes.pastes (id int PRIMARY KEY)")
+    postgres.say("CREATE PUBLICATION of_it FOR TABLE namesakes.pastes")
+    assert inspected(postgres).problems == ()
+
+
+def test_a_primary_key_that_is_deferrable_is_no_identity(postgres: Ground) -> None:
+    postgres.make(key="id int PRIMARY KEY DEFERRABLE, other int UNIQUE")
+    postgres.say("CREATE PUBLICATION of_it FOR TABLE pastes")
+    assert "of_it" in next(problem for problem in inspected(postgres).problems if "identity" in problem)
+
+
+def test_a_partition_of_a_published_table_needs_an_identity(postgres: Ground) -> None:
+    postgres.say(
+        "CREATE TABLE pastes (id int NOT NULL, status text NOT NULL, claimed_at timestamptz, is_due bool NOT NULL) PARTITION BY LIST (id)"
+    )
+    postgres.say("CREATE TABLE first_pastes PARTITION OF pastes FOR VALUES IN (1)")
+    postgres.say("CREATE UNIQUE INDEX named ON pastes (id)")
+    postgres.say("CREATE TABLE bystander (id int)")
+    for root in ("true", "false"):
+        postgres.say(f"CREATE PUBLICATION of_it FOR TABLE pastes, bystander WITH (publish_via_partition_root = {root})")
+        assert "first_pastes belongs to publication of_it" in the_problem(postgres)
+        postgres.say("DROP PUBLICATION of_it")
+    postgres.say("CREATE PUBLICATION of_it FOR TABLE bystander")
+    assert inspected(postgres).problems == ()
+
+
+def test_a_publication_that_comes_later_is_no_outage(postgres: Ground) -> None:
+    postgres.make(1, key="id int NOT NULL UNIQUE")
+
+    async def act(table: Table) -> None:
+        assert (await table.inspect()).problems == ()
+        postgres.say("CREATE PUBLICATION of_all FOR ALL TABLES")
+        with pytest.raises(ConfigurationError, match="REPLICA IDENTITY FULL"):
+            await table.claim("", 9)
+
+    postgres.play(act)

@@ -108,9 +108,9 @@ def test_rows_that_somebody_else_left_without_a_stamp_get_one_and_are_reset_when
     ground.say("UPDATE pastes SET status = 'BUSY' WHERE id > 3")
 
     async def act(table: Table) -> None:
-        assert await table.adopt(2) == 2
+        assert len(await table.adopt(2)) == 2
         assert ground.say("SELECT count(*) FROM pastes WHERE claimed_at IS NOT NULL AND status = 'BUSY'") == [(2,)]
-        assert (await table.adopt(2), await table.adopt(2)) == (1, 0)
+        assert (len(await table.adopt(2)), len(await table.adopt(2))) == (1, 0)
         assert await table.reset(9) == []
         assert ground.say("SELECT id FROM pastes WHERE claimed_at IS NULL ORDER BY id") == [(1,), (2,), (3,)]
         ground.age()
@@ -124,12 +124,13 @@ def test_rows_whose_stamp_is_far_ahead_are_not_stuck_for_ever(ground: Ground, st
     ground.make(stamp=stamp)
     ground.fill(4)
     ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = '2999-01-01 00:00:00' WHERE id < 3")
-    ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = 'infinity' WHERE id = 3")  # in SQLite a word as any other
+    ahead = "infinity" if ground.kind == "postgres" else "9999-12-31 23:59:59"
+    ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = %s WHERE id = 3", ahead)
 
     async def act(table: Table) -> None:
         mark = (await table.claim("", 1)).mark
         before = ground.say("SELECT claimed_at FROM pastes WHERE id = 4")
-        assert (await table.adopt(9), await table.adopt(9), await table.reset(9)) == (3, 0, [])
+        assert (len(await table.adopt(9)), len(await table.adopt(9)), await table.reset(9)) == (3, 0, [])
         assert ground.say("SELECT claimed_at FROM pastes WHERE id = 4") == before, "that is as it should be"
         assert ground.say("SELECT count(*) FROM pastes WHERE claimed_at < '2999-01-01 00:00:00'") == [(4,)]
         assert await table.release(mark) == 1
@@ -139,8 +140,8 @@ def test_rows_whose_stamp_is_far_ahead_are_not_stuck_for_ever(ground: Ground, st
     ground.play(act)
 
 
-def test_rows_whose_stamp_is_long_ago_or_no_time_are_reset_too(ground: Ground) -> None:
-    stamps: list[object] = ["-infinity", "1066-10-14 09:00:00", *([1] if ground.kind == "sqlite" else [])]
+def test_rows_whose_stamp_is_long_ago_are_reset_too(ground: Ground) -> None:
+    stamps = ["1066-10-14 09:00:00", "0001-01-01 00:00:00" if ground.kind == "sqlite" else "-infinity"]
     ground.make(len(stamps), stamp="timestamp")
     for id, stamp in enumerate(stamps, 1):
         ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = %s WHERE id = %s", stamp, id)
@@ -199,7 +200,7 @@ def test_a_row_that_is_locked_is_passed_by_and_judged_as_it_is_then(postgres: Gr
     postgres.play(act)
 
 
-def test_rows_whose_stamp_a_trigger_keeps_are_not_said_to_have_a_new_one(postgres: Ground) -> None:
+def test_rows_whose_stamp_a_trigger_takes_away_are_told_again(postgres: Ground) -> None:
     postgres.make(3)
     postgres.say("UPDATE pastes SET status = 'BUSY'")
     postgres.say("UPDATE pastes SET claimed_at = '2999-01-01' WHERE id = 3")
@@ -210,7 +211,7 @@ def test_rows_whose_stamp_a_trigger_keeps_are_not_said_to_have_a_new_one(postgre
     postgres.say("CREATE TRIGGER keep BEFORE UPDATE ON pastes FOR EACH ROW EXECUTE FUNCTION keep()")
 
     async def act(table: Table) -> None:
-        assert [await table.adopt(9), await table.adopt(9)] == [1, 0]
+        assert [sorted(await table.adopt(9)) for _ in range(2)] == [[(1,), (2,), (3,)], [(2,), (3,)]]
 
     postgres.play(act)
 
@@ -227,7 +228,7 @@ def test_nothing_waits_for_a_row_that_somebody_else_has_locked(postgres: Ground,
         with psycopg.connect(postgres.place) as other:
             other.execute("SELECT FROM pastes WHERE id IN (1, 3, 5, 7, 9) FOR UPDATE")
             assert keys(await table.claim("", 9)) == [(2,)]
-            assert ([each.key for each in await table.reset(9)], await table.adopt(9)) == ([(4,)], 2)
+            assert ([each.key for each in await table.reset(9)], len(await table.adopt(9))) == ([(4,)], 2)
             assert postgres.say("SELECT id FROM pastes WHERE status = 'BUSY' AND claimed_at IS NULL") == [(7,)]
             assert postgres.say("SELECT id FROM pastes WHERE claimed_at = '2999-01-01'") == [(9,)]
             assert await table.prune(9) == 1

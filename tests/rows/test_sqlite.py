@@ -199,6 +199,30 @@ def test_two_claims_of_two_processes_in_one_microsecond_have_stamps_of_their_own
     sqlite.run(act)
 
 
+class SlowClock(FakeClock):
+    """A microsecond passes with each ten looks at it."""
+
+    looks = 0
+
+    def wall(self) -> float:
+        self.looks += 1
+        return super().wall() + self.looks // 10 / 1e6
+
+
+def test_s2_no_two_processes_reserve_one_stamp(sqlite: Ground) -> None:
+    sqlite.make(1)
+
+    async def act() -> None:
+        clock = SlowClock()
+        tables = [table_on(sqlite, clock=clock) for _ in range(3)]
+        reserved = [stamp for _ in range(3) for table in tables for stamp in await table.stamps(16)]
+        assert len(set(reserved)) == 9 * 16
+        for table in tables:
+            await table.close()
+
+    sqlite.run(act)
+
+
 def test_a_row_that_ended_between_the_look_and_the_reset_is_left_alone(sqlite: Ground) -> None:
     sqlite.make(1)
     sqlite.say("UPDATE pastes SET status = 'GONE', claimed_at = 'then'")

@@ -166,6 +166,63 @@ def test_a_block_that_ends_its_transaction_itself_is_told_so(ground: Ground, is_
     ground.play(act)
 
 
+@STORY
+@pytest.mark.parametrize("delete", [False, True])
+@pytest.mark.parametrize("again", ["", "SAVEPOINT second; ROLLBACK TO second"])
+def test_s9_rows_whose_move_a_savepoint_took_back_are_not_said_to_be_done(
+    ground: Ground, is_blocking: bool, delete: bool, again: str
+) -> None:
+    prepared(ground)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("me", 9)).mark
+
+        async def use(tx: Tx) -> None:
+            await tx.say(LESS)
+            await tx.say("SAVEPOINT mine")
+            assert await tx.move([(1,)], End.DONE) == [(1,)]
+            await tx.say("ROLLBACK TO mine")
+            assert await tx.move([(2,), (3,)], End.DONE) == [(2,), (3,)]
+            for statement in filter(None, again.split(";")):
+                await tx.say(statement)
+
+        with pytest.raises(
+            HoldfastError, match=r"a savepoint was rolled back after done.*Call them after the savepoint has ended"
+        ):
+            await transact(ground, table, mark, use, is_blocking=is_blocking)
+        assert (set(ground.statuses().values()), number(ground)) == ({"BUSY"}, 10)
+        assert await table.release(mark) == 3
+
+    ground.play(act, deletes=delete)
+
+
+@STORY
+@pytest.mark.parametrize("options", [{}, OWNED, {"deletes": True}])
+def test_s9_savepoints_that_took_no_move_back_are_in_nobodys_way(
+    ground: Ground, is_blocking: bool, options: dict[str, Any]
+) -> None:
+    prepared(ground)
+
+    async def act(table: Table) -> None:
+        mark = (await table.claim("me", 9)).mark
+
+        async def use(tx: Tx) -> None:
+            await tx.say("SAVEPOINT first")
+            await tx.say(LESS)
+            await tx.say("ROLLBACK TO first")
+            assert await tx.move([(1,), (2,)], End.DONE) == [(1,), (2,)]
+            assert await tx.move([(2,)], End.DONE) == []
+            await tx.say("RELEASE first")
+            await tx.say("SAVEPOINT second")
+            await tx.say("ROLLBACK TO second")
+            await tx.say(LESS)
+
+        await transact(ground, table, mark, use, is_blocking=is_blocking)
+        assert ({*ground.statuses().values()} - {"GONE"}, number(ground)) == ({"BUSY"}, 9)
+
+    ground.play(act, **options)
+
+
 def test_a_reset_does_not_wait_for_a_transaction_and_does_not_take_its_rows(postgres: Ground) -> None:
     prepared(postgres)
 

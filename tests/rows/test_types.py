@@ -229,7 +229,7 @@ def test_stamps_as_sqlite_files_keep_them(sqlite: Ground, kind: str, options: di
         assert await table.reset(9) == []
         ((seconds,),) = sqlite.say("SELECT unixepoch('now') - unixepoch(claimed_at, 'auto') FROM pastes WHERE status = 'BUSY'")
         assert 0 <= seconds < 60
-        old = 1.5 if kind == "REAL" else 1 if kind == "INTEGER" else "2001-02-03 04:05:06"
+        old = 1e9 if kind == "REAL" else 10**9 if kind == "INTEGER" else "2001-02-03 04:05:06"
         sqlite.say("UPDATE pastes SET claimed_at = %s WHERE status = 'BUSY'", old)
         (reset,) = await table.reset(9)
         assert reset.held > 20 * 365 * 86400

@@ -53,6 +53,13 @@ class SettleByWorker(MemoryStore):
         return claim
 
 
+class SettleToTheEnd(MemoryStore):
+    """A job that is given or taken back goes to the end of the line."""
+
+    def _settle(self, transition: Transition, now: datetime) -> bool:
+        return super()._settle(structs.replace(transition, delay=transition.delay or 0.0), now)
+
+
 class SettleByNumber(MemoryStore):
     """The claim number alone is the token."""
 
@@ -332,3 +339,12 @@ class FirstInLineOnly(MemoryStore):
         first = set(waiting[:3])
         lines = super()._lines(tasks, queues, last_tries, now)
         return {line: (each for each in some if each[1] in first) for line, some in lines.items()}
+
+
+class LastInLineFirst(MemoryStore):
+    """A claim takes the newest jobs first."""
+
+    def _first(self, lines: Any, room: int, until: datetime) -> Any:
+        due = [(priority, at, job) for (_, _, priority), line in lines.items() for at, job in line if at <= until]
+        due.sort(key=lambda each: (-each[0], each[1], each[2]), reverse=True)
+        return [self._all.jobs[job] for _, _, job in due[:room]]

@@ -11,7 +11,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._engine import recovery
 from holdfast._engine.isolation import Isolation
 from holdfast._engine.limits import Limited, Limits
-from holdfast._engine.recovery import Recovery, Rescued
+from holdfast._engine.recovery import Contact, Recovery, Rescued
 from holdfast._engine.supervisor import Supervisor
 from holdfast._engine.ward import Ward
 from holdfast._ports.host import Exit
@@ -37,6 +37,15 @@ def no_guard() -> Any:
 def no_amnesty() -> Any:
     """After an outage everybody is judged at once."""
     return patched(LeaseTiming, may_judge=lambda self, *, contact, now: True)
+
+
+def own_amnesty() -> Any:
+    """A judge counts silences by its own timing, not by that of the lease that it judges."""
+
+    def allows(self: Contact, lease: LeaseTiming) -> bool:
+        return not self.is_broken and lease.may_judge(contact=self.since, now=self._now())
+
+    return patched(Contact, allows=allows)
 
 
 def no_recovery() -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from msgspec import structs
 
@@ -163,6 +164,11 @@ def cut_short_runs_again() -> Any:
     return patched(lifecycle, release=lambda hold, *, code_ran: release(hold, code_ran=False))
 
 
+def counting_what_never_ran() -> Any:
+    """A claim whose code never ran counts as an attempt."""
+    return patched(Transition, never_ran=property(lambda self: False))
+
+
 def mark_ignored() -> Any:
     """A job marked for cancellation goes wherever its transition says."""
     return patched(Transition, moved_by=lambda self, *, cancel_requested: self)
@@ -245,3 +251,15 @@ def call_per_copy() -> Any:
         return await self._ask("enqueue", lambda: self._store.enqueue(self._chance.uuid4(), jobs))
 
     return patched(Client, _write=write)
+
+
+def starts_in_turn() -> Any:
+    """A worker claims for all its slots and has the code of one job run after the other."""
+    turns: WeakKeyDictionary[Executor, asyncio.Lock] = WeakKeyDictionary()
+    execute = Executor._execute
+
+    async def wait(self: Executor, running: Running) -> None:
+        async with turns.setdefault(self, asyncio.Lock()):
+            await execute(self, running)
+
+    return patched(Executor, _execute=wait)

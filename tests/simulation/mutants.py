@@ -6,10 +6,13 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from holdfast._core.timing import LeaseTiming
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fault
+from holdfast.testing.outfits import Outfit
 from holdfast.testing.plans import OPERATIONS, Mode, Plan
 from tests.simulation import broken_keeping as keeping
+from tests.simulation import broken_rows as rows
 from tests.simulation import broken_stores as stores
 from tests.simulation import broken_supervisors as supervisors
 from tests.simulation import broken_workers as workers
@@ -38,6 +41,38 @@ def queued(plan: Plan) -> bool:
     return plan.has_queue
 
 
+def piled(plan: Plan) -> bool:
+    """Worlds with a backlog of some length, in which each claim sees all of the line."""
+    return 20 <= plan.backlog <= 500 and plan.rules.keeps_order
+
+
+def restarting(plan: Plan) -> bool:
+    """Worlds in which a healthy core has to start what came back."""
+    return plan.rules.restart is not None and plan.concurrency > 1
+
+
+def busy(plan: Plan) -> Plan:
+    """A world of long work, whose unlucky workers are killed again and again."""
+    return structs.replace(plan, tasks=("silent",), strikes=("kill_worker",), interval=plan.settings.timing.ttl / 4, jobs=40)
+
+
+def watched(plan: Plan) -> bool:
+    """Worlds with a watched table and more than one supervisor."""
+    return plan.rows is not None and plan.supervisors > 1 and plan.mode is Mode.SAFETY
+
+
+def raising(plan: Plan) -> bool:
+    """Worlds with a watched table in which a row raises beside others."""
+    return plan.rows is not None and plan.rows.rows > len(plan.rows.raising) > 0 and plan.rows.batch > 1 and not plan.backlog
+
+
+def frozen_beside_rows(plan: Plan) -> Plan:
+    """A world of frozen sessions that wake when others have their rows."""
+    assert plan.rows is not None
+    rows = structs.replace(plan.rows, rows=40, concurrency=3, stale_after=plan.settings.timing.ttl / 2)
+    return structs.replace(plan, rows=rows, strikes=("freeze_together", "cut_together"), tasks=HASTE)
+
+
 def straight(plan: Plan) -> Plan:
     """The world as it was drawn."""
     return plan
@@ -56,7 +91,26 @@ def bent(**changes: Any) -> Aim:
 
 def brief(plan: Plan) -> Plan:
     """A world that does not wait for long to be done: what is stuck is."""
-    return structs.replace(plan, patience=6 * plan.settings.timing.ttl)
+    return structs.replace(plan, patience=6 * plan.longest_ttl)
+
+
+def unlike(plan: Plan) -> Plan:
+    """A supervisor with very long beats beside one with short ones, and outages that only the leases of the first survive."""
+    short, ttl = plan.settings.timing.ttl, 10 * plan.settings.timing.ttl
+    long = structs.replace(plan.settings, timing=LeaseTiming.of(ttl, 0.35 * ttl, ttl / 4), recovery_interval=1.2 * short)
+    return structs.replace(
+        plan,
+        supervisors=2,
+        outfits=(Outfit(plan.settings), Outfit(long)),
+        strikes=("brief_outage",),
+        interval=3 * short,
+        chaos=25 * short,
+        mix=structs.replace(plan.mix, timeout=short / 2),
+        tasks=("silent",),
+        jobs=150,
+        clients=6,
+        concurrency=5,
+    )
 
 
 class Mutant(Struct, frozen=True):
@@ -104,6 +158,7 @@ def patient(plan: Plan) -> Plan:
     return structs.replace(
         plan,
         settings=structs.replace(plan.settings, max_block=1e9),
+        outfits=(),
         strikes=(),
         tasks=("silent",),
         concurrency=10,
@@ -117,6 +172,10 @@ MUTANTS = (
     Mutant("settle by id only", "S4", 50, stores.SettleById),
     Mutant("settle by state only", "S3", 50, stores.SettleByState, where=only(Mode.BRINK), aim=bent(strikes=CUTS)),
     Mutant("settle by worker name", "S3", 100, stores.SettleByWorker, where=only(Mode.BRINK, Mode.FORGETFUL)),
+    Mutant("back to the end of the line", "L10", 50, stores.SettleToTheEnd),
+    Mutant("the newest in line first", "L10", 50, stores.LastInLineFirst, where=piled),
+    Mutant("claimed in time and started late", "L10", 50, patch=workers.starts_in_turn, where=restarting, aim=busy),
+    Mutant("a claim that never started counts", "S9", 50, patch=workers.counting_what_never_ran),
     Mutant("token without the claim id", "S3", 100, stores.SettleByNumber, where=only(Mode.FORGETFUL)),
     Mutant("settle not idempotent", "S10", 50, stores.SettleOnlyOnce),
     Mutant(
@@ -142,7 +201,7 @@ MUTANTS = (
         where=only(Mode.OUTAGES),
         aim=bent(strikes=("drain",), tasks=HASTE, interval=1.0, jobs=40),
     ),
-    Mutant("progress unfenced", "S3", 50, stores.ReportUnfenced, where=only(Mode.BRINK), aim=bent(strikes=CUTS, tasks=WORK)),
+    Mutant("progress unfenced", "S3", 200, stores.ReportUnfenced, where=only(Mode.BRINK), aim=bent(strikes=CUTS, tasks=WORK)),
     # leases
     Mutant("beat unfenced", "S3", 50, stores.BeatRevives),
     Mutant("opening unfenced", "S3", 50, stores.OpenRevives, where=only(Mode.SAFETY), aim=OPENINGS),
@@ -205,6 +264,7 @@ MUTANTS = (
         where=only(Mode.LIVENESS),
         aim=bent(tasks=("crashing", "poison")),
     ),
+    Mutant("amnesty by the timing of the judge", "L8", 60, patch=supervisors.own_amnesty, where=only(Mode.OUTAGES), aim=unlike),
     Mutant("amnesty missing", "L8", 50, patch=supervisors.no_amnesty, where=only(Mode.OUTAGES)),
     Mutant("service ends with its first failure", "L2", 20, patch=workers.fails_once, aim=brief),
     Mutant(
@@ -424,4 +484,7 @@ MUTANTS = (
     ),
     Mutant("no hook before the next attempt", "S7", 20, patch=workers.no_hook, where=hooked),
     Mutant("no hook for what has ended", "L2", 50, patch=workers.no_hook_alone, where=hooked, aim=brief),
+    # watched tables
+    Mutant("a move without the fence", "S3", 50, patch=rows.moves_without_the_fence, where=watched, aim=frozen_beside_rows),
+    Mutant("errors do not shrink batches", "L4", 50, patch=rows.errors_do_not_shrink_batches, where=raising, aim=brief),
 )

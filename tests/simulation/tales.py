@@ -8,7 +8,7 @@ from holdfast._core.job import AttemptOutcome, Reason, State, Token
 from holdfast._core.lifecycle import Charge, Judge
 from holdfast._core.policy import Policy
 from holdfast.testing.checker import check
-from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase
+from holdfast.testing.history import IN_CARE, By, Event, History, JobRow, LeaseRow, Phase, TableRow
 from holdfast.testing.verdicts import Report, Rules
 
 JOB, LEASE, OTHER_LEASE, CHILD, CALL = (UUID(int=number) for number in range(1, 6))
@@ -24,6 +24,7 @@ class Tale:
         self.events: list[Event] = []
         self.time = 0.0
         self.row: JobRow | None = None
+        self.parcels: TableRow | None = None
         self.leases: dict[UUID, LeaseRow] = {}
 
     def later(self, seconds: float) -> "Tale":
@@ -106,6 +107,15 @@ class Tale:
         taken = structs.replace(waiting, state=State.RUNNING, token=Token(UUID(int=13), 3), lease=lease, attempt=2)
         self.say("job", Phase.TRUTH, job=CHILD, before=None, after=waiting, by=By("enqueue"))
         return self.say("job", Phase.TRUTH, job=CHILD, before=waiting, after=taken, by=By("claim"))
+
+    def parcel(
+        self, verb: str, status: str, mark: str = "", *, under: str | None = None, held: float = 0.0, **more: int
+    ) -> "Tale":
+        """A row of a watched table becomes that by a verb, which carries the mark ``under``."""
+        before = None if self.parcels is None else structs.replace(self.parcels, held=held)
+        self.parcels = structs.replace(before or TableRow(1, status), status=status, mark=mark, held=0.0, **more)
+        by = By(verb, outcome=mark if under is None else under)
+        return self.say("row", Phase.TRUTH, before=before, after=self.parcels, by=by)
 
     def calm(self) -> "Tale":
         """All faults have stopped."""
@@ -244,3 +254,22 @@ def frozen() -> Tale:
 def released(tale: Tale, **changes: object) -> Tale:
     given = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None, **changes}
     return tale.settle(FIRST, Judge.OWNER, WORKER, AttemptOutcome.RELEASED, **given)
+
+
+def core(slots: int = 1) -> Tale:
+    """A worker of the healthy core runs it to its end."""
+    tale = ready(slots)
+    tale.events[-1] = structs.replace(tale.events[-1], note=IN_CARE)
+    return tale.job().claim().life("handler.end", FIRST)
+
+
+def full(tale: Tale) -> Tale:
+    """Code of another job takes the worker's only slot."""
+    return tale.say("handler.start", Phase.LIFE, job=CHILD, token=SECOND)
+
+
+def taken_late(tale: Tale, seconds: float) -> Tale:
+    """It is claimed at once, and its code starts only after a while."""
+    assert tale.row is not None
+    tale.job(By("claim"), state=State.RUNNING, token=SECOND, lease=LEASE, attempt=tale.row.attempt + 1)
+    return tale.later(seconds).life("handler.start", SECOND)

@@ -55,7 +55,7 @@ def test_what_was_cut_short_runs_again_only_if_its_task_says_so(policy: CrashPol
 
 def test_code_that_never_began_was_not_cut_short() -> None:
     tale = feared(Tale().job(By("enqueue")).lease(), CrashPolicy.HOLD)
-    tale = tale.job(By("claim"), state=State.RUNNING, token=FIRST, lease=LEASE, attempt=1).settle(FIRST, **BACK)
+    tale = tale.job(By("claim"), state=State.RUNNING, token=FIRST, lease=LEASE, attempt=1).settle(FIRST, **{**BACK, "attempt": 0})
     assert tale.check(OPEN).verdict("S9")
 
 

@@ -15,7 +15,21 @@ from holdfast._core.policy import Policy
 from holdfast.testing.checker import check
 from holdfast.testing.history import FAIL_OVER, IN_CARE, By, Event, History, JobRow, LeaseRow, Phase
 from holdfast.testing.verdicts import PROPERTIES, Rules, percentile
-from tests.simulation.tales import FIRST, JOB, LEASE, NOBODY, OTHER, OTHER_LEASE, SECOND, WORKER, Tale, begun, dead, stopped
+from tests.simulation.tales import (
+    CHILD,
+    FIRST,
+    JOB,
+    LEASE,
+    NOBODY,
+    OTHER,
+    OTHER_LEASE,
+    SECOND,
+    WORKER,
+    Tale,
+    begun,
+    dead,
+    stopped,
+)
 from tests.simulation.test_promises import PAIRS
 
 
@@ -168,6 +182,22 @@ def test_the_recovery_bound_counts_from_the_owners_death() -> None:
     assert fast.check(rules).verdict("L1")
     assert fast.check(rules).recoveries == [pytest.approx(5.2, abs=0.11)]
     assert fast.check(rules).slowest_recovery == fast.check(rules).recoveries[0]
+
+
+def test_the_recovery_bound_is_that_of_the_lease_that_is_judged() -> None:
+    rules = Rules(bound=1.0, lease_ttls=1.0, lease_amnesties=1.0)
+    tale = Tale().job(By("enqueue")).lease(ttl=10.0, margin=2.0, beat=2.0).claim().say("process.end", Phase.LIFE, WORKER)
+    longer = Tale().job(By("enqueue")).lease(ttl=20.0, margin=2.0, beat=2.0).claim().say("process.end", Phase.LIFE, WORKER)
+    assert not tale.later(18).end_lease(by=OTHER).rescue().check(rules).verdict("L1")
+    assert longer.later(18).end_lease(by=OTHER).rescue().check(rules).verdict("L1")
+
+
+def test_the_recovery_bound_of_a_locked_row_counts_from_its_unlock() -> None:
+    died = begun().say("process.end", Phase.LIFE, WORKER)
+    own = died.later(12).say("row.unlock", Phase.LIFE, "a stranger", job=JOB).end_lease(by=OTHER).rescue()
+    other = begun().say("process.end", Phase.LIFE, WORKER).later(12).say("row.unlock", Phase.LIFE, "a stranger", job=CHILD)
+    assert own.check(Rules(bound=10.0, local_bound=0.1)).verdict("L1")
+    assert not other.end_lease(by=OTHER).rescue().check(Rules(bound=10.0)).verdict("L1")
 
 
 def test_a_worker_in_care_is_buried_at_once_and_never_killed_without_a_reason() -> None:

@@ -168,8 +168,10 @@ def test_what_is_left_over_is_closed_in_silence() -> None:
                 await asyncio.get_running_loop().create_future()
 
     async def play(stage: Stage) -> None:
-        stage.loop.start(stage.machine.process("worker"), stubborn())
+        process = stage.machine.process("worker")
+        stage.loop.start(process, stubborn())
         await stage.clock.sleep(1)
+        assert process.all_tasks
 
     on_stage(play)
 

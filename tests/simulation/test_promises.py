@@ -1,11 +1,14 @@
 """Every verdict of the checker on what is promised beyond ownership: by name, a history in which it holds and one in which not."""
 
-import pytest
+from typing import Any
 
-from holdfast._core.job import Reason, State
+import pytest
+from msgspec import structs
+
+from holdfast._core.job import AttemptOutcome, Reason, State, Token
 from holdfast._core.lifecycle import Charge, Judge
 from holdfast._core.policy import Policy
-from holdfast.testing.history import FAIL_OVER, By, History, Phase
+from holdfast.testing.history import FAIL_OVER, By, History, JobRow, Phase
 from holdfast.testing.verdicts import Rules
 from tests.simulation.tales import (
     CALL,
@@ -15,6 +18,7 @@ from tests.simulation.tales import (
     JOB,
     LEASE,
     LIMITED,
+    NOBODY,
     OTHER,
     OTHER_LEASE,
     SECOND,
@@ -25,7 +29,9 @@ from tests.simulation.tales import (
     begun,
     charged_to_death,
     child,
+    core,
     frozen,
+    full,
     keyed,
     last_try,
     marked,
@@ -36,6 +42,7 @@ from tests.simulation.tales import (
     rested,
     stalled,
     stopped,
+    taken_late,
 )
 
 OPEN = Rules(is_complete=False)
@@ -43,7 +50,10 @@ ALONE = Rules(is_complete=False, isolates=True)
 PROMPT = Rules(is_complete=False, prompt=2.0)
 TOKENS = Rules(is_complete=False, returns_tokens=True)
 UNHURT = Rules(is_complete=False, has_stalls=False, has_long_silence=False, keeps_results=True)
+RESTARTING = Rules(is_complete=False, restart=3.2)
 ZOMBIES = Rules(is_complete=False, zombie_bound=5.0)
+
+BACK: dict[str, Any] = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None}
 
 PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
     # what must hold, the rules of both worlds, one in which it does and one in which it does not
@@ -194,6 +204,48 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         charged_to_death(last_try(is_alone=True)),
         charged_to_death(new(policy=FRAGILE, crashes=1).claim(SECOND, LEASE, WORKER)),
     ),
+    "what is given back keeps its place": (
+        "L10",
+        OPEN,
+        released(new(due_in=-9.0).claim().life("handler.end", FIRST), due_in=-10.0),
+        released(new(due_in=-9.0).claim().life("handler.end", FIRST), due_in=0.0),
+    ),
+    "what is back starts beside a free slot": (
+        "L10",
+        RESTARTING,
+        released(core()).later(2.9).claim(SECOND),
+        released(core()).later(3.1).claim(SECOND),
+    ),
+    "what is back is claimed and its code starts": (
+        "L10",
+        RESTARTING,
+        taken_late(released(core()), 2.0),
+        taken_late(released(core()), 4.0),
+    ),
+    "what is back waits until a slot is free": (
+        "L10",
+        RESTARTING,
+        full(released(core())).later(9.0).say("handler.end", Phase.LIFE, job=CHILD, token=SECOND).later(2.0).claim(SECOND),
+        full(released(core())).later(9.0).say("handler.end", Phase.LIFE, job=CHILD, token=SECOND).later(4.0).claim(SECOND),
+    ),
+    "what is back is not left there": (
+        "L10",
+        RESTARTING,
+        released(core()),
+        released(core()).later(4.0).calm().queue("resumed x"),
+    ),
+    "what has crashed for the first time keeps its place": (
+        "L10",
+        OPEN,
+        stopped().settle(record=AttemptOutcome.CRASHED, **BACK, crashes=2, due_in=1.0),
+        stopped().settle(record=AttemptOutcome.CRASHED, **BACK, crashes=1, due_in=1.0),
+    ),
+    "a claim whose code never ran does not count": (
+        "S9",
+        OPEN,
+        new().claim().settle(**BACK, attempt=0),
+        new().claim().settle(**BACK),
+    ),
     "what is given back is free": ("L7", OPEN, released(stopped()), released(stopped(), failures=1)),
     "who was asked to end makes nobody pay": (
         "L7",
@@ -274,6 +326,13 @@ def test_l9_calls_in_an_outage_are_counted(calls: int, is_bounded: bool) -> None
     assert tale.check(Rules(calls=(5.0, 2.0))).verdict("L9") is is_bounded
 
 
+def test_l5_how_soon_a_zombie_learns_is_a_matter_of_its_own_lease() -> None:
+    rules = Rules(is_complete=False, zombie_bound=1.0, zombie_amnesties=2.0)
+    for beat, is_soon in ((0.5, False), (3.0, True)):
+        zombie = Tale().job(By("enqueue")).lease(margin=1.0, beat=beat).claim().end_lease(by=OTHER).calm()
+        assert zombie.later(6).say("process.end", Phase.LIFE, WORKER).check(rules).verdict("L5") is is_soon
+
+
 def test_a_culprit_pays_for_what_it_is_blamed_for() -> None:
     deaf = begun().end_lease(is_free=True, culprits={JOB: Charge.DEAF}).life("handler.end", FIRST)
     assert deaf.rescue().check(OPEN).verdict("S9")
@@ -289,3 +348,27 @@ def test_a_batch_with_a_refused_key_of_its_own_is_no_wrong_answer() -> None:
 def test_a_store_that_fails_over_may_forget_who_has_a_key() -> None:
     tale = new(key="task/key").other(CHILD, By(FAIL_OVER), key="task/key")
     assert tale.check(OPEN).verdict("S11")
+
+
+@pytest.mark.parametrize(("stands_at", "is_kept"), [(1.0, True), (3.0, False)])
+def test_l10_a_job_that_came_back_is_claimed_before_all_that_stand_behind_it(stands_at: float, is_kept: bool) -> None:
+    tale = released(new(available_at=2.0).claim().life("handler.end", FIRST)).other(CHILD, By("enqueue"), available_at=stands_at)
+    waiting = JobRow(State.AVAILABLE, NOBODY, available_at=stands_at)
+    taken = structs.replace(waiting, state=State.RUNNING, token=SECOND, lease=LEASE, attempt=1)
+    tale.say("job", Phase.TRUTH, job=CHILD, before=waiting, after=taken, by=By("claim"))
+    assert tale.check(Rules(is_complete=False, keeps_order=True)).verdict("L10") is is_kept
+    assert tale.check(OPEN).verdict("L10")
+
+
+@pytest.mark.parametrize(("seconds", "is_kept"), [(2.9, True), (3.1, False)])
+def test_l10_code_of_a_job_that_came_back_starts_within_a_poll_beside_a_free_slot(seconds: float, is_kept: bool) -> None:
+    claimed_late, started_late = released(core()).later(seconds).claim(SECOND), taken_late(released(core()), seconds)
+    assert claimed_late.check(RESTARTING).verdict("L10") is is_kept
+    assert started_late.check(RESTARTING).verdict("L10") is is_kept
+    assert started_late.check(OPEN).verdict("L10")
+
+
+def test_l10_a_worker_that_is_not_of_the_healthy_core_proves_no_delay() -> None:
+    tale = core()
+    tale.events = [structs.replace(event, note="") for event in tale.events]
+    assert released(tale).later(9.0).claim(SECOND).check(RESTARTING).verdict("L10")

@@ -46,6 +46,10 @@ class Tenant(PostgresStore):
     furniture: dict[str, Pools]
     loop: asyncio.AbstractEventLoop
 
+    def _placed(self, text: str) -> str:
+        # Functions that have the rights of their owner read the server's clock, whatever the search path of their caller.
+        return super()._placed(text).replace("SET search_path = pg_catalog", "SET search_path = fake, pg_catalog")
+
     def _here(self) -> Pools:
         if asyncio.get_running_loop() is not self.loop:
             return super()._here()

@@ -40,6 +40,19 @@ def locked(home: Home, table: str, where: str = "true", lock: str = "UPDATE") ->
         rival.rollback()
 
 
+@contextmanager
+def paused(home: Home, store: Any, name: str) -> Iterator[None]:
+    """Meanwhile this statement of the store stands still where it reads the clock: it has its snapshot, and no lock."""
+    text, reads = store._sql(name), "FROM clock_timestamp() AS now"
+    assert text.count(reads) == 1
+    store._texts[name] = text.replace(reads, "FROM (SELECT clock_timestamp() AS now FROM pg_advisory_xact_lock(15)) AS paused")
+    with psycopg.connect(home.dsn) as rival:
+        rival.execute("SELECT pg_advisory_xact_lock(15)")
+        yield
+        rival.rollback()
+    store._texts[name] = text
+
+
 class Open(PostgresStore):
     """A store whose verbs are parts of one transaction, which is somebody's to end."""
 

@@ -10,6 +10,7 @@ _FAKE = """
 CREATE SCHEMA fake;
 CREATE TABLE fake.clock (now timestamptz NOT NULL);
 INSERT INTO fake.clock VALUES (to_timestamp(0));
+ALTER TABLE fake.clock REPLICA IDENTITY FULL;
 CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE SECURITY DEFINER
     BEGIN ATOMIC SELECT now FROM fake.clock; END;
 GRANT USAGE ON SCHEMA fake TO PUBLIC;

@@ -153,6 +153,34 @@ def test_a_note_on_a_claim_whose_code_never_ran_is_kept_nowhere(home: Home) -> N
     play(Stage(home), act)
 
 
+@pytest.mark.parametrize("retention", ["1e300", "1e999", "-", "-1.0", "99999999999.0"])
+def test_l11_a_retention_that_cannot_be_read_keeps_no_job_from_expiring(home: Home, retention: str) -> None:
+    async def act(at: Scene) -> None:
+        spoiled, *_ = jobs = await at.enqueue(at.new(expires_in=1.0), at.new(expires_in=2.0), at.new())
+        home.sql("UPDATE holdfast.pending SET policy = %s WHERE id = ANY(%s)", f'{{"retention":{retention}}}', [spoiled, jobs[2]])
+        at.advance(3.0)
+        assert [each.job for each in await at.store.expire(10)] == [*jobs[:2]]
+        assert await at.store.request_cancel([jobs[2]]) == {jobs[2]: State.CANCELLED}
+        kept = home.sql("SELECT DISTINCT forget_at - finished_at FROM holdfast.finished WHERE id <> %s", jobs[1])
+        assert kept == [(timedelta(days=7),)]
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 1e-7, 3600.0, 123456.789, 30 * 86400.0, 3_155_760_000.0])
+def test_a_job_that_expires_or_is_cancelled_is_kept_for_the_retention_on_its_row(home: Home, seconds: float) -> None:
+    async def act(at: Scene) -> None:
+        policy = Policy(retention=seconds, max_attempts=7)
+        _, early = await at.enqueue(at.new(expires_in=1.0, policy=policy), at.new(policy=policy))
+        at.advance(2.0)
+        assert len(await at.store.expire(10)) == 1
+        await at.store.request_cancel([early])
+        kept = home.sql("SELECT extract(epoch FROM forget_at - finished_at)::float FROM holdfast.finished")
+        assert [each for (each,) in kept] == pytest.approx([seconds] * 2, abs=1e-6)
+
+    play(Stage(home), act)
+
+
 def test_tags_that_somebody_spoiled_fail_no_list(home: Home) -> None:
     async def act(at: Scene) -> None:
         spoiled, sound = await at.enqueue(at.new(), at.new(tags=("a", "b")))

@@ -54,7 +54,7 @@ def careful(_careful: Ground) -> Iterator[Ground]:
 def test_a_sound_store_has_nothing_to_complain_of(careful: Ground) -> None:
     found = found_at(careful.database())
     assert {name: check.level for name, check in found.items()} == dict.fromkeys(
-        ("postgres", "durability", "clock", "schema", "partitions"), "ok"
+        ("postgres", "durability", "clock", "schema", "partitions", "job"), "ok"
     )
 
 
@@ -128,7 +128,7 @@ def test_dead_rows_that_stay_are_said(database: str, monkeypatch: pytest.MonkeyP
         connection.execute("DELETE FROM holdfast.unique_keys")
         connection.execute("SELECT pg_stat_force_next_flush()")
     found = found_at(database)["dead rows"]
-    assert (found.level, "unique_keys 100001" in found.message) == ("warning", True)
+    assert (found.level, "unique_keys 10000" in found.message) == ("warning", True)
 
 
 def test_a_transaction_that_is_open_for_long_is_said(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

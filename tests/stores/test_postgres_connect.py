@@ -168,6 +168,7 @@ def test_a_parent_that_dies_takes_its_sessions_with_it_whatever_its_children_do(
     os.close(reading)
     os.waitpid(parent, 0)
     until(lambda: sessions_of(database) == 0, within=STALL)
+    assert os.write(writing, b"x") == 1, "the child has ended as well"
     os.close(writing)
 
 

@@ -238,3 +238,48 @@ def test_many_who_prune_at_once_drop_a_day_once(home: Home) -> None:
         assert home.sql("SELECT count(*) FROM holdfast.finished") == [(0,)]
 
     play(In(home), act)
+
+
+def test_a_long_row_that_was_locked_takes_its_payload_with_its_day(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold = await finished(at, Policy(retention=2 * DAY), payload=b"x" * 5000)
+        assert home.sql("SELECT job FROM holdfast.bodies") == [(hold.job,)]
+        at.advance(4 * DAY)
+        with psycopg.connect(home.dsn) as reader:
+            reader.execute("SELECT id FROM holdfast.finished FOR UPDATE")
+            pruning = asyncio.ensure_future(at.store.prune(ALL))
+            detaching = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%%DETACH%%' AND wait_event_type = 'Lock'"
+            await eventually(lambda: home.sql(detaching), within=STALL)
+            assert home.sql("SELECT count(*) FROM holdfast.bodies") == [(1,)]
+            reader.rollback()
+            assert (await pruning).jobs == 1
+        assert home.sql("SELECT count(*) FROM holdfast.bodies") == [(0,)]
+
+    play(In(home), act)
+
+
+@pytest.mark.parametrize("asked", ["'9999-01-01'", "'0001-01-01'", "'infinity'", "'-infinity'", "NULL"])
+def test_a_far_day_that_is_asked_for_makes_no_far_partitions(home: Home, asked: str) -> None:
+    async def act(at: Scene) -> None:
+        home.sql(f"SELECT holdfast.make_days({asked})")
+        assert all(f"{today(at):%Y%m%d}" < name <= f"{today(at) + timedelta(days=AHEAD + 1):%Y%m%d}" for name in partitions(home))
+        at.advance(3 * DAY)
+        await at.store.prune(ALL)
+        await finished(at)
+        assert place(home) == [f"finished_{today(at) + timedelta(days=7):%Y%m%d}"]
+
+    play(In(home), act)
+
+
+def test_after_a_clock_that_was_years_ahead_days_are_made_as_before(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        home.clock.advance(3650 * DAY)
+        await at.store.prune(ALL)
+        home.clock.advance(-3650 * DAY)
+        for _ in range(2):
+            await at.store.prune(ALL)
+            await finished(at)
+            assert set(place(home)) == {f"finished_{today(at) + timedelta(days=7):%Y%m%d}"}
+        assert set(names(today(at) + timedelta(days=1), AHEAD)) <= set(partitions(home))
+
+    play(In(home), act)

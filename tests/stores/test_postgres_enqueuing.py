@@ -1,13 +1,27 @@
 """What becomes of an enqueue when another transaction, which it cannot see yet, is in its way."""
 
 import asyncio
+from typing import Any
 
-from holdfast._core.job import State
+import asyncpg
+import pytest
+from msgspec import structs
+
+from holdfast._core.job import NewJob, State
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast._ports.store import Duplicate, EnqueueAnswer
+from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer
+from holdfast.errors import HoldfastError
+from holdfast.stores.postgres.connect import CONNECTIONS
 from holdfast.testing.contracts.scene import Scene, done, play
+from tests.e2e.waiting import STALL
 from tests.stores.postgres_homes import Home
 from tests.stores.postgres_rivals import Stage, rival, waits
+
+
+async def within(at: Scene, caller: Any, *jobs: NewJob) -> EnqueueAnswer:
+    """What is answered to a call inside a caller's own transaction."""
+    store: Any = at.store
+    return await store.enqueue_within(caller, at.chance.uuid4(), jobs)  # type: ignore[no-any-return]
 
 
 def test_s10_a_plain_call_that_is_forgotten_while_it_comes_again_is_a_new_one(home: Home) -> None:
@@ -65,5 +79,87 @@ def test_s11_who_loses_one_key_to_another_payload_keeps_none_that_was_won_before
             assert await waits(home, second)
         assert await second == EnqueueAnswer({other.id: Duplicate(first.id, is_same=False)})
         await at.enqueue(at.new(key="a"))
+
+    play(Stage(home), act)
+
+
+def test_s7_a_key_lost_to_another_payload_leaves_the_callers_transaction_as_it_was(home: Home) -> None:
+    """The keys of that call which were won before are free at once: nobody waits for the caller to end its transaction."""
+
+    async def act(at: Scene) -> None:
+        first, other, kept = at.new(key="b", payload=b"1"), at.new(key="b", payload=b"2"), at.new()
+        caller = await asyncpg.connect(home.dsn)
+        async with caller.transaction():
+            async with rival(home) as faster:
+                await faster.enqueue(at.chance.uuid4(), [first])
+                jobs = [at.new(key="a"), other, at.new(key="c")]
+                second = asyncio.ensure_future(within(at, caller, *jobs))
+                assert await waits(home, second)
+            assert await second == EnqueueAnswer({other.id: Duplicate(first.id, is_same=False)})
+            third = asyncio.ensure_future(at.send(at.new(key="a")))
+            assert not await waits(home, third)
+            assert await third == EnqueueAnswer()
+            assert await within(at, caller, kept) == EnqueueAnswer()
+        await caller.close()
+        assert await at.state(kept.id) is State.AVAILABLE
+        assert home.sql("SELECT key FROM holdfast.unique_keys ORDER BY key") == [("a",), ("b",)]
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("keys", ["k", "ak"])
+@pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
+def test_s11_who_cannot_see_the_holder_of_a_key_is_told_to_run_the_transaction_again(home: Home, level: Any, keys: str) -> None:
+    async def act(at: Scene) -> None:
+        first, again = at.new(key="k"), at.new(key="k")
+        caller = await asyncpg.connect(home.dsn)
+        begun = caller.transaction(isolation=level)
+        await begun.start()
+        await caller.fetch("SELECT 1 FROM holdfast.versions")
+        await at.enqueue(first)
+        with pytest.raises(asyncpg.SerializationError, match="took a unique key") as failure:
+            await within(at, caller, *(at.new(key=key) for key in keys))
+        await begun.rollback()
+        assert str(failure.value.hint).startswith("Run this transaction again")
+        async with caller.transaction(isolation=level):
+            assert await within(at, caller, again) == EnqueueAnswer({again.id: Duplicate(first.id, is_same=True)})
+        await caller.close()
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_s7_an_id_that_is_used_twice_is_refused_and_the_callers_transaction_goes_on(home: Home, key: str | None) -> None:
+    async def act(at: Scene) -> None:
+        job, kept = at.new(), at.new()
+        twice = structs.replace(at.new(key=key), id=job.id)
+        caller = await asyncpg.connect(home.dsn)
+        async with caller.transaction():
+            await within(at, caller, job)
+            with pytest.raises(HoldfastError, match="id of its own"):
+                await within(at, caller, twice)
+            with pytest.raises(HoldfastError, match="id of its own"):
+                await within(at, caller, kept, kept)
+            await within(at, caller, kept)
+        await caller.close()
+        assert {row.id for row in await at.store.list(at.everything)} == {job.id, kept.id}
+        assert home.sql("SELECT key FROM holdfast.unique_keys") == []
+
+    play(Stage(home), act)
+
+
+def test_l11_calls_that_wait_for_a_key_leave_connections_for_outcomes(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold, first = await at.running(), at.new(key="k")
+        async with rival(home) as faster:
+            await faster.enqueue(at.chance.uuid4(), [first])
+            calls = [asyncio.ensure_future(at.send(at.new(key="k"))) for _ in range(3 * CONNECTIONS)]
+            assert await waits(home, asyncio.gather(*calls))
+            settling = asyncio.ensure_future(at.settle(done(hold)))
+            await asyncio.wait({settling}, timeout=STALL)
+            assert settling.done()
+            assert not any(call.done() for call in calls)
+        holders = {one.job for call in await asyncio.gather(*calls) for one in call.duplicates.values()}
+        assert (await settling, holders) == ((Answer.APPLIED,), {first.id})
 
     play(Stage(home), act)

@@ -138,7 +138,7 @@ def test_an_owner_is_given_what_is_in_the_schema_and_not_its_own(database: str) 
         kinds = {"r": "TABLE", "p": "TABLE", "v": "VIEW", "S": "SEQUENCE"}
         question = "SELECT relkind::text, relname::text FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace"
         there = {(kinds[kind], name) for kind, name in link.execute(question) if kind in kinds} - {("TABLE", "pending")}
-        there |= {("FUNCTION", "take_key"), ("FUNCTION", "make_days")}
+        there |= {("FUNCTION", "take_key"), ("FUNCTION", "take_keys"), ("FUNCTION", "make_days")}
     found = [row["statement"] for row in asked(database, "others_belongings", "holdfast", "an_owner")]
     assert found[0] == "ALTER SCHEMA holdfast OWNER TO an_owner"
     assert sorted(found[1:]) == sorted(f"ALTER {kind} holdfast.{name} OWNER TO an_owner" for kind, name in there)

@@ -11,9 +11,10 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import NewJob
-from holdfast._ports.store import ClaimRequest, LastTries
+from holdfast._ports.store import Answer, ClaimRequest, LastTries
 from holdfast.stores.postgres import packing
-from holdfast.testing.contracts.scene import Scene, play
+from holdfast.stores.postgres.trail import FAST, FRESH
+from holdfast.testing.contracts.scene import Scene, play, released
 from tests.stores.postgres_homes import Home
 from tests.stores.postgres_rivals import Stage
 
@@ -177,5 +178,23 @@ def test_no_way_to_claim_takes_from_a_queue_that_was_paused_meanwhile(home: Home
         for is_paused in (True, False):
             await at.store.pause(["default"], is_paused=is_paused)
             assert await taken(world, way, request, where) == ([] if is_paused else [job.id])
+
+    play(Stage(home), act)
+
+
+def test_l10_claims_of_another_process_find_a_job_that_came_back_within_a_fifth_of_a_second(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        jobs = await at.enqueue(*(at.new() for _ in range(2 * FAST)))
+        at.advance(1.0)
+        lease, rescuer = await at.lease(), at.another()
+        claims = [claim for _ in range(FAST // 20 + 1) for claim in await at.claim(lease, 20)]
+        assert tuple(claim.hold.job for claim in claims) == jobs[: FAST + 20], "claims go on where the last one stopped"
+        answer = await rescuer.exchange([released(claims[0].hold)])
+        assert answer.answers == (Answer.APPLIED,)
+        before = await at.claim(lease, 20)
+        at.advance(FRESH)
+        after = await at.claim(lease, 20)
+        assert {claim.hold.job for claim in (*before, *after)} == {jobs[0], *jobs[FAST + 20 : FAST + 59]}
+        assert FRESH <= 0.2
 
     play(Stage(home), act)

@@ -19,7 +19,7 @@ from holdfast.testing.contracts.isolating import with_last_try
 from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOLDS, TASKS, crashed
 from holdfast.testing.contracts.scene import Scene, answered, done, play, raised
 from tests.stores.postgres_homes import Home
-from tests.stores.postgres_rivals import Stage, locked, rival, waits
+from tests.stores.postgres_rivals import Stage, locked, paused, rival, waits
 
 CRASH = LeaseEnd(End.CRASHED)
 SEEN_NOTHING = (None, None, None)
@@ -51,6 +51,15 @@ def test_a_claim_leaves_what_is_being_taken(home: Home, way: str) -> None:
 
 async def two_expired(at: Scene) -> None:
     await at.enqueue(at.new(expires_in=1.0), at.new(expires_in=2.0))
+    at.advance(3.0)
+
+
+async def purged(at: Scene) -> int:
+    return (await at.store.purge("default", 10)).jobs
+
+
+async def two_keyed_expired(at: Scene) -> None:
+    await at.enqueue(at.new(expires_in=1.0, key="k"), at.new(expires_in=2.0, key="l"))
     at.advance(3.0)
 
 
@@ -120,7 +129,8 @@ async def expired(at: Scene) -> int:
 
 SETS = {
     "jobs that expired": (two_expired, "pending", expired),
-    "jobs to be purged": (two_waiting, "pending", lambda at: at.store.purge("default", 10)),
+    "jobs that expired, by their keys": (two_keyed_expired, "unique_keys", expired),
+    "jobs to be purged": (two_waiting, "pending", purged),
     "jobs that are forgotten": (two_forgotten, "finished_other", lambda at: pruned(at, "jobs")),
     "jobs that become stubs": (two_finished, "finished_other", lambda at: pruned(at, "stubs")),
     "snoozes": (two_snoozed, "attempts", lambda at: pruned(at, "attempts")),
@@ -203,9 +213,8 @@ def test_s13_a_parent_settles_after_the_enqueue_of_its_child_that_is_under_way(h
         hold, child = await at.running(), at.new()
         async with rival(home) as owner:
             assert await owner.enqueue(at.chance.uuid4(), [child], under=(hold.job, hold.token)) == EnqueueAnswer()
-            settling = asyncio.ensure_future(at.settle(done(hold)))
-            assert await waits(home, settling)
-        assert await settling == (Answer.APPLIED,)
+            assert await at.settle(done(hold)) == (Answer.BUSY,)
+        assert await at.settle(done(hold)) == (Answer.APPLIED,)
         assert await at.state(child.id) is State.AVAILABLE
 
     play(Stage(home), act)
@@ -219,9 +228,8 @@ def test_s3_a_transaction_that_is_about_to_commit_keeps_its_job_and_lets_reports
             ((is_ours, _),) = await owner._fetch("transaction_ends", *asked)
             assert is_ours
             assert await at.store.report([Update(job=hold.job, token=hold.token, stage="s")]) == frozenset()
-            settling = asyncio.ensure_future(at.settle(done(hold)))
-            assert await waits(home, settling)
-        assert await settling == (Answer.APPLIED,)
+            assert await at.settle(done(hold)) == (Answer.BUSY,)
+        assert await at.settle(done(hold)) == (Answer.APPLIED,)
 
     play(Stage(home), act)
 
@@ -315,7 +323,7 @@ def test_s1_a_claim_judges_again_what_was_put_off_while_it_waited(home: Home, wa
         request = at.request(await at.lease(), tasks=["task"])
         where = (["task"] * 2, ["default"] * 2, [0, 1], *SEEN_NOTHING, 0) if way == "due_lines" else WAYS[way]([first, second])
         values = (*packing.settling(()), *packing.claiming(request), *where)
-        with locked(home, "leases"):
+        with paused(home, at.store, f"claim {way}"):
             claiming = asyncio.ensure_future(at.store._fetch(f"claim {way}", *values))  # type: ignore[attr-defined]
             assert await waits(home, claiming)
             assert await at.another().reschedule([first], delay=60.0) == {first: State.SCHEDULED}

@@ -59,7 +59,7 @@ def statements(queues: tuple[str, ...] | None = None) -> dict[str, tuple[Any, ..
         "next_due": (["due", "other"], queues, False, True),
         "due": (["due", "other"], queues, False, True, 0, ROOM),
         "waiting_tasks": (),
-        "purge": ("default" if queues is None else queues[-1], ROOM),
+        "purge": ("default" if queues is None else queues[-1], ROOM, None),
         "held": (LEASE, ROOM),
     }
 

@@ -134,7 +134,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "reschedule": (jobs, 1.0, None),
         "reopen": (jobs,),
         "delete": (jobs,),
-        "purge": ("default", ROOM),
+        "purge": ("default", ROOM, None),
         "expire": (ROOM,),
         "unhealed": (["due"], ROOM, 1.0, 3600.0),
         "beat": ([LEASE], False),

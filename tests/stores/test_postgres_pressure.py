@@ -9,10 +9,11 @@ import pytest
 
 from holdfast._core.job import State
 from holdfast._core.lifecycle import cancelled
+from holdfast._engine.reporter import report
 from holdfast._ports.store import Answer, Update
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.postgres import pool
-from holdfast.testing.contracts.scene import Scene, done, play, raised
+from holdfast.testing.contracts.scene import Scene, done, insist, play, raised
 from tests.e2e.waiting import STALL, eventually
 from tests.stores.postgres_sites import Site
 
@@ -134,10 +135,10 @@ def test_those_who_settle_the_same_jobs_in_other_orders_never_lock_each_other_ou
             holds = [claim.hold for claim in await at.claim(lease, 60)]
             orders = [holds, holds[::-1], holds[30:] + holds[:30], sorted(holds, key=lambda hold: hold.job.int % 7)]
             answers = await asyncio.gather(
-                stores[0].exchange([done(hold) for hold in orders[0]]),
-                stores[1].exchange([raised(hold) for hold in orders[1]], at.request(lease, 20)),
-                stores[2].exchange([cancelled(hold) for hold in orders[2]]),
-                stores[3].report([Update(job=hold.job, token=hold.token, stage="last") for hold in orders[3]]),
+                insist(stores[0], [done(hold) for hold in orders[0]]),
+                insist(stores[1], [raised(hold) for hold in orders[1]], at.request(lease, 20)),
+                insist(stores[2], [cancelled(hold) for hold in orders[2]]),
+                report(stores[3], [Update(job=hold.job, token=hold.token, stage="last") for hold in orders[3]]),
                 at.store.beat([lease]),
             )
             landed = [

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from holdfast._core.policy import Policy
 from holdfast.cli.commands import root
 from holdfast.errors import ConfigurationError
-from holdfast.testing.contracts.scene import Scene, done, play
+from holdfast.testing.contracts.scene import Scene, done, play, raised
 from holdfast.testing.servers import PostgresServer
 from tests.stores.postgres_homes import Home, Homes
 from tests.stores.postgres_sites import store_at
@@ -126,6 +126,23 @@ def test_who_may_not_drop_a_day_forgets_its_jobs_all_the_same(divided: Home) -> 
         await owner.prune(2)
         await owner.close()
         assert len(partitions(divided)) < days + 4
+
+    play(In(divided), act)
+
+
+def test_jobs_that_are_forgotten_are_counted_without_their_attempts(divided: Home) -> None:
+    async def act(at: Scene) -> None:
+        job = at.new(queue="q")
+        await at.enqueue(job)
+        for _ in range(3):
+            (claim,) = await at.claim(await at.lease(), policy=Policy(retention=2 * DAY, max_attempts=5))
+            await at.settle(raised(claim.hold))
+            at.advance(60.0)
+        (claim,) = await at.claim(await at.lease(), policy=Policy(retention=2 * DAY))
+        await at.settle(done(claim.hold))
+        at.advance(4 * DAY)
+        pruned = await at.store.prune(100)
+        assert (pruned.jobs, pruned.attempts) == (1, 4)
 
     play(In(divided), act)
 

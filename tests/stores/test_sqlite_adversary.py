@@ -98,5 +98,7 @@ def test_a_forked_child_waits_for_nobodys_turn() -> None:
     end = turns.take(FakeChance(), 60.0, lambda: False)
     turns.hold()
     turns.start_afresh()
-    turns.take(FakeChance(), 0.0, lambda: True)()
+    own = turns.take(FakeChance(), 0.0, lambda: True)
+    assert own is not end
+    own()
     end()

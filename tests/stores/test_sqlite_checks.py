@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from holdfast._core.job import State
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import Check
 from holdfast.stores.sqlite import checks, schema
@@ -29,7 +30,7 @@ def test_a_sound_file_has_nothing_to_complain_of_but_the_library(tmp_path: Path)
     using(store_on(tmp_path / "jobs.db"), lambda store: store.migrate())
     found = found_on(tmp_path / "jobs.db")
     assert {name: check.level for name, check in found.items() if name != "sqlite"} == dict.fromkeys(
-        ("schema", "journal", "file", "disk"), "ok"
+        ("schema", "journal", "file", "disk", "job"), "ok"
     )
 
 
@@ -121,3 +122,78 @@ def test_pruning_that_nobody_does_is_said(tmp_path: Path, what: str) -> None:
     found = found_on(tmp_path / "jobs.db", clock)["pruning"]
     assert (found.level, found.message.split()[0]) == ("warning", "3" if what == "jobs" else "receipts")
     assert "holdfast prune" in found.remedy
+
+
+def errors_on(path: Path) -> dict[str, Check]:
+    """The findings that make a check red."""
+    return {name: found for name, found in found_on(path).items() if found.level == "error"}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """A file with all tables of a store."""
+    using(store_on(tmp_path / "jobs.db"), lambda store: store.migrate())
+    return tmp_path / "jobs.db"
+
+
+def test_a_missing_index_is_red_until_its_remedy_is_done(made: Path) -> None:
+    indexes = [name for name, (kind, _) in schema.expected_objects().items() if kind == "index"]
+    assert len(indexes) == 9
+    for name in indexes:
+        sql(made, f"DROP INDEX {name}")
+        found = errors_on(made)["indexes"]
+        assert f"{name} is missing" in found.message
+        sql(made, found.remedy)
+        assert errors_on(made) == {}
+
+
+def test_an_index_of_another_form_is_red(made: Path) -> None:
+    sql(made, "DROP INDEX holdfast_waiting")
+    sql(made, "CREATE INDEX holdfast_waiting ON holdfast_jobs (task)")
+    found = errors_on(made)["indexes"]
+    assert ("not the one" in found.message, found.remedy.startswith("DROP INDEX holdfast_waiting; CREATE INDEX")) == (True, True)
+
+
+def test_a_missing_table_is_red(made: Path) -> None:
+    sql(made, "DROP TABLE holdfast_receipts")
+    assert "holdfast_receipts is missing" in errors_on(made)["schema"].message
+
+
+@pytest.mark.parametrize("event", ["INSERT ON holdfast_jobs", "UPDATE ON holdfast_jobs", "DELETE ON holdfast_jobs"])
+@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
+def test_a_trigger_that_refuses_a_move_is_red(made: Path, when: str, event: str) -> None:
+    sql(made, f"CREATE TRIGGER refuse {when} {event} BEGIN SELECT RAISE(ABORT, 'the trigger refuses'); END")
+    assert "the trigger refuses" in errors_on(made)["job"].message
+
+
+def test_a_trigger_that_swallows_rows_is_red(made: Path) -> None:
+    sql(made, "CREATE TRIGGER swallow BEFORE INSERT ON holdfast_jobs BEGIN SELECT RAISE(IGNORE); END")
+    assert errors_on(made)["job"].level == "error"
+
+
+def test_a_check_leaves_nothing_and_another_one_can_follow(made: Path) -> None:
+    for _ in range(2):
+        assert found_on(made)["job"].level == "ok"
+    for table in ("jobs", "attempts", "receipts", "leases", "paused", "bodies"):
+        assert sql(made, f"SELECT count(*) FROM holdfast_{table}") == [(0,)]
+
+
+def test_a_refused_move_leaves_nothing_either(made: Path) -> None:
+    sql(made, "CREATE TRIGGER refuse BEFORE DELETE ON holdfast_jobs BEGIN SELECT RAISE(ABORT, 'no'); END")
+    assert errors_on(made)["job"].level == "error"
+    assert sql(made, "SELECT count(*) FROM holdfast_jobs") == [(0,)]
+
+
+def test_a_check_moves_a_job_beside_those_that_are_there(made: Path) -> None:
+    async def act(at: Scene) -> None:
+        for _ in range(20):  # of the same seed are the ids that the store draws
+            at.chance.uuid7()
+        job = at.new(queue="waits")
+        await at.enqueue(job)
+        hold = await at.running()
+        (found,) = [found for found in await at.store.check() if found.name == "job"]
+        assert found.level == "ok", found.message
+        assert len(await at.store.held(hold.lease)) == 1
+        assert (await at.store.counts())["", State.AVAILABLE] == 1
+
+    play(OnFile(made), act)

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._core.policy import Policy
+from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._ports.store import Answer, JobFilter, Update
 from holdfast.stores.sqlite.packing import json_text, records
 from holdfast.stores.sqlite.store import INLINE
@@ -43,7 +43,7 @@ def test_a_bad_row_is_claimed_held_read_and_settled_with_its_neighbours(tmp_path
         holds = await at.store.held(lease)
         assert [hold.job for hold in holds] == [first, bad, last]
         if "policy" in poison:
-            assert holds[1].policy == Policy()
+            assert holds[1].policy.on_crash is (CrashPolicy.RETRY if "max_attempts" in poison else CrashPolicy.HOLD)
         assert await at.settle(*(done(claim.hold) for claim in claims)) == (Answer.APPLIED,) * 3
         assert set(await at.settle(*(raised(claim.hold) for claim in claims))) == {Answer.LOST}
 
@@ -224,5 +224,19 @@ def test_of_what_is_not_inserted_no_long_payload_is_left(tmp_path: Path) -> None
         assert (await at.send(at.new(key="k", payload=long * 2), at.new(payload=long))).is_refused
         assert (await at.send(at.new(payload=long), under=hold)).is_lost
         assert sql(tmp_path / "jobs.db", "SELECT job FROM holdfast_bodies") == [(holder.bytes,)]
+
+    play(OnFile(tmp_path / "jobs.db"), act)
+
+
+def test_l11_many_unreadable_holds_hide_no_readable_one_behind_them(tmp_path: Path) -> None:
+    async def act(at: Scene) -> None:
+        ids = await at.enqueue(*(at.new() for _ in range(7)))
+        lease = await at.lease()
+        await at.claim(lease, 7, policy=Policy(timeout=1.0))
+        sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET id = substr(id, 1, 15) WHERE id <= x'{ids[4].hex}'")
+        at.advance(1000.0)
+        assert [hold.job for hold in await at.store.held(lease, 2)] == [*ids[5:]]
+        assert [hold.job for hold in await at.store.held(lease, 1)] == [ids[5]]
+        assert [each.hold.job for each in await at.store.overdue(2)] == [*ids[5:]]
 
     play(OnFile(tmp_path / "jobs.db"), act)

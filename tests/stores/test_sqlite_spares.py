@@ -239,7 +239,7 @@ def test_nobody_waits_for_the_next_one_to_be_opened() -> None:
 def test_one_that_could_not_be_made_ready_is_closed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(place.note("a"))
     assert place.block().open_at_once() is not None
-    made = place.spares.connect()
+    made, files = place.spares.connect()
 
     class Spoilt:
         close = made.close
@@ -247,7 +247,7 @@ def test_one_that_could_not_be_made_ready_is_closed(place: Place, monkeypatch: p
         def execute(self, *_: object) -> Any:
             raise sqlite3.OperationalError("database is locked")
 
-    monkeypatch.setattr(place.spares, "connect", Spoilt)
+    monkeypatch.setattr(place.spares, "connect", lambda: (Spoilt(), files))
     place.spares.refill()
     assert place.spares._spare is None
     with pytest.raises(Exception, match=r"(?i)closed"):

@@ -120,6 +120,32 @@ def test_rows_land_while_the_job_is_ones_own(file: OnFile, transact: Any) -> Non
 
 
 @both
+def test_another_file_is_read_and_not_written_because_it_would_not_commit_together(file: OnFile, transact: Any) -> None:
+    other = on_file(file.path.with_name("other.db"), use_apsw=file.use_apsw)
+
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+
+        def use(connection: Any, *more: str) -> None:
+            connection.execute("ATTACH ? AS other", (str(other.path),))
+            write(connection)
+            assert list(connection.execute("SELECT text FROM other.notes")) == []
+            connection.execute("CREATE TEMP TABLE found (text)")
+            connection.execute("INSERT INTO found VALUES ('a')")
+            for statement in more:
+                connection.execute(statement)
+
+        for statement in ("INSERT INTO other.notes VALUES ('a')", "CREATE TABLE other.more (text)"):
+            with pytest.raises(HoldfastError, match=r"own file only, and 'other' is another.*after the block"):
+                await transact(at, hold, lambda connection, statement=statement: use(connection, statement))
+        assert (notes(file), notes(other)) == ([], [])
+        await transact(at, hold, use)
+        assert notes(file) == ["mine"]
+
+    play(file, act)
+
+
+@both
 def test_another_token_is_refused_before_the_lock_is_waited_for(file: OnFile, transact: Any) -> None:
     async def act(at: Scene) -> None:
         hold = await at.running()

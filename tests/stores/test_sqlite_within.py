@@ -154,18 +154,30 @@ def test_nothing_of_the_callers_connection_changes(path: Path, store: SqliteStor
     assert waiting(path) == 1
 
 
-def test_a_file_attached_under_another_name_is_found(tmp_path: Path, path: Path, store: SqliteStore) -> None:
+def test_a_store_that_is_only_attached_is_refused_because_a_crash_could_keep_one_commit_of_two(
+    tmp_path: Path, path: Path, store: SqliteStore
+) -> None:
     main = tmp_path / "main.db"
     using(store_on(main), lambda store: store.migrate())  # a store of its own, with tables of the same names
     with closing(sqlite3.connect(main)) as connection:
         connection.execute('ATTACH ? AS "the app\'s"', (str(path),))
+        with pytest.raises(Unsupported, match=r'attached as "the app\'s".*Connect to .*app\.db, and attach the other file'):
+            enqueue(store, connection, new())
+        assert not connection.in_transaction
+    assert (waiting(path), waiting(main)) == (0, 0)
+
+
+def test_jobs_go_to_the_connections_own_file_whatever_is_attached(tmp_path: Path, path: Path, store: SqliteStore) -> None:
+    other = tmp_path / "other.db"
+    using(store_on(other), lambda store: store.migrate())
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ATTACH ? AS other", (str(other),))
+        connection.execute("CREATE TEMP TABLE holdfast_jobs (text)")
         enqueue(store, connection, new(), new(payload=b"x" * 2000, unique_key="k"))
         connection.commit()
         assert enqueue(store, connection, new(unique_key="k")).is_refused
         connection.commit()
-        connection.execute('DETACH "the app\'s"')
-        connection.execute("CREATE TABLE later (id)")
-    assert (waiting(path), waiting(main)) == (2, 0)
+    assert (waiting(path), waiting(other)) == (2, 0)
 
 
 def test_a_schema_made_in_the_callers_transaction_is_whole(

@@ -192,6 +192,8 @@ def test_where_no_folder_can_be_made_nothing_is_raised(tmp_path: Path) -> None:
             await transport.close()
 
     run(scenario)
+    assert [path.name for path in tmp_path.iterdir()] == ["jobs.db-wake"]
+    assert (tmp_path / "jobs.db-wake").read_text() == "in the way"
 
 
 def test_polling_carries_nothing() -> None:

@@ -65,8 +65,8 @@ async def api(client: Client, verb: str, **wish: Any) -> dict[str, Any]:
     return found
 
 
-async def deliver(speaker: NatsTransport, receiver: NatsTransport, job: UUID) -> None:
-    """Published until it is delivered, as a sweep does."""
+async def deliver(speaker: NatsTransport, receiver: NatsTransport, job: UUID) -> list[UUID]:
+    """Publish the job until it is delivered, as a sweep does; return all that came."""
     fetching = asyncio.ensure_future(receiver.fetch(None, 10))
     found: list[UUID] = []
     while job not in found:
@@ -78,6 +78,7 @@ async def deliver(speaker: NatsTransport, receiver: NatsTransport, job: UUID) ->
             fetching = asyncio.ensure_future(receiver.fetch(None, 10))
     fetching.cancel()
     await asyncio.wait({fetching})
+    return found
 
 
 async def hear(heard: "asyncio.Queue[Hint]", hint: Hint, speaker: NatsTransport) -> None:
@@ -181,6 +182,7 @@ def test_rubbish_is_ended_and_does_not_come_again(nats_url: str) -> None:
                 if info["num_ack_pending"] == info["num_pending"] == 0:
                     break
                 await receiver.fetch(None, 1)
+            assert info["num_redelivered"] == 0
 
     run(act)
 
@@ -242,7 +244,7 @@ def test_a_driver_that_closes_itself_and_tells_nobody_is_replaced(monkeypatch: p
                 await deliver(speaker, receiver, JOBS[0])
                 await asyncio.to_thread(server.kill)
                 await asyncio.to_thread(server.start)
-                await deliver(speaker, receiver, JOBS[1])
+                assert JOBS[1] in await deliver(speaker, receiver, JOBS[1])
 
         run(act)
 
@@ -311,7 +313,7 @@ def test_an_account_without_jetstream_still_wakes_everybody_and_is_complained_of
 def test_the_next_server_of_the_list_is_taken(nats_url: str) -> None:
     async def act() -> None:
         async with ends("nats://127.0.0.1:9," + nats_url.removeprefix("nats://"), 2) as (speaker, receiver):
-            await deliver(speaker, receiver, JOBS[0])
+            assert JOBS[0] in await deliver(speaker, receiver, JOBS[0])
 
     run(act)
 

@@ -106,6 +106,7 @@ def test_a_program_that_enqueues_and_ends_is_heard(postgres_dsn: str) -> None:
                 # Its event loop ends with the call.
                 await asyncio.to_thread(asyncio.run, end(postgres_dsn).publish([Hint(f"queue-{number}")]))
                 await until_heard(heard, Hint(f"queue-{number}"))
+            assert heard.empty()
 
     run(act)
 
@@ -144,6 +145,7 @@ def test_a_lost_connection_is_made_again_and_what_was_missed_wakes_everybody(
             await until_heard(heard, Hint())
             await speaker.publish([Hint("again")])
             await until_heard(heard, Hint("again"))
+            assert heard.empty()
         await speaker.close()
 
     run(act)
@@ -168,6 +170,7 @@ def test_a_half_open_connection_is_noticed(
                 await until_heard(heard, Hint())
                 await speaker.publish([Hint("heard")])
                 await until_heard(heard, Hint("heard"))
+                assert len(opened) == 2, "the listener has not connected again"
         await speaker.close()
 
     run(act)

@@ -69,6 +69,25 @@ class Address(Struct, frozen=True, kw_only=True):
         return ",".join(self.servers) or self.kind
 
 
+def listens(url: str, address: Address | None, pooler: str | None) -> bool:
+    """Return whether hints go by LISTEN; a pooler in transaction mode has no connection of one's own to listen on."""
+    if address is not None:
+        return address.kind == "postgres"
+    return url.partition("://")[0] in location.SCHEMES and not location.Location.of(url, pooler).is_pooled
+
+
+def server_of_hints(url: str, transport: str | None, pooler: str | None) -> str:
+    """Return what carries hints, for people; nothing if no server does.
+
+    >>> server_of_hints("sqlite:///jobs.db", "nats://me:secret@a:4222", None)
+    'NATS at nats://a:4222'
+    """
+    address = None if transport is None else Address.of(transport)
+    if address is not None and address.kind == "nats":
+        return f"NATS at {address.public}"
+    return f"LISTEN at {location.public_url(url)}" if listens(url, address, pooler) else ""
+
+
 def problems_of_address(
     text: object, timing: LeaseTiming, recovery_interval: float, *, store: str, pooler: str | None
 ) -> list[str]:
@@ -159,8 +178,10 @@ def _secrets(parts: SplitResult) -> tuple[str | None, str | None]:
 
 
 def _public(text: str) -> str:
-    """The text without what may be a secret; a lone user is a token."""
+    """Return the text without what may be a secret; a lone user is a token."""
     scheme, found, rest = text.partition("://")
+    if rest.count("@") > 1 or "@" in rest.partition("?")[2]:
+        return f"{scheme}://…"
     if not found:
         return text.rpartition("@")[2].partition("?")[0]
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

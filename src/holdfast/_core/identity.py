@@ -32,9 +32,35 @@ class ProcessIdentity(Struct, frozen=True):
         return bool(self.boot) and (self.boot, self.clock) == (other.boot, other.clock)
 
 
+class Look(Struct, frozen=True):
+    """What the system told of a pid. ``start`` and ``is_alive``: of an entry of /proc that could be read, a zombie is not alive.
+
+    ``has_no_entry``: there certainly is none. ``has_no_process``: a signal found nothing (``ESRCH``).
+    """
+
+    start: int | None = None
+    is_alive: bool = True
+    has_no_entry: bool = False
+    has_no_process: bool = False
+
+
+def may_run(process: ProcessIdentity, look: Look, *, are_starts_comparable: bool = True) -> bool:
+    """Whether the process may still be there. An entry that is hidden or could not be read proves nothing.
+
+    >>> may_run(ProcessIdentity("web-1", 42, 1000), Look(has_no_entry=True))  # hidepid=2: a signal would have found it
+    True
+    """
+    if look.start is None:
+        return not (look.has_no_entry and look.has_no_process)
+    return look.is_alive and (look.start == process.start or not are_starts_comparable)
+
+
 def is_provably_dead(theirs: ProcessIdentity, ours: ProcessIdentity, *, is_running: bool) -> bool:
-    """Whether the process is gone for certain; ``is_running``: a process with its pid and start time exists here."""
-    return ours.shares_processes_with(theirs) and theirs.start > 0 and not is_running
+    """Whether the process is gone for certain; ``is_running``: a process with its pid and start time may exist here.
+
+    One that does not see its own start time does not see the process table either, and proves nothing.
+    """
+    return ours.shares_processes_with(theirs) and theirs.start > 0 and ours.start > 0 and not is_running
 
 
 def worker_name(host: str, pid: int, incarnation: UUID) -> str:

@@ -86,7 +86,8 @@ class Judge(StrEnum):
 class Transition(Struct, frozen=True, kw_only=True):
     """One move of one active job, carrying its token.
 
-    ``to`` is AVAILABLE (with ``delay`` seconds to wait), HELD, or a finished state. ``failures`` and
+    ``to`` is AVAILABLE, HELD, or a finished state. ``delay``: a wait that is meant, in seconds from now, perhaps zero;
+    ``None``: the job keeps its place in line. ``failures`` and
     ``crashes`` are new totals, not increments, so that sending it twice counts once. ``record`` is the
     outcome to keep in the attempt record; ``None`` for a first-try success. ``rescued``: its code ran and was cut short, and why;
     ``owes_hook``: for which its task has an ``on_rescue``.
@@ -99,7 +100,7 @@ class Transition(Struct, frozen=True, kw_only=True):
     crashes: int
     retention: float
     judge: Judge = Judge.OWNER
-    delay: float = 0.0
+    delay: float | None = None
     reason: Reason | None = None
     error: Failure | None = None
     result: bytes | None = None
@@ -109,11 +110,16 @@ class Transition(Struct, frozen=True, kw_only=True):
     rescued: RescueReason | None = None
     owes_hook: bool = False
 
+    @property
+    def never_ran(self) -> bool:
+        """Whether the code of this claim never ran: its attempt does not count."""
+        return self.record is None and self.to is not State.COMPLETED
+
     def moved_by(self, *, cancel_requested: bool) -> "Transition":
         """This transition as it applies to a row: one marked for cancellation that does not complete ends cancelled."""
         if not cancel_requested or self.to in (State.COMPLETED, State.CANCELLED):
             return self
-        return structs.replace(self, to=State.CANCELLED, reason=Reason.BY_OPERATOR, delay=0.0)
+        return structs.replace(self, to=State.CANCELLED, reason=Reason.BY_OPERATOR, delay=None)
 
 
 class End(StrEnum):
@@ -187,7 +193,7 @@ def release(hold: Hold, *, code_ran: bool) -> Transition:
     if hold.policy.on_crash is CrashPolicy.RETRY:
         moved = _settle(hold, State.AVAILABLE, record=AttemptOutcome.RELEASED)
     else:
-        moved = _crashed(hold, crashes=hold.crashes, record=AttemptOutcome.RELEASED, delay=0.0)
+        moved = _crashed(hold, crashes=hold.crashes, record=AttemptOutcome.RELEASED, delay=None)
     return _cut_short(hold, moved, RescueReason.RELEASED)
 
 
@@ -217,8 +223,8 @@ def cancelled(hold: Hold, *, was_killed: bool = False) -> Transition:
 def rescue(hold: Hold, why: LeaseEnd, *, jitter: float) -> Transition:
     """Take a job from an owner whose lease has ended.
 
-    The first rescue is due at once; later ones wait ``backoff(n - 1)``, because a job that keeps killing
-    its workers should not do it in a tight loop.
+    After the first rescue it stands where it stood in line; later ones wait ``backoff(n - 1)``, because a job that keeps
+    killing its workers should not do it in a tight loop.
     """
     charge = why.culprits.get(hold.job)
     if hold.state is State.CLAIMED:
@@ -247,14 +253,15 @@ def _cut_short(hold: Hold, moved: Transition, why: RescueReason) -> Transition:
 
 def _charged(hold: Hold, *, jitter: float) -> Transition:
     crashes = hold.crashes + 1
-    delay = 0.0 if crashes == 1 else hold.policy.backoff.delay(crashes - 2, jitter=jitter)
+    delay = None if crashes == 1 else hold.policy.backoff.delay(crashes - 2, jitter=jitter)
     return _crashed(hold, crashes=crashes, record=AttemptOutcome.CRASHED, delay=delay)
 
 
-def _crashed(hold: Hold, *, crashes: int, record: AttemptOutcome, delay: float) -> Transition:
+def _crashed(hold: Hold, *, crashes: int, record: AttemptOutcome, delay: float | None) -> Transition:
     match hold.policy.on_crash:
         case CrashPolicy.HOLD:
-            return _settle(hold, State.HELD, crashes=crashes, record=record)
+            # Out of the line: the hook that is owed counts its age from now.
+            return _settle(hold, State.HELD, crashes=crashes, record=record, delay=0.0)
         case CrashPolicy.RETRY if crashes < hold.policy.max_crashes:
             return _settle(hold, State.AVAILABLE, crashes=crashes, record=record, delay=delay)
         case CrashPolicy.RETRY | CrashPolicy.FAIL:
@@ -286,7 +293,7 @@ def _settle(
     *,
     failures: int | None = None,
     crashes: int | None = None,
-    delay: float = 0.0,
+    delay: float | None = None,
     reason: Reason | None = None,
     error: Failure | None = None,
     result: bytes | None = None,

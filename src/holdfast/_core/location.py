@@ -93,16 +93,23 @@ def problems_of_location(url: str, pooler: str | None = None) -> list[str]:
 
 
 def public_url(url: str) -> str:
-    """The URL without what only its owner may know: a password, and options that may hold another.
+    """Return the URL without its secrets: a password, a token in the place of the user, and all options.
+
+    With a second @, or one among the options, no rule tells where a secret ends; then only the scheme is shown.
 
     >>> public_url("postgresql://jobs:secret@db/shop?password=secret")
     'postgresql://jobs@db/shop?…'
+    >>> public_url("postgresql://jobs:sec@ret@db/shop")
+    'postgresql://…'
     """
     scheme, found, rest = url.partition("://")
     if not found:
         name, colon, _ = url.partition(":")
         return f"{name}{colon}…" if colon else url
-    # From the last @, because a password that was not escaped may hold any of the other signs.
-    who, at, place = rest.rpartition("@")
-    place, asked, _ = place.partition("?")
-    return f"{scheme}{found}{who.partition(':')[0]}{at}{place}{'?…' if asked else ''}"
+    before, asked, options = rest.partition("?")
+    if rest.count("@") > 1 or "@" in options:
+        return f"{scheme}{found}…"
+    who, at, place = before.rpartition("@")
+    user, colon, _ = who.partition(":")
+    is_token = user and not colon and scheme not in SCHEMES
+    return f"{scheme}{found}{'…' if is_token else user}{at}{place.partition('#')[0]}{'?…' if asked else ''}"

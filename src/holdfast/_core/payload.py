@@ -167,7 +167,8 @@ def cut_text(text: str, limit_bytes: int) -> str:
     >>> cut_text("a long story", 9)
     'a long…'
     """
-    data = text.encode("utf-8", "replace")
+    # A message may be as long as memory, and of a class of its own: first the text itself, and no more of it than can be kept.
+    data = "".join((text,))[: limit_bytes + 1].encode("utf-8", "replace")
     if len(data) <= limit_bytes:
         return data.decode()
     return data[: limit_bytes - len("…".encode())].decode("utf-8", "ignore") + "…"

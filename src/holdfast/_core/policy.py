@@ -7,7 +7,8 @@ can still decide.
 from enum import StrEnum
 from typing import Literal, Self, assert_never
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 
 from holdfast._core.durations import LONGEST, Duration, seconds
 
@@ -117,13 +118,58 @@ class Policy(Struct, frozen=True, omit_defaults=True):
             found.append(f"max_attempts={self.max_attempts}: use 1 for a single try, or more")
         if self.max_crashes < 1:
             found.append(f"max_crashes={self.max_crashes}: use 1 to end at the first crash, or more")
-        if self.retention < 0:
+        if not 0 <= self.retention <= LONGEST:
             found.append(f"retention={self.retention}: use 0 or a positive duration such as '7d'")
         for name, limit in (("progress_within", self.progress_within), ("timeout", self.timeout)):
-            if limit is not None and limit <= 0:
+            if limit is not None and not 0 < limit <= LONGEST:
                 found.append(f"{name}={limit:g}s: use a positive duration such as '5m', or None for no limit")
         if self.progress_within is not None and self.timeout is not None and self.timeout < self.progress_within:
             found.append(
                 f"timeout >= progress_within is broken: {self.timeout:g}s, {self.progress_within:g}s; the limit would come first"
             )
         return found
+
+
+_SAFEST: dict[str, object] = {"on_crash": CrashPolicy.HOLD, "heals": True}
+"""What an unreadable field means, where the default would risk a second run of the code, or forget a hook that is owed. All others
+mean their default: budgets that end, the usual retention, and no limit, because a limit would end a healthy job."""
+
+
+def policy_of(text: str | bytes | None) -> Policy:
+    """Read a policy as it was written on a row. A field that cannot be read has its safest value, and costs no other field its own.
+
+    ``None``: nothing was written, and the task's code was not at hand.
+
+    >>> policy_of('{"on_crash": "a word of a later release", "max_attempts": 9}').on_crash.value
+    'hold'
+    """
+    if text is None:
+        return Policy()
+    try:
+        policy = msgspec.json.decode(text, type=Policy)
+        if not policy.problems():
+            return policy
+    except _UNREADABLE:
+        pass
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except _UNREADABLE:
+        return Policy(**_SAFEST)  # type: ignore[arg-type]
+    policy = Policy()
+    for field in structs.fields(Policy):
+        if field.name in fields:
+            policy = _with(policy, field, fields[field.name])
+    return policy
+
+
+def _with(policy: Policy, field: structs.FieldInfo, text: msgspec.Raw) -> Policy:
+    try:
+        read = structs.replace(policy, **{field.name: msgspec.json.decode(text, type=field.type)})
+        if not read.problems():
+            return read
+    except _UNREADABLE:
+        pass
+    return structs.replace(policy, **{field.name: _SAFEST.get(field.name, field.default)})
+
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError)

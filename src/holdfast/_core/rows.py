@@ -115,9 +115,10 @@ def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
     """The active row after its transition, any cancellation mark already heeded by ``moved_by``.
 
     A finished row keeps its token, so that the same settle is recognised when it comes again. A waiting one keeps its
-    last error until it ends.
+    last error until it ends. A claim whose code never ran gives its attempt back.
     """
-    spent = structs.replace(row, failures=moved.failures, crashes=moved.crashes, reason=moved.reason)
+    attempt = row.attempt - (moved.never_ran and row.state is State.RUNNING)
+    spent = structs.replace(row, attempt=attempt, failures=moved.failures, crashes=moved.crashes, reason=moved.reason)
     if moved.rescued is not None:
         rescue = Rescue(reason=moved.rescued, worker=row.worker or "", attempt=row.attempt, at=now)
         spent = structs.replace(spent, rescue=rescue, heal_at=now if moved.owes_hook else row.heal_at)
@@ -126,7 +127,7 @@ def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
     if PLACE_OF[moved.to] is Place.FINISHED:
         ended = structs.replace(spent, state=moved.to, error=moved.error, result=moved.result)
         return structs.replace(ended, lease=None, finished_at=now)
-    waiting = unowned(spent, moved.to, _later(now, moved.delay))
+    waiting = unowned(spent, moved.to, row.available_at if moved.delay is None else _later(now, moved.delay))
     return structs.replace(waiting, error=moved.error or row.error)
 
 

@@ -5,6 +5,7 @@ the beat is sent, while the store's expiry is taken after the beat arrived. ``ma
 clock rate error, steps of the store's clock and the time it takes to stop.
 """
 
+import math
 from typing import Self
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from msgspec import Struct
 from holdfast._core.durations import Duration, seconds
 
 SELF_SUFFICIENT_BEATS = 3
+SILENCES_KEPT = 32
 
 
 class LeaseTiming(Struct, frozen=True):
@@ -81,6 +83,43 @@ class LeaseTiming(Struct, frozen=True):
     def is_step(self, *, store: float, own: float) -> bool:
         """Whether the store's clock and ours disagree about how much time has passed."""
         return abs(store - own) > self.margin
+
+
+class Silence(Struct, frozen=True):
+    """A time in which the store answered nothing: how many seconds, and when it ended."""
+
+    seconds: float
+    ended: float
+
+
+class Silences(Struct, frozen=True):
+    """The silences of the store that a judge has seen: for each length, when the last one of at least that length ended.
+
+    A silence that is short for one lease has let another one run out, so the lease that is judged says which of them count.
+
+    >>> seen = Silences.since(0.0).then(Silence(9.0, ended=50.0)).then(Silence(2.0, ended=60.0))
+    >>> seen.contact_for(LeaseTiming.of("30s")), seen.contact_for(LeaseTiming.of("5s"))
+    (50.0, 60.0)
+    """
+
+    kept: tuple[Silence, ...]
+
+    @classmethod
+    def since(cls, start: float) -> Self:
+        """What a judge knows that begins at ``start``: before it, anything may have been."""
+        return cls((Silence(math.inf, start),))
+
+    def then(self, silence: Silence) -> Self:
+        """One more. It makes all that were no longer, and ended earlier, irrelevant."""
+        longer = tuple(each for each in self.kept if each.seconds > silence.seconds)
+        if len(longer) < SILENCES_KEPT:
+            return type(self)((*longer, silence))
+        # Remembered as longer than it was: a lease is then judged later, never sooner.
+        return type(self)((*longer[:-1], Silence(longer[-1].seconds, silence.ended)))
+
+    def contact_for(self, lease: LeaseTiming) -> float:
+        """Since when the store has answered without a gap, as that lease counts gaps."""
+        return max(each.ended for each in self.kept if lease.is_gap(each.seconds))
 
 
 def problems_of_intervals(recovery_interval: float, poll_interval: float) -> list[str]:

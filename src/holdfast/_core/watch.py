@@ -4,6 +4,8 @@ Names are of any spelling and quoted wherever they are used; values of the statu
 serves a parameter. ``where`` and ``order_by`` are the developer's own SQL.
 """
 
+from collections.abc import Mapping
+from decimal import Decimal
 from enum import StrEnum
 from math import isqrt
 from typing import Any, Self
@@ -12,8 +14,12 @@ from msgspec import Struct
 
 from holdfast._core.durations import Duration, seconds
 
+LAST = 2
+"""Deaths and errors after which a run claims one row at a time."""
 MOST = 10_000
 """Rows that one batch may have: all of them are locked while they are marked, and are one list of keys in each statement."""
+STAMPS = ("epoch", "epoch_ms", "iso")
+"""Forms of a stamp, besides our own, that a column without a type for times may hold."""
 Value = str | int | bool
 Key = tuple[Any, ...]
 """One value for each key column, in their order."""
@@ -34,7 +40,7 @@ class Watch(Struct, frozen=True, kw_only=True):
     ``pending``, ``in_progress``, ``done``, ``failed``: its values. ``claimed_at``: the column of the stamp. ``where``: which
     pending rows are due. ``owner``: a text column for who has it; ``resets``: an integer column that counts how often it was
     taken from somebody; ``reason``: a text column for why it failed. ``deletes``: rows that are done are deleted instead of
-    being marked; ``retention``: or that long after it.
+    being marked; ``retention``: or that long after it. ``stamps``: in what form a SQLite file holds them, if not in our own.
     """
 
     name: str
@@ -57,6 +63,7 @@ class Watch(Struct, frozen=True, kw_only=True):
     deletes: bool = False
     retention: float | None = None
     columns: tuple[str, ...] | None = None
+    stamps: str | None = None
 
     @classmethod
     def of(
@@ -92,11 +99,23 @@ class Watch(Struct, frozen=True, kw_only=True):
         return found | {what: column for what, column in optional.items() if column is not None}
 
 
-def rows_at_once(batch: int, crashes: int) -> int:
-    """How many rows a run claims after so many deaths of its workers: fewer each time, so that in the end a row that kills is
-    alone with its killing, and is the only one that pays.
+def rows_at_once(batch: int, ends: int) -> int:
+    """How many rows a run claims after so many deaths of its workers and errors of its handler: fewer each time, so that in the
+    end a row that kills or raises is alone with that, and is the only one that pays.
 
-    >>> [rows_at_once(1000, crashes) for crashes in (0, 1, 2)]
+    >>> [rows_at_once(1000, ends) for ends in (0, 1, 2)]
     [1000, 31, 1]
     """
-    return (batch, isqrt(batch), 1)[min(crashes, 2)]
+    return (batch, isqrt(batch), 1)[min(ends, LAST)]
+
+
+def has_resets_left(watch: Watch, row: Mapping[str, Any]) -> bool:
+    """Return whether a claimed row may be taken back once more; always where no column counts that.
+
+    >>> given = {"key": "id", "status": "s", "pending": 0, "in_progress": 1, "done": 2, "claimed_at": "t", "where": "true"}
+    >>> watch = Watch.of("pastes", resets="n", max_resets=2, failed=3, **given)
+    >>> [has_resets_left(watch, {"n": number}) for number in (None, 1, 2, "two")]
+    [True, True, False, True]
+    """
+    counted = row.get(watch.resets) if watch.resets else None
+    return watch.max_resets is None or not isinstance(counted, int | float | Decimal) or counted < watch.max_resets

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from holdfast._core.durations import seconds
-from holdfast._core.watch import MOST, Value
+from holdfast._core.watch import MOST, STAMPS, Value
 
 STATES = ("pending", "in_progress", "done", "failed")
 OPTIONAL = ("failed",)
@@ -67,6 +67,8 @@ def _of_texts(options: Mapping[str, Any]) -> Iterator[str]:
         yield f"where={where!r}: say which pending rows are due, for example {example}"
     if order is not None and (not isinstance(order, str) or not order.strip()):
         yield f"order_by={order!r}: use SQL such as 'expires_at', or None for any order"
+    if (stamps := options.get("stamps")) is not None and stamps not in STAMPS:
+        yield f"stamps={stamps!r}: use one of {', '.join(map(repr, STAMPS))}, or None for 'YYYY-MM-DD HH:MM:SS'"
     if not isinstance(options.get("delete", False), bool):
         yield f"delete={options['delete']!r}: use True to delete rows that are done, or False to mark them"
 

@@ -19,7 +19,7 @@ from holdfast._engine.patience import GIVE_UP, Patience
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.store import EnqueueAnswer, JobFilter, LeaseView, Pruned, QueueView, ReopenAnswer, Store
 from holdfast._ports.transport import Hint, Transport
-from holdfast.errors import JobCancelled, JobFailed, JobNotFound, UniqueConflict
+from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreBusy, UniqueConflict
 
 RESULT_PAUSES = (0.005, 0.25)
 HINTED = 64
@@ -152,13 +152,16 @@ class Client:
         if not is_paused:
             await self._transport.publish([Hint(queue) for queue in queues])
 
-    async def purge(self, queue: str) -> int:
-        """Delete what waits in the queue, a batch at a time; how many that were."""
-        purged = 0
-        while some := await self._ask("purge", lambda: self._store.purge(queue, BATCH)):
-            purged += some
-        self._events.emit(EventName.QUEUE_PURGED, queue=queue, jobs=purged)
-        return purged
+    async def purge(self, queues: Sequence[str]) -> int:
+        """Delete what waits in the queues and was enqueued before the store's first answer, a batch at a time; how many that were."""
+        purged, until = dict.fromkeys(queues, 0), None
+        for queue in purged:
+            while (some := await self._ask("purge", partial(self._store.purge, queue, BATCH, until))).jobs:
+                purged[queue] += some.jobs
+                until = some.until
+            until = some.until
+            self._events.emit(EventName.QUEUE_PURGED, queue=queue, jobs=purged[queue])
+        return sum(purged.values())
 
     async def prune(self) -> Pruned:
         """Forget all whose time has come, a batch at a time."""
@@ -211,10 +214,18 @@ class Client:
         return answer
 
     async def _each(self, operation: str, jobs: Sequence[UUID], verb: Callable[[Sequence[UUID]], Awaitable[States]]) -> States:
-        """The verb for all of them, a batch at a time."""
+        """The verb for all of them, a batch at a time. ``StoreBusy`` names the locked jobs of all batches."""
         states: States = {}
+        busy: StoreBusy | None = None
         for start in range(0, len(jobs), BATCH):
-            states |= await self._ask(operation, partial(verb, jobs[start : start + BATCH]))
+            try:
+                states |= await self._ask(operation, partial(verb, jobs[start : start + BATCH]))
+            except StoreBusy as error:
+                if not error.jobs:
+                    raise
+                busy = StoreBusy(str(error), error.jobs | (frozenset() if busy is None else busy.jobs))
+        if busy is not None:
+            raise busy
         return states
 
     async def _publish_moved(self, event: EventName, states: States) -> None:

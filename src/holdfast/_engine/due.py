@@ -138,7 +138,7 @@ class DueRun:
                 self._contact.answered(sent)
                 if ward.lease.id in answer.alive:
                     ward.renewed(sent)
-                else:
+                elif ward.lease.id in answer.gone:
                     ward.lost()
 
     async def _watch(self, ward: Ward) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast._core.cleaning import clean
+from holdfast.errors import HoldfastError, StoreBusy, StoreUnavailable
 
 logger = logging.getLogger("holdfast")
 
@@ -52,6 +53,8 @@ class EventName(StrEnum):
     RUNNER_CRASHED = "runner.crashed"  # job task exit: it ended by itself, and its job with it
     RUNNER_KILLED = "runner.killed"  # job task reason: its handler did not stop when told
     STORE_UNAVAILABLE = "store.unavailable"  # operation error failures
+    STORE_REFUSED = "store.refused"  # operation error failures job: the store is up; an operator has to act
+    STORE_BUSY = "store.busy"  # operation error failures jobs: another session keeps a lock
     STORE_RECOVERED = "store.recovered"  # operation failures
     STORE_CLOCK_STEPPED = "store.clock_stepped"  # store own
     STORE_WARNED = "store.warned"  # warning: said once, at start
@@ -59,7 +62,10 @@ class EventName(StrEnum):
     TRANSPORT_SWEPT = "transport.swept"  # jobs: told again, because they waited and nobody had come for them
     ROWS_RESET = "rows.reset"  # watch count failed oldest owner keys: taken from whoever had them for too long
     ROWS_LOST = "rows.lost"  # watch count keys job: they were somebody else's when this batch wanted to finish them
+    ROWS_KEPT = "rows.kept"  # watch keys error job: alone with its handler's error; taken back after stale_after, or failed
     ROWS_TIGHT = "rows.tight"  # watch took stale_after job: a batch takes so long that it may be taken for stuck
+    ROWS_UNREADABLE = "rows.unreadable"  # watch count keys: their stamps are of no form that can be compared; left alone
+    ROWS_UNDONE = "rows.undone"  # watch count keys: a trigger or another program takes away the stamps they were given
     ROWS_PRUNED = "rows.pruned"  # watch count
     TASK_UNKNOWN = "task.unknown"  # task: its jobs wait, and no live worker, or no runner of one, knows it
     PAYLOAD_FIELDS_IGNORED = "payload.fields_ignored"  # job task fields
@@ -75,7 +81,10 @@ _LEVELS: dict[EventName, int] = {
     EventName.JOB_EXPIRED: logging.ERROR,
     EventName.ROWS_RESET: logging.WARNING,
     EventName.ROWS_LOST: logging.WARNING,
+    EventName.ROWS_KEPT: logging.WARNING,
     EventName.ROWS_TIGHT: logging.WARNING,
+    EventName.ROWS_UNREADABLE: logging.WARNING,
+    EventName.ROWS_UNDONE: logging.WARNING,
     EventName.TASK_UNKNOWN: logging.WARNING,
     EventName.JOB_LOST: logging.WARNING,
     EventName.JOB_MISSING: logging.WARNING,
@@ -86,6 +95,8 @@ _LEVELS: dict[EventName, int] = {
     EventName.RUNNER_CRASHED: logging.WARNING,
     EventName.RUNNER_KILLED: logging.WARNING,
     EventName.STORE_UNAVAILABLE: logging.WARNING,
+    EventName.STORE_REFUSED: logging.ERROR,
+    EventName.STORE_BUSY: logging.WARNING,
     EventName.STORE_CLOCK_STEPPED: logging.WARNING,
     EventName.SUBSCRIBER_FAILED: logging.ERROR,
     EventName.STORE_WARNED: logging.WARNING,
@@ -107,6 +118,15 @@ class Event(Struct, frozen=True):
 
     name: EventName
     fields: dict[str, Any]
+
+
+def failure_of_store(error: BaseException) -> EventName:
+    """Return what a failed call of a store is: an outage, which ends by itself, a lock, which another session has to give up, or
+    a refusal, which needs an operator."""
+    if isinstance(error, StoreBusy):
+        return EventName.STORE_BUSY
+    is_answer = isinstance(error, HoldfastError) and not isinstance(error, StoreUnavailable)
+    return EventName.STORE_REFUSED if is_answer else EventName.STORE_UNAVAILABLE
 
 
 class Events:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
-from msgspec import structs
-
 from holdfast._core import lifecycle
 from holdfast._core.job import AttemptOutcome, Claim, Hold, State, Token
 from holdfast._core.lifecycle import Transition
@@ -13,11 +11,14 @@ from holdfast._engine.events import EventName, Events
 from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.heart import Heart
 from holdfast._engine.inbox import Inbox
+from holdfast._engine.locked import Locked
 from holdfast._engine.loop import turn
 from holdfast._engine.reporter import Reporter
+from holdfast._engine.resting import Resting
 from holdfast._ports.clock import Chance
 from holdfast._ports.store import Answer, ClaimRequest, LastTries, Note, Store
 from holdfast._ports.transport import Via
+from holdfast.errors import StoreBusy
 
 SETTLE_LIMIT = 1000
 SOON = 0.05
@@ -62,10 +63,9 @@ class Exchange:
         self._delivered: Mapping[UUID, Via] = {}
         self._looked = float("-inf")
         self._events, self._chance = events, chance
-        self._ended: list[Ended] = []
-        self._late: list[Note] = []
+        self._locked, self._resting = Locked(heart.now, poll_interval, events), Resting(slots, heart.now)
+        self._ended, self._late = list[Ended](), list[Note]()
         self._abandoned: set[Key] = set()
-        self._claims_in_flight: set[UUID] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = False
         self.is_idle = self.is_behind = False
         self.has_claimed = self._was_full = self._is_narrow = False
@@ -74,12 +74,12 @@ class Exchange:
     @property
     def undelivered(self) -> tuple[Transition, ...]:
         """Outcomes the store has not answered yet."""
-        return tuple(ended.transition for ended in self._ended if ended.transition is not None)
+        return tuple(ended.transition for ended in self._unanswered() if ended.transition is not None)
 
     @property
     def is_delivered(self) -> bool:
         """Whether the store has answered everything, and the queue has been told."""
-        return not self._ended and not self._late and not self._gone
+        return not (self._late or self._gone or self._unanswered())
 
     def close(self) -> None:
         """Claim nothing more."""
@@ -87,10 +87,12 @@ class Exchange:
 
     def add(self, ended: Ended) -> None:
         """A handler's code has stopped; its outcome goes with the next step."""
-        if ended.transition is not None:
-            self._ended.append(ended)
-        else:
+        if ended.transition is None:
             self._lose(ended)
+        elif ended.pause > 0:
+            self._resting.add(ended)
+        else:
+            self._ended.append(ended)
 
     async def step(self) -> float:
         """One exchange, and the next at once where one half of the slots is to work while the other is on its way; seconds
@@ -99,6 +101,8 @@ class Exchange:
             await self.audit()
         # Who hears no answers must not claim: it would take jobs, release them unheard and take them again, for ever.
         was_in_doubt, goes_on = self._is_in_doubt, True
+        self._ended += self._resting.rested(is_closed=self.is_closed)
+        self._ended += self._locked.due()
         while goes_on:
             batch = self._ended[:SETTLE_LIMIT]
             request = None if was_in_doubt else self._request()
@@ -106,7 +110,8 @@ class Exchange:
             goes_on = self._most < self._slots and request is not None and claimed >= self._most and self._is_half_free()
         await self._annotate()
         await self._let_go()
-        return 0.0 if was_in_doubt else await self._pause(request, claimed=claimed)
+        pause = 0.0 if was_in_doubt else await self._pause(request, claimed=claimed)
+        return min(pause, self._resting.left(), self._locked.remaining())
 
     def _is_half_free(self) -> bool:
         return len(self._ended) >= self._most or self._slots - len(self._executor.running) >= self._most
@@ -114,15 +119,11 @@ class Exchange:
     async def _exchange(self, batch: Sequence[Ended], request: ClaimRequest | None) -> int:
         await self._reporter.write_last_words()
         transitions = tuple(ended.transition for ended in batch if ended.transition is not None)
-        if request is not None:
-            self._claims_in_flight.add(request.claim)
         try:
             answer = await self._store.exchange(transitions, request)
         except BaseException:
             # Unknown is not no: the claim may have landed, so what the store thinks we hold is looked up first.
             self._needs_audit = self._is_in_doubt = True
-            if request is not None:
-                self._claims_in_flight.discard(request.claim)
             raise
         self._is_in_doubt = False
         self._heart.store_answered()
@@ -131,9 +132,9 @@ class Exchange:
             self._take(answer.claims, request.limit)
             self.has_claimed = True
             self._was_full = len(answer.claims) >= request.limit
-            self._claims_in_flight.discard(request.claim)
         if self._inbox is not None:
-            self._gone += [ended.claim.hold.job for ended in batch]
+            left = {ended.claim.hold.job for ended in self._locked.outcomes}
+            self._gone += [job for ended in batch if (job := ended.claim.hold.job) not in left]
             await self._acknowledge(self._inbox, request, answer.claims)
         return len(answer.claims)
 
@@ -149,7 +150,11 @@ class Exchange:
             await self._inbox.gone(gone)
 
     async def audit(self) -> None:
-        """Compare what the store thinks we hold with what we hold; unknown outcomes end here."""
+        """Compare what the store thinks we hold with what we hold; unknown outcomes end here.
+
+        Only ``step`` calls it, between two exchanges: no claim is in flight, and a hold that we do not know is one that we
+        never heard of.
+        """
         before = self._known()
         running_before = self._running()
         self._needs_audit = False
@@ -165,7 +170,7 @@ class Exchange:
             if (hold.job, hold.token) in ours:
                 if hold.cancel_requested:
                     self._executor.stop(hold.job, Stop.CANCELLED, token=hold.token)
-            elif hold.token.claim not in self._claims_in_flight:
+            else:
                 code_ran = (hold.job, hold.token) in self._abandoned
                 self._ended.append(Ended(Claim(hold=hold, payload=b"null"), lifecycle.release(hold, code_ran=code_ran)))
         self._abandoned &= theirs
@@ -210,13 +215,11 @@ class Exchange:
                 self._executor.start(claim)
             else:
                 # More than asked, too late, or an attempt that was taken from us has not stopped yet.
-                back = lifecycle.release(claim.hold, code_ran=False)
-                if code_of_it_runs:  # at once would be to us again, for as long as it runs
-                    back = structs.replace(back, delay=self._poll_interval)
-                self._ended.append(Ended(claim, back))
+                pause = self._poll_interval if code_of_it_runs else 0.0  # at once would be to us again, for as long as it runs
+                self.add(Ended(claim, lifecycle.release(claim.hold, code_ran=False), pause))
 
     async def _pause(self, request: ClaimRequest | None, *, claimed: int) -> float:
-        if self._ended or self._late:
+        if self._ended:
             return 0.0
         if request is None:
             return self._poll_interval
@@ -239,6 +242,7 @@ class Exchange:
 
     def _settle(self, batch: Sequence[Ended], answers: Sequence[Answer]) -> None:
         is_heard = self._events.hears(EventName.JOB_COMPLETED)
+        self._locked.put_off(batch, answers)
         for ended, answer in zip(batch, answers, strict=True):
             is_plain = answer is Answer.APPLIED and ended.transition is not None and ended.transition.to is State.COMPLETED
             if is_heard or not is_plain:
@@ -253,6 +257,8 @@ class Exchange:
                 self._lose(ended)
             case Answer.MISSING:
                 self._events.emit(EventName.JOB_MISSING, **self._fields(ended.claim.hold))
+            case Answer.BUSY:
+                pass
 
     def _lose(self, ended: Ended) -> None:
         """The job is somebody else's: an outcome that came too late is kept on our own attempt's record."""
@@ -266,12 +272,20 @@ class Exchange:
 
     async def _annotate(self) -> None:
         if self._late:
-            notes = tuple(self._late)
-            await self._store.annotate(notes)
-            del self._late[: len(notes)]
+            notes, locked = tuple(self._late), frozenset[UUID]()
+            try:
+                await self._store.annotate(notes)
+            except StoreBusy as error:
+                if not error.jobs:
+                    raise
+                locked = error.jobs
+            self._late[: len(notes)] = [note for note in notes if note.job in locked]
 
     def _known(self) -> set[Key]:
-        return self._running() | {(ended.claim.hold.job, ended.claim.hold.token) for ended in self._ended}
+        return self._running() | {(ended.claim.hold.job, ended.claim.hold.token) for ended in self._unanswered()}
+
+    def _unanswered(self) -> list[Ended]:
+        return [*self._ended, *self._resting, *self._locked.outcomes]
 
     def _running(self) -> set[Key]:
         return {running.key for running in self._executor.running.values()}

@@ -18,7 +18,7 @@ from holdfast._engine.current import CURRENT
 from holdfast._engine.events import EventName, Events, logger
 from holdfast._engine.hands import Hands
 from holdfast._engine.healing import Healer
-from holdfast._engine.judging import decode, judge_error, judge_value
+from holdfast._engine.judging import decode, judge_error, judge_value, raised_by
 from holdfast._engine.registry import Registry, RunnerKind, TaskDefinition
 from holdfast._engine.reporter import Reporter
 from holdfast._engine.runners import LoopRunner, Processes, Runner, ThreadRunner
@@ -70,10 +70,12 @@ class Running(Struct, eq=False):
 
 
 class Ended(Struct, frozen=True):
-    """A handler whose code has stopped. ``transition`` is ``None`` when it answered nothing and its job was somebody else's."""
+    """A handler whose code has stopped. ``transition`` is ``None`` when it answered nothing and its job was somebody else's.
+    ``pause``: seconds for which the worker keeps the claim before it gives it back, or asks again for what was locked."""
 
     claim: Claim
     transition: Transition | None
+    pause: float = 0.0
 
 
 class Executor:
@@ -204,7 +206,11 @@ class Executor:
         del self.running[hold.job]
         if not self.running:
             self._set_code_running(False)
-        self._on_ended(self._judge(running, outcome))
+        try:
+            ended = self._judge(running, outcome)
+        except BaseException as error:  # its slot is free; without an end its job would be its worker's for as long as that lives
+            ended = Ended(running.claim, lifecycle.finish(hold, raised_by(error), jitter=0.0))
+        self._on_ended(ended)
 
     def _judge(self, running: Running, outcome: Outcome | None) -> Ended:
         hold, jitter = running.claim.hold, 0.0 if isinstance(outcome, Done) else self._chance.jitter()
@@ -217,7 +223,7 @@ class Executor:
             case Stop.CANCELLED:
                 moved = lifecycle.cancelled(hold, was_killed=running.was_killed)
             case _ if not running.has_begun:
-                moved = structs.replace(lifecycle.release(hold, code_ran=False), delay=running.pause)
+                return Ended(running.claim, lifecycle.release(hold, code_ran=False), running.pause)
             case Stop.STALLED | Stop.TIMED_OUT as why:
                 moved = lifecycle.overrun(hold, _CHARGES[why], jitter=jitter)
             case Stop.LATE | Stop.DRAINED:
@@ -254,7 +260,8 @@ class Executor:
         except BaseException as error:
             # The handler has not begun: neither a store that is away nor a worker that has to end is its fault.
             if isinstance(error, StoreUnavailable) or running.stop in (Stop.LATE, Stop.DRAINED):
-                running.has_begun, running.pause = False, healer.interval
+                running.has_begun = False
+                running.pause = healer.interval if running.stop is None else 0.0
             raise
         finally:
             running.is_healing = False

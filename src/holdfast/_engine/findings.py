@@ -1,14 +1,23 @@
 """``app.check()``: what an App and the workers of its store can be seen to lack, all findings at once."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Final
+from uuid import UUID
 
+from holdfast._core.address import server_of_hints
 from holdfast._core.job import State
 from holdfast._engine.healing import problems_of_hooks
+from holdfast._engine.loop import Wake
 from holdfast._engine.registry import Registry
 from holdfast._engine.rows import Rows
 from holdfast._ports.store import Capabilities, Check, LeaseView, QueueView, Store
+from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.settings import Settings
+
+PATIENCE: Final = 5.0
+PAUSE: Final = 0.25
+"""Seconds between two hints: the first may be sent before anybody listens."""
 
 
 async def check(store: Store, settings: Settings, registry: Registry) -> tuple[Check, ...]:
@@ -23,6 +32,29 @@ async def check(store: Store, settings: Settings, registry: Registry) -> tuple[C
     except HoldfastError as error:
         return (*own, Check("error", "store", str(error), "see that the store is up and can be reached"))
     return (*own, *found, _of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
+
+
+async def check_transport(open_one: Callable[[Settings], Transport], settings: Settings, mark: UUID) -> tuple[Check, ...]:
+    """Of the server that carries hints, if one does."""
+    name = server_of_hints(settings.url, settings.transport, settings.pooler)
+    return (await check_hints(lambda: open_one(settings), name, mark),) if name else ()
+
+
+async def check_hints(open_one: Callable[[], Transport], name: str, mark: UUID, *, patience: float = PATIENCE) -> Check:
+    """Return whether a hint of one connection reaches another. ``mark``: the id of no job, known to this check alone."""
+    listener, teller, wake = open_one(), open_one(), Wake()
+    try:
+        await listener.subscribe(lambda hint: wake.set() if mark in hint.ids else None)
+        for _ in range(round(patience / PAUSE)):
+            await teller.publish([Hint(ids=(mark,))])
+            if await wake.wait(PAUSE):
+                return Check("ok", "transport", f"hints arrive by {name}")
+    finally:
+        await teller.close()
+        await listener.close()
+    message = f"no hint arrives by {name} within {patience:g} s: workers find work by polling only"
+    remedy = "see that its server is up and lets this user in; behind PgBouncer say ?pooler=transaction, or transport='poll'"
+    return Check("error", "transport", message, remedy)
 
 
 async def check_rows(watches: Iterable[Rows]) -> tuple[Check, ...]:

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from holdfast._engine.events import EventName, Events
+from holdfast._engine.describing import described
+from holdfast._engine.events import Events, failure_of_store
 from holdfast._engine.healing import problems_of_hooks
 from holdfast._engine.registry import Registry
 from holdfast._engine.tables import Watched
@@ -28,8 +29,8 @@ async def problems_of_tables(watched: Sequence[Watched], events: Events, *, pati
         except ConfigurationError as error:
             return error.problems
         except Exception as error:
-            text = f"{type(error).__name__}: {error}".removesuffix(": ")
-            events.emit(EventName.STORE_UNAVAILABLE, operation=f"inspect {each.settings.task}", error=text, failures=1)
+            text = described(error)
+            events.emit(failure_of_store(error), operation=f"inspect {each.settings.task}", error=text, failures=1)
         return []
 
     return [problem for found in await asyncio.gather(*map(look, watched)) for problem in found]

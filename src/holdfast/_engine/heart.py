@@ -7,7 +7,7 @@ class Heart:
     """Knows the deadline that the supervisor's beats earned. Needs no message to stop."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
+        self.now = now
         self.deadline = float("-inf")
         self.is_gone = False
         self.answered = float("-inf")
@@ -22,12 +22,12 @@ class Heart:
 
     def may_act(self) -> bool:
         """Whether code may be started or go on now."""
-        return not self.is_gone and self._now() < self.deadline
+        return not self.is_gone and self.now() < self.deadline
 
     def remaining(self) -> float:
         """Seconds until the deadline; negative when past it."""
-        return self.deadline - self._now()
+        return self.deadline - self.now()
 
     def store_answered(self) -> None:
         """The worker's own connection works."""
-        self.answered = self._now()
+        self.answered = self.now()

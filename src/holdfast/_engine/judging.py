@@ -1,14 +1,14 @@
 """From what a handler did to its outcome; the same wherever it runs, in the worker or in a runner process."""
 
 import asyncio
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, assert_never
 
 from holdfast._core.job import Failure, Reason
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
-from holdfast._core.payload import ERROR_TEXT_LIMIT, cut_text, encode_result
+from holdfast._core.payload import encode_result
+from holdfast._engine.describing import text_of, trace_of, type_name
 from holdfast._engine.registry import TaskDefinition
 from holdfast.errors import JobLost, PayloadInvalid
 
@@ -22,27 +22,42 @@ def decode(task: TaskDefinition, payload: bytes) -> tuple[dict[str, object], tup
     try:
         return task.payload.decode(payload)
     except PayloadInvalid as error:
-        return Invalid(Reason.PAYLOAD_INVALID, Failure(type(error).__name__, str(error)))
+        return Invalid(Reason.PAYLOAD_INVALID, Failure(type_name(error), text_of(error)))
 
 
 def judge_value(value: object) -> Outcome:
-    """What a handler returned."""
+    """What a handler returned. Total: a value that raises when it is looked at is no JSON."""
     if value is None:
         return NOTHING
-    if isinstance(value, ANSWERS):
-        return _plain(value)
     try:
+        if isinstance(value, ANSWERS):
+            return _plain(value)
         return Done(encode_result(value))
     except PayloadInvalid as error:
-        return Invalid(Reason.RESULT_INVALID, Failure(type(error).__name__, str(error)))
+        return Invalid(Reason.RESULT_INVALID, Failure(type_name(error), text_of(error)))
+    except BaseException as error:
+        return raised_by(error)
 
 
 def judge_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, was_told: bool) -> Outcome | None:
     """What an exception out of a handler means; a group counts as its leaves. ``None``: its job was lost, or it was stopped.
 
     ``is_stopped``: the engine wanted its code to end. ``was_told``: it knew, so whatever it raised is its answer to that.
+    Total: the user's classes are asked here, and one that raises is a failure like any other.
     """
-    leaves = tuple(_leaves(error))
+    try:
+        return _judge_error(error, task, is_stopped=is_stopped, was_told=was_told)
+    except BaseException:
+        return None if is_stopped else raised_by(error)
+
+
+def raised_by(error: BaseException, *, is_final: bool = False) -> Raised:
+    """A failure of the handler, described as well as it can be."""
+    return Raised(Failure(type_name(error), text_of(error), trace_of(error, OUR_FOLDER)), is_final=is_final)
+
+
+def _judge_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, was_told: bool) -> Outcome | None:
+    leaves = _leaves(error)
     if any(isinstance(leaf, JobLost) for leaf in leaves):
         return None
     if len(leaves) == 1 and isinstance(leaves[0], ANSWERS):
@@ -52,8 +67,7 @@ def judge_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool,
             return judge_error(broken, task, is_stopped=is_stopped, was_told=was_told)
     if is_stopped and (was_told or all(map(_is_reaction, leaves))):
         return None
-    failure = Failure(type(error).__name__, _text(error), cut_text(_trace(error), ERROR_TEXT_LIMIT))
-    return Raised(failure, is_final=any(task.is_final(leaf) for leaf in leaves))
+    return raised_by(error, is_final=any(task.is_final(leaf) for leaf in leaves))
 
 
 def contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
@@ -68,13 +82,13 @@ def _plain(answer: Retry | Snooze | Cancel | Fail) -> Outcome:
     """The same answer made of plain values: what the user's subclass or reason is, no store needs to know how to write."""
     match answer:
         case Retry():
-            return Retry(answer.after, _text(answer.reason))
+            return Retry(answer.after, text_of(answer.reason))
         case Snooze():
             return Snooze(answer.for_)
         case Cancel():
-            return Cancel(_text(answer.reason))
+            return Cancel(text_of(answer.reason))
         case Fail():
-            return Fail(_text(answer.reason))
+            return Fail(text_of(answer.reason))
         case _:
             assert_never(answer)
 
@@ -90,28 +104,17 @@ def _is_reaction(error: BaseException | None) -> bool:
     return False
 
 
-def _text(value: object) -> str:
-    """Its text, cut; an exception whose own ``__str__`` is broken must not end the worker."""
-    try:
-        return cut_text(str(value), ERROR_TEXT_LIMIT)
-    except Exception as broken:
-        return f"(its message cannot be read: {type(broken).__name__})"
-
-
-def _trace(error: BaseException) -> str:
-    """File, line and function of each frame from the handler on; no source text's values, no locals."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_next is not None and frames.tb_frame.f_code.co_filename.startswith(OUR_FOLDER):
-        frames = frames.tb_next
-    try:
-        return "".join(traceback.format_exception(type(error), error, frames))
-    except Exception:
-        return ""
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for part in error.exceptions:
-            yield from _leaves(part)
-    else:
-        yield error
+def _leaves(error: BaseException) -> list[BaseException]:
+    """In their order, each once: groups may be nested deeper than the stack, and hold the same group many times."""
+    leaves: list[BaseException] = []
+    left, seen = [error], set[int]()
+    while left:
+        part = left.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, BaseExceptionGroup):
+            left.extend(reversed(part.exceptions))
+        else:
+            leaves.append(part)
+    return leaves

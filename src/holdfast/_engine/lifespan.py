@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from holdfast._engine.describing import described
 from holdfast.errors import ConfigurationError
 
 logger = logging.getLogger("holdfast")
@@ -27,7 +28,7 @@ class Lifespan:
             context = self._open()
             self.state = await context.__aenter__()
         except (Exception, SystemExit) as error:
-            problem = f"lifespan failed: {type(error).__name__}: {error}; no job can run without what it opens"
+            problem = f"lifespan failed: {described(error)}; no job can run without what it opens"
             raise ConfigurationError([problem]) from error
         self._entered = context
 

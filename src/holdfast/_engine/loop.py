@@ -4,12 +4,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from holdfast._engine.events import EventName, Events
+from holdfast._engine.describing import described
+from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._ports.clock import Chance
+from holdfast.errors import HoldfastError, StoreBusy, StoreUnavailable
 
 SHORTEST_PAUSE = 0.05
 ERRORS = (Exception, asyncio.CancelledError)
 """What a call of a store may raise, a cancellation that nobody asked for among it."""
+
+
+def is_answer(error: BaseException) -> bool:
+    """Return whether the store has answered by this error, so that the contact with it has lasted."""
+    return isinstance(error, HoldfastError) and (not isinstance(error, StoreUnavailable) or isinstance(error, StoreBusy))
 
 
 class Wake:
@@ -75,8 +82,8 @@ class Service:
                 require_not_cancelled()
                 failures += 1
                 wait = self._pause(failures)
-                operation, text = self.name, f"{type(error).__name__}: {error}".removesuffix(": ")
-                self._events.emit(EventName.STORE_UNAVAILABLE, operation=operation, error=text, failures=failures)
+                operation, text = self.name, described(error)
+                self._events.emit(failure_of_store(error), operation=operation, error=text, failures=failures)
             else:
                 if failures:
                     self._events.emit(EventName.STORE_RECOVERED, operation=self.name, failures=failures)

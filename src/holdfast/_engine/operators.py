@@ -138,8 +138,11 @@ class Queues:
         await self._connect().pause(_queues(queues), is_paused=False)
 
     async def apurge(self, queues: str | Sequence[str]) -> int:
-        """Delete every job that waits in them, also those due later; how many that were. What runs or is held stays."""
-        return sum([await self._connect().purge(queue) for queue in _queues(queues)])
+        """Delete every job that waits in them, also those due later; how many that were.
+
+        What runs or is held stays, and so does what is enqueued after the call.
+        """
+        return await self._connect().purge(_queues(queues))
 
     list = blocking(alist)
     pause = blocking(apause)

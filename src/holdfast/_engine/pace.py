@@ -20,7 +20,7 @@ class Pace:
         self, answer: BeatAnswer, timing: LeaseTiming, *, leases: frozenset[UUID], sent: float, now: float
     ) -> tuple[float, float] | None:
         """How much time passed there and here, in seconds, if they differ by more than the margin."""
-        last, self._last = self._last, (leases, sent, now)
+        last, self._last = self._last, (leases, sent, now) if answer.alive == leases else None
         if last is None or last[0] != leases or answer.alive != leases or answer.elapsed is None:
             return None
         # Each beat reached the store at some moment between its sending and its answer.

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from holdfast._engine.events import EventName, Events
+from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._ports.clock import Chance, Clock
 from holdfast.errors import StoreUnavailable
 
@@ -31,7 +31,7 @@ class Patience:
             except StoreUnavailable as error:
                 failures += 1
                 if failures == 1:
-                    self._events.emit(EventName.STORE_UNAVAILABLE, operation=operation, error=str(error))
+                    self._events.emit(failure_of_store(error), operation=operation, error=str(error))
                 if self._clock.monotonic() - started + pause > self._give_up:
                     raise
             else:

@@ -1,7 +1,7 @@
 """Progress and checkpoints on their way to the store: coalesced, many jobs in one write, fenced."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 from uuid import UUID
@@ -11,9 +11,19 @@ from msgspec import structs
 from holdfast._core.job import Hold, Token
 from holdfast._engine.children import Children
 from holdfast._ports.store import Store, Update
-from holdfast.errors import JobLost
+from holdfast.errors import JobLost, StoreBusy
 
 PROGRESS_INTERVAL = 1.0
+
+
+async def report(store: Store, updates: Sequence[Update]) -> tuple[frozenset[UUID], frozenset[UUID]]:
+    """Write the updates; the jobs that were lost, and those that another session has locked, which are not written."""
+    try:
+        return await store.report(updates), frozenset()
+    except StoreBusy as error:
+        if not error.jobs:
+            raise
+        return error.lost, error.jobs
 
 
 class Reporter:
@@ -41,6 +51,7 @@ class Reporter:
         self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
         self._written = float("-inf")
         self._order = 0
+        self._locked: frozenset[UUID] = frozenset()  # when they were written last; who waits for them waits for the next time
 
     def progress(self, hold: Hold, *, stage: str | None, fraction: float | None, message: str | None) -> None:
         """Remember the latest; written within ``PROGRESS_INTERVAL``."""
@@ -95,19 +106,21 @@ class Reporter:
         if not self._updates:
             return PROGRESS_INTERVAL * 60
         due = self._written + PROGRESS_INTERVAL - self._now()
-        if due > 0 and not self._waiters:
+        if due > 0 and not self._waiters.keys() - self._locked:
             return due
         updates = tuple(self._updates.values())
         waiters = {job: tuple(waiting) for job, waiting in self._waiters.items()}
         # If this raises, nothing is known and nothing forgotten: the same may land twice without harm, and newer wins.
-        lost = await self._store.report(updates)
-        self._written = self._now()
+        lost, locked = await report(self._store, updates)
+        self._written, self._locked = self._now(), locked
         for update in updates:
-            if self._updates.get(update.job) is update:
+            if update.job not in locked and self._updates.get(update.job) is update:
                 del self._updates[update.job]
             if update.job in lost:
                 self._lost(update.job, update.token)
         for job, waiting in waiters.items():
+            if job in locked:
+                continue
             _answer(waiting, _lost_error(job) if job in lost else None)
         self._waiters = {job: left for job, each in self._waiters.items() if (left := [one for one in each if not one.done()])}
         return PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60

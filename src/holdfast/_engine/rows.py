@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 from msgspec import Struct, structs
 
 from holdfast._core.payload import hints_of
-from holdfast._core.watch import Watch
+from holdfast._core.watch import Key, Watch
 from holdfast._engine.batch import Batch, SyncBatch
 from holdfast._engine.connections import Connections
 from holdfast._engine.context import Job, SyncJob
@@ -72,7 +72,8 @@ class Rows:
     def handler(self, function: Handler, /) -> Handler:
         """Register the function that works off batches: ``async def`` with a ``Batch``, or ``def``, in a thread, with a ``SyncBatch``.
 
-        What it neither finishes nor gives back goes back at its end; when it raises, that too, and the job of the run fails.
+        What it neither finishes nor gives back goes back at its end; when it raises, that too, and the job of the run is tried
+        again with fewer rows. A row that was alone with the third error stays in progress until ``stale_after`` has passed.
         """
         settings = self.settings
         if problems := _problems_of_handler(function):
@@ -94,10 +95,16 @@ class Rows:
     async def areset(self) -> list[Reset]:
         """Take all rows back, now, from whoever has had them for longer than ``stale_after``; supervisors do that by themselves."""
         table, found = await self._surroundings.tables.sound(self.settings), list[Reset]()
-        while await table.adopt(self._watch.batch):
-            pass
-        while some := await table.reset(self._watch.batch):
+        # Once more than there are rows would be needed only where a trigger takes the stamp back.
+        for _ in range(sum((await table.states()).rows.values()) // self._watch.batch + 1):
+            if not await table.adopt(self._watch.batch):
+                break
+        taken = set[Key]()
+        while some := [
+            each for each in await table.reset(self._watch.batch) if each.key not in taken
+        ]:  # a trigger may put rows back
             found += some
+            taken.update(each.key for each in some)
             tell_of_reset(self._watch, some, self._surroundings.events)
         return found
 
@@ -121,13 +128,13 @@ class Rows:
             try:
                 await run.begin()
                 while (holding := await run.next()) is not None:
-                    with run.or_later():
+                    with run.or_later(), run.sparing_others():
                         _heed(await handler(Batch(holding, job)))
             except Exception:
                 run.has_failed = True
                 raise
             finally:
-                await unbroken(run.close())
+                await unbroken(run.close)
             return run.answer
 
         return run
@@ -138,7 +145,7 @@ class Rows:
             try:
                 job._in_loop(run.begin())
                 while (holding := job._in_loop(run.next())) is not None:
-                    with run.or_later():
+                    with run.or_later(), run.sparing_others():
                         _heed(handler(SyncBatch(holding, job)))
             except Exception:
                 run.has_failed = True

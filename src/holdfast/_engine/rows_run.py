@@ -1,16 +1,19 @@
 """One run of a rows handler: an ordinary job that claims batch after batch until nothing is due."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from holdfast._core.outcome import Snooze
-from holdfast._core.watch import End, rows_at_once
+from holdfast._core.watch import LAST, End, has_resets_left, rows_at_once
 from holdfast._engine.batch import Holding
 from holdfast._engine.context import Context
+from holdfast._engine.describing import text_of
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.ledger import Ledger
+from holdfast._engine.judging import ANSWERS
+from holdfast._engine.ledger import Ledger, said
+from holdfast._engine.loop import is_cancelled
 from holdfast._engine.patience import Patience
 from holdfast._engine.tables import RowsSettings, Tables
 from holdfast._ports.clock import Chance, Clock
@@ -46,6 +49,7 @@ class Run:
         self._began = clock.monotonic()
         self._current: Ledger | None = None
         self._is_idle = self.has_failed = False
+        self._error: BaseException | None = None
         saved = job.checkpoint_value or {}
         self._marks = [Mark(stamp, owner) for stamp, owner in saved.get("marks", ())]
         self._ahead: list[Mark] = []
@@ -72,13 +76,13 @@ class Run:
         if self._is_idle:
             await self._rest()
             return None
-        is_long, hold = self._clock.monotonic() - self._began >= SLICE, self._job._claim.hold
-        if (hold.crashes or hold.failures) and (is_long or self._has_passed_what_befell_it):
+        is_long = self._clock.monotonic() - self._began >= SLICE
+        if self._ends and (is_long or self._has_passed_what_befell_it):
             return None  # else they would be summed up for as long as rows are due: the next run begins without them
         if self._job._is_draining or is_long:
             await self._remember([])
             raise Snooze(0)
-        await unbroken(self._take())
+        await unbroken(self._take)
         self._require_not_cancelled()  # a thread is not interrupted, and past its deadline nothing may start
         if self._current is None:
             return None
@@ -109,15 +113,20 @@ class Run:
 
     @property
     def _has_passed_what_befell_it(self) -> bool:
-        """Whether it has done what one batch had, in smaller ones after a death of its worker."""
-        crashes = self._job._claim.hold.crashes
-        return self._passed >= (rows_at_once(self._settings.watch.batch, crashes - 1) if crashes else 1)
+        """Whether it has done what one batch had, in smaller ones after a death of its worker or an error of its handler."""
+        return self._passed >= rows_at_once(self._settings.watch.batch, self._ends - 1)
+
+    @property
+    def _ends(self) -> int:
+        """How many attempts of this run came to a bad end."""
+        hold = self._job._claim.hold
+        return hold.crashes + hold.failures
 
     async def _take(self) -> None:
         watch, mark = self._settings.watch, await self._next_mark()
         sent = self._saved_at if mark.stamp else self._clock.monotonic()
         with self.or_later():
-            claimed = await self._table.claim(mark.owner, rows_at_once(watch.batch, self._job.crashes), mark.stamp)
+            claimed = await self._table.claim(mark.owner, rows_at_once(watch.batch, self._ends), mark.stamp)
         self._passed += len(claimed.rows)
         if claimed.rows:
             self._current = Ledger(watch, claimed, sent)
@@ -160,16 +169,51 @@ class Run:
         if ledger is None:
             return
         left = 0
-        if ledger.open:
+        if self._error is not None:
+            left = await self._keep(ledger, self._error)
+        elif ledger.open:
             with self.or_later():
                 left = await self._table.release(ledger.mark)
         ledger.close()
         self._current = None
-        self._is_idle = not ledger.finished
+        self._is_idle = not ledger.finished and self._error is None
         counts = {"done": ledger.moved[End.DONE], "failed": ledger.moved[End.FAIL], "retried": ledger.moved[End.RETRY]}
         for what, count in (*counts.items(), ("batches", 1), ("left", left), ("lost", ledger.lost)):
             self.answer[what] += count
         self._judge_pace(ledger)
+
+    @contextmanager
+    def sparing_others(self) -> Iterator[None]:
+        """Go on after an error of the handler if it had one row, after two errors with more: that row must not stop all others.
+
+        A second error directly after it may have another cause than a row: it ends the run.
+        """
+        before, self._error = self._error, None
+        try:
+            yield
+        except (*ANSWERS, StoreUnavailable):
+            raise
+        except (Exception, SystemExit, asyncio.CancelledError, BaseExceptionGroup) as error:
+            if is_of_no_row(error):
+                raise
+            ledger = self._current
+            is_alone = ledger is not None and len(ledger.keys) == len(ledger.open) == 1
+            if self._ends < LAST or not is_alone or before is not None or self._job._is_cancelled:
+                raise
+            self._error = error
+
+    async def _keep(self, ledger: Ledger, error: BaseException) -> int:
+        """Leave the row to the watchdog, which counts it and takes it back after ``stale_after``, or fail it if that was too often."""
+        watch, (key,), reason = ledger.watch, ledger.open, text_of(error)
+        if has_resets_left(watch, ledger.rows[0]):
+            kept = [mark for mark in self._marks if (mark.owner or mark.stamp) != (ledger.mark.owner or ledger.mark.stamp)]
+            await self._remember(kept)
+        else:
+            with self.or_later():
+                ledger.settle(await self._table.move(ledger.mark, [key], End.FAIL, reason), End.FAIL)
+        shown = f"{type(error).__name__}: {reason}"
+        self._events.emit(EventName.ROWS_KEPT, watch=watch.name, keys=said([key]), error=shown, job=self._job.id)
+        return len(ledger.open)
 
     def _judge_pace(self, ledger: Ledger) -> None:
         ledger.measure(self._clock.monotonic())
@@ -198,9 +242,18 @@ class Run:
             raise Snooze(self._settings.interval) from error
 
 
-async def unbroken(coroutine: Coroutine[Any, Any, Returned]) -> Returned:
-    """Its result. Cancelled meanwhile it is given a moment to come to its end, so that it is known what became of it."""
-    task, is_cancelled = asyncio.ensure_future(coroutine), False
+def is_of_no_row(error: BaseException) -> bool:
+    """Return whether an error says nothing about the row: the job was lost, the code was cancelled, or a person stops the program."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_of_no_row, error.exceptions))
+    if isinstance(error, asyncio.CancelledError):
+        return asyncio._get_running_loop() is None or is_cancelled()
+    return not isinstance(error, Exception | SystemExit)
+
+
+async def unbroken(action: Callable[[], Coroutine[Any, Any, Returned]]) -> Returned:
+    """Return its result. Cancelled meanwhile it is given a moment to come to its end, so that it is known what became of it."""
+    task, is_cancelled = asyncio.get_running_loop().create_task(action()), False
     while not task.done():
         try:
             await asyncio.wait({task}, timeout=RELEASE_WITHIN if is_cancelled else None)

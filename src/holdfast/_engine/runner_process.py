@@ -214,7 +214,9 @@ class RunnerProcess:
                 pass
 
     def _execute(self, work: Work, task: TaskDefinition) -> messages.Ended:
-        outcome = self._outcome(work, task)
+        outcome, error = contained(partial(self._outcome, work, task))
+        if error is not None:  # whatever it was: this process goes on, and its worker waits for an answer
+            outcome = judge_error(error, task, is_stopped=work.is_stopped, was_told=work.job.was_told)
         verdict = None if outcome is None else messages.Verdict.of(outcome)
         return messages.Ended(verdict, self._inside.memory())
 

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar, assert_never
 
-import msgspec
-
 from holdfast._core.job import Claim, NewJob
 from holdfast._engine import runner_messages as messages
 from holdfast._engine.context import Context, Reports
@@ -156,11 +154,10 @@ class Seat:
     async def _listen(self) -> None:
         while (data := await self.child.channel.receive()) is not None:
             try:
-                message = messages.decode(data)
-            except msgspec.MsgspecError:
+                self._hear(messages.decode(data))
+            except Exception:
                 self.child.kill()  # code of the user wrote into our pipe: nothing that comes from there means anything now
                 return
-            self._hear(message)
 
     def _hear(self, message: messages.Message) -> None:
         job = self._job

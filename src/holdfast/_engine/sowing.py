@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast._core.job import NewJob
 from holdfast._core.policy import Backoff, Policy
-from holdfast._core.watch import End, Watch
+from holdfast._core.watch import End, Key, Watch
 from holdfast._engine.client import Client
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.ledger import said
@@ -18,6 +18,7 @@ from holdfast._ports.rows import Reset, Table
 PAUSE = 0.05
 """Seconds between two full batches of a watchdog: others want to write too."""
 PRUNING = 60.0
+"""Seconds between two looks for rows to delete, and for rows to report."""
 PATIENCE = 2.0
 """Seconds for all tables together to say whether rows are due, before the watch over the workers goes on."""
 TRIES = 3
@@ -33,6 +34,7 @@ class Plot:
     def __init__(self, settings: RowsSettings, tables: Tables, client: Client, *, chance: Chance, events: Events) -> None:
         self.settings = settings
         self._tables, self._client, self._chance, self._events = tables, client, chance, events
+        self._adopted, self._undone, self._reset = frozenset[Key](), frozenset[Key](), frozenset[Key]()
 
     async def sow(self) -> float:
         """Enqueue runs where rows are due; those that wait or run already are not enqueued again."""
@@ -44,11 +46,28 @@ class Plot:
         return await (await self._tables.sound(self.settings)).has_due()
 
     async def reset(self) -> float:
-        """Take back one batch from whoever has had it for too long; a full one is followed by the next at once."""
+        """Take back one batch from whoever has had it for too long; a full one is followed by the next at once.
+
+        Not if a row of it came before: then a trigger, or another program, undoes what is written here."""
         watch, table = self.settings.watch, await self._tables.sound(self.settings)
-        adopted, found = await table.adopt(watch.batch), await table.reset(watch.batch)
+        adopted, found = frozenset(await table.adopt(watch.batch)), await table.reset(watch.batch)
         tell_of_reset(watch, found, self._events)
-        return PAUSE if max(adopted, len(found)) >= watch.batch else self.settings.interval
+        again, self._adopted = self._adopted & adopted, self._adopted or adopted
+        self._undone |= again
+        before, self._reset = self._reset, frozenset(each.key for each in found)
+        adopts_more = len(adopted) >= watch.batch and not again
+        resets_more = len(found) >= watch.batch and before.isdisjoint(self._reset)
+        return PAUSE if adopts_more or resets_more else self.settings.interval
+
+    async def look(self) -> float:
+        """Report rows in progress that no watchdog can judge, or whose stamp does not stay."""
+        watch, undone = self.settings.watch, self._undone
+        self._adopted = self._undone = frozenset()
+        if undone:
+            self._events.emit(EventName.ROWS_UNDONE, watch=watch.name, count=len(undone), keys=said(sorted(undone, key=str)))
+        if keys := await (await self._tables.sound(self.settings)).unreadable(watch.batch):
+            self._events.emit(EventName.ROWS_UNREADABLE, watch=watch.name, count=len(keys), keys=said(keys))
+        return PRUNING
 
     async def prune(self) -> float:
         """Delete a batch of rows that have been done for long enough."""
@@ -76,7 +95,7 @@ class Sowing:
             if settings not in self._plots:
                 plot = Plot(settings, self._tables, self._client, chance=self._chance, events=self._events)
                 self._plots[settings] = plot
-                steps = [("sow", plot.sow), ("watch", plot.reset)]
+                steps = [("sow", plot.sow), ("watch", plot.reset), ("look", plot.look)]
                 steps += [("prune", plot.prune)] if settings.watch.retention is not None else []
                 served = [self._serve(f"{verb} {settings.task}", step) for verb, step in steps]
                 self._services += [asyncio.create_task(each.run()) for each in served]

@@ -2,24 +2,28 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import MsgspecError
 
 from holdfast._core.identity import worker_name
 from holdfast._engine import messages
 from holdfast._engine.client import Client
 from holdfast._engine.courier import Courier
+from holdfast._engine.describing import described
 from holdfast._engine.emptiness import Emptiness
-from holdfast._engine.events import EventName, Events
+from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._engine.isolation import Isolation
 from holdfast._engine.keepers import keepers
 from holdfast._engine.loop import ERRORS, Service, require_not_cancelled
 from holdfast._engine.pace import Pace
 from holdfast._engine.recovery import Contact, Recovery
+from holdfast._engine.reporter import report
 from holdfast._engine.sowing import Sowing
+from holdfast._engine.supervisor_options import SupervisorOptions as SupervisorOptions
 from holdfast._engine.tables import OpenTable, Tables, no_tables
 from holdfast._engine.ward import Ward, queues_of, tasks_of
 from holdfast._ports.clock import Chance, Clock
@@ -29,24 +33,9 @@ from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.settings import Settings
 
-START_PATIENCE = 30.0
-LONGEST_RESPAWN_PAUSE = 30.0
-SHORTEST_PAUSE = 0.1
+START_PATIENCE, LONGEST_RESPAWN_PAUSE, SHORTEST_PAUSE = 30.0, 30.0, 0.1
 
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 75
-
-
-class SupervisorOptions(Struct, frozen=True, kw_only=True):
-    """How many workers, and when to end. ``grace=None``: what the app says.
-
-    ``isolates``: last tries get a worker each. ``tells``: what happens here is told to the subscribers in a worker.
-    """
-
-    processes: int = 1
-    isolates: bool = True
-    tells: bool = True
-    until_empty: bool = False
-    grace: float | None = None
 
 
 class Supervisor:
@@ -69,17 +58,14 @@ class Supervisor:
         self._open_store, self._open_transport, self._open_table = open_store, open_transport, open_table
         self._options, self._arguments = options, tuple(arguments)
         self.wards: list[Ward] = []
-        self._courier = Courier(events, lambda: self.wards) if options.tells else None
-        self.problems: tuple[str, ...] = ()
+        self._courier, self.problems = Courier(events, lambda: self.wards) if options.tells else None, tuple[str, ...]()
         self._burials: dict[asyncio.Task[None], Ward] = {}
         self._settings: Settings | None = None
-        self._opening, self._beating_now = asyncio.Lock(), asyncio.Lock()
-        self._services: list[asyncio.Task[None]] = []
+        self._opening, self._beating_now, self._services = asyncio.Lock(), asyncio.Lock(), list[asyncio.Task[None]]()
         self._isolation: Isolation | None = None
         self._sowing: Sowing | None = None
         self._emptiness, self._drained = Emptiness(), asyncio.Event()
-        self._pace = Pace()
-        self._drains, self._exit_code, self._has_worked = 0, OK, False
+        self._pace, self._drains, self._exit_code, self._has_worked = Pace(), 0, OK, False
 
     async def run(self) -> int:
         """Until drained; the exit code."""
@@ -119,14 +105,16 @@ class Supervisor:
             ward.send(messages.Dump())
         return {ward.name: ward.child.dump_stacks() for ward in self.wards}
 
+    @property
+    def _grace(self) -> float:
+        given = self._options.grace
+        return given if given is not None else 0.0 if self._settings is None else self._settings.grace
+
     def _drain(self, ward: Ward) -> None:
-        grace = self._options.grace
-        if grace is None:
-            grace = self._settings.grace if self._settings is not None else 0.0
         if ward.lease is None:
             ward.kill("drained before it had a lease", is_free=True)
         else:
-            ward.drain(grace if self._drains == 1 else 0.0)
+            ward.drain(self._grace if self._drains == 1 else 0.0)
 
     async def _keep(self) -> None:
         """One slot: a worker, and its successor when it dies; back-off only for those that die before they are ready."""
@@ -134,27 +122,30 @@ class Supervisor:
         while not self._drains:
             failures = 0 if await self._live() else failures + 1
             if failures and not self._drains:
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(min(LONGEST_RESPAWN_PAUSE, 0.25 * 2.0 ** min(failures, 10))):
                         await self._drained.wait()
-                except TimeoutError:
-                    pass
 
     async def _live(self, *, is_alone: bool = False) -> bool:
-        """One worker's life; whether it became ready and, for a lonely one, ran something."""
+        """One worker's life; whether it became ready and, for a lonely one, ran something. No error of it is the others' end."""
         try:
             child = await self._host.spawn(self._arguments)
+            ward = Ward(child, now=self._now_of_lease, events=self._events, is_alone=is_alone)
         except Exception as error:
             self._complain("spawn", error)
             return False
-        ward = Ward(child, now=self._now_of_lease, events=self._events, is_alone=is_alone)
         self.wards.append(ward)
         self._events.emit(EventName.WORKER_STARTED, worker=ward.name)
-        if self._drains:
-            self._drain(ward)
-        exit = await self._accompany(ward)
-        self._bury(ward, exit)
-        self.wards.remove(ward)
+        try:
+            if self._drains:
+                self._drain(ward)
+            self._bury(ward, await self._accompany(ward))
+        except ERRORS as error:
+            self._complain("worker", error)
+            ward.kill("its end cannot be watched")  # without beats its guard ends it, and its lease runs out
+            return False
+        finally:
+            self.wards.remove(ward)
         self._has_worked = self._has_worked or ward.is_ready
         if ward.refused and not self._has_worked:
             self._give_up(USAGE, ward.refused)
@@ -176,7 +167,11 @@ class Supervisor:
 
     async def _listen(self, ward: Ward) -> None:
         while (data := await ward.child.channel.receive()) is not None:
-            message = messages.decode(data)
+            try:
+                message = messages.decode(data)
+            except MsgspecError:
+                ward.kill("it says what no worker says")  # code of a handler wrote into our pipe
+                return
             ward.heard(message)
             if isinstance(message, messages.Hello):
                 await self._hand_lease(ward, message)
@@ -215,9 +210,8 @@ class Supervisor:
         process, timing = ward.child.process, self._settings.timing  # by which all are beaten for
         lease = self._chance.uuid4()
         name = worker_name(process.host, process.pid, lease)
-        grace = self._settings.grace if self._options.grace is None else self._options.grace
         slots = 1 if ward.is_alone else hello.slots
-        new = NewLease(lease, name, process, timing, hello.queues, hello.tasks, grace, slots, ward.is_alone)
+        new = NewLease(lease, name, process, timing, hello.queues, hello.tasks, self._grace, slots, ward.is_alone)
         sent = self._now_of_lease()
         await self._store.open_lease(new)
         self._contact.answered(sent)
@@ -250,9 +244,9 @@ class Supervisor:
             )
             await self._recovery.reconcile(by_host_name=settings.reconcile == "hostname")
             self._beating = self._service("beat", self._beat, pause=settings.timing.beat / 2)
-            recovering = self._service("recovery", self._recover, pause=settings.recovery_interval)
+            self._recovering = self._service("recovery", self._recover, pause=settings.recovery_interval)
             watching = self._service("watch", self._watch, pause=settings.timing.beat)
-            running = (self._beating, recovering, watching, *self._keepers(settings))
+            running = (self._beating, self._recovering, watching, *self._keepers(settings))
             self._services = [asyncio.create_task(each.run()) for each in running]
 
     def _keepers(self, settings: Settings) -> list[Service]:
@@ -304,7 +298,7 @@ class Supervisor:
             async with asyncio.timeout((timing.ttl - timing.margin) / 2):
                 answer = await self._store.beat(tuple(wards), draining=self._drains > 0)
         except BaseException:
-            self._contact.broke()
+            self._contact.broke()  # also for a lock: a table that keeps us from beating keeps everybody from it
             self._pace.forget()
             raise
         self._contact.answered(sent)
@@ -319,7 +313,8 @@ class Supervisor:
                 ward.lost()
             if jobs := answer.cancelled.get(lease):
                 ward.send(messages.Cancelled(jobs))
-        return max(0.001, sent + timing.beat - self._now_of_lease())
+        pause = timing.beat if answer.alive | answer.gone >= wards.keys() else timing.beat / 4  # or a lease was locked
+        return max(0.001, sent + pause - self._now_of_lease())
 
     async def _recover(self) -> float:
         assert self._settings is not None
@@ -329,25 +324,25 @@ class Supervisor:
                 await self._vouch()
                 if await self._recovery.step():
                     self._wake_isolation()
-        except BaseException:
-            self._contact.broke()
+        except BaseException as error:
+            self._contact.failed(error)
             raise
-        return self._settings.recovery_interval
+        return min(self._settings.recovery_interval, self._recovery.pause, self._recovery.pause_of_locked)
 
     async def _vouch(self) -> None:
         """Others judge progress by the row's time: where a clock stood here, it must not have run there."""
         stood = {ward: ward.limits.stood() for ward in self.wards}
         if any(stood.values()):
-            await self._store.report([Update(job=job, token=token) for jobs in stood.values() for job, token in jobs])
+            updates = [Update(job=job, token=token) for jobs in stood.values() for job, token in jobs]
+            _, locked = await report(self._store, updates)
             for ward, jobs in stood.items():
-                ward.limits.vouched(job for job, _ in jobs)
+                ward.limits.vouched(job for job, _ in jobs if job not in locked)
 
     async def _watch(self) -> float:
         assert self._settings is not None
         timing = self._settings.timing
-        grace = self._settings.grace if self._options.grace is None else self._options.grace
         for ward in tuple(self.wards):
-            ward.watch(timing, self._contact, max_block=self._settings.max_block, grace=grace)
+            ward.watch(timing, self._contact, max_block=self._settings.max_block, grace=self._grace)
         if self._options.until_empty and not self._drains:
             async with asyncio.timeout(timing.beat):  # it asks the store, and a call that hangs must not stop the watch
                 if await self._emptiness.is_reached(self.wards, is_burying=bool(self._burials)):
@@ -358,7 +353,12 @@ class Supervisor:
     def _bury(self, ward: Ward, exit: Exit) -> None:
         if ward.lease is not None:
             self._burials[task := asyncio.create_task(self._move_jobs_of(ward, exit))] = ward
-            task.add_done_callback(lambda done: self._burials.pop(done))
+            task.add_done_callback(self._buried)
+
+    def _buried(self, burial: asyncio.Task[None]) -> None:
+        del self._burials[burial]
+        if self._recovery.has_locked:  # perhaps by the last write of the dead worker, which the server still carries out
+            self._recovering.wake.set()
 
     async def _move_jobs_of(self, ward: Ward, exit: Exit) -> None:
         """Again and again until the store answers: until then nobody else may think the lease is alive for long anyway."""
@@ -372,7 +372,7 @@ class Supervisor:
                 return
             except ERRORS as error:
                 self._complain("end_lease", error)
-                self._contact.broke()
+                self._contact.failed(error)
                 failures += 1
                 await self._pause(failures, self._settings)
 
@@ -397,4 +397,4 @@ class Supervisor:
 
     def _complain(self, operation: str, error: BaseException) -> None:
         require_not_cancelled()
-        self._events.emit(EventName.STORE_UNAVAILABLE, operation=operation, error=f"{type(error).__name__}: {error}")
+        self._events.emit(failure_of_store(error), operation=operation, error=described(error))

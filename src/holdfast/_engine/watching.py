@@ -45,6 +45,7 @@ class Watches:
         delete: bool = False,
         retention: Duration | None = None,
         columns: Sequence[str] | None = None,
+        stamps: str | None = None,
         name: str | None = None,
         url: str | None = None,
         queue: str = "default",
@@ -91,7 +92,8 @@ def settings_of(table: str, options: dict[str, Any], url: str) -> RowsSettings:
     runs = {"queue": given.pop("queue"), "concurrency": given.pop("concurrency"), "interval": seconds(given.pop("interval"))}
     keys = (given["key"],) if isinstance(given["key"], str) else tuple(given["key"])
     if (columns := given.pop("columns")) is not None:
-        given["columns"] = tuple(dict.fromkeys((*keys, *columns)))
+        counting = (given["resets"],) if given["max_resets"] is not None else ()
+        given["columns"] = tuple(dict.fromkeys((*keys, *columns, *counting)))
     return RowsSettings(watch=Watch.of(table, deletes=given.pop("delete"), **given), url=url, **runs)
 
 

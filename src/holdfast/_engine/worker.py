@@ -15,7 +15,7 @@ from holdfast._engine.children import Children
 from holdfast._engine.courier import event_of
 from holdfast._engine.current import WORKER
 from holdfast._engine.deposit import Deposit
-from holdfast._engine.events import EventName, Events
+from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._engine.exchange import Exchange
 from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.fitting import require_fitting
@@ -389,7 +389,7 @@ class Worker:
         try:
             await self._store.end_lease(leased.lease, LeaseEnd(End.CLOSED, is_free=True))
         except Exception as error:
-            self._events.emit(EventName.STORE_UNAVAILABLE, operation="end_lease", error=type(error).__name__, failures=1)
+            self._events.emit(failure_of_store(error), operation="end_lease", error=type(error).__name__, failures=1)
 
     def _send(self, message: messages.Message) -> None:
         self._cell.channel.send(messages.encode(message))

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from holdfast._ports.forks import care_for
 
-DRAWN = 1024
-"""Random bytes that are asked of the system at once."""
+FREE_BITS = 74
+"""Of a UUIDv7: those after its milliseconds that say neither version nor variant."""
 
 
 class Clock(Protocol):
@@ -83,8 +83,9 @@ async def loop_sleep(seconds: float) -> None:
 class SystemChance:
     """Randomness of the machine. UUIDv7 (RFC 9562): 48 bits of milliseconds, then a counter kept per process.
 
-    The 74 bits after the time are random for each new millisecond and count up within it, so ids
-    made by one process sort by creation even when the wall clock steps back.
+    The 74 bits after the time are random for each new millisecond. Within it each id is greater by 48 fresh random bits, so ids
+    made by one process sort by creation even when the wall clock steps back. A copy of this object in a restored snapshot of its
+    process makes other ids.
     """
 
     def __init__(self) -> None:
@@ -102,36 +103,29 @@ class SystemChance:
     def start_afresh(self) -> None:
         """After it, in the child, which must not count on where its parent does."""
         self._lock = threading.Lock()
-        self._millisecond = 0
-        self._tail = 0
-        self._drawn = b""
-        self._jitter = random.Random(os.urandom(8))  # seeded by the system, but asking it costs a system call
+        self._last = 0  # id, as its milliseconds and its free bits
+        self._jitter = random.Random(os.urandom(8))  # seeded once: copies of it in two processes harm no promise
 
     def uuid4(self) -> UUID:
-        """128 random bits."""
-        with self._lock:
-            return UUID(int=self._draw(16))
+        """Draw 128 random bits."""
+        return UUID(int=_draw(16))
 
     def uuid7(self) -> UUID:
-        """A UUIDv7, greater than every one made before by this object."""
+        """Make a UUIDv7, greater than every one made before by this object."""
         now = time.time_ns() // 1_000_000
         with self._lock:
-            if now > self._millisecond:
-                self._millisecond, self._tail = now, self._draw(10) >> 7
-            else:
-                self._tail += 1 + self._draw(4)
-            return compose_uuid7(self._millisecond, self._tail)
+            is_later = now > self._last >> FREE_BITS
+            self._last = now << FREE_BITS | _draw(10) >> 7 if is_later else self._last + 1 + _draw(6)
+            return compose_uuid7(self._last >> FREE_BITS, self._last & (2**FREE_BITS - 1))
 
     def jitter(self) -> float:
         """Uniform in [-1, 1]."""
         return self._jitter.uniform(-1.0, 1.0)
 
-    def _draw(self, size: int) -> int:
-        """So many random bytes, under the lock; drawn in advance, because a system call costs more than an id."""
-        if len(self._drawn) < size:
-            self._drawn = os.urandom(DRAWN)
-        drawn, self._drawn = self._drawn[:size], self._drawn[size:]
-        return int.from_bytes(drawn)
+
+def _draw(size: int) -> int:
+    """Ask the system for so many random bytes. None are kept for later ids: a snapshot of this process would copy them."""
+    return int.from_bytes(os.urandom(size))
 
 
 def compose_uuid7(millisecond: int, tail: int) -> UUID:

@@ -129,8 +129,9 @@ class Table(Protocol):
         """Stamp the rows that are still under the mark anew; ``None``: there are none. Only with an owner column."""
         ...
 
-    async def adopt(self, limit: int) -> int:
-        """Stamp rows in progress that have no stamp, or one that no clock can have said: from now on their time runs. How many."""
+    async def adopt(self, limit: int) -> list[Key]:
+        """Stamp rows in progress that have no stamp, or one that no clock can have said: from now on their time runs. Which ones:
+        a row that comes again was given its stamp for nothing."""
         ...
 
     async def reset(self, limit: int) -> list[Reset]:
@@ -139,6 +140,10 @@ class Table(Protocol):
 
     async def prune(self, limit: int) -> int:
         """Delete rows that have been done for longer than their retention; how many."""
+        ...
+
+    async def unreadable(self, limit: int) -> list[Key]:
+        """Rows in progress whose stamp is of no form that can be compared: no verb takes them back. At most ``limit`` of them."""
         ...
 
     async def states(self) -> States:

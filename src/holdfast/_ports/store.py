@@ -3,7 +3,8 @@
 
 Every verb is atomic. Durations cross this port, never instants, except those a user gave (``run_at``);
 what *now* is, the store decides. Losing a race is a value, never an exception. Any exception out of a
-verb means *unknown*: it may or may not have happened. Every verb may therefore be sent again.
+verb means *unknown*: it may or may not have happened. Every verb may therefore be sent again. One exception is an answer:
+``StoreBusy`` says that a lock of another session was not free in time, and that nothing happened.
 """
 
 from collections.abc import Coroutine, Mapping, Sequence
@@ -29,12 +30,14 @@ class Answer(StrEnum):
     """What became of one fenced write.
 
     APPLIED: it is so now (also when an earlier copy of the same write did it). LOST: somebody else owns or
-    owned the job; nothing changed. MISSING: no trace of the job in any place, read in one snapshot.
+    owned the job; nothing changed. MISSING: no trace of the job in any place, read in one snapshot. BUSY: nothing changed, and
+    nothing is known, because another session has a row of the job locked: it must be asked again.
     """
 
     APPLIED = "applied"
     LOST = "lost"
     MISSING = "missing"
+    BUSY = "busy"
 
 
 class Capabilities(Struct, frozen=True):
@@ -123,7 +126,8 @@ class LeaseView(Struct, frozen=True, kw_only=True):
 class BeatAnswer(Struct, frozen=True):
     """``alive``: leases that were renewed. ``gone``: leases that ended or never were. ``cancelled``: active jobs, by
     lease, that an operator marked. ``elapsed``: seconds on the store's clock since the oldest previous beat of these
-    leases, ``None`` when none was renewed."""
+    leases, ``None`` when none was renewed. A lease that is neither alive nor gone has no answer, because another session has it
+    locked."""
 
     alive: frozenset[UUID]
     gone: frozenset[UUID]
@@ -189,11 +193,12 @@ class Note(Struct, frozen=True, kw_only=True):
 
 
 class Overdue(Struct, frozen=True):
-    """An active job far past a limit of its task, whose owner's supervisor should have acted long ago."""
+    """An active job far past a limit of its task, whose owner's supervisor should have acted long ago. ``timing``: its lease's."""
 
     hold: Hold
     worker: str
     charge: Charge
+    timing: LeaseTiming
 
 
 class Expired(Struct, frozen=True):
@@ -233,6 +238,13 @@ class Pruned(Struct, frozen=True):
     def total(self) -> int:
         """All of it."""
         return self.jobs + self.stubs + self.receipts + self.leases + self.attempts
+
+
+class Purged(Struct, frozen=True):
+    """How many jobs one batch of a purge deleted; ``until``, by the store's clock: later jobs were left alone."""
+
+    jobs: int
+    until: datetime
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):
@@ -307,6 +319,7 @@ class Store(Protocol):
         ends the job frees its unique key. One that cut code short leaves on the row what ``rescued`` and the row itself say of
         it, and, with ``owes_hook``, the mark of a hook that is owed. Both stay, wherever the job goes: the rescue until a later
         one, the mark until the hook or completion. While it is there a finished row is kept for ``HOOK_PATIENCE`` at least.
+        What another session has locked is answered ``BUSY`` and delays no other transition, and no claim.
         The claim takes due jobs of known tasks by (priority, available_at, id), never more than asked, each for the
         one live lease of the request: none if that lease has ended or run out; none of paused queues, none that expired
         before a first attempt.
@@ -318,11 +331,13 @@ class Store(Protocol):
         ...
 
     async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
-        """Progress and checkpoints under their tokens; the jobs that were lost."""
+        """Progress and checkpoints under their tokens; the jobs that were lost. ``StoreBusy`` names the jobs that another session
+        has locked; all others are written then."""
         ...
 
     async def annotate(self, notes: Sequence[Note]) -> None:
-        """Keep a late result or stacks on the attempt record of exactly that token; nothing if there is none."""
+        """Keep a late result or stacks on the attempt record of exactly that token; nothing if there is none. ``StoreBusy`` as
+        for ``report``."""
         ...
 
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
@@ -342,8 +357,8 @@ class Store(Protocol):
         """Jobs that nobody owns are gone without a trace; the states of those that are left, because somebody owns them."""
         ...
 
-    async def purge(self, queue: str, limit: int) -> int:
-        """Delete at most ``limit`` jobs of the queue that wait; how many that were."""
+    async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
+        """Delete at most ``limit`` jobs of the queue that wait and were enqueued by ``until``, without it by now."""
         ...
 
     async def expire(self, limit: int) -> "tuple[Expired, ...]":
@@ -370,7 +385,8 @@ class Store(Protocol):
         """No beat, claim or start of it ever lands again; its holds stay until moved. Repeatable: the first reason stays.
 
         With ``seen``: only if it is still in that state *and* still past its expiry. Answers the reason that stands, by
-        which its holds must be moved, or ``None`` if the lease lives on. A lease that drains ends free, whatever the caller knew.
+        which its holds must be moved, or ``None`` if the lease lives on, or if another session has it locked. A lease
+        that drains ends free, whatever the caller knew.
         """
         ...
 

@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 
-from holdfast._core.identity import ProcessIdentity
+from holdfast._core.identity import Look, ProcessIdentity, is_provably_dead, may_run
 from holdfast._ports import guard
 from holdfast._ports.cgroup import MemoryKills
 from holdfast._ports.clock import Clock, SystemClock, blocking_sleep
@@ -45,11 +45,8 @@ class SystemHost:
         """Whether it exists here; a zombie does not count. In doubt it does."""
         if not guard.sees_processes():
             return _exists(process.pid)
-        stat = guard.read_stat(process.pid)
-        if stat is None or not stat.is_alive:
-            return False
         # Start times are shown shifted in another time namespace; then the pid alone must do.
-        return stat.start == process.start or process.clock != self.process().clock
+        return may_run(process, _look(process.pid), are_starts_comparable=process.clock == self.process().clock)
 
     def kill_leftovers(self, process: ProcessIdentity) -> int:
         """Kill what is left of a dead worker's session; how many processes that were.
@@ -57,11 +54,11 @@ class SystemHost:
         A session keeps its number until its last process is gone. But the number may have been free in between and
         lead another session since, so only processes that carry the mark of a worker are taken.
         """
-        if not self.process().shares_processes_with(process) or not process.start or self._is_taken(process):
+        if not is_provably_dead(process, self.process(), is_running=self.is_running(process)):
             return 0
         killed: set[int] = set()
         until = self._clock.monotonic() + guard.PATIENCE
-        while (left := _marked_members(process.pid, killed)) and self._clock.monotonic() < until:
+        while not self._is_taken(process) and (left := _marked_members(process.pid, killed)) and self._clock.monotonic() < until:
             for pid in left:
                 guard.kill_member(pid, process.pid)
             killed.update(left)
@@ -86,12 +83,13 @@ class SystemChild:
         if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # inherited: the kernel would reap, and the exit be lost
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         ours, theirs = socket.socketpair()
-        deadlines, self._deadlines = os.pipe()
-        os.set_blocking(self._deadlines, False)
-        self._stacks = shared_file("holdfast-stacks")
-        passed = {"--channel": theirs.fileno(), "--guard": deadlines, "--stacks": self._stacks}
-        words = [word for name, fd in passed.items() for word in (name, str(fd))]
+        deadlines = self._deadlines = self._stacks = -1
         try:
+            deadlines, self._deadlines = os.pipe()
+            os.set_blocking(self._deadlines, False)
+            self._stacks = shared_file("holdfast-stacks")
+            passed = {"--channel": theirs.fileno(), "--guard": deadlines, "--stacks": self._stacks}
+            words = [word for name, fd in passed.items() for word in (name, str(fd))]
             self._popen = subprocess.Popen(
                 [*command, *words, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -105,7 +103,8 @@ class SystemChild:
             raise
         finally:
             theirs.close()
-            os.close(deadlines)
+            if deadlines >= 0:
+                os.close(deadlines)
         self._process = identify(self._popen.pid)
         self._channel = SystemChannel(ours)
         self._ended = asyncio.get_running_loop().create_task(self._reap())
@@ -237,6 +236,18 @@ def identify(pid: int) -> ProcessIdentity:
         pid_namespace=_namespace("pid"),
         clock=_namespace("time"),
     )
+
+
+def _look(pid: int) -> Look:
+    """Only an absent entry and a signal that finds nothing are a proof; too many open files, or a right that is missing, are none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = guard.Stat(file.read())
+    except (FileNotFoundError, ProcessLookupError):
+        return Look(has_no_entry=True, has_no_process=not _exists(pid))
+    except (OSError, ValueError, IndexError):
+        return Look()
+    return Look(start=stat.start, is_alive=stat.is_alive)
 
 
 def _boot_id() -> str:

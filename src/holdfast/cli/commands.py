@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import click
 
 from holdfast._core.cleaning import clean
+from holdfast.cli.backup import backup
 from holdfast.cli.check import check
 from holdfast.cli.completion import VARIABLE, completion
 from holdfast.cli.demo import demo
@@ -30,6 +31,7 @@ from holdfast.errors import (
     PayloadInvalid,
     SchemaMissing,
     SchemaTooNew,
+    StoreRefused,
     StoreUnavailable,
     UnknownTask,
 )
@@ -43,6 +45,7 @@ _REMEDIES: dict[type[Exception], tuple[int, str]] = {
     JobNotFound: (FAILED, "see `holdfast jobs list`"),
     SchemaMissing: (FAILED, "run `holdfast migrate module:app`"),
     SchemaTooNew: (FAILED, "upgrade holdfast to the release that migrated the store"),
+    StoreRefused: (FAILED, "see `holdfast check`, which names what is refused"),
     StoreUnavailable: (UNREACHABLE, "see that the store is up and can be reached, then try again"),
 }
 
@@ -106,5 +109,5 @@ def root() -> None:
     """Background jobs that survive the death of the process that runs them."""
 
 
-for _command in (demo, worker, enqueue, jobs, queues, rows, workers, top, check, migrate, recover, prune, completion):
+for _command in (demo, worker, enqueue, jobs, queues, rows, workers, top, check, migrate, recover, prune, backup, completion):
     root.add_command(_command)

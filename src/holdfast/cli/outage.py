@@ -17,6 +17,7 @@ class QuietOutage(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._failing: dict[str, float] = {}
+        self._refused: dict[str, float] = {}
         self._since = self._said = self._last = 0.0
         self._unsaid = 0
 
@@ -28,6 +29,8 @@ class QuietOutage(logging.Filter):
         match getattr(record, "event", None):
             case EventName.STORE_UNAVAILABLE.value:
                 return self._failed(operation, record)
+            case EventName.STORE_REFUSED.value:
+                return self._refuses(operation, record)
             case EventName.STORE_RECOVERED.value:
                 return self._recovered(operation, record)
             case _:
@@ -46,6 +49,14 @@ class QuietOutage(logging.Filter):
         if self._unsaid:
             _add(record, unsaid=self._unsaid, for_seconds=round(now - self._since, 1))
             self._unsaid = 0
+        return True
+
+    def _refuses(self, operation: str, record: logging.LogRecord) -> bool:
+        """Let through the first refusal of each operation, and one per 10 s: no outage that began before may hide it."""
+        now = self._failing[operation] = self._last = record.created
+        if now - self._refused.get(operation, float("-inf")) < SAY_EVERY:
+            return False
+        self._refused[operation] = now
         return True
 
     def _recovered(self, operation: str, record: logging.LogRecord) -> bool:

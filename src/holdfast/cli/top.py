@@ -2,10 +2,12 @@
 
 import os
 import select
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -54,14 +56,35 @@ def _watch(app: "App", interval: float) -> None:
     from holdfast.cli.frame import draw, read
 
     wall = SystemClock().wall
-    frame = read(app, wall())
     try:
-        with _keys() as stdin, Live(draw(frame, HINT), screen=True, auto_refresh=False) as live:
-            while not _is_ended(stdin, interval):
-                frame = read(app, wall(), frame)
-                live.update(draw(frame, HINT), refresh=True)
+        with _ctrl_c() as was_pressed:
+            frame = read(app, wall())
+            with _keys() as stdin, Live(draw(frame, HINT), screen=True, auto_refresh=False) as live:
+                while not (was_pressed() or _is_ended(stdin, interval)):
+                    frame = read(app, wall(), frame)
+                    live.update(draw(frame, HINT), refresh=True)
     except KeyboardInterrupt:
         pass
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Remember that Ctrl-C was pressed, besides raising ``KeyboardInterrupt``; yield whether it was.
+
+    Python drops an exception that a signal handler raises inside a finalizer or a callback of a weak reference.
+    """
+    was_pressed = False
+
+    def remember(_number: int, _frame: FrameType | None) -> NoReturn:
+        nonlocal was_pressed
+        was_pressed = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield lambda: was_pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _is_ended(stdin: list[int], seconds: float) -> bool:

@@ -29,19 +29,21 @@ class Index(Struct, frozen=True):
     predicate: str | None
 
 
-def wanted(watch: Watch, columns: Collection[str], *, folds: bool) -> tuple[Wanted, ...]:
-    """For claims, for resets, and for retention if there is one. ``folds``: names without quotes are read in small letters."""
+def wanted(watch: Watch, columns: Collection[str], *, folds: bool, since: str | None = None) -> tuple[Wanted, ...]:
+    """For claims, for resets, and for retention if there is one. ``folds``: names without quotes are read in small letters.
+    ``since``: what orders stamps by their time, if that is not their column."""
     leading = None if watch.order_by else compared_first(watch.where, columns, folds=folds) or watch.key[0]
     first = ended(watch.order_by or "") or (
         ", ".join(map(quoted, watch.key)) if leading == watch.key[0] else quoted(leading or "")
     )
-    stamp = quoted(watch.claimed_at)
+    stamp = since or quoted(watch.claimed_at)
+    stamped = watch.claimed_at if stamp == quoted(watch.claimed_at) else None
     found = [
         Wanted(_named(watch, "due"), first, watch.pending, leading),
-        Wanted(_named(watch, "stuck"), stamp, watch.in_progress, watch.claimed_at),
+        Wanted(_named(watch, "stuck"), stamp, watch.in_progress, stamped),
     ]
     if watch.retention is not None:
-        found.append(Wanted(_named(watch, "done"), stamp, watch.done, watch.claimed_at))
+        found.append(Wanted(_named(watch, "done"), stamp, watch.done, stamped))
     return tuple(found)
 
 

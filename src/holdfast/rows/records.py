@@ -1,29 +1,31 @@
 """Rows as their users get them."""
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 Record = dict[str, Any]
 
 
-@lru_cache(maxsize=100)
-def reader_of(columns: tuple[str, ...], known: tuple[str, ...] = (), *, skipped: int = 0) -> Callable[..., list[Record]]:
-    """Makes each row of a query a dict of those columns. Called with the rows, and what all of them have in the ``known`` columns,
-    which are not in the rows; nor does anybody want the first ``skipped`` of their values.
+class Reader:
+    """Makes each row of a query a dict of ``columns``, in their order. ``known``: those of which all rows have one value, which
+    are not in the rows.
 
-    It is compiled for the columns, as a namedtuple is: to zip a thousand rows with their names took two and a half times as
-    long, a twentieth of the time of a batch. Names stand in it as literals, whatever they are.
-
-    >>> reader_of(("id", "status", "it's \\\\ \\n"), ("status",), skipped=1)([("x", 1, 2)], "BUSY")
-    [{'id': 1, 'status': 'BUSY', "it's \\\\ \\n": 2}]
+    >>> Reader(("id", "status", "note"), ("status",)).records([("x", 1), ("y", 2)], "BUSY")
+    [{'id': 'x', 'status': 'BUSY', 'note': 1}, {'id': 'y', 'status': 'BUSY', 'note': 2}]
     """
-    values = {name: f"{'known' if name in known else 'value'}{place}" for place, name in enumerate(columns)}
-    pairs = ", ".join(f"{str.__repr__(name)}: {value}" for name, value in values.items())
-    given = "".join(f", {values[name]}" for name in known)
-    places = "".join(f"{place}, " for place in (*["_"] * skipped, *(values[name] for name in columns if name not in known)))
-    reader: Callable[..., list[Record]] = eval(f"lambda rows{given}: [{{{pairs}}} for {places}in rows]")  # noqa: S307 - see above
-    return reader
+
+    def __init__(self, columns: Sequence[str], known: Sequence[str] = ()) -> None:
+        self._columns, self._known = columns, known
+        self._told = [name for name in columns if name not in known]
+
+    def records(self, rows: Sequence[Sequence[Any]], *known: Any) -> list[Record]:
+        """Return the dicts. They are filled column by column: to zip each row with its names took three times as long."""
+        shared = dict.fromkeys(self._columns) | dict(zip(self._known, known, strict=True))
+        found = [shared.copy() for _ in rows]
+        for place, name in enumerate(self._told):
+            for record, row in zip(found, rows, strict=True):
+                record[name] = row[place]
+        return found
 
 
 def keys_of(rows: Iterable[Any], places: Iterable[int | str]) -> tuple[tuple[Any, ...], ...]:

@@ -2,9 +2,17 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from holdfast._core.watch import Value, Watch
-from holdfast.errors import ConfigurationError
+from holdfast._core.watch import STAMPS, Value, Watch
+from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.rows.spelling import nearest, quoted
+
+_FORMS = {
+    "text": "'YYYY-MM-DD HH:MM:SS' of UTC",
+    "iso": "ISO 8601 with a T, a Z or an offset",
+    "epoch": "seconds since 1970",
+    "epoch_ms": "milliseconds since 1970",
+    "": "what is no time in any form that can be compared",
+}
 
 
 def shown(watch: Watch) -> str:
@@ -25,6 +33,15 @@ def missing_table(watch: Watch, public: str, known: Collection[str]) -> str:
 def not_a_table(watch: Watch, what: str) -> str:
     """It is something else."""
     return f"{shown(watch)} is {what}, whose rows cannot be locked and marked: name the table beneath it"
+
+
+def has_heirs(watch: Watch) -> str:
+    """Return why a table from which others inherit cannot be watched."""
+    name = shown(watch)
+    return (
+        f"other tables inherit from {name} (INHERITS), so its statements reach their rows too, and no key is unique in all of them: "
+        f"name each of those tables in an app.rows of its own and ALTER TABLE … NO INHERIT {name}, or partition {name} instead"
+    )
 
 
 def missing_columns(watch: Watch, known: Collection[str]) -> Iterator[str]:
@@ -49,6 +66,14 @@ def not_unique(watch: Watch, keys: Iterable[Collection[str]]) -> str:
     columns = ", ".join(map(quoted, watch.key))
     remedy = f"use {others}" if others else f"ALTER TABLE … ADD PRIMARY KEY ({columns}), or a unique index on them"
     return f"nothing makes key {columns} of {shown(watch)} unique, so it may name several rows: {remedy}"
+
+
+def no_identity(table: str, publication: str) -> str:
+    """Return why the server refuses to mark rows of a table."""
+    return (
+        f"{table} belongs to publication {publication} and has no replica identity, so the server refuses each UPDATE and DELETE: "
+        f"ADD a PRIMARY KEY, or ALTER TABLE {table} REPLICA IDENTITY FULL, or take it out of the publication"
+    )
 
 
 def null_keys(watch: Watch, column: str) -> str:
@@ -87,6 +112,15 @@ def too_coarse(watch: Watch, kind: str, remedy: str) -> str:
     )
 
 
+def foreign_stamps(watch: Watch, ours: str, form: str, number: int, sample: str) -> str:
+    """Stamps are of another form than the one that is compared. ``form``: ``""`` if it is none that can be."""
+    remedy = f"use stamps={form!r}" if form in STAMPS else "leave out stamps=…" if form else "UPDATE them to that form"
+    return (
+        f"claimed_at: column {quoted(watch.claimed_at)} holds {_FORMS[form]} in {number:,} rows, such as {sample}; a stamp is "
+        f"compared as {_FORMS[ours]}, and such rows are left alone, never reset or deleted: {remedy}"
+    )
+
+
 def surprising_trigger(watch: Watch, trigger: str) -> str:
     """Somebody else's code runs with each of our writes."""
     return (
@@ -117,3 +151,11 @@ def meddling_trigger(watch: Watch) -> str:
 def wrong_sql(watch: Watch, said: str, remedy: str = "correct the SQL") -> str:
     """The database does not understand ``where`` or ``order_by``."""
     return f"where={watch.where!r}, order_by={watch.order_by!r}: {said}: {remedy}"
+
+
+def undone_moves(what: str) -> HoldfastError:
+    """Return why a transaction of the user's must not commit: a savepoint took moves of rows back."""
+    return HoldfastError(
+        f"{what}: a savepoint was rolled back after done(), retry() or fail(), and took their rows back; nothing of the transaction "
+        "is kept. Call them after the savepoint has ended, or use a transaction for each part"
+    )

@@ -59,6 +59,7 @@ from holdfast._ports.store import (
     Note,
     Overdue,
     Pruned,
+    Purged,
     QueueView,
     ReopenAnswer,
     Update,
@@ -289,12 +290,13 @@ class MemoryStore:
         return self._states(ids)
 
     @_atomic
-    async def purge(self, queue: str, limit: int) -> int:
+    async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
+        until = until or self._now()
         waiting = [row for row in self._all.jobs.values() if row.queue == queue and row.state is State.AVAILABLE]
-        doomed = nsmallest(limit, waiting, key=lambda row: row.id)
+        doomed = nsmallest(limit, (row for row in waiting if row.created_at <= until), key=lambda row: row.id)
         for row in doomed:
             self._forget(row)
-        return len(doomed)
+        return Purged(len(doomed), until)
 
     @_atomic
     async def expire(self, limit: int) -> tuple[Expired, ...]:
@@ -374,7 +376,7 @@ class MemoryStore:
         rows = [self._all.jobs[job] for jobs in self._all.holds.values() for job in jobs]
         worst = [(*max((self._late(row, charge), charge) for charge in (Charge.STALLED, Charge.TIMED_OUT)), row) for row in rows]
         worst.sort(key=lambda each: (-each[0], each[2].token.number))
-        return tuple(Overdue(hold_of(row), row.worker or "", charge) for late, charge, row in worst[:limit] if late > 0)
+        return tuple(self._overdue_job(row, charge) for late, charge, row in worst[:limit] if late > 0)
 
     # reading
 
@@ -620,6 +622,10 @@ class MemoryStore:
             return 0
         lease, since = self._all.leases[row.lease].spec, self._all.started if is_timed else self._all.moved
         return self._passed(row.id, since[row.id]) - _micros(limit + lease.timing.ttl + lease.grace)
+
+    def _overdue_job(self, row: JobRecord, charge: Charge) -> Overdue:
+        assert row.lease is not None
+        return Overdue(hold_of(row), row.worker or "", charge, self._all.leases[row.lease].spec.timing)
 
     def _lines(
         self, tasks: Collection[str], queues: Sequence[str] | None, last_tries: LastTries, now: datetime

@@ -48,7 +48,7 @@ class Bus:
 
 def queue_of(plan: Plan) -> FaultyQueue:
     """With numbers of its own, so that all else is the same without it."""
-    numbers, timing = random.Random(plan.chaos), plan.settings.timing
-    mishaps = Mishaps(plan.hint_loss, double=0.2, swap=0.3, lateness=timing.beat)
-    is_kept = numbers.random() < 0.5
-    return FaultyQueue(numbers, mishaps, ack_wait=1.1 * (timing.ttl + plan.settings.recovery_interval), last_until_finish=is_kept)
+    numbers, all_settings = random.Random(plan.chaos), plan.all_settings
+    mishaps = Mishaps(plan.hint_loss, double=0.2, swap=0.3, lateness=plan.settings.timing.beat)
+    is_kept, longest = numbers.random() < 0.5, max(each.timing.ttl + each.recovery_interval for each in all_settings)
+    return FaultyQueue(numbers, mishaps, ack_wait=1.1 * longest, last_until_finish=is_kept)

@@ -1,4 +1,5 @@
-"""Who pays for what: limits on the owner's clock, last tries alone, drains and outages free, results under their token."""
+"""Who pays for what: limits on the owner's clock, last tries alone, drains and outages free, results under their token, and
+places in line that only a meant wait changes."""
 
 from collections import defaultdict
 from uuid import UUID
@@ -8,7 +9,7 @@ from msgspec import Struct
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, Reason, State, Token
 from holdfast._core.lifecycle import Judge
 from holdfast._core.policy import CrashPolicy
-from holdfast.testing.history import FAIL_OVER, Event, JobRow, LeaseRow
+from holdfast.testing.history import FAIL_OVER, ROWS, Event, JobRow, LeaseRow
 from holdfast.testing.verdicts import RATE, Ledger, Seers
 
 ACCURACY = 0.01
@@ -26,7 +27,7 @@ class _Attempt(Struct):
 
 
 class Charges:
-    """S9 beyond counting, S13, L7, and what is lost without a reason: L3, L8."""
+    """S9 beyond counting, S13, L7, L10, and what is lost without a reason: L3, L8."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger, self._expect = ledger, ledger.expect
@@ -123,6 +124,18 @@ class Charges:
         is_free = (before.failures, before.crashes) == (after.failures, after.crashes)
         if is_drained or by.record is AttemptOutcome.RELEASED:
             self._expect("L7", is_free, job, "the job paid although its worker only gave it back")
+        if after.state is State.AVAILABLE:
+            self._expect_place_kept(job, before, after, by.record)
+
+    def _expect_place_kept(self, job: UUID, before: JobRow, after: JobRow, record: AttemptOutcome | None) -> None:
+        """Back in line without a wait that is meant: it is due since no later than before, and only code that ran counts."""
+        has_run = record is not None or before.state is not State.RUNNING
+        said = "its code never ran, and attempt {} became {}"
+        self._expect("S9", after.attempt == before.attempt - (not has_run), job, said, before.attempt, after.attempt)
+        is_first_crash = record is AttemptOutcome.CRASHED and after.crashes == 1
+        if record in (None, AttemptOutcome.RELEASED) or is_first_crash:
+            lost = after.due_in - before.due_in - self._ledger.rules.step
+            self._expect("L10", lost <= ACCURACY, job, "the job lost its place in line: it is due {:.3f} s later", lost)
 
     def _expect_overrun(self, event: Event, job: UUID, before: JobRow, lease: LeaseRow | None, *, is_timed: bool) -> None:
         """By the owner's side: code rested, or ran, for as long as its task says. By others: much longer by the row."""
@@ -143,7 +156,8 @@ class Charges:
     def _expect_result(self, job: UUID, before: JobRow, after: JobRow) -> None:
         is_completing = after.state is State.COMPLETED and before.state is not State.COMPLETED
         if is_completing:
-            is_own = after.result == str(before.token) or (not after.result and not self._ledger.rules.returns_tokens)
+            is_free = not self._ledger.rules.returns_tokens or after.task.startswith(ROWS)
+            is_own = after.result == str(before.token) or (not after.result and is_free)
             self._expect("S13", is_own, job, "the job of {} completed with the result '{}'", before.token, after.result)
         elif after.result != before.result:
             self._expect("S13", not after.result, job, "the result of the job became '{}' apart from its state", after.result)

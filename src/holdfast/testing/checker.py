@@ -15,14 +15,19 @@ from holdfast._core.lifecycle import Charge, Judge
 from holdfast.testing.budgets import Budgets
 from holdfast.testing.cancels import Cancels
 from holdfast.testing.charges import Charges
-from holdfast.testing.history import FAIL_OVER, IN_CARE, By, Event, History, JobRow, LeaseRow, Phase
+from holdfast.testing.history import FAIL_OVER, IN_CARE, ROWS, By, Event, History, JobRow, LeaseRow, Phase
 from holdfast.testing.hooks import Debts
 from holdfast.testing.inserts import Inserts
+from holdfast.testing.locks import Locks
+from holdfast.testing.order import Order
+from holdfast.testing.restarts import Restarts
+from holdfast.testing.row_turns import RowTurns
 from holdfast.testing.turns import Turns
 from holdfast.testing.verdicts import RATE, Ledger, Report, Rules, Seers
 from holdfast.testing.zombies import Zombies
 
-WAKING = 0.1  # what runs right after a thaw had no chance to look at a clock yet
+_JUDGES = (Inserts, Cancels, Charges, Zombies, Debts, Budgets, Locks, Order, Restarts, RowTurns)
+_TOO_LATE = "it was back in line only {:.1f} s after its owner's death"
 
 
 class _Job(Struct):
@@ -67,16 +72,14 @@ class Checker:
     def __init__(self, rules: Rules) -> None:
         self._ledger = Ledger(rules)
         self.report, self._rules, self._expect = self._ledger.report, rules, self._ledger.expect
-        self._turns = Turns(self._ledger)
-        self._others = tuple(kind(self._ledger) for kind in (Inserts, Cancels, Charges, Zombies, Debts, Budgets))
+        self._turns, self._others = Turns(self._ledger), tuple(kind(self._ledger) for kind in _JUDGES)
         self._jobs: defaultdict[UUID, _Job] = defaultdict(_Job)
         self._leases: dict[UUID, _Lease] = {}
         self._processes: defaultdict[str, _Process] = defaultdict(_Process)
         self._holds: defaultdict[str, set[UUID]] = defaultdict(set)
         self._runs: defaultdict[str, set[tuple[UUID, Token]]] = defaultdict(set)
         self._calm_since = 0.0 if rules.is_always_calm else float("inf")
-        self._now = 0.0
-        self._is_done = False
+        self._now, self._is_done = 0.0, False
         own: Seers = {
             "job": self._see_row,
             "claim": self._see_told,
@@ -190,7 +193,7 @@ class Checker:
     def _see_write(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
         self._expect("S1", after.token == before.token, job, "{} took it from {} without a right", after.token, before.token)
         self._expect_right(event, job, before)
-        is_witnessed = after.witness in (before.witness, "", str(before.token))
+        is_witnessed = after.witness in (before.witness, "", str(before.token)) or after.task.startswith(ROWS)
         self._expect("S3", is_witnessed, job, "progress of {} was written, and {} owns it", after.witness, before.token)
         if before.state is State.CLAIMED and after.state is State.RUNNING:
             lease = None if before.lease is None else self._leases.get(before.lease)
@@ -243,14 +246,13 @@ class Checker:
 
     def _expect_bound(self, job: UUID, track: _Job, lease: _Lease | None) -> None:
         if track.orphaned_at is not None and self._rules.bound is not None and self._now >= self._calm_since:
-            # A beat that was on its way when its sender died counts as a sign of life.
-            beaten_at = 0.0 if lease is None else lease.beaten_at
-            took = self._now - max(track.orphaned_at, self._calm_since, beaten_at)
+            beaten_at = 0.0 if lease is None else lease.beaten_at  # also by a beat that was on its way when its sender died
+            took = self._now - max(track.orphaned_at, self._calm_since, beaten_at, self._ledger.unlocked_at[job])
             self.report.recoveries.append(took)
-            bound = self._rules.local_bound if track.was_in_care else self._rules.bound
-            self._expect(
-                "L1", bound is None or took <= bound, job, "it was back in line only {:.1f} s after its owner's death", took
-            )
+            # A row that was locked is asked for again in the next round of recovery.
+            is_local = track.was_in_care and self._ledger.unlocked_at[job] <= track.orphaned_at
+            bound = self._rules.local_bound if is_local else self._rules.bound_of(None if lease is None else lease.row)
+            self._expect("L1", bound is None or took <= bound, job, _TOO_LATE, took)
         track.orphaned_at = None
 
     # truth: leases
@@ -345,8 +347,7 @@ class Checker:
             self._see_overlap(event, event.job, event.token)
 
     def _see_overlap(self, event: Event, job: UUID, token: Token) -> None:
-        others = [who for each, who in self._jobs[job].running.items() if each != token]
-        if not others:
+        if not (others := [who for each, who in self._jobs[job].running.items() if each != token]):
             return
         is_excused = self._is_excused(event.process) or all(self._is_excused(other) for other in others)
         if event.process not in others and (is_excused or not self._rules.is_timed):
@@ -389,7 +390,7 @@ class Checker:
 
     def _is_excused(self, process: str) -> bool:
         known = self._processes[process]
-        return not self._rules.is_timed or known.is_frozen or self._now - known.thawed_at <= WAKING
+        return not self._rules.is_timed or known.is_frozen or self._now - known.thawed_at <= self._rules.waking
 
     def _is_charged(self, job: UUID, before: JobRow, lease: _Lease | None) -> bool:
         """As ``LeaseEnd.charges``, from what the rows say; code past a limit pays with an attempt, not with a crash."""

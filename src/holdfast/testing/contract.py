@@ -22,6 +22,7 @@ from holdfast.testing.contracts.limiting import LimitContract
 from holdfast.testing.contracts.lines import LineContract
 from holdfast.testing.contracts.operating import OperateContract
 from holdfast.testing.contracts.owning import LeaseContract
+from holdfast.testing.contracts.placing import PlaceContract
 from holdfast.testing.contracts.pruning import PruneContract
 from holdfast.testing.contracts.queues import QueueContract
 from holdfast.testing.contracts.racing import RaceContract
@@ -41,6 +42,7 @@ class StoreContract(
     ExpiryContract,
     LastTryContract,
     SettleContract,
+    PlaceContract,
     FenceContract,
     BystandContract,
     RescueContract,

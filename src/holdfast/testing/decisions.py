@@ -37,8 +37,8 @@ class Mishap(Struct, frozen=True, tag=True):
 class Strike(Struct, frozen=True, tag=True):
     """Something goes wrong around processes, at a time in seconds since the start.
 
-    ``slot``: whose; ``pick``: which of those that live then, from 0 to 1; ``is_refusing``: who is cut off is told at once;
-    ``is_for_ever``: that slot never comes back. ``whom``: who it was, only to be told.
+    ``slot``: whose; ``pick``: which of those that live then, from 0 to 1; ``is_refusing``: who is cut off is told at once, and a
+    row is locked FOR UPDATE; ``is_for_ever``: that slot never comes back. ``whom``: who it was, only to be told.
     """
 
     time: float
@@ -114,11 +114,15 @@ FATES = {
 }
 TOLD = {
     "outage": "the store is away for everybody",
+    "brief_outage": "the store is away for everybody for {seconds:.2f} s",
+    "stand_still": "the store stands still for {seconds:.2f} s and then does all that was sent",
     "step_clock": "the store's clock steps by {seconds:+.2f} s",
     "fail_over": "the store fails over and forgets its newest writes",
     "lose_quorum": "the store's primary has no majority for {seconds:.2f} s, then {fate}",
     "freeze_writer": "{whom}: frozen in the midst of a write for {seconds:.2f} s",
     "deploy": "{whom}: asked to end, and followed by the other release",
+    "lock_row": "a stranger locks {whom} for {seconds:.2f} s",
+    "lock_file": "a stranger locks {whom} against writers for {seconds:.2f} s",
     "lose_power": "machine {whom} loses its power",
 }
 VERBS = {
@@ -148,7 +152,7 @@ def _describe(decision: Decision) -> str:
 
 
 def _describe_strike(strike: Strike) -> str:
-    verb = "" if strike.name in ("freeze_writer", "lose_quorum") else strike.name.partition("_")[0]
+    verb = "" if strike.name in ("freeze_writer", "lose_quorum", "lock_row", "lock_file") else strike.name.partition("_")[0]
     whom = " and ".join(strike.whom.rsplit(", ", 1)) or "nobody"
     fate = "all it did meanwhile never was" if strike.pick < ROLLED_BACK else "all it did meanwhile counts"
     what = TOLD.get(strike.name) or f"{{whom}}: {VERBS[verb]}"

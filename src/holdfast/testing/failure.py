@@ -45,5 +45,6 @@ def tell(outcome: Outcome) -> Iterator[str]:
 def _describe_world(plan: Plan) -> str:
     more = [name for name in ("hooks", "queue", "releases") if getattr(plan, f"has_{name}")]
     crews = f"{plan.supervisors} supervisors with {plan.processes} workers of {plan.concurrency} slots each"
-    store = f"a {plan.profile} store, leases by its {plan.lease_clock} clock, ttl {plan.settings.timing.ttl:g} s"
+    ttls = " and ".join(f"{ttl:g} s" for ttl in sorted({each.timing.ttl for each in plan.all_settings}))
+    store = f"a {plan.profile} store, leases by its {plan.lease_clock} clock, ttl {ttls}"
     return f"{crews}; {store}; all is well after {plan.chaos:.0f} s{'; with ' if more else ''}{' and '.join(more)}"

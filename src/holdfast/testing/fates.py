@@ -100,7 +100,8 @@ def is_odd(error: BaseException) -> bool:
 
 class Faults:
     """Draws the fate of each call of one process. ``is_out``: nothing reaches the store at the moment; ``is_refusing``: and
-    whoever tries is told at once. ``calls``: so far.
+    whoever tries is told at once. ``calls``: so far. ``standstill``: seconds for which the store still does nothing; what is
+    sent waits there.
 
     ``script``: what happens to the n-th call of a verb, the m-th of any, instead of what ``mix`` says; ``note`` is told each fault.
     """
@@ -112,8 +113,10 @@ class Faults:
         *,
         script: Script | None = None,
         note: Note = lambda *fate: None,
+        standstill: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.mix = mix
+        self.standstill = standstill
         self.is_out = False
         self.is_refusing = False
         self.calls = 0

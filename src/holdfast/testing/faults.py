@@ -27,7 +27,7 @@ from holdfast.testing.history import By, Event, History, Phase, outcome_of
 Item = tuple[str, UUID, Token | None, By | None]
 
 
-class _Faulty:
+class Faulty:
     """The wrapper; its verbs are added below. What runs in the caller's own transaction is passed on as it is."""
 
     def __init__(
@@ -71,7 +71,7 @@ class _Faulty:
     ) -> AbstractAsyncContextManager[Any]:
         """The store's; that of a hook meets faults of its own."""
         transaction = self._store.transaction(job, token, idle=idle, heal_at=heal_at)
-        return transaction if heal_at is None else self._healing(transaction)
+        return transaction if heal_at is None else self._committing(transaction)
 
     def blocking_transaction(
         self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
@@ -80,7 +80,7 @@ class _Faulty:
         return self._store.blocking_transaction(job, token, idle=idle, heal_at=heal_at)
 
     @asynccontextmanager
-    async def _healing(self, transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+    async def _committing(self, transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
         fate = self._faults.draw("transaction")
         if fate.fault in (Fault.BEFORE, Fault.CRASH_BEFORE, Fault.WRONG_BEFORE):
             await self._travel_nowhere(fate)
@@ -125,6 +125,8 @@ class _Faulty:
 
     async def _travel(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         fate, ask = self._faults.draw(verb), partial(self._ask, verb, arguments, keywords)
+        if (standstill := self._faults.standstill()) > 0 and fate.fault is not Fault.BEFORE:
+            return await self._arrive(self._deliver(standstill, ask))
         match fate.fault:
             case Fault.BEFORE:
                 await self._clock.sleep(fate.patience)
@@ -146,9 +148,7 @@ class _Faulty:
                 await self._clock.sleep(fate.slow_way_back)
                 return answer
             case Fault.IN_FLIGHT:
-                sent = self._carry(self._deliver(fate.slow_way_there, ask))
-                await asyncio.wait([sent])
-                return sent.result()
+                return await self._arrive(self._deliver(fate.slow_way_there, ask))
             case Fault.CRASH_BEFORE | Fault.CRASH_AFTER:
                 if fate.fault is Fault.CRASH_AFTER:
                     await ask()
@@ -162,6 +162,12 @@ class _Faulty:
         answer = await ask()
         await self._clock.sleep(fate.delay)
         return answer
+
+    async def _arrive(self, delivery: Coroutine[Any, Any, Any]) -> Any:
+        """It is on its way: only its sender can stop waiting for it."""
+        sent = self._carry(delivery)
+        await asyncio.wait([sent])
+        return sent.result()
 
     async def _go_wrong(self, fate: Fate, ask: Ask) -> NoReturn:
         await self._clock.sleep(fate.delay)
@@ -226,8 +232,8 @@ def _answered(item: Item, answer: EnqueueAnswer) -> Item:
     return what, job, token, by if by is None or duplicate is None else structs.replace(by, holder=duplicate.job)
 
 
-def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-    async def call(self: _Faulty, *arguments: Any, **keywords: Any) -> Any:
+def verb_of(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def call(self: Faulty, *arguments: Any, **keywords: Any) -> Any:
         return await self._call(name, arguments, keywords)
 
     call.__name__ = name
@@ -236,7 +242,7 @@ def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
 
 
 for _name in VERBS:
-    setattr(_Faulty, _name, _verb(_name))
+    setattr(Faulty, _name, verb_of(_name))
 
 
 def faulty(
@@ -259,7 +265,7 @@ def faulty(
     """
     return cast(
         Store,
-        _Faulty(
+        Faulty(
             store,
             process=process,
             faults=faults,

@@ -38,7 +38,7 @@ class JobRow(Struct, frozen=True):
 
     ``key``: its unique key, the task's name before it. ``is_known``: somebody has its task's code. ``due_in``, ``expires_in``:
     seconds by the store's clock in the write that made the row, negative when they have passed. ``is_owed``: a hook;
-    ``healed``: how often one has committed.
+    ``healed``: how often one has committed. ``available_at``: by the store's clock, only to be compared.
     """
 
     state: State
@@ -60,6 +60,8 @@ class JobRow(Struct, frozen=True):
     is_owed: bool = False
     healed: int = 0
     task: str = ""
+    priority: int = 0
+    available_at: float = 0.0
 
     @property
     def is_finished(self) -> bool:
@@ -88,11 +90,29 @@ class LeaseRow(Struct, frozen=True):
     grace: float = 20.0
     slots: int = 0
     tasks: tuple[str, ...] = ()
+    beat: float = 0.0
+
+
+ROWS = "rows."
+"""Begins the names of tasks whose jobs are runs of a rows handler: their progress and result are not its own."""
+
+
+class TableRow(Struct, frozen=True):
+    """A row of a watched table. ``mark``: the fence under which it is in progress; ``held``: seconds since its stamp, by the
+    table's clock; ``effects``: how many transactions have committed an effect of it."""
+
+    key: int
+    status: str
+    mark: str = ""
+    held: float = 0.0
+    resets: int = 0
+    effects: int = 0
 
 
 class By(Struct, frozen=True):
     """With what right a write was asked for. ``outcome`` tells two answers to one claim apart.
 
+    Of a verb of a watched table ``outcome`` is the mark it carried.
     Of an enqueue: its ``call``, the ``parent`` under whose token it was sent, and in its answer the ``holder`` of the key.
     """
 
@@ -117,8 +137,8 @@ class Event(Struct, frozen=True, kw_only=True):
     job: UUID | None = None
     token: Token | None = None
     lease: UUID | None = None
-    before: JobRow | LeaseRow | None = None
-    after: JobRow | LeaseRow | None = None
+    before: JobRow | LeaseRow | TableRow | None = None
+    after: JobRow | LeaseRow | TableRow | None = None
     by: By | None = None
     note: str = ""
 
@@ -198,12 +218,14 @@ def _short(token: Token | None) -> str:
     return "-" if token is None else f"{token.number}:{token.claim.hex[:6] if token.claim else '-'}"
 
 
-def _row(row: JobRow | LeaseRow | None) -> str:
+def _row(row: JobRow | LeaseRow | TableRow | None) -> str:
     match row:
         case None:
             return "nothing"
         case JobRow():
             spent = f"a{row.attempt} f{row.failures} c{row.crashes}"
             return f"{row.state}[{_short(row.token)} {spent}{' cancel!' if row.is_cancel_requested else ''}]"
+        case TableRow():
+            return f"row {row.key} {row.status}[{row.mark or '-'} r{row.resets}]"
         case LeaseRow():
             return "ended" + (" free" if row.is_free else "") if row.is_ended else f"alive({-row.overdue:.3f}s left)"

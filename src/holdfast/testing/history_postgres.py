@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import State, Token
+from holdfast._core.job import Reason, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
@@ -42,19 +42,20 @@ _PLACES = ("pending", "active", "finished")
 
 def watch(url: str, *, schema: str = "holdfast") -> None:
     """Install the log and its triggers; the schema must be there."""
+    asyncio.run(install(url, schema=schema))
+
+
+async def install(url: str, *, schema: str = "holdfast") -> None:
+    """The same in an event loop that runs already."""
     statements = [_TELL]
     for table, what in (*((place, "job") for place in _PLACES), ("leases", "lease")):
         trigger = f"CREATE TRIGGER history AFTER INSERT OR UPDATE OR DELETE ON {schema}.{table}"
         statements.append(f"{trigger} FOR EACH ROW EXECUTE FUNCTION history.tell('{what}')")
-
-    async def install() -> None:
-        connection = await asyncpg.connect(url)
-        try:
-            await connection.execute(";".join(statements))
-        finally:
-            await connection.close()
-
-    asyncio.run(install())
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(";".join(statements))
+    finally:
+        await connection.close()
 
 
 def read(url: str, deeds: Iterable[Deed] = ()) -> History:
@@ -109,6 +110,16 @@ def _lease_event(time: float, began: float, key: UUID, before: "_Lease | None", 
     return structs.replace(made, process=ender, before=old, after=after.row(time), by=by)
 
 
+def job_row(text: str | None, now: datetime) -> JobRow | None:
+    """What a trigger wrote of a job, at a time of the server's clock."""
+    return None if text is None else msgspec.json.decode(text, type=_Job).row(now)
+
+
+def lease_row(text: str | None, now: datetime) -> LeaseRow | None:
+    """What a trigger wrote of a lease, at a time of the server's clock."""
+    return None if text is None else msgspec.json.decode(text, type=_Lease).row(now.timestamp())
+
+
 class _Job(Struct):
     state: State
     number: int
@@ -124,8 +135,14 @@ class _Job(Struct):
     task: str = ""
     queue: str = ""
     unique_key: str | None = None
+    reason: Reason | None = None
+    available_at: datetime | None = None
+    expires_at: datetime | None = None
 
-    def row(self) -> JobRow:
+    def row(self, now: datetime | None = None) -> JobRow:
+        due, expires = (
+            None if now is None or at is None else (at - now).total_seconds() for at in (self.available_at, self.expires_at)
+        )
         return JobRow(
             state=self.state,
             token=Token(self.claim, self.number),
@@ -140,6 +157,9 @@ class _Job(Struct):
             task=self.task,
             queue=self.queue,
             key="" if self.unique_key is None else f"{self.task}/{self.unique_key}",
+            reason=self.reason,
+            due_in=due or 0.0,
+            expires_in=expires,
         )
 
 
@@ -178,6 +198,7 @@ class _Lease(Struct):
             grace=self.grace,
             slots=self.slots,
             tasks=msgspec.json.decode(self.tasks, type=tuple[str, ...]),
+            beat=timing.beat,
         )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import State, Token
+from holdfast._core.job import Reason, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
@@ -30,11 +30,12 @@ CLOCK_ERROR = 0.005
 _JOB = """json_object(
     'state', {0}.state, 'claim', hex({0}.claim), 'number', {0}.number, 'lease', hex({0}.lease), 'attempt', {0}.attempt,
     'failures', {0}.failures, 'crashes', {0}.crashes, 'policy', json({0}.policy), 'is_marked', {0}.is_marked,
-    'message', {0}.message, 'result', CAST({0}.result AS TEXT), 'task', {0}.task, 'queue', {0}.queue, 'key', {0}.unique_key
+    'message', {0}.message, 'result', CAST({0}.result AS TEXT), 'task', {0}.task, 'queue', {0}.queue, 'key', {0}.unique_key,
+    'reason', {0}.reason, 'available_at', {0}.available_at, 'expires_at', {0}.expires_at
 )"""
 _LEASE = """json_object(
     'worker', {0}.worker, 'process', json({0}.process), 'timing', json({0}.timing),
-    'left', ({0}.expires_at - {0}.beaten_at) / 1e6, 'why', json({0}.why), 'tasks', json({0}.tasks),
+    'left', ({0}.expires_at - {0}.beaten_at) / 1e6, 'expires_at', {0}.expires_at, 'why', json({0}.why), 'tasks', json({0}.tasks),
     'is_draining', {0}.is_draining, 'is_alone', {0}.is_alone, 'grace', {0}.grace / 1e6, 'slots', {0}.slots
 )"""
 _NOW = "(julianday('now') - 2440587.5) * 86400.0"
@@ -102,6 +103,19 @@ def read(database: str | PathLike[str], deeds: Iterable[Deed] = ()) -> History:
     return history
 
 
+def job_row(text: str | None, wall: int) -> JobRow | None:
+    """What a trigger wrote of a job, at a time of the wall clock in microseconds."""
+    return None if text is None else msgspec.json.decode(text, type=_Job).row(wall)
+
+
+def lease_row(text: str | None, monotonic: int) -> LeaseRow | None:
+    """What a trigger wrote of a lease, at a time of the clock that leases are judged by, in microseconds."""
+    if text is None:
+        return None
+    entry = msgspec.json.decode(text, type=_Lease)
+    return entry.row((monotonic - entry.expires_at) / 1e6)
+
+
 class _Job(Struct):
     state: State
     claim: str
@@ -117,8 +131,12 @@ class _Job(Struct):
     task: str
     queue: str
     key: str | None
+    reason: Reason | None = None
+    available_at: int = 0
+    expires_at: int | None = None
 
-    def row(self) -> JobRow:
+    def row(self, wall: int | None = None) -> JobRow:
+        expires = None if wall is None or self.expires_at is None else (self.expires_at - wall) / 1e6
         return JobRow(
             state=self.state,
             token=Token(UUID(self.claim) if self.claim else None, self.number),
@@ -133,6 +151,9 @@ class _Job(Struct):
             task=self.task,
             queue=self.queue,
             key="" if self.key is None else f"{self.task}/{self.key}",
+            reason=self.reason,
+            due_in=0.0 if wall is None else (self.available_at - wall) / 1e6,
+            expires_in=expires,
         )
 
 
@@ -147,6 +168,25 @@ class _Lease(Struct):
     is_alone: int
     grace: float
     slots: int
+    expires_at: int = 0
+
+    def row(self, overdue: float) -> LeaseRow:
+        return LeaseRow(
+            process=label(self.process),
+            worker=self.worker,
+            ttl=self.timing.ttl,
+            margin=self.timing.margin,
+            overdue=overdue,
+            is_ended=self.why is not None,
+            is_free=self.why is not None and self.why.explained(is_draining=bool(self.is_draining)).is_free,
+            culprits={} if self.why is None else self.why.culprits,
+            is_draining=bool(self.is_draining),
+            is_alone=bool(self.is_alone),
+            grace=self.grace,
+            slots=self.slots,
+            tasks=self.tasks,
+            beat=self.timing.beat,
+        )
 
 
 class _Beat(Struct):
@@ -186,21 +226,7 @@ def _lease_event(time: float, key: UUID, after: str | None, beats: dict[UUID, _B
     if entry.why is not None and last is not None:
         overdue = last.row.overdue + time - last.time
         overdue = 0.0 if -CLOCK_ERROR < overdue < 0 else overdue
-    row = LeaseRow(
-        process=label(entry.process),
-        worker=entry.worker,
-        ttl=entry.timing.ttl,
-        margin=entry.timing.margin,
-        overdue=overdue,
-        is_ended=entry.why is not None,
-        is_free=entry.why is not None and entry.why.explained(is_draining=bool(entry.is_draining)).is_free,
-        culprits={} if entry.why is None else entry.why.culprits,
-        is_draining=bool(entry.is_draining),
-        is_alone=bool(entry.is_alone),
-        grace=entry.grace,
-        slots=entry.slots,
-        tasks=entry.tasks,
-    )
+    row = entry.row(overdue)
     beats[key] = _Beat(time, row)
     by = None if entry.why is None else By("end_lease", is_judged=entry.why.end is End.EXPIRED)
     ender = row.process if entry.why is not None and entry.why.end is End.CLOSED else ""

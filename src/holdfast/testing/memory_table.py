@@ -118,14 +118,15 @@ class MemoryTable:
                 row[self._watch.claimed_at] = self._clock.wall()
             return Mark(repr(self._clock.wall()), mark.owner) if held else None
 
-    async def adopt(self, limit: int) -> int:
+    async def adopt(self, limit: int) -> list[Key]:
         """Those without a stamp."""
         with self._lock:
             status, since = self._watch.status, self._watch.claimed_at
-            bare = [row for row in self.rows.values() if row[status] == self._watch.in_progress and row[since] is None][:limit]
-            for row in bare:
-                row[since] = self._clock.wall()
-            return len(bare)
+            held = [key for key, row in self.rows.items() if row[status] == self._watch.in_progress]
+            bare = [key for key in held if self.rows[key][since] is None][:limit]
+            for key in bare:
+                self.rows[key][since] = self._clock.wall()
+            return bare
 
     async def reset(self, limit: int) -> list[Reset]:
         """Oldest first."""
@@ -145,6 +146,11 @@ class MemoryTable:
             for key in old:
                 del self.rows[key]
             return len(old)
+
+    async def unreadable(self, limit: int) -> list[Key]:
+        """Those whose stamp is no number."""
+        busy = [key for key, row in self.rows.items() if row[self._watch.status] == self._watch.in_progress]
+        return [key for key in busy if not isinstance(self.rows[key][self._watch.claimed_at], float | None)][:limit]
 
     async def states(self) -> States:
         """Counted."""
@@ -211,7 +217,7 @@ class MemoryTable:
     def _held(self) -> dict[Key, float]:
         now, watch = self._clock.wall(), self._watch
         busy = {key: row[watch.claimed_at] for key, row in self.rows.items() if row[watch.status] == watch.in_progress}
-        return {key: now - since for key, since in busy.items() if since is not None}
+        return {key: now - since for key, since in busy.items() if isinstance(since, float)}
 
     def _is_under(self, row: Row, mark: Mark) -> bool:
         if row[self._watch.status] != self._watch.in_progress:

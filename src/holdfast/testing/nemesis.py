@@ -12,7 +12,9 @@ from holdfast.testing.decisions import ROLLED_BACK, Strike
 from holdfast.testing.hosts import Guard
 from holdfast.testing.loop import Process
 from holdfast.testing.plans import Mode
+from holdfast.testing.strangers import Strangers
 from holdfast.testing.strikes import strikes_of
+from holdfast.testing.truth import Witness
 from holdfast.testing.world import Slot, World
 
 _KILLED = Exit(signal="SIGKILL")
@@ -31,6 +33,7 @@ class Nemesis:
         self._lost: set[Process] = set()
         self._remembered: list[Snapshot] = []
         self._away: tuple[float, Strike] | None = None
+        self._strangers = Strangers(world)
         world.on_connect = self._meet
 
     async def rage(self) -> None:
@@ -51,6 +54,7 @@ class Nemesis:
         """Everything is well from now on – or, in a live world, as broken as it is."""
         world = self._world
         world.is_calm, self._away = True, None
+        self._strangers.leave()
         world.resume_queues()
         if not world.plan.is_live:
             for faults in world.faults.values():
@@ -89,13 +93,17 @@ class Nemesis:
     def _do(self, strike: Strike) -> list[str]:
         """The titles of those whom it has hit."""
         match strike.name:
-            case "outage":
+            case "outage" | "brief_outage":
                 until = self._world.loop.time() + strike.seconds
                 if self._away is None or until > self._away[0]:
                     self._away = until, strike
                 return self._cut(self._living(), strike)
+            case "stand_still":
+                return self._stand_still(strike.seconds)
             case "step_clock":
                 return self._step_clock(strike.seconds)
+            case "lock_row" | "lock_file":
+                return self._strangers.lock(strike)
             case "fail_over":
                 return self._fail_over(strike.pick)
             case "lose_quorum":
@@ -253,11 +261,18 @@ class Nemesis:
         faults.is_out = False
 
     def _lull(self, slot: Slot, strike: Strike) -> list[str]:
-        if self._world.now() <= self._lull_over + 2 * self._world.plan.settings.timing.beat:
+        if self._world.now() <= self._lull_over + 2 * max(each.timing.beat for each in self._world.plan.all_settings):
             return []
         hit = self._cut(self._living() if strike.pick < 0.5 else slot.members(), strike)
         self._lull_over = self._world.now() + strike.seconds if hit else self._lull_over
         return hit
+
+    def _stand_still(self, seconds: float) -> list[str]:
+        """The store answers nobody and refuses nobody: all that is sent is done when it goes on."""
+        world = self._world
+        world.standstill_over = max(world.standstill_over, min(world.now() + seconds, world.plan.chaos))
+        world.write("store.still", "store", f"{seconds:.3f}")
+        return ["the store"]
 
     def _step_clock(self, step: float) -> list[str]:
         clock, most = self._world.store_clock, self._world.plan.step / 2
@@ -273,11 +288,12 @@ class Nemesis:
     def _remember(self) -> None:
         """What the store's stand-in may know."""
         world = self._world
-        if not world.is_calm:
+        if not world.is_calm and isinstance(world.store, Witness):
             self._remembered = [*self._remembered[-3:], world.store.snapshot()]
             world.loop.call_later(world.plan.interval / 4, self._remember, context=world.loop.outside)
 
     def _fail_over(self, pick: float) -> list[str]:
         """The store's stand-in takes over and has not heard of the newest writes."""
+        assert isinstance(self._world.store, Witness)  # no real store fails over here
         self._world.store.fail_over(self._remembered[int(pick * len(self._remembered))])
         return ["the store"]

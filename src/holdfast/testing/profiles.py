@@ -9,12 +9,21 @@ from holdfast._ports.store import Store
 from holdfast.testing.doors import Carry, Door, as_store
 from holdfast.testing.hosts import SimClock
 from holdfast.testing.loop import Process, VirtualLoop
+from holdfast.testing.mirror import Mirror
 from holdfast.testing.objects import ObjectDoor
 from holdfast.testing.replicas import Quorum, ReplicaDoor
 from holdfast.testing.truth import Witness
 from holdfast.testing.writing import Pen, WriterDoor
 
 LeaseClock = Literal["kernel", "server", "none"]
+
+
+class Brand(StrEnum):
+    """Whose statements the store of a world runs."""
+
+    MEMORY = "memory"  # the reference, which also plays the profiles below
+    SQLITE = "sqlite"  # a real file
+    POSTGRES = "postgres"  # a real server
 
 
 class Profile(StrEnum):
@@ -49,20 +58,20 @@ class Entrance:
     """One for each store. ``pen`` and ``quorum``: where there is one. Times in seconds, ``longest``: that a write takes."""
 
     def __init__(
-        self, profile: Profile, loop: VirtualLoop, store: Witness, clock: SimClock, *, patience: float, longest: float
+        self, profile: Profile, loop: VirtualLoop, store: Witness | Mirror, clock: SimClock, *, patience: float, longest: float
     ) -> None:
         self.pen = Pen(loop, patience=patience) if profile is Profile.SQLITE else None
-        self.quorum = Quorum(loop, store) if profile is Profile.MONGODB else None
+        self.quorum = Quorum(loop, store) if profile is Profile.MONGODB and isinstance(store, Witness) else None
         self._profile, self._loop, self._store, self._clock = profile, loop, store, clock
         self._patience, self._longest = patience, longest
 
     def door(self, process: Process, introduce: Callable[[], None], carry: Carry) -> Store:
         """The store as this process comes to it."""
-        numbers = self._loop.stream(f"door of {process.title}")
+        numbers, store = self._loop.stream(f"door of {process.title}"), self._store.reached_by(process)
         if self.pen is not None:
             return as_store(
                 WriterDoor(
-                    self._store,
+                    store,
                     introduce,
                     self.pen,
                     self._clock,
@@ -73,7 +82,7 @@ class Entrance:
                 )
             )
         if self.quorum is not None:
-            return as_store(ReplicaDoor(self._store, introduce, self.quorum, self._clock, numbers, patience=self._patience))
-        if self._profile is Profile.OBJECTS:
+            return as_store(ReplicaDoor(store, introduce, self.quorum, self._clock, numbers, patience=self._patience))
+        if isinstance(self._store, Witness) and self._profile is Profile.OBJECTS:
             return as_store(ObjectDoor(self._store, introduce, self._clock, numbers, longest=self._longest))
-        return as_store(Door(self._store, introduce))
+        return as_store(Door(store, introduce))

@@ -3,7 +3,7 @@
 import hashlib
 from collections import defaultdict
 
-from holdfast.testing.history import Event, History, JobRow, LeaseRow, Phase
+from holdfast.testing.history import Event, History, JobRow, LeaseRow, Phase, TableRow
 
 
 def shape_of(history: History) -> str:
@@ -24,10 +24,12 @@ def _is_renewal(event: Event) -> bool:
     return event.by is not None and event.by.verb == "beat" and isinstance(event.after, LeaseRow) and not event.after.is_draining
 
 
-def _row(row: JobRow | LeaseRow | None) -> str:
+def _row(row: JobRow | LeaseRow | TableRow | None) -> str:
     match row:
         case None:
             return ""
+        case TableRow():
+            return f"{row.key} {row.status}"
         case JobRow():
             spent = f"{row.attempt} {row.failures} {row.crashes} {row.is_cancel_requested} {row.is_owed} {row.healed}"
             return f"{row.state} {row.token.number} {row.lease} {row.reason} {spent}"

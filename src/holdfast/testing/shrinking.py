@@ -22,7 +22,8 @@ FEW = 60  # decisions that are worth a second look
 SIMPLEST = "quick"
 SMALLER: tuple[dict[str, Any], ...] = (
     {"profile": Profile.PLAIN, "longest_write": 0.0}, {"lease_clock": "server"}, {"has_releases": False},
-    {"has_queue": False}, {"has_hooks": False}, {"operations": ()}, {"supervisors": 1}, {"supervisors": 2}, {"processes": 1},
+    {"outfits": ()}, {"backlog": 0}, {"has_queue": False}, {"has_hooks": False}, {"operations": ()}, {"supervisors": 1},
+    {"supervisors": 2}, {"processes": 1},
     {"clients": 1}, {"concurrency": 1}, {"hint_loss": 0.0}, {"keys": 0}, {"expires": False}, {"has_strangers": False},
     {"floor": RETENTION_FLOOR}, {"step": 0.0}, {"rate_error": 0.0},
     {"connections": 0},

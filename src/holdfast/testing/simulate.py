@@ -27,6 +27,7 @@ from holdfast._ports.clock import SystemClock
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import cases
 from holdfast.testing.failure import COMMAND, explain, tell
+from holdfast.testing.profiles import Brand
 from holdfast.testing.shrinking import BUDGET
 from holdfast.testing.simulation import Outcome, perform, simulate
 from holdfast.testing.summary import Summary, problems_of
@@ -49,8 +50,8 @@ class _Speed(ProgressColumn):
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit code."""
     given = _parser().parse_args(arguments)
-    kind = _kind(given.store)
-    world = partial(simulate, kind=kind, has_hooks=given.hooks, has_queue=given.queue)
+    kind, brand = _store(given.store)
+    world = partial(simulate, kind=kind, brand=brand, has_hooks=given.hooks, has_queue=given.queue)
     if given.script is not None:
         return _tell_one(cases.read(given.script).play(kind))
     if given.seed is not None:
@@ -80,13 +81,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--seeds", type=int, default=500, help="how many worlds (500)")
-    parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--first", "--from", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--seed", type=int, help="only this one, explained if it breaks something")
     parser.add_argument("--script", type=Path, help="only the world of this file, which an earlier failure has left")
     parser.add_argument("--jobs", type=int, default=cores, help=f"processes to run them in ({cores})")
     parser.add_argument("--hooks", action="store_true", help="all worlds have tasks with an on_rescue, not only some")
     parser.add_argument("--queue", action="store_true", help="in all worlds a queue delivers the jobs, not only in some")
-    parser.add_argument("--store", default="", help="MODULE:CLASS of a memory store that is used instead, a broken one perhaps")
+    parser.add_argument(
+        "--store",
+        default="memory",
+        help="memory, sqlite or postgres: a real file, or a real server; or MODULE:CLASS of a memory store, a broken one perhaps",
+    )
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--budget", type=int, default=BUDGET, help=f"worlds to try for an explanation ({BUDGET}); 0: none")
     parser.add_argument(
@@ -95,17 +100,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _kind(name: str) -> type[MemoryStore]:
-    if not name:
-        return MemoryStore
+def _store(name: str) -> tuple[type[MemoryStore], Brand]:
+    if name in list(Brand):
+        return MemoryStore, Brand(name)
     module, _, kind = name.partition(":")
     found: type[MemoryStore] = getattr(import_module(module), kind)
-    return found
+    return found, Brand.MEMORY
 
 
 def _more(given: argparse.Namespace) -> str:
     words = [f"--{name}" for name in ("hooks", "queue") if getattr(given, name)]
-    return "".join(f" {word}" for word in [*words, *([f"--store {given.store}"] if given.store else [])])
+    return "".join(f" {word}" for word in [*words, *([f"--store {given.store}"] if given.store != Brand.MEMORY else [])])
 
 
 def _run_all(seeds: range, given: argparse.Namespace, world: World) -> Summary:

@@ -1,7 +1,6 @@
 """One seed, one world: run it, judge it, tell its story."""
 
 import gc
-import random
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -15,7 +14,8 @@ from holdfast.testing.decisions import Decision
 from holdfast.testing.history import History
 from holdfast.testing.loop import Stuck
 from holdfast.testing.nemesis import Nemesis
-from holdfast.testing.plans import Plan, draw
+from holdfast.testing.plans import Plan, draw_for
+from holdfast.testing.profiles import Brand
 from holdfast.testing.verdicts import Report
 from holdfast.testing.world import World
 
@@ -46,12 +46,20 @@ class Outcome(Struct):
         return "\n".join([*self.complaints[:5], *story])
 
 
-def simulate(seed: int, kind: type[MemoryStore] = MemoryStore, *, has_hooks: bool = False, has_queue: bool = False) -> Outcome:
+def simulate(
+    seed: int,
+    kind: type[MemoryStore] = MemoryStore,
+    *,
+    brand: Brand = Brand.MEMORY,
+    has_hooks: bool = False,
+    has_queue: bool = False,
+) -> Outcome:
     """Run one world and check its history. The same seed gives the same history; ``kind`` may be a broken store.
 
+    ``brand``: whose statements the store runs; of a real store ``kind`` is not asked for.
     ``has_hooks``: its tasks have an ``on_rescue`` in any case. ``has_queue``: a queue delivers its jobs in any case.
     """
-    plan = draw(random.Random(seed))
+    plan = draw_for(seed, brand)
     plan = structs.replace(plan, has_hooks=plan.has_hooks or has_hooks, has_queue=plan.has_queue or has_queue)
     return perform(plan, seed, kind)
 
@@ -78,6 +86,7 @@ def watch(world: World, live: Callable[[], Coroutine[Any, Any, None]], seed: int
         titles = {process.title: process.name for process in processes}
         history, world.history.events = History(world.history.events), []
         world.loop.dispose(processes)
+        world.store.close_world()
         if was_collecting:
             gc.enable()
     plan, report = world.plan, check(history, world.plan.rules)

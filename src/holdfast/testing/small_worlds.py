@@ -87,9 +87,9 @@ class SmallWorld(World):
         self.loop.swaps = {each.at: each.first for each in deviations if each.what is What.SWAP}
         self._last = max(self._deviations, default=0)
         self.holds = Holds(self.loop, self._owners, longest=LONGEST)
-        self._true_clock = HoldingClock(self.loop, self.holds)
+        self.true_clock = HoldingClock(self.loop, self.holds)
 
-    def faults_of(self, process: Process, *, is_healthy: bool) -> Faults:
+    def faults_of(self, process: Process, *, is_healthy: bool, title: str = "") -> Faults:
         """As the script wants it; nobody's connection is better than others'."""
         return _Fates(self, process)
 
@@ -111,7 +111,7 @@ class SmallWorld(World):
             await self.pause(PAUSE)
 
     def _new(self, name: str, number: int, clock: SimClock) -> NewJob:
-        task, job, key = self._tasks[name], compose_uuid7(int(clock.wall() * 1000), number), self._script.key
+        task, job, key = self._known(TIMING.ttl)[name], compose_uuid7(int(clock.wall() * 1000), number), self._script.key
         return NewJob(id=job, task=name, payload=b"{}", policy=task.policy, queue=task.queue, unique_key=key)
 
     async def live(self) -> None:

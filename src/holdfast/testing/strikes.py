@@ -30,13 +30,13 @@ def operations_of(plan: Plan, numbers: random.Random) -> list[Operation]:
 def _draw_strikes(plan: Plan, targets: range, numbers: random.Random) -> Iterator[Strike]:
     time = numbers.expovariate(1 / plan.interval)
     while time < plan.chaos:
-        name = numbers.choice(plan.strikes)
+        name, slot = numbers.choice(plan.strikes), numbers.choice(targets)
         yield Strike(
             time,
             name,
-            numbers.choice(targets),
+            slot,
             numbers.random(),
-            _draw_seconds(name, plan, numbers),
+            _draw_seconds(name, plan, slot, numbers),
             is_refusing=numbers.random() < 0.5,
         )
         time += numbers.expovariate(1 / plan.interval)
@@ -51,15 +51,18 @@ def _draw_breaks(plan: Plan, targets: range, numbers: random.Random) -> Iterator
             yield Strike(time, name, slot, is_refusing=numbers.random() < 0.5, is_for_ever=True)
 
 
-def _draw_seconds(name: str, plan: Plan, numbers: random.Random) -> float:
-    """A step's size, a lull's length; else well below the ttl, below it, on the brink of it, or far beyond."""
-    timing, number = plan.settings.timing, numbers.random()
+def _draw_seconds(name: str, plan: Plan, slot: int, numbers: random.Random) -> float:
+    """A step's size, a lull's length; else well below the slot's ttl, below it, on the brink of it, or far beyond."""
+    settings = plan.settings if name in ("step_clock", "lull") else plan.settings_of(slot)
+    timing, number = settings.timing, numbers.random()
     ttl, margin = timing.ttl, timing.margin
     if name == "step_clock":
         return (2 * number - 1) * plan.step
     if name == "lull":  # so short that a beat comes through in time before and after it, also one that hangs at its end
         return (ttl - margin - 2.6 * timing.beat) * number
-    brink = ttl - margin + number * (2 * margin + plan.settings.recovery_interval)
+    if name == "brief_outage":  # some leases outlive it, and others do not
+        return plan.settings.timing.ttl * (0.75 + number / 2)
+    brink = ttl - margin + number * (2 * margin + settings.recovery_interval)
     if plan.mode is Mode.BRINK:
         return brink
     return numbers.choice([ttl * number / 2, ttl * (1 + number) / 2, brink, ttl * (1 + 1.5 * number)])

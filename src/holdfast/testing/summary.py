@@ -35,7 +35,7 @@ class Summary(Struct):
         self.overlaps_inside += report.overlaps_inside
         self.overlaps_outside += report.overlaps_outside
         self.virtual += outcome.seconds
-        self.recoveries += [round(seconds / outcome.plan.settings.timing.ttl, 4) for seconds in report.recoveries]
+        self.recoveries += [round(seconds / outcome.plan.longest_ttl, 4) for seconds in report.recoveries]
         if problems:
             self.failed.append((len(outcome.decisions), outcome.seed))
             self.told.append(f"seed {outcome.seed} failed: " + "\n  ".join(problems))

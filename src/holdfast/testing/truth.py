@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from typing import cast
 from uuid import UUID
 
 from msgspec import Struct
@@ -12,11 +13,23 @@ from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.payload import decode_json
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import BeatAnswer, Capabilities, EnqueueAnswer, Expired, NewLease, Pruned, ReopenAnswer, Update
+from holdfast._ports.store import (
+    BeatAnswer,
+    Capabilities,
+    EnqueueAnswer,
+    Expired,
+    NewLease,
+    Pruned,
+    Purged,
+    ReopenAnswer,
+    Store,
+    Update,
+)
 from holdfast.stores.memory import MemoryStore, Snapshot
 from holdfast.testing.clockless import Clockless
 from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
 from holdfast.testing.hooks import HookedStore
+from holdfast.testing.loop import Process
 
 
 class Memory(Struct, frozen=True):
@@ -49,6 +62,14 @@ class Witness(MemoryStore):
     def capabilities(self) -> Capabilities:
         """Those of the store it plays."""
         return self.profile
+
+    def reached_by(self, process: Process) -> Store:
+        """All share it; ``caller`` says who asks."""
+        del process
+        return cast(Store, self)
+
+    def close_world(self) -> None:
+        """Nothing is left of it anywhere."""
 
     async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
         """Under the tokens of the updates."""
@@ -86,10 +107,10 @@ class Witness(MemoryStore):
         self._by, self._tokens = By("delete"), ()
         return await super().delete(ids)
 
-    async def purge(self, queue: str, limit: int) -> int:
+    async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
         """By an operator."""
         self._by, self._tokens = By("purge"), ()
-        return await super().purge(queue, limit)
+        return await super().purge(queue, limit, until)
 
     async def expire(self, limit: int) -> tuple[Expired, ...]:
         """By time."""
@@ -169,14 +190,17 @@ class Witness(MemoryStore):
         return Memory(self.snapshot(), dict(self._rows_told), healed, len(self.history))
 
     def roll_back(self, memory: Memory) -> None:
-        """Whatever was written since never was, and is not told either: nobody was told that it counts."""
+        """Whatever was written since never was, and is not told either: nobody was told that it counts.
+
+        A watched table is not part of it.
+        """
         self.restore(memory.snapshot)
         self._rows_told = dict(memory.rows_told)
         if isinstance(self, HookedStore):
             self.rows.clear()
             self.rows.update(memory.healed)
         since = self.history.events[memory.told :]
-        self.history.events[memory.told :] = [event for event in since if event.phase is not Phase.TRUTH]
+        self.history.events[memory.told :] = [event for event in since if event.phase is not Phase.TRUTH or event.what == "row"]
 
     async def open_lease(self, lease: NewLease) -> bool:
         """A change of one lease."""
@@ -220,6 +244,7 @@ class Witness(MemoryStore):
             grace=known.spec.grace,
             slots=known.spec.slots,
             tasks=known.spec.tasks,
+            beat=known.spec.timing.beat,
         )
 
     def _row_of(self, row: JobRecord) -> JobRow:
@@ -244,6 +269,8 @@ class Witness(MemoryStore):
             is_owed=row.heal_at is not None,
             healed=len(self.rows[row.id]) if isinstance(self, HookedStore) else 0,
             task=row.task,
+            priority=row.priority,
+            available_at=row.available_at.timestamp(),
         )
 
     def _tell_leases(self, before: dict[UUID, LeaseRow | None], by: By) -> None:

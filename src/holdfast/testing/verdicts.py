@@ -1,14 +1,14 @@
 """The properties that are checked, what a history promises, and what the checker says about it."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from msgspec import Struct, field
 
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast.testing.history import Event, History
+from holdfast.testing.history import Event, History, LeaseRow
 from holdfast.testing.telling import Teller
 
 Seers = dict[str, Callable[[Event], None]]
@@ -37,6 +37,7 @@ PROPERTIES = {
     "L7": "a drain costs no attempt",
     "L8": "an outage of the store charges nothing and loses no result",
     "L9": "during an outage the store is asked a bounded number of times",
+    "L10": "a job that comes back without a wait that is meant keeps its place in line, and runs before all behind it",
 }
 """What is promised, by name, each in one sentence (semantics §10).
 
@@ -62,21 +63,36 @@ class Violation(Struct, frozen=True):
         return self.said.format(*self.values)
 
 
+class TableRules(Struct, frozen=True, kw_only=True):
+    """What is promised of a watched table. ``poison``: keys of rows whose handler always raises or dies; ``late``: seconds after
+    ``stale_after`` within which a row is taken back; ``None`` where clocks are beyond their assumptions."""
+
+    stale_after: float
+    late: float | None = None
+    max_resets: int | None = None
+    poison: tuple[int, ...] = ()
+
+
 class Rules(Struct, frozen=True, kw_only=True):
     """What this history promises; ``None`` where something is not.
 
     ``step``: how far the store's clock may step. ``has_lease_clock=False``: it has none, and whoever judges a lease goes by his own,
     which runs too fast or too slow by ``rate_error`` at most.
+    ``waking``: seconds after a thaw in which a process had no chance to look at a clock yet.
     ``is_timed=False``: clocks were beyond their assumptions, so two handlers may
     overlap and leases may look expired early. ``is_always_calm=False``: liveness is promised from the event "calm" on.
-    ``bound``, ``local_bound``: L1. ``prompt``: L4, and L6 unless ``has_hints``. ``zombie_bound``: L5. ``calls``: L9, how many
+    ``bound``, ``local_bound``: L1. ``prompt``: L4, and L6 unless ``has_hints``. ``zombie_bound``: L5. To the bounds come so many
+    ttls (``lease_ttls``), and so many beats with margins (``…_amnesties``), of the lease that is judged. ``calls``: L9, how many
     calls one process makes in vain in an outage, for certain and for each second. ``floor``: of retention.
     ``keeps_results``: none that code has returned is lost. ``returns_tokens``: that is what each result is.
-    ``isolates``: last tries run alone. ``has_…=False``: what happens in other worlds does not in this one, so nobody may be
-    harmed by it.
+    ``isolates``: last tries run alone. ``keeps_order``: each claim takes the first in line.
+    ``restart``: L10 by the start of code: seconds beside a free slot of a healthy worker. ``table``: of a
+    watched table. ``has_…=False``: what happens in
+    other worlds does not in this one, so nobody may be harmed by it.
     """
 
     step: float = 0.0
+    waking: float = 0.1
     has_lease_clock: bool = True
     rate_error: float = RATE - 1.0
     is_timed: bool = True
@@ -85,7 +101,10 @@ class Rules(Struct, frozen=True, kw_only=True):
     bound: float | None = None
     local_bound: float | None = None
     prompt: float | None = None
+    lease_ttls: float = 0.0
+    lease_amnesties: float = 0.0
     zombie_bound: float | None = None
+    zombie_amnesties: float = 0.0
     calls: tuple[float, float] | None = None
     floor: float = RETENTION_FLOOR
     has_hints: bool = True
@@ -96,6 +115,19 @@ class Rules(Struct, frozen=True, kw_only=True):
     keeps_results: bool = False
     returns_tokens: bool = False
     isolates: bool = False
+    keeps_order: bool = False
+    restart: float | None = None
+    table: TableRules | None = None
+
+    def bound_of(self, lease: LeaseRow | None) -> float | None:
+        """Seconds until a job of that lease is back in line."""
+        if self.bound is None or lease is None:
+            return self.bound
+        return self.bound + self.lease_ttls * lease.ttl + self.lease_amnesties * (lease.beat + lease.margin)
+
+    def zombie_bound_of(self, lease: LeaseRow) -> float:
+        """Seconds from the end of that lease to the end of its worker."""
+        return (self.zombie_bound or 0.0) + self.zombie_amnesties * (lease.beat + lease.margin)
 
 
 class Report(Struct):
@@ -139,6 +171,7 @@ class Ledger:
         self.index = -1
         self.now = 0.0
         self.has_forgotten = False
+        self.unlocked_at: defaultdict[UUID, float] = defaultdict(float)  # of rows that a stranger had locked
         self._doubts: dict[UUID, int] = {}
 
     def expect(self, name: str, is_so: bool, job: UUID | None, text: str, *values: object) -> None:

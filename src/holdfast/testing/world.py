@@ -11,39 +11,40 @@ from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, NewJob, Place, State
 from holdfast._engine.client import Client
-from holdfast._engine.events import EventName, Events
+from holdfast._engine.registry import TaskDefinition
 from holdfast._engine.supervisor import Supervisor, SupervisorOptions
 from holdfast._engine.worker import Worker, WorkerOptions
 from holdfast._ports.clock import compose_uuid7
 from holdfast._ports.host import Cell, Exit
-from holdfast._ports.store import Capabilities, Store
+from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
+from holdfast.testing.backlog import backlog, left_of
 from holdfast.testing.bus import Bus, queue_of
 from holdfast.testing.connections import Connections
 from holdfast.testing.decisions import Birth, Decision, Lookup, Mishap, Operation, births_of
-from holdfast.testing.fates import ODD, ODD_ERRORS, Fault, Faults, Luck, Mix, is_odd
+from holdfast.testing.ears import Ears
+from holdfast.testing.fates import ODD_ERRORS, Fault, Faults, Luck, Mix, is_odd
 from holdfast.testing.faults import faulty
 from holdfast.testing.history import IN_CARE, Event, History, Phase
 from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
 from holdfast.testing.loop import Process, VirtualLoop
 from holdfast.testing.plans import QUIET, Plan
+from holdfast.testing.premises import open_store
 from holdfast.testing.profiles import Entrance
-from holdfast.testing.programs import NAMES, SCENE, Scene, old_tasks, registry, tasks
+from holdfast.testing.programs import SCENE, Scene, old_tasks, registry, tasks
 from holdfast.testing.queue import FaultyTransport
 from holdfast.testing.strikes import operations_of
-from holdfast.testing.truth import witnessed
+from holdfast.testing.watched import WatchedRows
 
 STRANGER = "stranger"  # a task that nobody knows
-_ODD_NAMES = [each.__name__ for each in ODD_ERRORS]
-FAILURES = (EventName.STORE_UNAVAILABLE, EventName.SUBSCRIBER_FAILED)
 
 
 class Slot:
     """One supervisor's place on a machine: when it dies, another one is started there, as a service manager does."""
 
-    def __init__(self, machine: Machine, number: int) -> None:
+    def __init__(self, machine: Machine, number: int, plan: Plan) -> None:
         self.machine = machine
         self.number = number
         self.lives: Counter[str] = Counter()
@@ -51,7 +52,7 @@ class Slot:
         self.supervisor: Supervisor | None = None
         self.hosts: list[SimHost] = []
         self.is_core = False
-        self.is_new = True
+        self.is_new = plan.is_new(number)
         self.is_broken = False
 
     def title(self, role: str) -> str:
@@ -75,38 +76,29 @@ class World:
         self.history = History()
         self.is_over = False
         self.is_calm = False
+        self.standstill_over = 0.0
+        self._backlog: list[UUID] = []
         self.faults: dict[str, Faults] = {}
         self.subscribers: list[tuple[Process, contextvars.Context, Callable[[Hint], None], random.Random]] = []
         self._started = self.loop.time()
-        self._true_clock = SimClock(self.loop)
+        self.true_clock = SimClock(self.loop)
         self._numbers = self.loop.stream("clocks")
         self._births = births_of(plan.script)
-        ttl = plan.settings.timing.ttl
-        self._tasks, self._old_tasks = tasks(ttl, has_hooks=plan.has_hooks), old_tasks(ttl, has_hooks=plan.has_hooks)
         self.machines = [self._machine(f"m{number}") for number in range(1 if plan.lease_clock == "kernel" else plan.supervisors)]
         self.store_clock = SimStoreClock(self.loop, rate=self._rate()) if plan.lease_clock == "server" else None
-        self.store = witnessed(
-            kind,
-            self.store_clock or (self._true_clock if plan.lease_clock == "none" else self.machines[0].clock),
-            history=self.history,
-            now=self.now,
-            profile=Capabilities("simulated", plan.lease_clock, caller_transaction=plan.has_hooks),
-            floor=plan.floor,
-            known=NAMES,
-        )
+        self.store = open_store(self, kind)
         self.store.clock_of = lambda process: next(each.clock for each in self.machines if process.startswith(f"{each.name}-"))
         self.entrance = Entrance(
-            plan.profile, self.loop, self.store, self._true_clock, patience=plan.mix.timeout, longest=plan.longest_write
+            plan.profile, self.loop, self.store, self.true_clock, patience=plan.mix.timeout, longest=plan.longest_write
         )
-        self.slots = [Slot(self.machines[number % len(self.machines)], number) for number in range(plan.supervisors)]
+        self.slots = [Slot(self.machines[number % len(self.machines)], number, plan) for number in range(plan.supervisors)]
         self.slots[0].is_core = plan.is_live
-        for slot in self.slots[1::2]:
-            slot.is_new = not plan.has_releases
         self.queue = queue_of(plan) if plan.has_queue else None
         self.clients: list[Process] = []
         self.on_connect: Callable[[Process], None] = lambda process: None
-        self._core: set[str] = set()
+        self.core: set[str] = set()
         self._runs: Counter[str] = Counter()
+        self.watched = WatchedRows(self, self._carry)
 
     # what everything uses
 
@@ -120,7 +112,7 @@ class World:
 
     async def pause(self, seconds: float) -> None:
         """Let the world go on."""
-        await self._true_clock.sleep(seconds)
+        await self.true_clock.sleep(seconds)
 
     def connect(self, process: Process, *, is_healthy: bool = False) -> Store:
         """The store as this process reaches it."""
@@ -130,7 +122,7 @@ class World:
             self.door(process),
             process=process.name,
             faults=faults,
-            clock=self._true_clock,
+            clock=self.true_clock,
             history=self.history,
             now=self.now,
             carry=partial(self._carry, process),
@@ -140,14 +132,16 @@ class World:
             else None,
         )
 
-    def faults_of(self, process: Process, *, is_healthy: bool) -> Faults:
+    def faults_of(self, process: Process, *, is_healthy: bool, title: str = "") -> Faults:
         """What becomes of its calls."""
+        title = title or process.title
         is_well = is_healthy or (self.is_calm and not self.plan.is_live)
         return Faults(
-            self.loop.stream(f"calls of {process.title}"),
+            self.loop.stream(f"calls of {title}"),
             Mix(latency=self.plan.mix.latency) if is_well else self.plan.mix,
-            script=None if is_well or self.plan.script is None else Lookup(self.plan.script, process.title, self.now),
-            note=partial(self._note_fault, process.title),
+            script=None if is_well or self.plan.script is None else Lookup(self.plan.script, title, self.now),
+            note=partial(self._note_fault, title),
+            standstill=lambda: self.standstill_over - self.now(),
         )
 
     def door(self, process: Process) -> Store:
@@ -161,7 +155,7 @@ class World:
         """How this process learns of work."""
         if self.queue is None:
             return Bus(self, process)
-        return FaultyTransport(self.queue, self._true_clock.sleep, lambda: process.is_dead)
+        return FaultyTransport(self.queue, self.true_clock.sleep, lambda: process.is_dead)
 
     def _introduce(self, process: str) -> None:
         self.store.caller = process
@@ -191,7 +185,7 @@ class World:
 
     def _died(self, process: Process, how: Exit) -> None:
         if not self.is_over:
-            self.write("process.end", process.name, f"{how}, {IN_CARE}" if process.name in self._core else str(how))
+            self.write("process.end", process.name, f"{how}, {IN_CARE}" if process.name in self.core else str(how))
 
     # supervisors and their workers
 
@@ -207,6 +201,7 @@ class World:
             events=Ears(self, process),
             open_store=lambda settings: store,
             open_transport=lambda settings: self.transport(process),
+            open_table=self.watched.opener(process, is_healthy=slot.is_core),
             options=SupervisorOptions(processes=self.plan.processes),
             arguments=(),
         )
@@ -225,48 +220,62 @@ class World:
             self.start(slot)
 
     async def _run_worker(self, slot: Slot, cell: Cell, process: Process, arguments: Sequence[str]) -> None:
-        clock, known = slot.machine.clock, self._tasks if slot.is_new else self._old_tasks
+        clock, settings = slot.machine.clock, self.plan.settings_of(slot.number)
+        known = self._known(settings.timing.ttl, is_new=slot.is_new)
         if slot.is_core:
-            self._core.add(process.name)
+            self.core.add(process.name)
         scene = Scene(
             self.loop,
             process,
             clock=clock,
             history=self.history,
             now=self.now,
-            pace=self._pace,
+            pace=partial(self._pace, settings.timing.ttl),
             is_rough=lambda: not self.is_calm and self.plan.mode not in QUIET,
             tasks=known,
             runs=self._runs,
         )
         SCENE.set(scene)
+        found, chance, ears = registry(known), SimChance(process.numbers, clock), Ears(self, process)
+        self.watched.register(found, process, clock, chance, ears, is_healthy=slot.is_core)
         worker = Worker(
             cell=cell,
             store=self.connect(process, is_healthy=slot.is_core),
             transport=self.transport(process),
-            registry=registry(known),
-            settings=self.plan.settings,
+            registry=found,
+            settings=settings,
             clock=clock,
-            chance=SimChance(process.numbers, clock),
-            events=Ears(self, process),
+            chance=chance,
+            events=ears,
             options=WorkerOptions(concurrency=self.plan.concurrency, threads=1),
         )
         await worker.run()
 
-    def _pace(self) -> float:
+    def _known(self, ttl: float, *, is_new: bool = True) -> dict[str, TaskDefinition]:
+        return (tasks if is_new else old_tasks)(ttl, has_hooks=self.plan.has_hooks)
+
+    def _pace(self, ttl: float) -> float:
         """Handlers hurry once all is calm: nothing more is to be learnt from long ones."""
-        return self.plan.settings.timing.ttl / (100 if self.is_calm else 10)
+        return ttl / (100 if self.is_calm else 10)
 
     # clients
 
     def start_clients(self) -> None:
         """Those who enqueue, and the operator."""
+        if self.plan.backlog:
+            self._start_client("owner of the backlog", self._pile_up, is_healthy=True)
         share = max(1, self.plan.jobs // self.plan.clients)
         for number in range(self.plan.clients):
             self._start_client(f"client {number}", partial(self._enqueue, number=number, jobs=share))
         if operations := operations_of(self.plan, self.loop.stream("operations")):
             self.decisions += operations
             self._start_client("operator", lambda client, clock: self._operate(client, operations))
+
+    async def _pile_up(self, client: Client, clock: SimClock) -> None:
+        known = self._known(self.plan.settings.timing.ttl)
+        jobs = backlog(self.plan.backlog, self.loop.stream("backlog"), known, int(clock.wall() * 1000))
+        self._backlog = [job.id for job in jobs]
+        await client.enqueue(jobs)
 
     def _start_client(
         self, title: str, main: Callable[[Client, SimClock], Coroutine[Any, Any, None]], *, is_healthy: bool = False
@@ -301,8 +310,9 @@ class World:
         numbers, plan = self.loop.stream(f"job {client}.{job}"), self.plan
         drawn, ttl = numbers.choice(plan.tasks), plan.settings.timing.ttl
         name = (self._births or {}).get((client, job)) or drawn
-        is_old = plan.has_releases and client == 1 and name in self._old_tasks
-        task = (self._old_tasks if is_old else self._tasks)[name]
+        old = self._known(ttl, is_new=False)
+        is_old = plan.has_releases and client == 1 and name in old
+        task = (old if is_old else self._known(ttl))[name]
         self.decisions.append(Birth(client, job, task.name, self.now()))
         return NewJob(
             id=compose_uuid7(int(clock.wall() * 1000), job << 32 | numbers.getrandbits(32)),
@@ -339,7 +349,7 @@ class World:
             case "delete":
                 await client.delete([job])
             case "purge":
-                await client.purge(operation.queue)
+                await client.purge([operation.queue])
             case "prune":
                 await client.prune()
             case _:
@@ -351,6 +361,7 @@ class World:
         async def resume(client: Client) -> None:
             while paused := sorted(self.store.snapshot().paused):
                 await client.pause(paused, is_paused=False)
+            await client.delete(left_of(self._backlog, self.store.snapshot()))
 
         self._start_client("caretaker", lambda client, clock: resume(client), is_healthy=True)
 
@@ -362,28 +373,10 @@ class World:
         left = [row for row in known.jobs.values() if PLACE_OF[row.state] is not Place.FINISHED and row.task != STRANGER]
         is_settled = all(row.state is State.HELD or (row.state is State.AVAILABLE and row.queue in known.paused) for row in left)
         owed = [row for row in known.jobs.values() if row.heal_at is not None and row.state is not State.AVAILABLE]
-        return is_settled and not owed and all(client.is_dead for client in self.clients)
+        return is_settled and not owed and self.watched.is_done() and all(client.is_dead for client in self.clients)
 
 
 def _require_odd(error: BaseException) -> None:
     """A client's user is told of what the driver said, and of nothing else."""
     if not is_odd(error):
         raise error
-
-
-class Ears(Events):
-    """Logs nothing, and hears when a loop of the engine goes on after an error that is no fault of the store."""
-
-    def __init__(self, world: World, process: Process) -> None:
-        super().__init__()
-        self._world = world
-        self._process = process
-
-    def emit(self, name: EventName, **fields: object) -> None:
-        """Complain about the engine's own errors, and say when a worker is ready."""
-        if name is EventName.WORKER_READY:
-            self._world.write("worker.ready", self._process.name)
-        operation, error = fields.get("operation"), str(fields.get("error", ""))
-        is_told = error.startswith(("StoreUnavailable", "TimeoutError", f"{operation}: ")) or ODD in error or error in _ODD_NAMES
-        if name in FAILURES and not is_told:
-            self._world.loop.complaints.append(f"{name}: {operation}: {error}")

@@ -14,7 +14,7 @@ class _Process(Struct):
     """``leases``: its own that live. ``ended``: when somebody else ended the last one. ``hampered``: until when it was frozen."""
 
     leases: set[UUID] = field(default_factory=set)
-    ended: tuple[float, UUID] | None = None
+    ended: tuple[float, LeaseRow] | None = None
     hampered: float = 0.0
     is_frozen: bool = False
     is_dead: bool = False
@@ -55,7 +55,7 @@ class Zombies:
         elif event.lease in process.leases:
             process.leases.remove(event.lease)
             if not process.leases and event.process != after.process:
-                process.ended = event.time, event.lease
+                process.ended = event.time, after
 
     def _see_death(self, event: Event) -> None:
         process = self._of(event.process)
@@ -63,9 +63,9 @@ class Zombies:
         self._expect_gone(event.process, process)
 
     def _expect_gone(self, name: str, process: _Process) -> None:
-        bound = self._ledger.rules.zombie_bound
-        if process.ended is None or bound is None or self._calm_since == NEVER:
+        if process.ended is None or self._calm_since == NEVER:
             return
+        bound = self._ledger.rules.zombie_bound_of(process.ended[1])
         took = self._ledger.now - max(process.ended[0], process.hampered, self._calm_since)
         self._expect("L5", took <= bound, None, "{} lived for {:.2f} s after its lease had been ended", name, took)
 

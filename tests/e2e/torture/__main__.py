@@ -140,7 +140,8 @@ class Sitting:
                 made.other_violations, story = 1, traceback.format_exc()
             else:
                 made.done, made.bound, made.jobs = dict(verdict.counts), verdict.bound, verdict.jobs
-                made.zombie_writes_refused = verdict.refused
+                made.zombie_writes_refused, made.rows = verdict.refused, verdict.rows
+                made.restarts = [round(took, 3) for took in verdict.restarts]
                 made.judge(verdict.report, verdict.wrong)
                 story = "" if verdict.is_clean else verdict.explain()
         made.seconds = round(time.monotonic() - began, 1)

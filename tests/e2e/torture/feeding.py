@@ -17,6 +17,7 @@ STEADFAST = {
     "hold_the_gil": 1,
     "be_deaf": 4,
     "leave_children": 3,
+    "copy_the_file": 3,
 }
 """How often each; they complete whatever happens, unless they are cancelled."""
 DOOMED = {"poison": 1, "overstay": 1, "stand_still": 1}

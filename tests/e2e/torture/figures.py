@@ -17,7 +17,8 @@ TOGETHER = "together"
 
 
 class Figures(Struct, kw_only=True):
-    """Of one round. ``done``: how often each fault. ``recoveries``: seconds each until a dead owner's job was back in line."""
+    """Of one round. ``done``: how often each fault. ``recoveries``: seconds each until a dead owner's job was back in line;
+    ``restarts``: from there until its code ran again, behind the backlog. ``rows``: of the watched table."""
 
     store: str
     seed: int
@@ -36,7 +37,9 @@ class Figures(Struct, kw_only=True):
     other_violations: int = 0
     overlaps_inside: int = 0
     overlaps_outside: int = 0
+    rows: int = 0
     recoveries: list[float] = []
+    restarts: list[float] = []
 
     @property
     def violations(self) -> int:
@@ -82,14 +85,14 @@ class Sum(Struct):
         """All the time that it took."""
         return sum(each.seconds for each in self.rounds)
 
-    def recovery(self, part: float) -> float:
+    def recovery(self, part: float, name: str = "recoveries") -> float:
         """What that part of all recoveries did not exceed; none took no time."""
-        known = sorted(took for each in self.rounds for took in each.recoveries)
+        known = sorted(took for each in self.rounds for took in getattr(each, name))
         return known[math.ceil(round(part * len(known), 6)) - 1] if known else 0.0
 
-    def quantiles(self) -> str:
+    def quantiles(self, name: str = "recoveries") -> str:
         """The usual ones of recoveries."""
-        return " / ".join(f"{self.recovery(part):.2f}" for part in (0.5, 0.99, 1.0))
+        return " / ".join(f"{self.recovery(part, name):.2f}" for part in (0.5, 0.99, 1.0))
 
     def bound(self) -> str:
         """What was promised for a recovery."""
@@ -118,6 +121,9 @@ ROWS: dict[str, Callable[[Sum], str]] = {
     ),
     "read-only, locked": lambda s: f"{s.done('read only'):,}, {s.done('locks'):,}",
     "NATS killed": lambda s: f"{s.done('NATS killed'):,}",
+    "rows locked, statements cancelled": lambda s: f"{s.done('rows locked'):,}, {s.done('statements cancelled'):,}",
+    "copies, backups of the file": lambda s: f"{s.done('copies'):,}, {s.done('backups'):,}",
+    "rows of the watched table": lambda s: f"{s.total('rows'):,}",
     "operations": lambda s: f"{s.done('operations'):,}",
     "jobs, starts": lambda s: f"{s.total('jobs'):,}, {s.total('starts'):,}",
     "lost": lambda s: odds(s.total("lost"), s.total("jobs")),
@@ -132,6 +138,8 @@ ROWS: dict[str, Callable[[Sum], str]] = {
     "recoveries": lambda s: f"{sum(len(each.recoveries) for each in s.rounds):,}",
     "p50 / p99 / max, in seconds": Sum.quantiles,
     "the bound": Sum.bound,
+    "returned jobs that ran again": lambda s: f"{sum(len(each.restarts) for each in s.rounds):,}",
+    "until their code ran: p50 / p99 / max": lambda s: s.quantiles("restarts"),
 }
 """Of the table. "Out": of the timing assumptions, that is of a process that was frozen."""
 

@@ -7,16 +7,18 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
+from holdfast import App
 from holdfast.testing import history_sqlite
 from tests.e2e.fleet import Crew
 from tests.e2e.machines import HERE, Machine
 from tests.e2e.site import PARTITIONS, Site, site
+from tests.e2e.torture import strangers
 from tests.e2e.torture.kept import DATA
 from tests.e2e.torture.torturer import AMNESTY, RECOVERY, TTL, Harm, Torturer
 
@@ -36,7 +38,7 @@ RUBBISH = (b"", b"\xff\xfe", b'{"seconds": ', b"[1]", b'{"seconds": "soon"}', b"
 class Grounds(ABC):
     """Where one round takes place. ``bound``: seconds within which a dead owner's jobs are back in line."""
 
-    url, transport = "", ""
+    url, transport, stamp = "", "", "text"
     bound = 1.001 * TTL + RECOVERY + AMNESTY + SLACK
 
     def machines(self, many: int) -> list[Machine]:
@@ -52,6 +54,10 @@ class Grounds(ABC):
         """One of its faults; seconds until the next."""
 
     @abstractmethod
+    def say(self, *statements: str) -> list[str]:
+        """Run statements of another user; the lines that the last one answers."""
+
+    @abstractmethod
     def spoil(self, jobs: Sequence[UUID]) -> None:
         """Their payloads become none."""
 
@@ -62,6 +68,10 @@ class Grounds(ABC):
             return self.hurt(torturer, chance)
 
         return [hurt_the_grounds]
+
+    def watched(self, app: App) -> AbstractContextManager[None]:
+        """Let other users of the database in, now that the schema is there; with the round they go."""
+        return nullcontext()
 
     def keep(self, folder: Path) -> None:
         """Have the database there when all this is over."""
@@ -80,13 +90,29 @@ class FileGrounds(Grounds):
         return HERE if name in ("web-1", "web-2") else Machine(name)
 
     def hurt(self, torturer: Torturer, chance: random.Random) -> float:
-        """Somebody else writes, and takes long."""
+        """Another process writes and takes long, or copies the file."""
+        torturer.choose(
+            Harm("locks", 2, partial(self._lock, torturer)),
+            Harm("copies", 1, partial(self._copy, torturer, "copies", strangers.copy_in_this_process)),
+            Harm("backups", 1, partial(self._copy, torturer, "backups", strangers.back_up)),
+        ).do()
+        return AMNESTY + RECOVERY + chance.uniform(1.0, 4.0)
+
+    def say(self, *statements: str) -> list[str]:
+        with history_sqlite.opened(self._database) as connection:
+            answers = [connection.execute(statement).fetchall() for statement in statements]
+        return [str(value) for (value,) in answers[-1]]
+
+    def _lock(self, torturer: Torturer) -> None:
         with torturer.calm, history_sqlite.opened(self._database) as blocker:
             blocker.execute("BEGIN IMMEDIATE")
             torturer.pause(LOCKED)
             blocker.execute("ROLLBACK")
         torturer.counts["locks"] += 1
-        return AMNESTY + RECOVERY + chance.uniform(1.0, 4.0)
+
+    def _copy(self, torturer: Torturer, name: str, copy: Callable[[Path], None]) -> None:
+        copy(self._database)
+        torturer.counts[name] += 1
 
     def spoil(self, jobs: Sequence[UUID]) -> None:
         with history_sqlite.opened(self._database) as connection:
@@ -98,7 +124,7 @@ class FileGrounds(Grounds):
 class ServedGrounds(Grounds):
     """A PostgreSQL server, and a NATS server if wished, with ways of its own for each machine."""
 
-    bound = Grounds.bound + OUTAGE
+    bound, stamp = Grounds.bound + OUTAGE, "timestamptz"
 
     def __init__(self, place: Site) -> None:
         self._site, self.url, self.transport = place, place.url, place.transport
@@ -120,6 +146,8 @@ class ServedGrounds(Grounds):
             Harm("backends stopped", 1, partial(self._stop_a_backend, torturer, chance)),
             Harm("connections ended", 2, partial(self._end_connections, torturer, chance)),
             Harm("read only", 1, partial(self._refuse_writes, torturer, chance)),
+            Harm("rows locked", 4, partial(self._lock_rows, torturer, chance)),
+            Harm("statements cancelled", 2, partial(self._cancel_statements, torturer)),
         )
         harm.do()
         return chance.uniform(0.0, 0.5)
@@ -154,12 +182,27 @@ class ServedGrounds(Grounds):
 
         return [*super().lanes(torturer, chance), hurt_nats]
 
+    @contextmanager
+    def watched(self, app: App) -> Iterator[None]:
+        app.create_roles()
+        self.say(
+            f"CREATE USER {strangers.WORKER}",
+            f"GRANT holdfast_work, holdfast_enqueue, holdfast_read TO {strangers.WORKER}",
+            f"ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {strangers.WORKER}",
+        )
+        self._site.user = strangers.WORKER
+        with strangers.subscribed(self._site.postgres, self.url):
+            yield
+
+    def say(self, *statements: str) -> list[str]:
+        return self._site.postgres.sql(*statements, dsn=self.url).splitlines()
+
     def spoil(self, jobs: Sequence[UUID]) -> None:
         made = [
             f"UPDATE holdfast.pending SET payload = '\\x{RUBBISH[number % len(RUBBISH)].hex()}' WHERE id = '{job}'"
             for number, job in enumerate(jobs)
         ]
-        self._site.postgres.sql(*made, dsn=self.url)
+        self.say(*made)
 
     def keep(self, folder: Path) -> None:
         server = self._site.postgres
@@ -221,6 +264,16 @@ class ServedGrounds(Grounds):
             finally:
                 self._site.postgres.configure(default_transaction_read_only="off")
 
+    def _lock_rows(self, torturer: Torturer, chance: random.Random) -> None:
+        """A session that forgot its transaction holds locks on some jobs and a lease."""
+        with self._away(torturer, "rows locked"), strangers.locked_rows(self.url, chance):
+            torturer.pause(_length(chance))
+
+    def _cancel_statements(self, torturer: Torturer) -> None:
+        """An administrator cancels whatever runs."""
+        with self._away(torturer, "statements cancelled"):
+            strangers.cancel_statements(self.url, torturer)
+
     def _backends(self) -> list[int]:
         """Those of workers and supervisors, and our own."""
         name = self.url.rpartition("/")[2]
@@ -240,4 +293,4 @@ def grounds(store: Store, folder: Path) -> Iterator[Grounds]:
         if store == "sqlite":
             yield FileGrounds(folder)
         else:
-            yield ServedGrounds(stack.enter_context(site("nats" if store == "postgres+nats" else "")))
+            yield ServedGrounds(stack.enter_context(site("nats" if store == "postgres+nats" else "", {"wal_level": "logical"})))

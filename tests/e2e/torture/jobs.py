@@ -6,6 +6,7 @@ because a worker that is killed each few seconds is started as often.
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -16,12 +17,13 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-from holdfast import App, Backoff, Job, SyncJob
+from holdfast import App, Backoff, Batch, Job, SyncJob
 from holdfast._engine.events import Event
 from holdfast._ports.system_host import identify
 from holdfast.testing.deeds import Deed
 from holdfast.testing.deeds import tell as tell_deed
 from tests.e2e.records import REFUSED, SAID, UP, record_of
+from tests.e2e.torture import table
 
 FOLDER = Path(os.environ["E2E_FOLDER"])
 URL = os.environ.get("E2E_URL", f"sqlite:///{FOLDER}/jobs.db")
@@ -153,6 +155,45 @@ def leave_children(job: SyncJob, seconds: float) -> str:
                 os._exit(0)
         time.sleep(seconds)
     return str(job.token)
+
+
+@steadfast()
+def copy_the_file(job: SyncJob, seconds: float) -> str:
+    """Copy the database's file in a worker that has it open, if it is one."""
+    with told(job):
+        if URL.startswith("sqlite:"):
+            copy = FOLDER / f"copy-{job.id}-{job.attempt}"
+            shutil.copyfile(URL.removeprefix("sqlite:///"), copy)
+            copy.unlink()
+        time.sleep(seconds / 5)
+    return str(job.token)
+
+
+pastes = app.rows(
+    table.TABLE,
+    key="id",
+    status="status",
+    pending=table.PENDING,
+    in_progress=table.IN_PROGRESS,
+    where="true",
+    done=table.DONE,
+    claimed_at="claimed_at",
+    owner="owner",
+    batch=20,
+    stale_after="30s",
+    interval="0.5s",
+)
+
+
+@pastes.handler
+async def delete_pastes(batch: Batch) -> None:
+    """Mark rows done and lower the count beside them in one commit."""
+    await asyncio.sleep(0.2)
+    async with batch.transaction() as tx:
+        many = len(await tx.done(batch.keys))
+        answer = tx.connection.execute(f"UPDATE contents SET number = number - {many} WHERE id = 1")
+        if asyncio.iscoroutine(answer):
+            await answer
 
 
 @app.task(max_crashes=2, backoff=Backoff.fixed("0.05s"))

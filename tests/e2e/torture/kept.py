@@ -16,6 +16,8 @@ from tests.e2e.records import record_of
 NAME, DATA = "kept.json", "data"
 STEP = 0.1
 """Seconds by which a server's clock may step."""
+WAKING = 1.0
+"""Seconds in which a process that wakes, or its guard, gets its turn on a machine with more to do than cores."""
 
 
 class Kept(Struct, frozen=True):
@@ -39,7 +41,7 @@ class Kept(Struct, frozen=True):
     @property
     def rules(self) -> Rules:
         """What its history promises."""
-        return Rules(bound=self.bound, step=STEP)
+        return Rules(bound=self.bound, step=STEP, waking=WAKING)
 
 
 def look(folder: Path) -> str:

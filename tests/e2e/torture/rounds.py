@@ -22,7 +22,9 @@ from tests.e2e.torture.feeding import Feeder
 from tests.e2e.torture.grounds import Grounds, Store, grounds
 from tests.e2e.torture.kept import Kept
 from tests.e2e.torture.lanes import Lanes
-from tests.e2e.torture.torturer import PATIENCE, SETTINGS, Torturer
+from tests.e2e.torture.restarts import waits
+from tests.e2e.torture.table import WatchedTable
+from tests.e2e.torture.torturer import MANY, PATIENCE, SETTINGS, Torturer
 from tests.e2e.undertaker import Watch, undertaker
 from tests.e2e.waiting import until
 
@@ -30,6 +32,11 @@ TARGET = "tests.e2e.torture.jobs:app"
 LOOK = 0.25
 GOING = 15.0
 """Seconds in which the last child of a worker that has ended is gone, too."""
+BACKLOGS = (2, 50)
+"""Jobs that wait for each worker process: hardly any, or so many that a job at their end runs a minute later."""
+BUSY = 4.0
+"""Seconds in which one of so many workers has a slot for a job that is next, whatever is killed."""
+ROWS = 100
 JUDGED = ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "L1", "L2")
 """Properties of which a round says nothing if it has not checked them."""
 
@@ -59,6 +66,8 @@ class Verdict(Struct):
     bound: float
     jobs: int
     refused: int
+    rows: int = 0
+    restarts: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
     @property
@@ -92,20 +101,26 @@ def _play(plan: Plan, place: Grounds, folder: Path, show: Callable[[float, Count
         ships = Fleet(folder, place.url, place.transport, **settings)
         stack.callback(ships.stop)
         ships.target = TARGET
+        ships.app.migrate()
+        stack.enter_context(place.watched(ships.app))
+        table = WatchedTable(place.say, place.stamp)
         watching = stack.enter_context(undertaker(folder / SAID))
         torturer = Torturer(ships, chance, place.machines(plan.crews), watching, processes=plan.processes)
         torturer.make_machine, torturer.wanted = place.machine, plan.wanted
-        game = _Game(plan, place, ships, torturer, watching)
+        game = _Game(plan, place, ships, torturer, watching, table)
         game.torment(show)
         return game.end()
 
 
 class _Game:
-    def __init__(self, plan: Plan, place: Grounds, ships: Fleet, torturer: Torturer, watching: Watch) -> None:
+    def __init__(
+        self, plan: Plan, place: Grounds, ships: Fleet, torturer: Torturer, watching: Watch, table: WatchedTable
+    ) -> None:
+        self._table = table
         self._plan, self._grounds, self._ships, self._torturer, self._watching = plan, place, ships, torturer, watching
         self._began = time.monotonic()
         self._chance = random.Random(plan.seed)
-        self._feeder = Feeder(torturer, ships, self._chance, enough=2 * plan.crews * plan.processes)
+        self._feeder = Feeder(torturer, ships, self._chance, enough=self._chance.choice(BACKLOGS) * plan.crews * plan.processes)
         self._operator = Operator(ships.app, self._chance)
 
     def torment(self, show: Callable[[float, Counter[str]], None]) -> None:
@@ -136,18 +151,23 @@ class _Game:
     def _spoil(self) -> float:
         with self._torturer.calm:
             self._feeder.spoil(self._grounds)
+            self._table.fill(ROWS)
         return self._chance.uniform(5.0, 20.0)
 
     def end(self) -> Verdict:
         """Let every job end, send everybody home, and judge what happened."""
-        self._ships.app.jobs.cancel(self._feeder.unknown)
+        waiting = [view.id for view in self._ships.app.jobs.list(state="available", limit=MANY)]
+        self._ships.app.jobs.cancel([*self._feeder.unknown, *self._chance.sample(waiting, len(waiting) * 4 // 5)])
         with suppress(AssertionError):  # a job that does not end is the checker's to find
-            until(lambda: not self._is_busy(), within=PATIENCE + self._feeder.jobs / 10)
-        wrong = [*self._feeder.misfits(), *self._send_home()]
+            until(lambda: self._table.is_done() and not self._is_busy(), within=PATIENCE + self._feeder.jobs / 10)
+        wrong = [*self._feeder.misfits(), *self._table.wrong(), *self._send_home()]
         self._watching.up()  # to the end of what was said
         kept = self._remember()
         history = kept.history(self._ships.folder, kept.url)
         report = check(history, kept.rules)
+        restarts = list(waits(history, set(self._feeder.kept)))
+        late = [job for job, took in restarts if took > self._grounds.bound + BUSY]
+        wrong += [f"{len(late)} returned jobs waited for longer than the bound until their code ran: {late[:3]}"] if late else []
         return Verdict(
             report,
             history,
@@ -156,6 +176,8 @@ class _Game:
             bound=self._grounds.bound,
             jobs=self._feeder.jobs,
             refused=self._watching.heard[REFUSED],
+            rows=self._table.rows,
+            restarts=[took for _, took in restarts],
             wrong=[*wrong, *(f"{name} was not checked" for name in JUDGED if not report.checked[name])],
         )
 

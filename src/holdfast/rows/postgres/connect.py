@@ -151,6 +151,8 @@ def _remedy(error: BaseException | None) -> str | None:
     match error:
         case asyncpg.UndefinedTableError() | asyncpg.InvalidSchemaNameError() | asyncpg.UndefinedColumnError():
             return "the table is not what it was when it was looked at: `holdfast check` tells what does not fit"
+        case asyncpg.ObjectNotInPrerequisiteStateError() if "replica identity" in str(error):
+            return "ALTER TABLE … REPLICA IDENTITY FULL, or take the table out of the publication"
         case asyncpg.InsufficientPrivilegeError():
             return "GRANT it to the user in this URL, or name another"
         case _:

@@ -37,7 +37,8 @@ class Column(Struct, frozen=True):
 
 class Facts(Struct, frozen=True):
     """``kind``: a letter of ``pg_class.relkind``; ``is_filtered``: by row security, for this user.
-    ``may_find``: it may read where rows are. ``is_touched``: triggers of the user's run with an UPDATE."""
+    ``may_find``: it may read where rows are. ``is_touched``: triggers of the user's run with an UPDATE.
+    ``has_children``: it has partitions, or other tables inherit from it."""
 
     oid: int
     kind: str
@@ -47,6 +48,7 @@ class Facts(Struct, frozen=True):
     may_find: bool
     may_delete: bool
     is_touched: bool
+    has_children: bool
     columns: Mapping[str, Column]
 
 

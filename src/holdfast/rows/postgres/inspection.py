@@ -37,15 +37,20 @@ async def inspect(way: Way, watch: Watch) -> Findings:
         return Findings(problems=(facts,))
     if facts.kind not in ("r", "p"):
         return Findings(problems=(wording.not_a_table(watch, _KINDS.get(facts.kind, "no table")),))
+    if facts.kind == "r" and facts.has_children:
+        return Findings(problems=(wording.has_heirs(watch),))
     if missing := [*wording.missing_columns(watch, facts.columns)]:
         return Findings(problems=tuple(missing))
     statements, there = Statements(watch, facts), await indexes_of(way, facts)
     problems = [*_of_types(watch, facts), *_of_rights(watch, facts), *_of_key(watch, facts, there)]
+    deletes = watch.deletes or watch.retention is not None
+    published = await way.ask("published", TEXTS.of("published"), facts.oid, deletes)
+    problems += [wording.no_identity(name, publication) for name, publication in published]
     forbidden, unread = await constraints.findings(way, watch, facts, statements)
     problems += forbidden
     if not problems:
         problems = [problem async for problem in _of_contents(way, watch, facts, statements)]
-    triggers = await way.ask("triggers", TEXTS.of("triggers"), facts.oid, watch.deletes or watch.retention is not None)
+    triggers = await way.ask("triggers", TEXTS.of("triggers"), facts.oid, deletes)
     warnings = [*unread, *_of_time(watch, facts), *_of_nulls(watch, facts)]
     warnings += [wording.surprising_trigger(watch, quoted(name)) for (name,) in triggers]
     indexes = [statements.create_index(want) for want in missing_indexes(statements, watch, there)]
@@ -68,6 +73,8 @@ def _of_types(watch: Watch, facts: Facts) -> Iterator[str]:
         yield wording.misfit("claimed_at", stamp.name, stamp.type, f"name one of a time, or {_ALTER}")
     elif watch.owner is None and 0 <= stamp.modifier < _MICROSECONDS:
         yield wording.too_coarse(watch, stamp.type, _ALTER)
+    if watch.stamps is not None:
+        yield f"stamps={watch.stamps!r}: column {quoted(stamp.name)} is {stamp.type}, which has a form of its own: leave it out"
     for what, name, kinds in (
         ("owner", watch.owner, _TEXTS),
         ("reason", watch.reason, _TEXTS),

@@ -9,6 +9,7 @@ from holdfast._ports.rows import Mark
 from holdfast.rows.postgres.connect import Way
 from holdfast.rows.postgres.facts import TEXTS
 from holdfast.rows.postgres.statements import Statements
+from holdfast.rows.wording import undone_moves
 from holdfast.stores.postgres.transactions import Block
 
 IDLE = 30.0
@@ -26,26 +27,35 @@ class RowsBlock(Block):
         mark = str(next(_NUMBERS))
         begins = (TEXTS.of("begins"), (str(round(IDLE * 1000)), mark))
         super().__init__(begins, (TEXTS.of("ends"), ()), mark=mark, idle=IDLE, public=way.public, now=way.now)
+        self.moves = 0
+
+    def ended(self, is_ours: bool, mark: str | None, moves: str | None = None) -> None:
+        super().ended(is_ours, mark)
+        if moves != str(self.moves):
+            raise undone_moves(self.what)
 
 
 class Awaited:
     """On a connection of asyncpg's."""
 
-    def __init__(self, connection: Any, statements: Statements, mark: Mark) -> None:
-        self.connection, self._statements, self._mark = connection, statements, mark
+    def __init__(self, connection: Any, statements: Statements, mark: Mark, block: RowsBlock) -> None:
+        self.connection, self._statements, self._mark, self._block = connection, statements, mark, block
 
     async def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
         if not keys:
             return []
+        self._block.moves += 1
         if await self._have_all_moved(keys, end, reason):
             return list(keys)
-        return [tuple(row) for row in await self.connection.fetch(*self._statements.move(self._mark, keys, end, reason))]
+        question = self._statements.move(self._mark, keys, end, reason, is_counted=True)
+        return [tuple(row) for row in await self.connection.fetch(*question)]
 
     async def _have_all_moved(self, keys: Sequence[Key], end: End, reason: str) -> bool:
         """If not, none has. A thousand keys are told for longer than it takes to ask again."""
         trial = self.connection.transaction()
         await trial.start()
-        told = await self.connection.execute(*self._statements.move(self._mark, keys, end, reason, is_told=False))
+        question = self._statements.move(self._mark, keys, end, reason, is_told=False, is_counted=True)
+        told = await self.connection.execute(*question)
         if int(told.split()[-1]) == len(keys):
             await trial.commit()
             return True
@@ -56,8 +66,8 @@ class Awaited:
 class Blocking:
     """On one of psycopg's."""
 
-    def __init__(self, connection: Any, statements: Statements, mark: Mark) -> None:
-        self.connection, self._statements, self._mark = connection, statements, mark
+    def __init__(self, connection: Any, statements: Statements, mark: Mark, block: RowsBlock) -> None:
+        self.connection, self._statements, self._mark, self._block = connection, statements, mark, block
 
     def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
         from psycopg import RawCursor  # noqa: PLC0415 - it is there, because the connection is
@@ -65,6 +75,7 @@ class Blocking:
 
         if not keys:
             return []
-        sql, *values = self._statements.move(self._mark, keys, end, reason)
+        self._block.moves += 1
+        sql, *values = self._statements.move(self._mark, keys, end, reason, is_counted=True)
         with RawCursor(self.connection, row_factory=tuple_row) as cursor:
             return [tuple(row) for row in cursor.execute(sql, values).fetchall()]

@@ -15,6 +15,10 @@ from holdfast.rows.spelling import Texts, ended, quoted
 
 _FOLDER = Path(__file__).parent / "queries"
 _STAMP = """'YYYY-MM-DD"T"HH24:MI:SS.US'"""
+# Once for each statement. A savepoint that is rolled back takes the count back with the rows.
+_COUNTED = """
+    (SELECT set_config('holdfast_rows.moves', (current_setting('holdfast_rows.moves')::int + 1)::text, true)) IS NOT NULL
+"""
 Question = tuple[Any, ...]
 """A statement and its values."""
 
@@ -38,8 +42,10 @@ class Statements:
         """Rows: their place, their stamp, whether they are as they were written, their columns."""
         return (self._claim, limit) if self._watch.owner is None else (self._claim, limit, owner)
 
-    def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_told: bool = True) -> Question:
-        """Rows: their keys, if that ``is_told``."""
+    def move(
+        self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_told: bool = True, is_counted: bool = False
+    ) -> Question:
+        """Rows: their keys, if that ``is_told``. ``is_counted``: the caller's transaction can tell whether the move is kept."""
         place = len(self._keys) + 1
         arrays = [list(values) for values in zip(*keys, strict=True)]
         values: list[Any] = [*arrays, self._fenced_by(mark)]
@@ -47,7 +53,7 @@ class Statements:
         if has_reason:
             values.append(text(reason))
         told = f"RETURNING {', '.join(f'own.{quoted(name)}' for name in self._watch.key)}" if is_told else ""
-        parts = {"these": self._these(), "fence": self._fence(place), "told": told}
+        parts = {"these": self._these(), "fence": self._fence(place), "told": told, "counted": _COUNTED if is_counted else "true"}
         if end is End.DONE and self._watch.deletes:
             return (self.texts.of("remove", **parts), *values)
         return (
@@ -75,7 +81,7 @@ class Statements:
 
     @cached_property
     def adopt(self) -> str:
-        """A row for each: whether it is well now."""
+        """Rows: their keys."""
         return self.texts.of("adopt")
 
     @cached_property

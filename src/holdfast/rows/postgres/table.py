@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager, contextmanager
 from operator import itemgetter
 from typing import Any
 
+import asyncpg
+
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.watch import End, Key, Watch
 from holdfast._ports.clock import Chance, Clock
@@ -16,9 +18,11 @@ from holdfast.rows.postgres import inspection, moves
 from holdfast.rows.postgres.connect import Way
 from holdfast.rows.postgres.facts import facts_of, indexes_of
 from holdfast.rows.postgres.statements import Statements
-from holdfast.rows.records import keys_of, reader_of
+from holdfast.rows.records import keys_of
 
 HOLDERS = 20
+ASIDE = ("holdfast place", "holdfast stamp", "holdfast ours")
+"""What a claim answers besides the columns of its rows."""
 
 
 class PostgresTable:
@@ -71,10 +75,9 @@ class PostgresTable:
         else:
             rows = await self._way.ask(name, *question)
         rows.sort(key=itemgetter(0))
-        names = tuple(rows[0].keys())[3:] if rows else ()
         mark = Mark("", owner) if self._watch.owner else Mark(rows[0][1] if rows else "", "")
         keys = keys_of(rows, self._watch.key)
-        return Claimed(mark, tuple(reader_of(names, skipped=3)(rows)), keys)
+        return Claimed(mark, tuple(map(_record, rows)), keys)
 
     async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
         if not keys:
@@ -95,8 +98,8 @@ class PostgresTable:
         ((count, stamp),) = await self._ask("renew", (await self._ready()).renew(mark))
         return Mark(stamp, mark.owner) if count else None
 
-    async def adopt(self, limit: int) -> int:
-        return sum(bool(is_well) for (is_well,) in await self._ask("adopt", ((await self._ready()).adopt, limit)))
+    async def adopt(self, limit: int) -> list[Key]:
+        return [tuple(row) for row in await self._ask("adopt", ((await self._ready()).adopt, limit))]
 
     async def reset(self, limit: int) -> list[Reset]:
         statements = await self._ready()
@@ -111,6 +114,9 @@ class PostgresTable:
         ((count,),) = await self._ask("prune", ((await self._ready()).prune, limit))
         return int(count)
 
+    async def unreadable(self, limit: int) -> list[Key]:
+        return []  # the type of the column admits nothing but times
+
     async def states(self) -> States:
         texts = (await self._ready()).texts
         questions = [(texts.of("states"),), (texts.of("standing"),), (texts.of("holders"), HOLDERS)]
@@ -121,14 +127,16 @@ class PostgresTable:
     @asynccontextmanager
     async def transaction(self, mark: Mark) -> AsyncIterator[Moves]:
         statements = await self._ready()
-        async with self._way.transaction(moves.RowsBlock(self._way)) as link:
-            yield moves.Awaited(link, statements, mark)
+        block = moves.RowsBlock(self._way)
+        async with self._way.transaction(block) as link:
+            yield moves.Awaited(link, statements, mark, block)
 
     @contextmanager
     def blocking_transaction(self, mark: Mark) -> Iterator[BlockingMoves]:
         statements = self._statements or asyncio.run(self._ready())
-        with self._way.blocking_transaction(moves.RowsBlock(self._way)) as connection:
-            yield moves.Blocking(connection, statements, mark)
+        block = moves.RowsBlock(self._way)
+        with self._way.blocking_transaction(block) as connection:
+            yield moves.Blocking(connection, statements, mark, block)
 
     async def close(self) -> None:
         await self._way.close()
@@ -149,3 +157,10 @@ class PostgresTable:
                 raise wording.refusal(self._watch, *problems)
             self._statements = Statements(self._watch, facts)
         return self._statements
+
+
+def _record(row: asyncpg.Record) -> dict[str, Any]:
+    found = dict(row)
+    for name in ASIDE:
+        del found[name]
+    return found

@@ -4,10 +4,13 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 
-from holdfast._core.watch import Value, Watch
+from holdfast._core.watch import Watch
 from holdfast.rows import wording
 from holdfast.rows.spelling import quoted
 from holdfast.rows.sqlite.facts import TOKEN, Facts
+from holdfast.rows.sqlite.forms import Stamp, form_of
+
+_SOME_TIME = 1.5e9
 
 
 def findings(watch: Watch, facts: Facts) -> tuple[list[str], list[str]]:
@@ -68,12 +71,12 @@ def _failing(scratch: sqlite3.Connection, expression: str) -> list[str] | None:
         return None  # it uses a function of the user's
 
 
-def _cell(watch: Watch, facts: Facts, what: str, name: str) -> Value | float | None:
+def _cell(watch: Watch, facts: Facts, what: str, name: str) -> Stamp | None:
     is_pending = what == "pending"
     if name == watch.claimed_at:
         if is_pending and not facts.columns[name].is_required:
             return None
-        return 1.5e9 if facts.columns[name].affinity in ("INTEGER", "REAL") else "2020-01-01 00:00:00.000000"
+        return form_of(watch, facts.columns).stamp(_SOME_TIME)
     if name == watch.owner:
         return ("" if facts.columns[name].is_required else None) if is_pending else "owner"
     if name == watch.resets:

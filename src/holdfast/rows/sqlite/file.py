@@ -3,13 +3,15 @@
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.database import Database
 from holdfast.stores.sqlite.packing import micros
+
+PASSING = 10_000
+"""Looks at the clock until reserved stamps have passed, which takes microseconds: a clock that was set back is not waited for."""
 
 Answer = TypeVar("Answer")
 Rows = list[tuple[Any, ...]]
@@ -28,6 +30,18 @@ class File(Database):
         """The wall clock, never twice the same microsecond."""
         self._last = max(micros(self._clock.wall()), self._last + 1)
         return self._last / 1e6
+
+    def reserve(self, number: int) -> list[float]:
+        """Return so many stamps that no other process gets: the lock on the file is held until the clock has passed them."""
+
+        def hold(_: driver.Connection) -> list[float]:
+            stamps = [self.stamp() for _ in range(number)]
+            for _try in range(PASSING):
+                if micros(self._clock.wall()) > self._last:
+                    break
+            return stamps
+
+        return self.at_once("stamps", hold)
 
     def ask(self, name: str, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> Rows:
         """All rows."""
@@ -59,17 +73,18 @@ class File(Database):
 
     def _use(self, name: str, action: Callable[[driver.Connection], Answer]) -> Answer:
         def use() -> Answer:
-            connection, monotonic = self._open(name), self.monotonic()
-            if not 0 <= monotonic - self._seen_at < 1_000_000:
-                self._require_same_file(name, monotonic)
+            connection = self._open(name)
+            self._require_same_files(name, all_of_them=True)
             try:
-                return action(connection)
+                answer = action(connection)
             except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
                 raise Refused(f"{name}: {self.path}: {error}") from error
             except sqlite3.OperationalError as error:
                 if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_ERROR:
                     raise
                 raise Refused(f"{name}: {self.path}: {error}") from error
+            self._require_same_files(name)
+            return answer
 
         return self._insist(name, use)
 
@@ -89,12 +104,3 @@ class File(Database):
             connection.close()
             raise
         return connection
-
-
-def iso(seconds: float) -> str:
-    """As SQLite itself writes a time, but with microseconds: UTC, and in the order of time.
-
-    >>> iso(1_700_000_000.25)
-    '2023-11-14 22:13:20.250000'
-    """
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")

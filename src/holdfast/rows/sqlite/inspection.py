@@ -11,7 +11,11 @@ from holdfast.rows.spelling import nearest, quoted
 from holdfast.rows.sqlite import checks
 from holdfast.rows.sqlite.facts import Facts, facts_of
 from holdfast.rows.sqlite.file import File, Refused
-from holdfast.rows.sqlite.statements import Statements
+from holdfast.rows.sqlite.forms import form_of, forms_of
+from holdfast.rows.sqlite.statements import Statements, literal
+
+SAMPLED = 10_000
+"""Rows whose stamps are looked at, of those in progress and of the newest."""
 
 
 def inspect(file: File, watch: Watch) -> Findings:
@@ -29,9 +33,10 @@ def inspect(file: File, watch: Watch) -> Findings:
     statements = Statements(watch, facts)
     problems = [*_of_types(watch, facts), *_of_key(file, watch, facts, statements), *_of_sql(file, watch, facts, statements)]
     forbidden, unread = checks.findings(watch, facts)
-    warnings = [*unread, *_of_nulls(watch, facts), *_of_triggers(watch, facts)]
+    foreign, strays = _of_stamps(file, watch, statements)
+    warnings = [*unread, *strays, *_of_nulls(watch, facts), *_of_triggers(watch, facts)]
     indexes = [statements.create_index(want) for want in missing_indexes(statements, watch, facts)]
-    return Findings((*problems, *forbidden), tuple(warnings), tuple(indexes))
+    return Findings((*problems, *forbidden, *foreign), tuple(warnings), tuple(indexes))
 
 
 def missing_indexes(statements: Statements, watch: Watch, facts: Facts) -> list[Wanted]:
@@ -45,8 +50,9 @@ def _of_types(watch: Watch, facts: Facts) -> Iterator[str]:
         if column.is_generated:
             yield wording.misfit("columns", column.name, "generated", "name one that can be written")
     stamp = facts.columns[watch.claimed_at]
-    if stamp.affinity == "INTEGER" and watch.owner is None:
-        yield wording.too_coarse(watch, f"{stamp.type}, whole seconds", "make it TEXT or REAL")
+    if form_of(watch, facts.columns).is_whole and watch.owner is None:
+        what = "milliseconds" if watch.stamps == "epoch_ms" else "seconds"
+        yield wording.too_coarse(watch, f"{stamp.type}, whole {what}", "make it TEXT or REAL")
     for what, name in (("owner", watch.owner), ("reason", watch.reason)):
         if name is not None and facts.columns[name].affinity in ("INTEGER", "REAL", "NUMERIC"):
             yield wording.misfit(what, name, facts.columns[name].type, "name one of type TEXT")
@@ -81,6 +87,20 @@ def _of_sql(file: File, watch: Watch, facts: Facts, statements: Statements) -> I
         file.ask("inspect", f"EXPLAIN {statements.claim}", {"limit": 0, "now": "", "owner": ""})
     except Refused as error:  # what it would run besides: constraints, indexes and triggers with functions of another program
         yield wording.not_writable(watch, str(error.__cause__))
+
+
+def _of_stamps(file: File, watch: Watch, statements: Statements) -> tuple[list[str], list[str]]:
+    """A problem where no stamp is of our form; where some are, the others are worth a word, and no statement touches them."""
+    ours = statements.form
+    cases = " ".join(
+        f"WHEN {form.readable} THEN {literal(form.name)}" for form in sorted(forms_of(ours), key=lambda each: each != ours)
+    )
+    newest = ", ".join(f"{quoted(name)} DESC" for name in watch.key)
+    sql = statements.texts.of("forms", cases=cases, newest=newest)
+    found = {form: (number, sample) for form, number, sample in file.ask("inspect", sql, {"limit": SAMPLED})}
+    has_ours = found.pop(ours.name, None) is not None
+    said = [wording.foreign_stamps(watch, ours.name, form, *about) for form, about in found.items()]
+    return ([], said) if has_ours else (said, [])
 
 
 def _of_nulls(watch: Watch, facts: Facts) -> Iterator[str]:

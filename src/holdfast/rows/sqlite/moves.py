@@ -1,11 +1,13 @@
 """A user's own transaction, and the moves of rows that commit with it."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from holdfast._core.watch import End, Key
 from holdfast._ports.rows import Mark
 from holdfast.rows.sqlite.statements import Statements
+from holdfast.rows.wording import undone_moves
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.transactions import Block
 
@@ -20,14 +22,33 @@ class RowsBlock(Block):
 
     what, beside = "batch.transaction()", "together with the moves of its rows"
 
+    def __init__(self, path: Path, statements: Statements, **how: Any) -> None:
+        super().__init__(path, **how)
+        self._statements, self.moved = statements, list[Key]()
+
+    def at_the_end(self, connection: driver.Connection) -> None:
+        if not self._has_gone_back:
+            return
+        with driver.plain_cursor(driver.owned(connection)) as cursor:
+            for question in self._statements.undone(self.moved):
+                ((count,),) = cursor.execute(*question).fetchall()
+                if count:
+                    raise undone_moves(self.what)
+
 
 class Blocking:
     """On a connection of the library's own kind."""
 
-    def __init__(self, connection: Any, statements: Statements, mark: Mark, now: Callable[[], float]) -> None:
+    def __init__(self, connection: Any, statements: Statements, mark: Mark, now: Callable[[], float], block: RowsBlock) -> None:
         self.connection, self._statements, self._mark, self._now = connection, statements, mark, now
+        self._block = block
 
     def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+        moved = self._moved(keys, end, reason, is_all=is_all)
+        self._block.moved += moved
+        return moved
+
+    def _moved(self, keys: Sequence[Key], end: End, reason: str, *, is_all: bool) -> list[Key]:
         if not keys:
             return []
         statements, how = self._statements, (end, reason, self._now)

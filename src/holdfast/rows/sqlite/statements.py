@@ -14,10 +14,10 @@ from holdfast._core.watch import End, Key, Value, Watch
 from holdfast._ports.rows import Mark
 from holdfast.rows.changes import Changes, Dialect
 from holdfast.rows.indexes import Wanted, wanted
-from holdfast.rows.records import Record, keys_of, reader_of
+from holdfast.rows.records import Reader, Record, keys_of
 from holdfast.rows.spelling import Texts, ended, quoted
 from holdfast.rows.sqlite.facts import Facts
-from holdfast.rows.sqlite.file import iso
+from holdfast.rows.sqlite.forms import Stamp, form_of
 
 MOST_VALUES = 32_000
 """Of one statement: SQLite takes 32,766."""
@@ -33,42 +33,34 @@ class Statements:
 
     def __init__(self, watch: Watch, facts: Facts) -> None:
         self._watch, self._facts = watch, facts
-        self._kind = facts.columns[watch.claimed_at].affinity
+        self.form = form_of(watch, facts.columns)
         read = tuple(facts.columns) if watch.columns is None else tuple(dict.fromkeys((*watch.key, *watch.columns)))
         # What a claim writes into all its rows need not be read from each: a sixth of its time.
         self._written = tuple(name for name in (watch.status, watch.claimed_at, watch.owner) if name in read)
         self._told = [name for name in read if name not in self._written]
-        self._reader = reader_of(read, self._written)
+        self._reader = Reader(read, self._written)
         self.texts = Texts(_FOLDER, self._parts())
         self.finds_marks = False
         """Whether all rows of a mark are found along an index, and nobody else's code makes others like them."""
 
-    def stamp(self, seconds: float) -> str | float | int:
-        """A time as the column of the stamp holds it."""
-        return int(seconds) if self._kind == "INTEGER" else seconds if self._kind == "REAL" else iso(seconds)
-
-    def read_stamp(self, text: str) -> str | float:
-        """A stamp as the column holds it, from its mark."""
-        return float(text or 0) if self._kind == "REAL" else text
-
-    def mark(self, stamp: str | float | int, owner: str) -> Mark:
+    def mark(self, stamp: Stamp, owner: str) -> Mark:
         """The fence of a batch."""
         return Mark(str(stamp), owner if self._watch.owner else "")
 
-    def fence(self, mark: Mark) -> str | float:
+    def fence(self, mark: Mark) -> Stamp:
         """What the rows of a batch hold."""
         if self._watch.owner is not None:
             return mark.owner
-        return self.read_stamp(mark.stamp)
+        return self.form.read(mark.stamp)
 
     def keys_of(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Key, ...]:
         """Of what a claim has answered."""
         return keys_of(rows, [self._told.index(name) for name in self._watch.key])
 
-    def records_of(self, rows: Sequence[tuple[Any, ...]], stamp: str | float | int, owner: str) -> tuple[Record, ...]:
+    def records_of(self, rows: Sequence[tuple[Any, ...]], stamp: Stamp, owner: str) -> tuple[Record, ...]:
         """The whole rows, of what a claim under that stamp has answered to that owner."""
         written = {self._watch.status: self._in_progress, self._watch.claimed_at: stamp, self._watch.owner: owner}
-        return tuple(self._reader(rows, *(written[name] for name in self._written)))
+        return tuple(self._reader.records(rows, *(written[name] for name in self._written)))
 
     @cached_property
     def claim(self) -> str:
@@ -96,7 +88,7 @@ class Statements:
         parts["told"] = f"RETURNING {', '.join(map(quoted, self._watch.key))}" if is_told else ""
         for part in _parts_of(keys, len(self._watch.key)):
             given, values = _given(part)
-            yield self.texts.of(name, keys=given, **parts), (self.fence(mark), self.stamp(now()), text(reason), *values)
+            yield self.texts.of(name, keys=given, **parts), (self.fence(mark), self.form.stamp(now()), text(reason), *values)
 
     def move_all(self, mark: Mark, end: End, reason: str, now: Callable[[], float]) -> tuple[str, tuple[Any, ...]]:
         """A statement and its values, for all rows of a mark: a thousand keys would be told and read for longer than they move."""
@@ -104,7 +96,13 @@ class Statements:
         sql = self.texts.of(
             name, moved=self._changes(_NOW).moved(end, _REASON), fence=f"+{self._fence(_FENCE)}", stamp=_PLACES[0]
         )
-        return sql, (self.fence(mark), self.stamp(now()), text(reason), self.read_stamp(mark.stamp))
+        return sql, (self.fence(mark), self.form.stamp(now()), text(reason), self.form.read(mark.stamp))
+
+    def undone(self, keys: Sequence[Key]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield statements, each with its values, that count which of these rows are in progress."""
+        for part in _parts_of(keys, len(self._watch.key)):
+            given, values = _given(part)
+            yield self.texts.of("undone", keys=given), (None, None, None, *values)
 
     def release(self) -> str:
         """How many."""
@@ -116,7 +114,7 @@ class Statements:
 
     @cached_property
     def adopt(self) -> str:
-        """How many."""
+        """Rows: their keys."""
         return self.texts.of("adopt")
 
     def reset(self, keys: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -130,7 +128,7 @@ class Statements:
     @property
     def wanted(self) -> tuple[Wanted, ...]:
         """Which indexes it should have."""
-        return wanted(self._watch, self._facts.columns, folds=False)
+        return wanted(self._watch, self._facts.columns, folds=False, since=self.form.since_of)
 
     def create_index(self, want: Wanted) -> str:
         """Writers wait for it."""
@@ -160,15 +158,15 @@ class Statements:
         key = ", ".join(map(quoted, watch.key))
         may_be_null = [f"{quoted(name)} IS NOT NULL" for name in watch.key if not self._facts.columns[name].is_required]
         due = [f"{quoted(watch.status)} = {literal(watch.pending)}", f"(\n{watch.where}\n)", *may_be_null]
-        stamp = quoted(watch.claimed_at)
-        is_number = self._kind in ("INTEGER", "REAL")
         return {
             "table": quoted(watch.table[-1]),
             "key": key,
             "these": f"({key})" if len(watch.key) > 1 else key,
             "columns": ", ".join(map(quoted, self._told)),
             "status": quoted(watch.status),
-            "claimed_at": stamp,
+            "claimed_at": quoted(watch.claimed_at),
+            "since": self.form.since_of,
+            "readable": self.form.readable,
             "pending": literal(watch.pending),
             "in_progress": literal(watch.in_progress),
             "done": literal(watch.done),
@@ -176,7 +174,7 @@ class Statements:
             "due": " AND ".join(due),
             "order": f"ORDER BY {ended(watch.order_by)}" if watch.order_by else "",
             "whose": "NULL" if watch.owner is None else quoted(watch.owner),
-            "held": f"CAST(:now - {stamp} AS REAL)" if is_number else f"(julianday(:now) - julianday({stamp})) * 86400.0",
+            "held": self.form.held,
         }
 
 

@@ -16,6 +16,7 @@ from holdfast.rows import wording
 from holdfast.rows.sqlite import inspection, moves
 from holdfast.rows.sqlite.facts import facts_of
 from holdfast.rows.sqlite.file import File, Rows
+from holdfast.rows.sqlite.forms import Stamp
 from holdfast.rows.sqlite.statements import Statements
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.database import BUSY_LIMIT
@@ -80,12 +81,12 @@ class SqliteTable:
     async def stamps(self, number: int) -> list[str]:
         if self._watch.owner is not None:
             return []
-        return await self._run(lambda file, statements: [str(statements.stamp(file.stamp())) for _ in range(number)])
+        return await self._run(lambda file, statements: [str(statements.form.stamp(at)) for at in file.reserve(number)])
 
     async def claim(self, owner: str, limit: int, stamp: str = "") -> Claimed:
         def claim(file: File, statements: Statements) -> Claimed:
-            for given in (stamp, ""):  # another process may have claimed in the same microsecond
-                now = statements.read_stamp(given) if given else statements.stamp(file.stamp())
+            for given in (stamp, ""):  # after a step of the clock another process may have rows under the same stamp
+                now = statements.form.read(given) if given else self._new_stamp(file, statements)
                 mark = statements.mark(now, owner)
                 values = {"limit": limit, "now": now, "owner": owner, "fence": statements.fence(mark)}
                 if statements.is_touched:
@@ -130,24 +131,24 @@ class SqliteTable:
             raise Unsupported(f"rows {self._watch.name}: only an owner's rows can be stamped anew: {remedy}")
 
         def renew(file: File, statements: Statements) -> Mark | None:
-            stamp = statements.stamp(file.stamp())
+            stamp = statements.form.stamp(file.stamp())
             count = self._under(file, statements, statements.renew(), mark, stamp)
             return statements.mark(stamp, mark.owner) if count else None
 
         return await self._run(renew)
 
-    async def adopt(self, limit: int) -> int:
-        def adopt(file: File, statements: Statements) -> int:
-            now = self._clock.wall()
-            values = {"limit": limit, "now": statements.stamp(now), "ahead": statements.stamp(now + self._watch.stale_after)}
-            return file.count(self._name("adopt"), statements.adopt, lambda: values)
+    async def adopt(self, limit: int) -> list[Key]:
+        def adopt(file: File, statements: Statements) -> list[Key]:
+            form, now = statements.form, self._clock.wall()
+            values = {"limit": limit, "now": form.stamp(now), "ahead": form.since(now + self._watch.stale_after)}
+            return [tuple(row) for row in file.ask(self._name("adopt"), statements.adopt, values)]
 
         return await self._run(adopt)
 
     async def reset(self, limit: int) -> list[Reset]:
         def reset(file: File, statements: Statements) -> list[Reset]:
-            name, now = self._name("reset"), self._clock.wall()
-            shared = {"limit": limit, "now": statements.stamp(now), "stale": statements.stamp(now - self._watch.stale_after)}
+            name, since, now = self._name("reset"), statements.form.since, self._clock.wall()
+            shared = {"limit": limit, "now": since(now), "stale": since(now - self._watch.stale_after)}
             stuck = {
                 tuple(key): (whose, held, stamp)
                 for whose, held, stamp, *key in file.ask(name, statements.texts.of("stuck"), shared)
@@ -168,15 +169,21 @@ class SqliteTable:
             return 0
 
         def prune(file: File, statements: Statements) -> int:
-            values = {"limit": limit, "forgettable": statements.stamp(self._clock.wall() - retention)}
+            values = {"limit": limit, "forgettable": statements.form.since(self._clock.wall() - retention)}
             return file.count(self._name("prune"), statements.texts.of("prune"), lambda: values)
 
         return await self._run(prune)
 
+    async def unreadable(self, limit: int) -> list[Key]:
+        def unreadable(file: File, statements: Statements) -> list[Key]:
+            return file.ask(self._name("unreadable"), statements.texts.of("unreadable"), {"limit": limit})
+
+        return await self._run(unreadable)
+
     async def states(self) -> States:
         def states(file: File, statements: Statements) -> States:
-            name, texts, now = self._name("states"), statements.texts, self._clock.wall()
-            values = {"now": statements.stamp(now), "stale": statements.stamp(now - self._watch.stale_after), "limit": HOLDERS}
+            name, texts, since, now = self._name("states"), statements.texts, statements.form.since, self._clock.wall()
+            values = {"now": since(now), "stale": since(now - self._watch.stale_after), "limit": HOLDERS}
             ((due, stuck, oldest),) = file.ask(name, texts.of("standing"), values)
             holders = tuple(Holder(*row) for row in file.ask(name, texts.of("holders"), values))
             return States(dict(file.ask(name, texts.of("states"))), due, stuck, oldest, holders)
@@ -186,19 +193,24 @@ class SqliteTable:
     @asynccontextmanager
     async def transaction(self, mark: Mark) -> AsyncIterator[Moves]:
         statements = await self._ready()
-        async with in_thread(self._block()) as connection:
-            yield moves.Awaited(moves.Blocking(connection, statements, mark, self._clock.wall))
+        block = self._block(statements)
+        async with in_thread(block) as connection:
+            yield moves.Awaited(moves.Blocking(connection, statements, mark, self._clock.wall, block))
 
     @contextmanager
     def blocking_transaction(self, mark: Mark) -> Iterator[BlockingMoves]:
         statements = self._statements or asyncio.run(self._ready())
-        with blocking(self._block()) as connection:
-            yield moves.Blocking(connection, statements, mark, self._clock.wall)
+        block = self._block(statements)
+        with blocking(block) as connection:
+            yield moves.Blocking(connection, statements, mark, self._clock.wall, block)
 
     async def close(self) -> None:
         self._spares.close()  # first: who closes a file last puts its log away, and does that in a thread
         await self._thread.close()
         self._spares.close()  # of what began meanwhile
+
+    def _new_stamp(self, file: File, statements: Statements) -> Stamp:
+        return statements.form.stamp(file.stamp() if self._watch.owner else file.reserve(1)[0])
 
     def _claim_whole(self, statements: Statements, values: dict[str, Any], connection: driver.Connection) -> Rows:
         rows = connection.execute(statements.claim, values).fetchall()

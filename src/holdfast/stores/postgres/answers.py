@@ -1,6 +1,6 @@
 """What the rows that a statement answers say about it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,7 @@ from holdfast.stores.postgres.rows import Row, failure_of, rescue_of
 ALL = EnqueueAnswer()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATES = {state.value: state for state in State}
+_ACTIVE = (State.CLAIMED, State.RUNNING)
 
 
 class Receipt(Struct):
@@ -79,8 +80,9 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def settled(transitions: Sequence[Transition], found: Iterable[Row]) -> tuple[Answer, ...]:
-    """An answer for each transition from all rows of ``exchange_answers.sql``: is it so now, whoever did it?"""
+def settled(transitions: Sequence[Transition], found: Iterable[Row], refused: Collection[int] = ()) -> tuple[Answer, ...]:
+    """An answer for each transition from all rows of ``exchange_answers.sql``: is it so now, whoever did it? ``refused``: numbers
+    of those that their judge refused."""
     answers = [Answer.MISSING] * len(transitions)
     for row in found:
         place = row["place"] - 1
@@ -88,6 +90,8 @@ def settled(transitions: Sequence[Transition], found: Iterable[Row]) -> tuple[An
         ended, left = _ended_of(transition, row), _left_of(transition, row)
         if is_repeated(transition, left, ended):
             answers[place] = Answer.APPLIED
+        elif left is not None and left.state in _ACTIVE and left.token == transition.token and left.token.number not in refused:
+            answers[place] = Answer.BUSY
         elif left is not None or ended is not None:
             answers[place] = Answer.LOST
     return tuple(answers)

@@ -1,6 +1,6 @@
 """What is right and wrong with a PostgreSQL store."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from asyncpg import Connection
@@ -8,7 +8,7 @@ from asyncpg import Connection
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.store import Check
 from holdfast.errors import SchemaMissing, SchemaTooNew
-from holdfast.stores.postgres import schema
+from holdfast.stores.postgres import objects, schema
 from holdfast.stores.postgres.rows import Row
 
 LONG: Final = 300.0
@@ -36,8 +36,19 @@ async def check(link: Connection, name: str, public: str, sql: Callable[[str], s
     except SchemaTooNew as error:
         return [*found, Check("error", "schema", str(error), "upgrade holdfast")]
     found.append(Check("ok", "schema", f"version {version} of {schema.VERSION}"))
+    relations = await link.fetch(sql("relations"), name)
+    found += objects.judge(name, relations, await link.fetch(sql("functions"), name))
+    if any(each.level == "error" and each.name in ("schema", "rights") for each in found):
+        return found
     (tables,) = await link.fetch(sql("store_facts"), round(RETENTION_FLOOR * 1e6), round(LATE * 1e6), MOST)
     return [*found, *_of_tables(tables)]
+
+
+def may_be_written(found: Sequence[Check]) -> bool:
+    """Return whether a job can be tried out: there is a schema, and neither the server nor the user may only read."""
+    return {"schema", "read-only"}.isdisjoint(each.name for each in found if each.level == "error") and not any(
+        each.name == "rights" and each.level == "warning" for each in found
+    )
 
 
 def _of_server(server: Row) -> Iterator[Check]:

@@ -4,7 +4,7 @@ import asyncio
 import re
 import socket
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import NewJob
 from holdfast._core.location import Location, problems_of_location, problems_of_schema
 from holdfast._ports.clock import Chance, Clock, loop_sleep
 from holdfast._ports.forks import care_for
 from holdfast._ports.store import Capabilities
-from holdfast.errors import ConfigurationError, StoreUnavailable
+from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.stores.postgres import failures, sessions
 from holdfast.stores.postgres.pool import EARLY, Link, Pool
 
@@ -43,6 +44,8 @@ class Pools:
 
     def __init__(self, connect: Callable[[], Awaitable[Link]], most: int) -> None:
         self.shared, self.beats = Pool(connect, most), Pool(connect, 1)
+        # Each may wait for a key that another session has not committed yet; outcomes and claims need the other half.
+        self.keyed = asyncio.Semaphore(max(1, most // 2))
         self.ending = _close_at_the_end(self.shared, self.beats)
         try:
             self.ending.__anext__().send(None)
@@ -83,6 +86,7 @@ class Connected:
         self._server_settings = dict(server_settings or {})
         self._connections = connections
         self._beat_limit = BEAT_LIMIT
+        self._newest = 0  # of the ids enqueued here, as a number
         self._begin = sessions.begin(is_pooled=self._location.is_pooled)
         self._texts: dict[str, str] = {}
         self._pools: dict[asyncio.AbstractEventLoop, Pools] = {}
@@ -261,6 +265,14 @@ class Connected:
                     lost.beats.abandon()
                 pools = self._pools[loop] = Pools(self._connect, self._connections)
         return pools
+
+    def _may_be_known(self, jobs: Sequence[NewJob]) -> bool:
+        """Ids grow within a process: only one that does not can have been enqueued before, and is looked for everywhere."""
+        ids = {job.id.int for job in jobs}
+        if len(ids) < len(jobs):
+            raise HoldfastError("enqueue: two jobs of one id; each job needs an id of its own")
+        newest, self._newest = self._newest, max([self._newest, *ids])
+        return bool(ids) and min(ids) <= newest
 
     # forks
 

@@ -34,18 +34,18 @@ _IN_THE_WAY: Final = (
 class Days(Connected):
     """What pruning does with whole days."""
 
-    async def _tidy_days(self, today: date, passed: date, last: date | None, limit: int) -> int:
-        """Make what is missing, drop what is over, as far as it goes; how many jobs that were."""
-        if last is None or (last - today).days < AHEAD:
+    async def _tidy_days(self, today: date, passed: date, last: date | None, limit: int) -> tuple[int, int]:
+        """Make what is missing, drop what is over, as far as it goes; how many jobs that were, and attempts."""
+        if last is None or not AHEAD <= (last - today).days <= AHEAD + 1:
             await self._fetch("make_days", today)
         found = await self._fetch("passed_days", self._schema, passed)
         if not found:
-            return 0
+            return 0, 0
         is_ours = all(row["is_ours"] for row in found)
         ((jobs, attempts),) = await self._fetch("forget_days", passed, limit, not is_ours)
         if is_ours and jobs < limit:
             jobs += await self._drop(found)
-        return int(max(jobs, attempts))
+        return jobs, attempts
 
     async def _drop(self, found: Sequence[Row]) -> int:
         """How many jobs that was. Whoever is in our way, another pruner or a long transaction, ends it for now."""
@@ -66,5 +66,9 @@ class Days(Connected):
         if row["is_attached"]:
             how = "FINALIZE" if row["is_pending"] else "CONCURRENTLY"
             await connection.execute(self._placed(f"ALTER TABLE holdfast.{parent} DETACH PARTITION holdfast.{name} {how}"))
-        await connection.execute(self._placed(f"DROP TABLE holdfast.{name}"))
+        async with connection.transaction(isolation="read_committed"):
+            if row["is_finished"]:  # rows that were locked while the others' bodies were deleted
+                long = f"SELECT id FROM holdfast.{name} WHERE payload IS NULL"  # noqa: S608 - ours
+                await connection.execute(self._placed(f"DELETE FROM holdfast.bodies WHERE job = ANY (ARRAY({long}))"))  # noqa: S608
+            await connection.execute(self._placed(f"DROP TABLE holdfast.{name}"))
         return int(number)

@@ -5,7 +5,7 @@ from typing import Final
 
 import asyncpg
 
-from holdfast.errors import ConfigurationError, HoldfastError, SchemaMissing, StoreUnavailable
+from holdfast.errors import ConfigurationError, HoldfastError, SchemaMissing, StoreBusy, StoreRefused, StoreUnavailable
 from holdfast.stores.postgres.schema import MIGRATE
 
 Errors = (
@@ -21,7 +21,30 @@ Errors = (
 Refused = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """Nothing happened, because somebody else was in the way: to be sent again at once."""
 
-_BUGS: Final = ("22", "23", "42", "0A")
+UNLOCK: Final = (
+    "another session keeps a lock; `SELECT pid, state, query FROM pg_stat_activity WHERE xact_start IS NOT NULL ORDER BY xact_start` "
+    "names the oldest first, and pg_terminate_backend(pid) ends one"
+)
+
+_REFUSALS: Final = ("09", "0A", "22", "23", "25", "27", "2F", "38", "39", "42", "44", "55", "P0")
+"""Classes of SQLSTATE by which the server refuses a statement, whenever it is sent: it is up, and waiting alone ends nothing.
+Besides what the statement itself breaks these are errors that triggers, functions, constraints and publications raise."""
+
+_TRANSIENT: Final = (
+    asyncpg.ReadOnlySQLTransactionError,  # a fail-over: another server will take it, and a new connection finds that one
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.ObjectInUseError,
+    asyncpg.InvalidCachedStatementError,  # a migration has changed a table since the statement was planned
+)
+"""Of these classes, what ends by itself."""
+
+_TRY: Final = "`holdfast check` moves a job in a transaction that it rolls back, and names what is refused"
+_IDENTITY: Final = (
+    "a publication includes this table: ALTER TABLE … REPLICA IDENTITY FULL, or leave holdfast's tables out of the publication; "
+    "`holdfast check` names each table"
+)
+
 _HOPELESS: Final = {
     asyncpg.InvalidPasswordError: "correct the user or the password",
     asyncpg.InvalidAuthorizationSpecificationError: "correct the user, or let it in by pg_hba.conf",
@@ -39,12 +62,19 @@ def of_statement(name: str, public: str, error: BaseException) -> HoldfastError:
             return SchemaMissing(f"{name}: {public}: {said}: {MIGRATE}")
         case asyncpg.InsufficientPrivilegeError():
             return ConfigurationError([f"{name}: {public}: {said}: use a role that may, see `holdfast migrate --roles`"])
+        case asyncpg.LockNotAvailableError():
+            return StoreBusy(f"{name}: {public}: {said}: {UNLOCK}")
         case asyncpg.ReadOnlySQLTransactionError():
             return StoreUnavailable(f"{name}: {public} is read-only: {said}")
-        case asyncpg.PostgresError() if (error.sqlstate or "").startswith(_BUGS):
-            return HoldfastError(f"{name}: {public}: {said}")
+        case asyncpg.PostgresError() if is_refusal(error):
+            return StoreRefused(f"{name}: {public}: {said}: {_IDENTITY if 'replica identity' in said else _TRY}")
         case _:
             return StoreUnavailable(f"{name}: {public}: {said}")
+
+
+def is_refusal(error: asyncpg.PostgresError) -> bool:
+    """Return whether the server would refuse the same statement again, however long the caller waits."""
+    return (error.sqlstate or "").startswith(_REFUSALS) and not isinstance(error, _TRANSIENT)
 
 
 def of_connecting(public: str, error: BaseException) -> HoldfastError:

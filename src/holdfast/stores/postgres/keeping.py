@@ -6,9 +6,8 @@ from msgspec import structs
 
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.texts import text
-from holdfast._ports.store import Check, Pruned
-from holdfast.errors import HoldfastError
-from holdfast.stores.postgres import checks, schema
+from holdfast._ports.store import Pruned
+from holdfast.stores.postgres import schema
 from holdfast.stores.postgres.days import Days
 from holdfast.stores.postgres.roles import Roles
 
@@ -22,18 +21,11 @@ class Keeping(Days, Roles):
     async def prune(self, limit: int) -> Pruned:
         ((*numbers, today, passed, last),) = await self._fetch("prune", limit, round(RETENTION_FLOOR * 1e6))
         pruned = Pruned(*numbers)
-        return structs.replace(pruned, jobs=pruned.jobs + await self._tidy_days(today, passed, last, limit))
+        jobs, attempts = await self._tidy_days(today, passed, last, limit)
+        return structs.replace(pruned, jobs=pruned.jobs + jobs, attempts=pruned.attempts + attempts)
 
     async def migrate(self) -> tuple[int, int]:
         async with self._alone(is_checked=False, **schema.PATIENT) as connection:
             answer = await schema.migrate(connection, self._schema, self._location.public, self._placed)
             await connection.execute(self._placed("SELECT holdfast.make_days((clock_timestamp() AT TIME ZONE 'UTC')::date)"))
             return answer
-
-    async def check(self) -> tuple[Check, ...]:
-        schema, public = self._schema, self._location.public
-        try:
-            async with self._alone(is_checked=False) as link, link.transaction(readonly=True, isolation="read_committed"):
-                return tuple(await checks.check(link, schema, public, self._sql, self._clock.wall))
-        except HoldfastError as error:
-            return (Check("error", "server", str(error), "see that the server is up and can be reached"),)

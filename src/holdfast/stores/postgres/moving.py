@@ -1,6 +1,7 @@
 """Verbs that move jobs: each packs its values, runs its file of ``queries`` and maps the answer."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -20,17 +21,22 @@ from holdfast._ports.store import (
     Expired,
     LastTries,
     Note,
+    Purged,
     ReopenAnswer,
     Update,
 )
-from holdfast.errors import HoldfastError
-from holdfast.stores.postgres import answers, packing, rows
+from holdfast.errors import HoldfastError, StoreBusy
+from holdfast.stores.postgres import answers, failures, packing, rows
 from holdfast.stores.postgres.connect import Connected
 from holdfast.stores.postgres.trail import Trail, kind_of
 
 _KINDS = 64  # of claims whose trails are kept
 _NEW = Trail()
 _UNKNOWN = -(10**9)
+
+HURRIED = "SET LOCAL lock_timeout = '100ms'"
+HURRIED_LIMIT = 5.0
+"""Seconds for finding out which of the jobs of one call are locked; then those not done yet count as locked."""
 
 Rows = list[asyncpg.Record]
 
@@ -40,7 +46,6 @@ class Moving(Connected):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._newest = 0  # of the ids enqueued here, as a number
         self._trails: dict[tuple[object, ...], Trail] = {}
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
@@ -50,30 +55,40 @@ class Moving(Connected):
                 return answers.ALL
             is_known = True
         name, parameter = packing.enqueue(call, jobs, under, is_known=is_known)
-        return answers.enqueued(await self._fetch(name, parameter), jobs)
+        async with self._here().keyed if any(job.unique_key is not None for job in jobs) else nullcontext():
+            return answers.enqueued(await self._fetch(name, parameter), jobs)
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         if later := packing.copies(transitions):
             return await self._exchange_in_turn(transitions, later, request)
         plain, rare = ([], transitions) if request is None else packing.split(transitions)
-        settled, claims = await self._settle(rare), tuple[Claim, ...]()
+        (settled, refused), claims = await self._settle(rare), tuple[Claim, ...]()
+        if any(settle.to is State.AVAILABLE and settle.delay is None for settle in rare):
+            self._trails.clear()  # before what was seen last there is a job again
         if request is not None:
             more, claims = await self._claim(request, plain)
             settled += more
         if settled == len(transitions):
             return ExchangeAnswer((Answer.APPLIED,) * len(transitions), claims)
         named = packing.tokens((settle.job, settle.token) for settle in transitions)
-        return ExchangeAnswer(answers.settled(transitions, await self._fetch("exchange_answers", *named)), claims)
+        found = await self._fetch("exchange_answers", *named)
+        return ExchangeAnswer(answers.settled(transitions, found, refused), claims)
 
     async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
-        return await self._lost("start", tokens, packing.starts(tokens))
+        rows = [row for columns in packing.starts(tokens) for row in await self._fetch("start", *columns)]
+        ours = {(row["id"], Token(row["claim"], row["number"])) for row in rows}
+        return frozenset(job for job, token in tokens if (job, token) not in ours)
 
     async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
-        return await self._lost("report", [(update.job, update.token) for update in updates], packing.reports(updates))
+        rows = [row for columns in packing.reports(updates) for row in await self._fetch("report", *columns)]
+        ours = {(row["id"], Token(row["claim"], row["number"])) for row in rows}
+        lost = frozenset(update.job for update in updates if (update.job, update.token) not in ours)
+        self._require_free("report", (row["id"] for row in rows if not row["is_written"]), lost)
+        return lost
 
     async def annotate(self, notes: Sequence[Note]) -> None:
-        for columns in packing.notes(notes):
-            await self._fetch("annotate", *columns)
+        rows = [row for columns in packing.notes(notes) for row in await self._fetch("annotate", *columns)]
+        self._require_free("annotate", (row["id"] for row in rows))
 
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         return await self._states("request_cancel", ids)
@@ -89,8 +104,8 @@ class Moving(Connected):
     async def delete(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         return await self._states("delete", ids)
 
-    async def purge(self, queue: str, limit: int) -> int:
-        return int((await self._fetch("purge", queue, limit))[0]["gone"])
+    async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
+        return Purged(*(await self._fetch("purge", queue, limit, until))[0])
 
     async def expire(self, limit: int) -> tuple[Expired, ...]:
         return tuple(Expired(row["id"], row["task"]) for row in await self._fetch("expire", limit))
@@ -110,14 +125,6 @@ class Moving(Connected):
                 return False
             raise
         return True
-
-    def _may_be_known(self, jobs: Sequence[NewJob]) -> bool:
-        """Ids grow within a process: only one that does not can have been enqueued before, and is looked for everywhere."""
-        ids = {job.id.int for job in jobs}
-        if len(ids) < len(jobs):
-            raise HoldfastError("enqueue: two jobs of one id; each job needs an id of its own")
-        newest, self._newest = self._newest, max([self._newest, *ids])
-        return bool(ids) and min(ids) <= newest
 
     async def _exchange_in_turn(
         self, transitions: Sequence[Transition], later: Sequence[int], request: ClaimRequest | None
@@ -141,12 +148,13 @@ class Moving(Connected):
         self._texts[name] = text
         return text
 
-    async def _settle(self, transitions: Sequence[Transition]) -> int:
-        """How many landed."""
+    async def _settle(self, transitions: Sequence[Transition]) -> tuple[int, Collection[int]]:
+        """How many landed, and the numbers of those that their judge refused."""
         if not transitions:
-            return 0
+            return 0, ()
         columns = (*packing.settling(transitions), packing.said(transitions))
-        return int((await self._fetch("settle", *columns))[0]["settled"])
+        ((settled, refused),) = await self._fetch("settle", *columns)
+        return settled, refused
 
     async def _claim(self, request: ClaimRequest, plain: Sequence[Transition] = ()) -> tuple[int, tuple[Claim, ...]]:
         """Settle these first-try successes and claim; how many landed, or a number that is none, and the claims."""
@@ -159,11 +167,11 @@ class Moving(Connected):
             return 0, walked
         trail, is_alone = await self._look(request, room)
         if trail is None:
-            return await self._settle(plain), ()
+            return (await self._settle(plain))[0], ()
         name, where = trail.due if request.ids is None else ("due_ids", (request.ids, request.queues))
         rows: Rows = []
         if is_alone:
-            settled = await self._settle(plain)
+            settled, _ = await self._settle(plain)
         else:
             verb = "exchange" if plain else "claim"
             rows = await self._fetch(f"{verb} {name}", *packing.settling(plain), *packing.claiming(request), *where)
@@ -222,25 +230,46 @@ class Moving(Connected):
             values = (*packing.settling(()), *packing.claiming(request, is_alone=True), *where)
             return await connection.fetch(self._sql(f"claim {name}"), *values)
 
-    async def _lost(self, name: str, asked: Sequence[tuple[UUID, Token]], parts: Sequence[tuple[Any, ...]]) -> frozenset[UUID]:
-        """Jobs of which the verb did not answer that it found them under their token."""
-        rows = [row for columns in parts for row in await self._fetch(name, *columns)]
-        ours = {(row["id"], Token(row["claim"], row["number"])) for row in rows}
-        return frozenset(job for job, token in asked if (job, token) not in ours)
+    def _require_free(self, name: str, locked: Iterable[UUID], lost: frozenset[UUID] = frozenset()) -> None:
+        """``StoreBusy`` if the verb has passed by jobs that another session has locked."""
+        if jobs := frozenset(locked):
+            raise StoreBusy(f"{name}: {self._location.public}: {len(jobs)} jobs are locked: {failures.UNLOCK}", jobs, lost)
 
     async def _states(
         self, name: str, jobs: Sequence[UUID], *more: Any, taken: dict[UUID, UUID] | None = None
     ) -> dict[UUID, State]:
-        """What each job is in after the verb; one that was just moving is asked for again, in a snapshot of its own."""
+        """What each job is in after the verb; one that was just moving is asked for again, in a snapshot of its own.
+
+        ``StoreBusy`` names the jobs that another session keeps locked; the verb is done for all others then.
+        """
         states: dict[UUID, State] = {}
-        left = list(dict.fromkeys(jobs))
-        while left:
-            rows, left = await self._fetch(name, left, *more), []
-            for row in rows:
-                if row["state"] is None:
-                    left.append(row["id"])
-                    continue
-                states[row["id"]] = State(row["state"])
-                if taken is not None and row["holder"] is not None:
-                    taken[row["id"]] = row["holder"]
+        locked: set[UUID] = set()
+        parts, until = [list(dict.fromkeys(jobs))], float("inf")
+        while parts:
+            some = parts.pop()
+            try:
+                rows = await (self._fetch if until == float("inf") else self._hurry)(name, some, *more)
+            except StoreBusy:
+                until = min(until, self._clock.monotonic() + HURRIED_LIMIT)
+                if len(some) == 1 or self._clock.monotonic() >= until:
+                    locked.update(some)
+                else:  # the first asked for come first
+                    parts += [some[len(some) // 2 :], some[: len(some) // 2]]
+                continue
+            states |= {row["id"]: State(row["state"]) for row in rows if row["state"] is not None}
+            if taken is not None:
+                taken |= {row["id"]: row["holder"] for row in rows if row["state"] is not None and row["holder"] is not None}
+            if moving := [row["id"] for row in rows if row["state"] is None]:
+                parts.append(moving)
+        self._require_free(name, locked)
         return states
+
+    async def _hurry(self, name: str, *arguments: Any) -> Rows:
+        """The answer to a verb that waits for a foreign lock only briefly."""
+
+        async def ask() -> Rows:
+            async with self._transaction() as connection:
+                await connection.execute(HURRIED)
+                return await connection.fetch(self._sql(name), *arguments)
+
+        return await self._retrying(ask, name)

@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
 from holdfast._core.job import Hold
 from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.reading import first_readable
 from holdfast._core.texts import json_text, text
 from holdfast._ports.store import BeatAnswer, LeaseView, NewLease, Overdue
 from holdfast.stores.postgres import rows
@@ -38,13 +40,14 @@ class Owning(Connected):
 
     async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
         found = await self._beat_fetch("beat", list(leases), draining)
-        alive, marked = {row["id"]: row["elapsed"] / 1e6 for row in found}, defaultdict[UUID, list[UUID]](list)
+        alive = {row["id"]: row["elapsed"] / 1e6 for row in found if row["elapsed"] is not None}
+        marked = defaultdict[UUID, list[UUID]](list)
         for row in found:
             if row["job"] is not None:
                 marked[row["id"]].append(row["job"])
         return BeatAnswer(
             alive=frozenset(alive),
-            gone=frozenset(leases).difference(alive),
+            gone=frozenset(leases).difference(row["id"] for row in found),
             cancelled={lease: tuple(jobs) for lease, jobs in marked.items()},
             elapsed=max(alive.values(), default=None),
         )
@@ -59,10 +62,10 @@ class Owning(Connected):
             # Somebody else has ended it, and began after us: the next look sees that.
 
     async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
-        return rows.readable(rows.hold_of, await self._fetch("held", lease, limit))
+        return await first_readable(partial(self._fetch, "held", lease), partial(rows.readable, rows.hold_of), limit)
 
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:
-        return rows.readable(rows.lease_of, await self._fetch("expired", limit))
+        return await first_readable(partial(self._fetch, "expired"), partial(rows.readable, rows.lease_of), limit)
 
     async def overdue(self, limit: int) -> tuple[Overdue, ...]:
-        return rows.readable(rows.overdue_of, await self._fetch("overdue", limit))
+        return await first_readable(partial(self._fetch, "overdue"), partial(rows.readable, rows.overdue_of), limit)

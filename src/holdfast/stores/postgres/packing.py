@@ -77,9 +77,10 @@ class Settling(Struct, omit_defaults=True):
     is_kept: bool
     said_failures: int
     said_crashes: int
-    delay: float
+    never_ran: bool
     owes_hook: bool
     judge: str
+    delay: float | None = None
     reason: str | None = None
     said_error: str | None = None
     outcome: str | None = None
@@ -89,7 +90,9 @@ class Settling(Struct, omit_defaults=True):
 
 
 _PLAIN = json_text(
-    Settling("completed", is_end=True, is_kept=False, said_failures=0, said_crashes=0, delay=0.0, owes_hook=False, judge="owner")
+    Settling(
+        "completed", is_end=True, is_kept=False, said_failures=0, said_crashes=0, never_ran=False, owes_hook=False, judge="owner"
+    )
 )
 
 
@@ -330,6 +333,7 @@ def _said(settle: Transition) -> str:
             said_failures=settle.failures,
             said_crashes=settle.crashes,
             delay=settle.delay,
+            never_ran=settle.never_ran,
             owes_hook=settle.owes_hook,
             judge=settle.judge,
             reason=settle.reason,

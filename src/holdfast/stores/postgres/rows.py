@@ -22,7 +22,7 @@ from holdfast._core.job import (
     Token,
 )
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
-from holdfast._core.policy import Policy
+from holdfast._core.policy import policy_of
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import LeaseView, Overdue
 
@@ -123,7 +123,7 @@ def hold_of(row: Row) -> Hold:
 
 def overdue_of(row: Row) -> Overdue:
     """An active job, and the limit it is past."""
-    return Overdue(hold_of(row), row["worker"], Charge(row["charge"]))
+    return Overdue(hold_of(row), row["worker"], Charge(row["charge"]), timing_of(row["timing"]))
 
 
 def attempt_of(row: Row) -> AttemptRecord:
@@ -149,7 +149,7 @@ def lease_of(row: Row) -> LeaseView:
         id=row["id"],
         worker=row["worker"] or "",
         process=_read(row["process"], ProcessIdentity) or _UNKNOWN,
-        timing=_read(row["timing"], LeaseTiming) or LeaseTiming(0.0, 0.0, 0.0),
+        timing=timing_of(row["timing"]),
         overdue=row["overdue"] / 1e6,
         seen=row["seen"] or "",
         age=row["age"] / 1e6,
@@ -164,9 +164,9 @@ def lease_of(row: Row) -> LeaseView:
     )
 
 
-def policy_of(text: str | None) -> Policy:
-    """A policy as written on a row; the defaults for one that nobody can read."""
-    return _read(text, Policy) or Policy()
+def timing_of(text: str | None) -> LeaseTiming:
+    """Read a lease's times; a lease whose times cannot be read gets no time at all."""
+    return _read(text, LeaseTiming) or LeaseTiming(0.0, 0.0, 0.0)
 
 
 def failure_of(text: str | None) -> Failure | None:

@@ -29,7 +29,7 @@ class Sharing(Connected):
     def enqueue_within(
         self, connection: Any, call: UUID, jobs: Sequence[NewJob]
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
-        name, parameter = packing.enqueue(call, jobs, is_durable=True)
+        name, parameter = packing.enqueue(call, jobs, is_durable=True, is_known=self._may_be_known(jobs))
         read = partial(answers.enqueued, jobs=jobs)
         order = within.Order(self._sql("place"), self._sql("version"), self._sql(name), parameter, read)
         return within.hold(connection, partial(self._acquaintances.talk, order))

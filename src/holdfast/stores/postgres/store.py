@@ -1,11 +1,49 @@
-"""The PostgreSQL store: what its three halves say together."""
+"""The PostgreSQL store: what its halves say together."""
 
+from holdfast._ports.store import Check
+from holdfast._ports.trial import stuck, try_out
+from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.stores.postgres import checks
 from holdfast.stores.postgres.keeping import Keeping
 from holdfast.stores.postgres.moving import Moving
 from holdfast.stores.postgres.owning import Owning
+from holdfast.stores.postgres.pool import Link
 from holdfast.stores.postgres.reading import Reading
+from holdfast.stores.postgres.rehearsal import HURRIED, OneTransaction
 from holdfast.stores.postgres.sharing import Sharing
 
 
 class PostgresStore(Moving, Sharing, Owning, Reading, Keeping):
     """Jobs in one schema of a PostgreSQL database; nothing is opened until first used."""
+
+    async def check(self) -> tuple[Check, ...]:
+        schema, public = self._schema, self._location.public
+        try:
+            async with self._alone(is_checked=False) as link:
+                async with link.transaction(readonly=True, isolation="read_committed"):
+                    found = await checks.check(link, schema, public, self._sql, self._clock.wall)
+                if checks.may_be_written(found):
+                    found.append(await self._try_out(link))
+                return tuple(found)
+        except ConfigurationError as error:
+            return (Check("error", "server", str(error), "correct what is named"),)
+        except HoldfastError as error:
+            return (Check("error", "server", str(error), "see that the server is up and can be reached"),)
+
+    async def _try_out(self, link: Link) -> Check:
+        transaction, rehearsal = link.transaction(isolation="read_committed"), Rehearsal(self, link)
+        await transaction.start()
+        try:
+            await link.execute(HURRIED)
+            found = await try_out(rehearsal, self._chance, self._process)
+            if found.level == "ok":
+                await rehearsal.end()
+        except HoldfastError as error:
+            return stuck("commit", error)
+        finally:
+            await transaction.rollback()
+        return found
+
+
+class Rehearsal(OneTransaction, PostgresStore):
+    """The same store on one connection, in a transaction that is open there."""

@@ -1,8 +1,9 @@
 """Where claims of one kind look: a hint that saves time, and that correctness never depends on.
 
 The head of a long line is full of entries of jobs that are gone, and each claim would pass them all. While jobs are taken
-fast, claims therefore go on where the last one stopped, for a second at most: then, and whenever there is less than asked,
-all lines are looked at again from their beginning, for jobs that came back meanwhile or are more urgent.
+fast, claims therefore go on where the last one stopped, for a fifth of a second at most: then, whenever there is less than
+asked, and once a job was given back here, all lines are looked at again from their beginning, for jobs that came back to their
+places or are more urgent.
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,9 @@ from holdfast.stores.postgres.rows import Row
 
 FAST = 200
 """Jobs taken in a row, from which on it pays."""
-FRESH = 1.0
-"""Seconds for which the lines that were found are thought to be all."""
+FRESH = 0.2
+"""Seconds for which the lines that were found are thought to be all; so long a rescued job may wait for the next look, because
+the claims of other processes hear nothing of its rescue."""
 
 Line = tuple[str, str, int]
 

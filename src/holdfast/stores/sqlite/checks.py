@@ -1,13 +1,13 @@
 """What is right and wrong with a SQLite store."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.store import Check
 from holdfast.errors import HoldfastError
-from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite import driver, schema
 from holdfast.stores.sqlite.database import FIRST_WITHOUT_RESET_RACE, Database
 from holdfast.stores.sqlite.location import require_local_disk
 from holdfast.stores.sqlite.packing import micros
@@ -23,8 +23,11 @@ MOST = 10_001
 STEP = 60.0
 
 
-def check(database: Database) -> tuple[Check, ...]:
-    """All findings; a file that cannot be opened is one of them, and one that does not exist is not made."""
+def check(database: Database, rehearse: Callable[[], Check]) -> tuple[Check, ...]:
+    """All findings; a file that cannot be opened is one of them, and one that does not exist is not made.
+
+    ``rehearse`` moves a job in a transaction that is rolled back.
+    """
     library = library_of(driver.version(use_apsw=database.use_apsw))
     try:
         if not database.path.exists():
@@ -34,7 +37,10 @@ def check(database: Database) -> tuple[Check, ...]:
         if found < VERSION:
             return library, _schema(found), *_disk(database.path)
         ((mode,),) = database.pragma("journal_mode")
-        return library, _schema(found), _journal(mode), _soundness(database), *_disk(database.path), *_contents(database)
+        facts = _schema(found), _journal(mode), _soundness(database), *_disk(database.path), *_objects(database)
+        if any(fact.level == "error" and fact.name == "schema" for fact in facts):
+            return library, *facts
+        return library, *facts, *_contents(database), rehearse()
     except HoldfastError as error:
         return library, Check("error", "file", str(error))
 
@@ -85,6 +91,19 @@ def _disk(path: Path) -> Iterator[Check]:
     if size > LARGE_LOG:
         remedy = "end what has been reading the file for long: a backup, a shell, a transaction of the application"
         yield Check("warning", "log", f"the write-ahead log has {size // MEGABYTE} MB and cannot be emptied", remedy)
+
+
+def _objects(database: Database) -> Iterator[Check]:
+    found = {str(name): sql for name, sql in database.read("objects")}
+    for name, (kind, sql) in schema.expected_objects().items():
+        if name in found and found[name] == sql:
+            continue
+        what = "is missing" if name not in found else "is not the one that this release makes"
+        if kind == "table":
+            yield Check("error", "schema", f"table {name} {what}", "restore a backup")
+            continue
+        drop = f"DROP {kind.upper()} {name}; " if name in found else ""
+        yield Check("error", "indexes", f"{kind} {name} {what}: statements read whole tables without it", f"{drop}{sql}")
 
 
 def _contents(database: Database) -> Iterator[Check]:

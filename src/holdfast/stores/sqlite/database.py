@@ -5,17 +5,20 @@ so a process that is busy, stopped or waiting for its interpreter lock blocks no
 processes, so we wait ourselves: short and at random.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Json
 from holdfast._ports.clock import Chance, Clock, blocking_sleep
-from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.errors import ConfigurationError, HoldfastError, StoreRefused, StoreUnavailable
 from holdfast.stores.sqlite import driver, schema
-from holdfast.stores.sqlite.location import identity_of, require_local_disk
+from holdfast.stores.sqlite.files import Files
+from holdfast.stores.sqlite.location import create_private, require_local_disk
 from holdfast.stores.sqlite.packing import Values, micros
 
 OLDEST = (3, 35, 0)
@@ -55,7 +58,7 @@ class Database:
         self._busy_limit = busy_limit
         self.use_apsw = use_apsw
         self._connection: driver.Connection | None = None
-        self._identity: tuple[int, int] | None = None
+        self._files: Files | None = None
         self._seen_at = 0
 
     def now(self) -> int:
@@ -74,7 +77,7 @@ class Database:
     def write(self, name: str, **values: Json) -> int:
         """How many rows a statement changed, those of its triggers not counted."""
         query = QUERIES[name]
-        return self._insist(name, lambda: self._execute(name, query.statement, values)).rowcount
+        return self._insist(name, lambda: self._commit(name, query.statement, values)).rowcount
 
     def fire(self, name: str, **values: Json) -> bool:
         """Whether a statement's triggers changed anything."""
@@ -82,7 +85,7 @@ class Database:
 
         def execute() -> bool:
             before = self._open(name).total_changes
-            self._execute(name, query.statement, values)
+            self._commit(name, query.statement, values)
             return self._open(name).total_changes != before
 
         return self._insist(name, execute)
@@ -113,11 +116,26 @@ class Database:
         require_local_disk(self.path)
         return self._begin("check", look)
 
+    def rehearse(self, action: Callable[[], Answer]) -> Answer:
+        """Return what an action answers whose statements are rolled back; other writers wait for as long as it takes."""
+        connection = self._open("check")
+        self._insist("check", lambda: connection.execute("BEGIN IMMEDIATE"))
+        try:
+            return action()
+        finally:
+            if self._connection is connection and connection.in_transaction:
+                connection.execute("ROLLBACK")
+
     def close(self) -> None:
         """Let go of the file; the next statement opens it again."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        connection, self._connection, files, self._files = self._connection, None, self._files, None
+        if files is not None and connection is not None:
+            files.close(connection)
+
+    def _commit(self, name: str, statement: str, values: Values) -> driver.Cursor:
+        cursor = self._execute(name, statement, values)
+        self._require_same_files(name)
+        return cursor
 
     def _execute(self, name: str, statement: str, values: Values) -> driver.Cursor:
         # The clocks are read right before each try: a write that had to wait must not be judged by older time.
@@ -125,17 +143,17 @@ class Database:
         clocks = {"wall": self.now(), "monotonic": monotonic, "boot": self._process.boot, "clock": self._process.clock}
         connection = self._open(name)
         if not 0 <= monotonic - self._seen_at < _LOOK_AGAIN:
-            self._require_same_file(name, monotonic)
+            self._require_same_files(name, all_of_them=True)
+            self._seen_at = monotonic
         return connection.execute(statement, {**values, **clocks})
 
-    def _require_same_file(self, name: str, monotonic: int) -> None:
-        if identity_of(self.path) != self._identity:
+    def _require_same_files(self, name: str, *, all_of_them: bool = False) -> None:
+        try:
+            if self._files is not None:
+                self._files.require(name, all_of_them=all_of_them)
+        except StoreUnavailable:
             self._give_up()
-            raise StoreUnavailable(
-                f"{name}: {self.path} was deleted or replaced while it was open. What was written to it is gone with it; from "
-                "now on whatever is at this path is used. To move or restore it, stop all processes that use it first"
-            )
-        self._seen_at = monotonic
+            raise
 
     def _insist(self, name: str, action: Callable[[], Answer]) -> Answer:
         slept, has_made_room = 0.0, False
@@ -143,6 +161,8 @@ class Database:
             try:
                 return action()
             except sqlite3.IntegrityError as error:
+                if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
+                    raise StoreRefused(f"{name}: {self.path}: {error}: a trigger of the file refuses: drop or mend it") from error
                 raise HoldfastError(f"{name}: {error}; each job needs an id of its own") from error
             except sqlite3.Error as error:
                 if _code_of(error) == sqlite3.SQLITE_FULL and not has_made_room:
@@ -175,7 +195,7 @@ class Database:
             require_version(driver.version(use_apsw=self.use_apsw))
             require_local_disk(self.path)
             self._connection = self._begin(name, self._connect)
-            self._identity, self._seen_at = identity_of(self.path), self.monotonic()
+            self._files, self._seen_at = Files(self.path), self.monotonic()
         return self._connection
 
     def _begin(self, name: str, connect: Callable[[], Answer]) -> Answer:
@@ -188,6 +208,8 @@ class Database:
             raise
 
     def _connect(self) -> driver.Connection:
+        with suppress(OSError):  # it is there, and keeps its mode; or it cannot be made, and SQLite says why
+            create_private(Path(os.path.realpath(self.path)))  # SQLite gives its log and shared memory the same mode
         connection = driver.connect(self.path, use_apsw=self.use_apsw)
         try:
             connection.execute("PRAGMA synchronous = FULL")

@@ -7,6 +7,7 @@ up all of a process's locks with the first close, and the file was damaged withi
 
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -134,6 +135,24 @@ def begin_implicitly(connection: Any) -> None:
         if is_legacy and connection.isolation_level is not None:
             with turn_of(connection):
                 sqlite3.Cursor(connection).execute(f"BEGIN {connection.isolation_level}")
+
+
+def back_up(source: Connection, target: Connection) -> None:
+    """Copy all of a database in one step, as the open transaction of the source sees it."""
+    if isinstance(source, _Apsw):
+        with _translated(), owned(target).backup("main", source.library_connection, "main") as copying:
+            copying.step()
+    else:
+        owned(source).backup(owned(target))
+
+
+def keep_log(connection: Connection) -> None:
+    """Have the connection leave the log alone when it is closed. Python before 3.12 cannot be told that."""
+    library = owned(connection)
+    if isinstance(connection, _Apsw):
+        library.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    elif sys.version_info >= (3, 12):
+        library.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
 
 
 def owned(connection: Connection) -> Any:

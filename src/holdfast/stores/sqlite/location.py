@@ -5,6 +5,8 @@ gives; there it loses data silently.
 """
 
 import os
+import stat
+import sys
 from pathlib import Path
 
 from holdfast.errors import ConfigurationError
@@ -31,7 +33,17 @@ def require_local_disk(path: Path) -> None:
             raise ConfigurationError([f"{path} lies on a network file system ({kind}), where SQLite loses data; {_REMEDY}"])
 
 
-def identity_of(path: Path) -> tuple[int, int] | None:
+def create_private(path: Path) -> None:
+    """Make an empty file that only its owner may read. ``FileExistsError`` if there is one."""
+    if hasattr(os, "mknod") and sys.platform == "linux":
+        os.mknod(
+            path, stat.S_IFREG | 0o600
+        )  # nothing is opened: to close it would give up SQLite's locks of a file that is there now
+    else:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def identity_of(path: str | Path) -> tuple[int, int] | None:
     """Which file is at a path; ``None`` if there is none."""
     try:
         found = os.stat(path)

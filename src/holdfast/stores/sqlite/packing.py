@@ -41,7 +41,8 @@ class Settling(Struct):
     crashes: int
     retention: int
     at: list[int]
-    delay: int = 0
+    delay: int | None = None
+    never_ran: bool = False
     reason: str | None = None
     error: str | None = None
     outcome: str | None = None
@@ -272,7 +273,8 @@ def _settling(settle: Transition, place: int) -> Settling:
         crashes=settle.crashes,
         retention=micros(settle.retention),
         at=[place],
-        delay=micros(settle.delay),
+        delay=None if settle.delay is None else micros(settle.delay),
+        never_ran=settle.never_ran,
         reason=settle.reason,
         error=failure_text(settle.error),
         outcome=settle.record,

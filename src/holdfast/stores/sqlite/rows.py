@@ -24,7 +24,7 @@ from holdfast._core.job import (
     Token,
 )
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
-from holdfast._core.policy import Policy
+from holdfast._core.policy import policy_of
 from holdfast._core.rows import Ended
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import ClaimRequest, Due, Overdue
@@ -100,8 +100,8 @@ def hold_of(row: Row) -> Hold:
 
 def overdue_of(row: Row) -> Overdue:
     """A row of ``overdue.sql``."""
-    *hold, worker, charge = row
-    return Overdue(hold_of(tuple(hold)), worker, Charge(charge))
+    *hold, worker, charge, timing = row
+    return Overdue(hold_of(tuple(hold)), worker, Charge(charge), timing_of(timing))
 
 
 def due_of(row: Row) -> Due:
@@ -180,11 +180,6 @@ def ended_of(job: UUID, token: Token, row: Row) -> Ended | None:
         return Ended(State(sent_to), None)
     outcome, failure = AttemptOutcome(outcome), failure_of(error)
     return Ended(State(sent_to), AttemptRecord(job=job, token=token, attempt=0, worker="", outcome=outcome, error=failure))
-
-
-def policy_of(text: str) -> Policy:
-    """A policy as written on a row; the defaults for one that nobody can read."""
-    return _read(text, Policy) or Policy()
 
 
 def failure_of(text: str | None) -> Failure | None:

@@ -6,6 +6,7 @@ nothing else of the file is touched.
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from holdfast.errors import SchemaTooNew
@@ -15,13 +16,12 @@ _MIGRATIONS = sorted((Path(__file__).parent / "migrations").glob("[0-9]*.sql"))
 VERSION = len(_MIGRATIONS)
 
 
-def version_of(connection: Speaker, name: str = "main") -> int:
-    """The version of the schema in the file a connection knows by that name, 0 if it has none; refuses a newer one."""
-    place = quoted(name)
-    found = connection.execute(f"SELECT 1 FROM {place}.sqlite_schema WHERE name = 'holdfast_schema'").fetchone()  # noqa: S608 - quoted
+def version_of(connection: Speaker) -> int:
+    """Return the version of the schema in the connection's own file, 0 if it has none; refuse a newer one."""
+    found = connection.execute("SELECT 1 FROM main.sqlite_schema WHERE name = 'holdfast_schema'").fetchone()
     if found is None:
         return 0
-    (version,) = connection.execute(f"SELECT version + 0 FROM {place}.holdfast_schema").fetchone()  # noqa: S608 - quoted
+    (version,) = connection.execute("SELECT version + 0 FROM main.holdfast_schema").fetchone()
     if version > VERSION:
         raise SchemaTooNew(f"the file has schema version {version}, this release knows {VERSION}: upgrade holdfast")
     return int(version)
@@ -43,18 +43,21 @@ def migrate(connection: Connection) -> tuple[int, int]:
     return version, VERSION
 
 
-def upgrade(connection: Speaker, version: int, name: str = "main") -> None:
+def upgrade(connection: Speaker, version: int) -> None:
     """Apply what is newer than that version, in the transaction that is open."""
     for number in range(version + 1, VERSION + 1):
-        script = _MIGRATIONS[number - 1].read_text(encoding="utf-8").replace("main.", f"{quoted(name)}.")
+        script = _MIGRATIONS[number - 1].read_text(encoding="utf-8")
         for statement in statements(script):
             connection.execute(statement)
-        connection.execute(f"UPDATE {quoted(name)}.holdfast_schema SET version = {number:d}")  # noqa: S608 - quoted
+        connection.execute(f"UPDATE main.holdfast_schema SET version = {number:d}")  # noqa: S608 - a number
 
 
-def quoted(name: str) -> str:
-    """A name as SQL has it, whatever is in it."""
-    return '"' + name.replace('"', '""') + '"'
+def expected_objects() -> dict[str, tuple[str, str]]:
+    """Return what the migrations make: by name its kind, and the statement that makes it."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        upgrade(connection, 0)
+        found = connection.execute("SELECT name, type, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+        return {name: (kind, sql) for name, kind, sql in found}
 
 
 def statements(script: str) -> Iterator[str]:

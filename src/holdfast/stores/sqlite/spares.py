@@ -7,8 +7,11 @@ from pathlib import Path
 
 from holdfast._ports.forks import care_for
 from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.files import Files
 from holdfast.stores.sqlite.location import identity_of
 from holdfast.stores.sqlite.thread import INHERITED
+
+Opened = tuple[driver.Connection, Files]
 
 
 class Spares:
@@ -18,26 +21,27 @@ class Spares:
     _lock: threading.RLock
     _is_wanted: bool
     _has_log: bool
-    _spare: tuple[tuple[int, int], driver.Connection] | None
+    _spare: Opened | None
 
     def __init__(self, path: Path, *settings: str, use_apsw: bool) -> None:
         self._path, self._settings, self._use_apsw = path, ("PRAGMA synchronous = FULL", *settings), use_apsw
         self._forget()
         care_for(self)
 
-    def connect(self) -> driver.Connection:
+    def connect(self) -> Opened:
         """A fresh one. ``sqlite3.Error`` also while somebody puts the file in order."""
         connection = driver.connect(self._path, use_apsw=self._use_apsw, is_judged=True)
         try:
             for setting in self._settings:
                 connection.execute(setting)
+            connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # what the first statement would read
         except BaseException:
             connection.close()
             raise
-        return connection
+        return connection, Files(self._path)
 
-    def take(self) -> driver.Connection | None:
-        """The one that is ready, if there is one and its file is still there. Waits for nothing."""
+    def take(self) -> Opened | None:
+        """The one that is ready, if there is one and its files are still there. Waits for nothing."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -46,10 +50,10 @@ class Spares:
             self._lock.release()
         if spare is None:
             return None
-        identity, connection = spare
-        if identity_of(self._path) == identity:
-            return connection
-        connection.close()
+        connection, files = spare
+        if files.lost() is None:
+            return spare
+        files.close(connection)
         return None
 
     def refill(self) -> None:
@@ -62,12 +66,11 @@ class Spares:
             identity = identity_of(self._path)
             if not self._is_wanted or not self._has_log or self._spare is not None or identity is None:
                 return
-            connection = self.connect()
-            self._spare = identity, connection
+            self._spare = self.connect()
+            connection, files = self._spare
             try:
                 self._has_log = connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-                connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # what the first statement would read
-                is_good = self._has_log and identity_of(self._path) == identity
+                is_good = self._has_log and identity_of(self._path) == identity and files.lost() is None
             except BaseException:
                 self._close()
                 raise
@@ -100,5 +103,6 @@ class Spares:
     def _close(self) -> None:
         spare, self._spare = self._spare, None
         if spare is not None:
+            connection, files = spare
             with suppress(sqlite3.Error):
-                spare[1].close()
+                files.close(connection)

@@ -3,8 +3,10 @@
 All work on the file happens in one thread of the store's own, and every write is one statement: see ``database.py``.
 """
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from copy import copy
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -17,8 +19,10 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Hold, JobRecord, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.reading import first_readable
 from holdfast._core.texts import json_text
 from holdfast._core.timing import LeaseTiming
+from holdfast._ports.backup import Backup
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.store import (
     MOST_ATTEMPTS,
@@ -38,13 +42,16 @@ from holdfast._ports.store import (
     Note,
     Overdue,
     Pruned,
+    Purged,
     QueueView,
     ReopenAnswer,
     Update,
 )
-from holdfast.stores.sqlite import answers, checks, driver, packing, rows, transactions, within
+from holdfast._ports.trial import try_out
+from holdfast.stores.sqlite import answers, backup, checks, driver, packing, rows, transactions, within
 from holdfast.stores.sqlite.database import BUSY_LIMIT, Database
 from holdfast.stores.sqlite.leases import Watch
+from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
 from holdfast.stores.sqlite.spares import Spares
 from holdfast.stores.sqlite.thread import OwnThread
 from holdfast.stores.sqlite.transactions import Transaction, Turns
@@ -77,7 +84,7 @@ class SqliteStore:
         file, is_apsw = Path(path).absolute(), driver.is_apsw(use_apsw)
         self._warnings = checks.warnings(driver.version(use_apsw=is_apsw))
         self._thread = OwnThread(lambda: Database(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
-        self._watch = Watch(process)
+        self._watch, self._who = Watch(process), (chance, process)
         self._path, self._clock, self._use_apsw = file, clock, is_apsw
         self._spares, turns = Spares(file, use_apsw=is_apsw), Turns()
         self._begin = partial(Transaction, file, chance=chance, turns=turns, spares=self._spares, busy_limit=busy_limit)
@@ -163,8 +170,10 @@ class SqliteStore:
     async def delete(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         return await self._states("delete", ids)
 
-    async def purge(self, queue: str, limit: int) -> int:
-        return len(await self._touched("purge", {"queue": queue, "limit": limit}))
+    async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
+        until = until or rows.instant(packing.micros(self._clock.wall()))
+        gone = await self._touched("purge", {"queue": queue, "limit": limit, "until": packing.micros_of(until)})
+        return Purged(len(gone), until)
 
     async def expire(self, limit: int) -> tuple[Expired, ...]:
         return answers.expired(await self._touched("expire", {"limit": limit}))
@@ -205,15 +214,20 @@ class SqliteStore:
         return await self._thread.run(end)
 
     async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
-        found = await self._read("held", {"lease": lease.bytes, "limit": -1 if limit is None else limit})
-        return rows.readable(rows.hold_of, found)
+        def fetch(most: int | None) -> Coroutine[Any, Any, Rows]:
+            return self._read("held", {"lease": lease.bytes, "limit": -1 if most is None else most})
+
+        return await first_readable(fetch, partial(rows.readable, rows.hold_of), limit)
 
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:
         found = [view for view in await self._leases() if (view.holds if view.end is not None else view.overdue > 0)]
         return tuple(sorted(found, key=lambda view: (view.end is None, -view.overdue, view.id))[:limit])
 
     async def overdue(self, limit: int) -> tuple[Overdue, ...]:
-        return rows.readable(rows.overdue_of, await self._read("overdue", {"limit": limit}))
+        def fetch(most: int | None) -> Coroutine[Any, Any, Rows]:
+            return self._read("overdue", {"limit": most})
+
+        return await first_readable(fetch, partial(rows.readable, rows.overdue_of), limit)
 
     # reading
 
@@ -269,7 +283,10 @@ class SqliteStore:
         return await self._thread.run(Database.migrate)
 
     async def check(self) -> tuple[Check, ...]:
-        return await self._thread.run(checks.check)
+        return await self._thread.run(lambda database: checks.check(database, partial(self._rehearse, database)))
+
+    async def backup(self, target: Path) -> Backup:
+        return await asyncio.to_thread(backup.copy, self._path, target, use_apsw=self._use_apsw)
 
     async def close(self) -> None:
         self._spares.close()  # first: who closes a file last puts its log away, and does that in a thread
@@ -277,6 +294,11 @@ class SqliteStore:
         self._spares.close()  # of what began meanwhile
 
     # inside
+
+    def _rehearse(self, database: Database) -> Check:
+        here = copy(self)
+        here._thread = SameThread(database)  # type: ignore[assignment] # all that verbs ask of it
+        return database.rehearse(lambda: run_at_once(try_out(here, *self._who)))
 
     async def _exchange_in_turn(
         self, transitions: Sequence[Transition], later: Sequence[int], request: ClaimRequest | None

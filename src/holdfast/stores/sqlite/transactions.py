@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.alarms import Alarm, Alarms
 from holdfast.stores.sqlite.database import QUERIES, is_busy, pause
+from holdfast.stores.sqlite.files import Files
 from holdfast.stores.sqlite.lane import Lane, SpareLanes
 from holdfast.stores.sqlite.location import identity_of
 from holdfast.stores.sqlite.packing import Values, micros_of
@@ -28,6 +29,7 @@ from holdfast.stores.sqlite.spares import Spares
 
 _OPERATIONS = 10_000  # of SQLite's machine, between two looks at whether a statement has to stop
 _LOOK_AGAIN = 0.05
+_WRITES = (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
 
 _ALARMS, _LANES = Alarms(), SpareLanes()
 
@@ -83,10 +85,12 @@ class Block:
         self._path, self._idle, self._spares = path, idle, spares
         self._chance, self._busy_limit = chance, busy_limit
         self._connection: driver.Connection | None = None
+        self._files: Files | None = None
         self._lock = threading.Lock()
         self._ours = threading.local()
         self._alarm: Alarm | None = None
-        self._is_abandoned = self._is_over = self._has_tried_to_end = self._is_undone = False
+        self._foreign = ""
+        self._is_abandoned = self._is_over = self._has_tried_to_end = self._is_undone = self._has_gone_back = False
 
     def before(self, connection: driver.Connection) -> None:
         """Asked before the lock is waited for; raises what makes that useless."""
@@ -100,7 +104,8 @@ class Block:
             raise StoreUnavailable(f"transaction: there is no file {self._path}")
         try:
             # Busy even for a reader: when somebody was killed, the first who comes puts the log in order.
-            connection = self._connection = self._spares.take() or self._insist(self._spares.connect)
+            connection, self._files = self._spares.take() or self._insist(self._spares.connect)
+            self._connection = connection
             with self._speaking():
                 self._insist(lambda: self.before(connection))
                 self._end_turn = self._turns.take(self._chance, self._busy_limit, lambda: self._is_abandoned)
@@ -111,12 +116,13 @@ class Block:
 
     def open_at_once(self) -> Any | None:
         """The same without any waiting; ``None`` if it cannot be had so."""
-        if (connection := self._spares.take()) is None:
+        if (spare := self._spares.take()) is None:
             return None
+        connection, files = spare
         if (end_turn := self._turns.take_at_once()) is None:
-            _close(connection)
+            _close(connection, files)
             return None
-        self._connection, self._end_turn = connection, end_turn
+        self._connection, self._files, self._end_turn = connection, files, end_turn
         try:
             with self._speaking():
                 self.before(connection)
@@ -143,7 +149,9 @@ class Block:
                 if not connection.in_transaction:
                     raise self._undone()
                 self.at_the_end(connection)
+                self._require_files(is_open=True)
                 self._insist(lambda: connection.execute("COMMIT"))  # a reader keeps it waiting where there is no write-ahead log
+                self._require_files(is_open=False)
             except sqlite3.ProgrammingError as error:
                 raise HoldfastError(f"{self.what}: {error} It was rolled back: leave its connection open") from error
             except sqlite3.Error as error:
@@ -162,6 +170,11 @@ class Block:
             return self._too_long()
         if self._is_undone:
             return self._undone()
+        if self._foreign:
+            return HoldfastError(
+                f"{self.what} may write to its own file only, and {self._foreign!r} is another one: with a write-ahead log SQLite commits "
+                "each file by itself, so a crash could keep one commit of the two. Write to it after the block, by a connection of its own"
+            )
         if self._has_tried_to_end:
             return HoldfastError(
                 f"{self.what} commits when its block ends, {self.beside}, and rolls back when the block raises: leave out COMMIT "
@@ -204,10 +217,20 @@ class Block:
             try:
                 yield connection
             finally:
-                if connection is not None:
-                    _close(connection)
+                if connection is not None and self._files is not None:
+                    _close(connection, self._files)
                 self._ours.is_speaking = False
                 self._give_turn()
+
+    def _require_files(self, *, is_open: bool) -> None:
+        if self._files is None:
+            return
+        self._files.require("transaction")
+        if is_open and not self._files.has_write_lock():
+            raise StoreUnavailable(
+                f"transaction: this process closed {self._path}-shm while the transaction was open, and so gave up its lock of the "
+                "file; nothing of it is kept. To copy the file, use `holdfast backup`"
+            )
 
     def _expire(self) -> None:
         with self._lock:
@@ -228,12 +251,17 @@ class Block:
         end, self._end_turn = self._end_turn, _nothing
         end()
 
-    def _judge(self, action: int, *_: object) -> int:
+    def _judge(self, action: int, first: object, _second: object, database: str | None, *_: object) -> int:
         if getattr(self._ours, "is_speaking", False):
             return sqlite3.SQLITE_OK
+        if action in _WRITES and database not in (None, "main", "temp"):
+            self._foreign = str(database)
+            return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_TRANSACTION:
             self._has_tried_to_end = True
             return sqlite3.SQLITE_DENY
+        if action == sqlite3.SQLITE_SAVEPOINT and first == "ROLLBACK":
+            self._has_gone_back = True
         if self._connection is not None and not self._connection.in_transaction:
             self._is_undone = True  # else what the user's code says next would commit at once
         return sqlite3.SQLITE_DENY if self._is_over or self._is_undone else sqlite3.SQLITE_OK
@@ -299,12 +327,12 @@ def _nothing() -> None:
     """It is not its turn."""
 
 
-def _close(connection: driver.Connection) -> None:
+def _close(connection: driver.Connection, files: Files) -> None:
     with suppress(sqlite3.Error):
         if connection.in_transaction:  # a cursor that is still read would keep it open
             connection.execute("ROLLBACK")
     with suppress(sqlite3.Error):
-        connection.close()
+        files.close(connection)
 
 
 @contextmanager

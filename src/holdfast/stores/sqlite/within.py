@@ -1,7 +1,7 @@
 """Enqueue inside the transaction of a caller's own connection, in the thread that has it.
 
 The statements of ``enqueue.sql`` run one by one here, not as a trigger: nothing may be left behind on a connection that is
-not ours, and it may have the file attached under a name of its own.
+not ours, and it may have tables of the same names in a file that it has attached.
 """
 
 import re
@@ -20,7 +20,8 @@ from holdfast.stores.sqlite.packing import Values
 
 _TABLE = re.compile(r"\bholdfast_(jobs|bodies|receipts)\b")
 _BODY = QUERIES["enqueue"].programs[-1].partition("\nBEGIN\n")[2].rpartition("END;")[0]
-_STATEMENTS = [re.sub(r"\bNEW\.", ":", statement) for statement in schema.statements(_BODY)]
+_STATEMENTS = [_TABLE.sub(r"main.\g<0>", re.sub(r"\bNEW\.", ":", statement)) for statement in schema.statements(_BODY)]
+_RECEIPT = _TABLE.sub(r"main.\g<0>", QUERIES["receipt"].statement)
 
 
 def enqueue(connection: Any, path: Path, values: Values, *, use_apsw: bool) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
@@ -54,12 +55,12 @@ async def _in_its_thread(connection: Any, insert: Callable[[Any], EnqueueAnswer]
 def _insert(connection: Any, *, path: Path, values: Values, use_apsw: bool) -> EnqueueAnswer:
     require_kind(connection, use_apsw=use_apsw)
     with driver.plain_cursor(connection) as cursor:
-        place = _place_of(cursor, path)
-        _prepare(connection, cursor, place)
+        _require_main(cursor, path)
+        _prepare(connection, cursor)
         driver.begin_implicitly(connection)
         cursor.execute("SAVEPOINT holdfast_enqueue")
         try:
-            answer = _enqueue(cursor, schema.quoted(place), values)
+            answer = _enqueue(cursor, values)
         except BaseException as error:
             if connection.in_transaction:  # else the error has ended it
                 cursor.execute("ROLLBACK TO holdfast_enqueue")
@@ -87,13 +88,22 @@ def require_kind(connection: Any, *, use_apsw: bool) -> None:
         )
 
 
-def _place_of(cursor: Any, path: Path) -> str:
-    """The name under which the connection has the store's file."""
+def _require_main(cursor: Any, path: Path) -> None:
+    """``Unsupported`` unless the store's file is the connection's own database.
+
+    In an attached file the job would not commit together with the rows of the connection's own one: with a write-ahead log SQLite
+    commits each file by itself, and a crash between them keeps one commit of the two.
+    """
     found = cursor.execute("PRAGMA database_list").fetchall()
     own = identity_of(path)
-    for _, name, file in found:
-        if file and own is not None and identity_of(Path(file)) == own:
-            return str(name)
+    places = {name: file for _, name, file in found if file and own is not None and identity_of(file) == own}
+    if "main" in places:
+        return
+    if places:
+        raise Unsupported(
+            f"the jobs are in {path}, which this connection has attached as {min(places)!r}: with a write-ahead log SQLite commits "
+            f"each file by itself, so a crash could keep your rows without the job. Connect to {path}, and attach the other file"
+        )
     files = ", ".join(file for *_, file in found if file) or "memory"
     raise Unsupported(
         f"the jobs are in {path}, and this connection is to {files}: rows and jobs commit together only in one file. "
@@ -101,34 +111,29 @@ def _place_of(cursor: Any, path: Path) -> str:
     )
 
 
-def _prepare(connection: Any, cursor: Any, place: str) -> None:
+def _prepare(connection: Any, cursor: Any) -> None:
     """The schema, in the caller's transaction if there is one."""
-    version = schema.version_of(cursor, place)
+    version = schema.version_of(cursor)
     if version == schema.VERSION:
         return
     if connection.in_transaction:
-        schema.upgrade(cursor, version, place)
+        schema.upgrade(cursor, version)
         return
     cursor.execute("BEGIN IMMEDIATE")
     try:
-        schema.upgrade(cursor, schema.version_of(cursor, place), place)
+        schema.upgrade(cursor, schema.version_of(cursor))
         cursor.execute("COMMIT")
     finally:
         if connection.in_transaction:
             cursor.execute("ROLLBACK")
 
 
-def _enqueue(cursor: Any, place: str, values: Values) -> EnqueueAnswer:
+def _enqueue(cursor: Any, values: Values) -> EnqueueAnswer:
     # Writes nothing, but waits for the lock as long as the caller's connection waits: one that has read already is refused.
-    cursor.execute(f"UPDATE {place}.holdfast_sequence SET number = number WHERE false")  # noqa: S608 - quoted
-    receipt = _placed(QUERIES["receipt"].statement, place)
-    found = cursor.execute(receipt, values).fetchall()
+    cursor.execute("UPDATE main.holdfast_sequence SET number = number WHERE false")
+    found = cursor.execute(_RECEIPT, values).fetchall()
     if not found:
         for statement in _STATEMENTS:
-            cursor.execute(_placed(statement, place), values)
-        found = cursor.execute(receipt, values).fetchall()
+            cursor.execute(statement, values)
+        found = cursor.execute(_RECEIPT, values).fetchall()
     return answers.enqueued(found)
-
-
-def _placed(statement: str, place: str) -> str:
-    return _TABLE.sub(lambda table: f"{place}.{table[0]}", statement)

@@ -114,7 +114,7 @@ async def operated(at: Scene) -> None:
     assert await store.request_cancel([job]) == {job: State.CANCELLED}
     assert await store.delete([job]) == {}
     await at.enqueue(at.new(queue="own", payload=LONG))
-    assert await store.purge("own", 10) == 1
+    assert (await store.purge("own", 10)).jobs == 1
 
 
 async def expired(at: Scene) -> None:

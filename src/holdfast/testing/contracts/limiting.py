@@ -5,6 +5,7 @@ from msgspec import structs
 from holdfast._core.job import AttemptOutcome, Hold, Reason, State
 from holdfast._core.lifecycle import Charge, End, Judge, LeaseEnd, Transition, overrun_seen_by_others
 from holdfast._core.policy import Backoff, Policy
+from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import Answer, Overdue, Update
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, released, stale, story
 
@@ -46,7 +47,7 @@ class LimitContract(Part):
             at.advance(PATIENCE)
             assert await at.store.overdue(10) == ()
             at.advance(EARLY)
-            assert await at.store.overdue(10) == (Overdue(hold, "web-1-42-0000abcd", charge),)
+            assert await at.store.overdue(10) == (Overdue(hold, "web-1-42-0000abcd", charge, LeaseTiming.of(TTL)),)
             await at.settle(done(hold))
             assert await at.store.overdue(10) == ()
 

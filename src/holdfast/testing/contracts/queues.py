@@ -114,11 +114,11 @@ class QueueContract(Part):
             queue = (await at.row(job)).queue
             waiting = await at.enqueue(at.new(queue=queue), at.new(queue=queue, delay=60.0, payload=b"x" * 2000))
             (other,) = await at.enqueue(at.new(queue="other"))
-            assert await at.store.purge(queue, 10) == 2
+            assert (await at.store.purge(queue, 10)).jobs == 2
             assert [await at.store.get(each) for each in waiting] == [None, None]
             assert await at.state(job) is not State.AVAILABLE
             assert await at.state(other) is State.AVAILABLE
-            assert await at.store.purge(queue, 10) == 0
+            assert (await at.store.purge(queue, 10)).jobs == 0
 
     @story
     async def test_a_purge_deletes_no_more_than_asked(self, at: Scene) -> None:
@@ -126,9 +126,22 @@ class QueueContract(Part):
         left = 10
         for limit, gone in ((0, 0), (4, 4), (4, 4), (4, 2), (4, 0)):
             left -= gone
-            assert await at.store.purge("default", limit) == gone
+            assert (await at.store.purge("default", limit)).jobs == gone
             assert sum((await at.store.counts()).values()) == left
-        assert await at.store.purge("none", 10) == 0
+        assert (await at.store.purge("none", 10)).jobs == 0
+
+    @story
+    async def test_a_purge_leaves_what_is_enqueued_after_its_first_answer(self, at: Scene) -> None:
+        await at.enqueue(*(at.new(priority=1) for _ in range(5)))
+        at.advance(1.0)
+        first = await at.store.purge("default", 2)
+        at.advance(1.0)
+        later = await at.enqueue(at.new(), at.new(priority=2))
+        batches = [await at.store.purge("default", 2, first.until) for _ in range(3)]
+        assert [first.jobs, *(each.jobs for each in batches)] == [2, 2, 1, 0]
+        assert {each.until for each in batches} == {first.until}
+        assert [await at.state(job) for job in later] == [State.AVAILABLE] * 2
+        assert (await at.store.purge("default", 10)).jobs == 2
 
     @story
     async def test_jobs_that_are_held_take_no_place_in_a_purge(self, at: Scene) -> None:
@@ -137,7 +150,7 @@ class QueueContract(Part):
         await at.settle(rescued(held, CRASH))
         queue = (await at.row(held.job)).queue
         await at.enqueue(at.new(queue=queue))
-        assert [await at.store.purge(queue, 1) for _ in range(2)] == [1, 0]
+        assert [(await at.store.purge(queue, 1)).jobs for _ in range(2)] == [1, 0]
         assert await at.state(held.job) is State.HELD
 
     @story
@@ -145,7 +158,7 @@ class QueueContract(Part):
         hold = await at.running()
         queue = (await at.row(hold.job)).queue
         await at.settle(raised(hold))
-        assert await at.store.purge(queue, 10) == 1
+        assert (await at.store.purge(queue, 10)).jobs == 1
         assert await at.store.get(hold.job) is None
         assert (await at.settle(raised(hold)))[0].value == "missing"
         assert await at.store.queues() == ()

@@ -7,7 +7,7 @@ from uuid import UUID
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, JobFilter
-from holdfast.testing.contracts.scene import TTL, Part, Scene, done, in_threads, raised, rescued, story
+from holdfast.testing.contracts.scene import TTL, Part, Scene, done, in_threads, insist, raised, rescued, story
 
 STORES = 4
 CRASH = LeaseEnd(End.EXPIRED)
@@ -47,7 +47,7 @@ class RaceContract(Part):
             hold = await at.running()
             await at.store.end_lease(hold.lease, CRASH)
             moves = [done(hold), raised(hold), rescued(hold, CRASH)]
-            answers = await asyncio.gather(*(store.exchange([move]) for store, move in zip(stores, moves, strict=True)))
+            answers = await asyncio.gather(*(insist(store, [move]) for store, move in zip(stores, moves, strict=True)))
             landed = [move for move, answer in zip(moves, answers, strict=True) if answer.answers == (Answer.APPLIED,)]
             assert len(landed) == 1
             row = await at.row(hold.job)
@@ -59,7 +59,7 @@ class RaceContract(Part):
         stores = [at.another() for _ in range(STORES)]
         for _ in range(5):
             hold = await at.running()
-            answers = await asyncio.gather(*(store.exchange([raised(hold)]) for store in stores))
+            answers = await asyncio.gather(*(insist(store, [raised(hold)]) for store in stores))
             assert {answer.answers for answer in answers} == {(Answer.APPLIED,)}
             row = await at.row(hold.job)
             assert (row.failures, len(row.attempts)) == (1, 1)
@@ -95,8 +95,8 @@ class RaceContract(Part):
             holds = [claim.hold for claim in await at.claim(lease, 20)]
             await at.store.end_lease(lease, CRASH)
             answers = await asyncio.gather(
-                stores[0].exchange([done(hold) for hold in holds[::2]]),
-                stores[1].exchange([rescued(hold, CRASH) for hold in holds]),
+                insist(stores[0], [done(hold) for hold in holds[::2]]),
+                insist(stores[1], [rescued(hold, CRASH) for hold in holds]),
                 stores[2].request_cancel(jobs[round_::7]),
                 stores[3].reopen(jobs[round_::5]),
             )
@@ -130,7 +130,7 @@ class RaceContract(Part):
             hold = await at.running(key=key)
             news = [at.new(key=key) for _ in range(2)]
             in_threads(
-                partial(stores[0].exchange, [done(hold)]),
+                partial(insist, stores[0], [done(hold)]),
                 partial(stores[1].reopen, [finished.job]),
                 partial(stores[2].reopen, [hold.job]),
                 partial(stores[3].enqueue, at.chance.uuid4(), [news[0]]),
@@ -150,7 +150,7 @@ class RaceContract(Part):
             hold, child = await at.running(), at.new()
             call = at.chance.uuid4()
             in_threads(
-                partial(stores[0].exchange, [done(hold)]),
+                partial(insist, stores[0], [done(hold)]),
                 partial(stores[1].enqueue, call, [child], under=(hold.job, hold.token)),
             )
             answer = await at.store.enqueue(call, [child], under=(hold.job, hold.token))

@@ -190,6 +190,17 @@ class Scene:
         return (await self.row(job)).state
 
 
+async def insist(store: Store, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
+    """Ask again, as the engine does, for what another session has locked just now."""
+    found = await store.exchange(transitions, request)
+    answers = list(found.answers)
+    while busy := [place for place, answer in enumerate(answers) if answer is Answer.BUSY]:
+        again = await store.exchange([transitions[place] for place in busy])
+        for place, answer in zip(busy, again.answers, strict=True):
+            answers[place] = answer
+    return ExchangeAnswer(tuple(answers), found.claims)
+
+
 def done(hold: Hold, result: bytes = b"null") -> Transition:
     """The handler returned."""
     return answered(hold, Done(result))

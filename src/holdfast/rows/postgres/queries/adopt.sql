@@ -1,5 +1,5 @@
 -- At most $1 rows that somebody else has put in progress without a stamp get one, and as many whose stamp is so far ahead that a clock
--- must have been wrong, or that is no time at all: from now on their time runs, unless a trigger has kept their stamp as it was.
+-- must have been wrong, or that is no time at all: from now on their time runs. Which ones.
 WITH unstamped AS MATERIALIZED (
     SELECT ctid AS "holdfast row", {key} FROM {table} WHERE {status} = {in_progress} AND {claimed_at} IS NULL
     LIMIT $1
@@ -18,4 +18,4 @@ UPDATE {table} AS own SET {claimed_at} = {now}
 FROM given
 WHERE own.ctid = ANY(ARRAY(SELECT "holdfast row" FROM given)) AND {same}
 AND own.{status} IS NOT DISTINCT FROM {in_progress} AND (own.{claimed_at} IS NULL OR own.{claimed_at} > {ahead})
-RETURNING own.{claimed_at} <= {ahead};
+RETURNING {own_key};

@@ -1,7 +1,8 @@
--- What holds until this transaction ends: for how many milliseconds it may be idle ($1), by what its own end is told ($2), and that
--- plans are made for the keys that are asked for: one for any keys compares each row with all of them.
+-- What holds until this transaction ends: for how many milliseconds it may be idle ($1), by what its own end is told ($2), that
+-- plans are made for the keys that are asked for: one for any keys compares each row with all of them; and how many moves it has made.
 SELECT
     true AS is_ours,
     set_config('idle_in_transaction_session_timeout', $1, true),
     set_config('holdfast_rows.transaction', $2, true),
-    set_config('plan_cache_mode', 'force_custom_plan', true);
+    set_config('plan_cache_mode', 'force_custom_plan', true),
+    set_config('holdfast_rows.moves', '0', true);

@@ -1,2 +1,5 @@
--- What tells this transaction from another.
-SELECT true AS is_ours, current_setting('holdfast_rows.transaction', true) AS mark;
+-- What tells this transaction from another, and how many of its moves no savepoint has taken back.
+SELECT
+    true AS is_ours,
+    current_setting('holdfast_rows.transaction', true) AS mark,
+    current_setting('holdfast_rows.moves', true) AS moves;

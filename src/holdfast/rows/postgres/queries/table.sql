@@ -9,6 +9,7 @@ SELECT
     has_table_privilege(table_.oid, 'DELETE') AS may_delete,
     EXISTS (
         SELECT FROM pg_trigger WHERE tgrelid = table_.oid AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype::int & 16 <> 0
-    ) AS is_touched
+    ) AS is_touched,
+    EXISTS (SELECT FROM pg_inherits WHERE inhparent = table_.oid) AS has_children
 FROM pg_class AS table_ JOIN pg_namespace AS schema_ ON schema_.oid = table_.relnamespace
 WHERE table_.oid = to_regclass($1);

@@ -1,5 +1,5 @@
 -- How many rows are due, how many are stuck, and for how many seconds the oldest has been somebody's.
 SELECT
     (SELECT count(*) FROM {table} WHERE {due}),
-    (SELECT count(*) FROM {table} WHERE {status} = {in_progress} AND {claimed_at} < :stale),
+    (SELECT count(*) FROM {table} WHERE {status} = {in_progress} AND {since} < :stale AND {readable}),
     (SELECT max({held}) FROM {table} WHERE {status} = {in_progress});

@@ -1,6 +1,10 @@
 -- Jobs in their three places, who holds them, and what is remembered of each attempt.
 -- A job moves by DELETE … RETURNING that feeds an INSERT in one statement: the hot tables stay as small as what waits and
 -- what runs, and no history slows them down. "holdfast" stands for the schema the App names.
+-- Texts that are indexed have the collation "C": an upgrade of the C library changes the order of others, and jobs would be hidden
+-- behind an index that is not sorted any more.
+-- Tables without a key have REPLICA IDENTITY FULL: a publication of all tables would else refuse each UPDATE and DELETE. Without
+-- logical replication it costs nothing.
 
 CREATE TABLE holdfast.versions (
     version integer NOT NULL PRIMARY KEY,
@@ -12,8 +16,8 @@ CREATE SEQUENCE holdfast.claim_numbers AS bigint;
 
 CREATE TABLE holdfast.pending (
     id uuid NOT NULL PRIMARY KEY,
-    task text NOT NULL,
-    queue text NOT NULL,
+    task text COLLATE "C" NOT NULL,
+    queue text COLLATE "C" NOT NULL,
     priority bigint NOT NULL,
     state text NOT NULL DEFAULT 'available', -- or held; "scheduled" is an available job whose time has not come
     available_at timestamptz NOT NULL,
@@ -26,7 +30,7 @@ CREATE TABLE holdfast.pending (
     crashes integer NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL,
     expires_at timestamptz,
-    unique_key text,
+    unique_key text COLLATE "C",
     tags text,
     policy text NOT NULL,
     stage text,
@@ -51,8 +55,8 @@ CREATE TABLE holdfast.active (
     number bigint NOT NULL,
     lease uuid NOT NULL,
     worker text NOT NULL,
-    task text NOT NULL,
-    queue text NOT NULL,
+    task text COLLATE "C" NOT NULL,
+    queue text COLLATE "C" NOT NULL,
     priority bigint NOT NULL,
     state text NOT NULL, -- claimed, running
     is_marked boolean NOT NULL DEFAULT false, -- for cancellation
@@ -64,7 +68,7 @@ CREATE TABLE holdfast.active (
     claimed_at timestamptz NOT NULL,
     started_at timestamptz,
     expires_at timestamptz,
-    unique_key text,
+    unique_key text COLLATE "C",
     tags text,
     policy text NOT NULL,
     progress_within double precision, -- of the policy, in seconds
@@ -88,6 +92,7 @@ CREATE INDEX active_id ON holdfast.active (id);
 CREATE INDEX holding ON holdfast.active (lease, number);
 CREATE INDEX marked ON holdfast.active (lease) WHERE is_marked;
 CREATE INDEX limited ON holdfast.active (started_at) WHERE progress_within IS NOT NULL OR timeout IS NOT NULL;
+ALTER TABLE holdfast.active REPLICA IDENTITY FULL;
 
 -- The days that have partitions, made ahead: both included.
 CREATE TABLE holdfast.days (
@@ -95,6 +100,7 @@ CREATE TABLE holdfast.days (
     last date NOT NULL
 );
 INSERT INTO holdfast.days (first, last) VALUES ('-infinity', '-infinity');
+ALTER TABLE holdfast.days REPLICA IDENTITY FULL;
 
 -- By the day (UTC) on which a row may be forgotten, so that forgetting is dropping a partition. Rows that may go sooner than
 -- in a day, or on a day that has no partition, have -infinity and are deleted one by one. There is no default partition:
@@ -107,8 +113,8 @@ CREATE TABLE holdfast.finished (
     claim uuid,
     number bigint NOT NULL,
     worker text,
-    task text NOT NULL,
-    queue text NOT NULL,
+    task text COLLATE "C" NOT NULL,
+    queue text COLLATE "C" NOT NULL,
     priority bigint NOT NULL,
     is_marked boolean NOT NULL,
     is_stub boolean NOT NULL DEFAULT false,
@@ -121,7 +127,7 @@ CREATE TABLE holdfast.finished (
     started_at timestamptz,
     finished_at timestamptz NOT NULL,
     expires_at timestamptz,
-    unique_key text,
+    unique_key text COLLATE "C",
     tags text,
     policy text NOT NULL,
     stage text,
@@ -142,6 +148,8 @@ CREATE INDEX finished_unhealed ON holdfast.finished (task, heal_at, id) WHERE he
 CREATE INDEX finished_long ON holdfast.finished (id) WHERE payload IS NULL; -- their bodies must go before their partition
 CREATE TABLE holdfast.finished_other PARTITION OF holdfast.finished FOR VALUES IN ('-infinity');
 CREATE INDEX finished_other_forget_at ON holdfast.finished_other (forget_at);
+ALTER TABLE holdfast.finished REPLICA IDENTITY FULL;
+ALTER TABLE holdfast.finished_other REPLICA IDENTITY FULL;
 
 -- Payloads too long to be copied each time their job moves.
 CREATE TABLE holdfast.bodies (
@@ -172,6 +180,8 @@ CREATE INDEX attempts_job ON holdfast.attempts (job, number);
 CREATE INDEX attempts_brief ON holdfast.attempts (ended_at)
 WHERE sent_to = 'available' AND (outcome IS NULL OR outcome IN ('released', 'snoozed'));
 CREATE TABLE holdfast.attempts_other PARTITION OF holdfast.attempts FOR VALUES IN ('-infinity');
+ALTER TABLE holdfast.attempts REPLICA IDENTITY FULL;
+ALTER TABLE holdfast.attempts_other REPLICA IDENTITY FULL;
 
 CREATE TABLE holdfast.receipts (
     call uuid NOT NULL PRIMARY KEY,
@@ -182,8 +192,8 @@ CREATE INDEX received ON holdfast.receipts (received_at);
 
 -- One unfinished job of a task has a key.
 CREATE TABLE holdfast.unique_keys (
-    task text NOT NULL,
-    key text NOT NULL,
+    task text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
     job uuid NOT NULL,
     digest bytea NOT NULL, -- of its payload
     PRIMARY KEY (task, key)
@@ -207,6 +217,41 @@ BEGIN
 END
 $$;
 
+-- Who has each of these keys, in their order. If one is held for another payload the whole call is refused, and the keys that
+-- were free are given back at once; also inside a caller's transaction, which goes on. Where the caller's snapshot cannot show who
+-- has a key, the server ends the transaction; the error says what to do.
+CREATE FUNCTION holdfast.take_keys(
+    tasks text[], keys text[], jobs uuid[], payloads bytea[], OUT holders uuid[], OUT digests bytea[]
+) LANGUAGE plpgsql STRICT AS $$
+DECLARE
+    taken record;
+BEGIN
+    -- Only what may have to be undone costs a subtransaction.
+    IF cardinality(jobs) = 1 AND current_setting('transaction_isolation') = 'read committed' THEN
+        taken = holdfast.take_key(tasks[1], keys[1], jobs[1], payloads[1]);
+        holders = ARRAY[taken.job];
+        digests = ARRAY[taken.digest];
+        RETURN;
+    END IF;
+    BEGIN
+        FOR place IN 1..cardinality(jobs) LOOP
+            taken = holdfast.take_key(tasks[place], keys[place], jobs[place], payloads[place]);
+            holders = holders || taken.job;
+            digests = digests || taken.digest;
+        END LOOP;
+        IF digests <> payloads THEN
+            RAISE EXCEPTION 'a key is held for another payload' USING ERRCODE = 'HF001';
+        END IF;
+    EXCEPTION
+        WHEN SQLSTATE 'HF001' THEN
+            NULL; -- What was inserted is gone; what was found out is kept.
+        WHEN serialization_failure THEN
+            RAISE EXCEPTION 'another transaction took a unique key, and this one began too early to see who has it'
+            USING ERRCODE = 'serialization_failure', HINT = 'Run this transaction again, or use READ COMMITTED.';
+    END;
+END
+$$;
+
 -- For what one statement finds out too late: that another one, committed meanwhile, was in its way. All of it is sent again.
 CREATE FUNCTION holdfast.again() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -215,7 +260,7 @@ END
 $$;
 
 CREATE TABLE holdfast.paused (
-    queue text NOT NULL PRIMARY KEY,
+    queue text COLLATE "C" NOT NULL PRIMARY KEY,
     paused_at timestamptz NOT NULL
 );
 
@@ -241,31 +286,36 @@ CREATE TABLE holdfast.leases (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 100);
 
 -- Partitions for the days to come, of finished and of attempts; how many days. Made apart and attached then, which stops nobody.
--- With the rights of its owner, so that whoever prunes can call it.
+-- With the rights of its owner, so that whoever prunes can call it. The server's own day bounds what its caller names; days made
+-- far ahead, while the clock was wrong, are forgotten, and made again when they come.
 CREATE FUNCTION holdfast.make_days(today date) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    own date = (clock_timestamp() AT TIME ZONE 'UTC')::date;
     known holdfast.days;
     start date;
     parent text;
+    name text;
 BEGIN
+    today = greatest(least(today, own + 1), own - 1);
     SELECT * INTO known FROM holdfast.days FOR UPDATE;
-    start := greatest(known.last, today) + 1;
+    IF known.last > today + 10 THEN
+        known.last = '-infinity';
+    END IF;
+    start = greatest(known.last, today) + 1;
     FOR ahead IN 0 .. today + 9 - start LOOP
         FOREACH parent IN ARRAY ARRAY['finished', 'attempts'] LOOP
-            EXECUTE format(
-                'CREATE TABLE holdfast.%I (LIKE holdfast.%I INCLUDING ALL)', parent || to_char(start + ahead, '_YYYYMMDD'), parent
-            );
-            EXECUTE format(
-                'ALTER TABLE holdfast.%I ATTACH PARTITION holdfast.%I FOR VALUES IN (%L)',
-                parent, parent || to_char(start + ahead, '_YYYYMMDD'), start + ahead
-            );
+            name = parent || to_char(start + ahead, '_YYYYMMDD');
+            CONTINUE WHEN to_regclass(format('holdfast.%I', name)) IS NOT NULL;
+            EXECUTE format('CREATE TABLE holdfast.%I (LIKE holdfast.%I INCLUDING ALL)', name, parent);
+            EXECUTE format('ALTER TABLE holdfast.%I REPLICA IDENTITY FULL', name);
+            EXECUTE format('ALTER TABLE holdfast.%I ATTACH PARTITION holdfast.%I FOR VALUES IN (%L)', parent, name, start + ahead);
         END LOOP;
     END LOOP;
     IF start > known.last + 1 THEN -- late: there is a gap
         UPDATE holdfast.days SET first = start;
     END IF;
-    UPDATE holdfast.days SET last = greatest(last, today + 9);
+    UPDATE holdfast.days SET last = greatest(known.last, today + 9);
     RETURN greatest(today + 10 - start, 0);
 END
 $$;

@@ -1,9 +1,13 @@
 -- Renew those that have not ended, expired or not: nobody has judged them. A row for each and for each of its jobs that an
 -- operator marked, with the microseconds since the beat before.
 -- $1 leases, $2 is_draining
+-- One that another session has locked keeps no other waiting: it is answered without microseconds, and asked for again.
 -- Touches no indexed column, so that the rows stay where they are; and no key, so that claims, which lock their lease
 -- against its end, are not in the way. The clock is read before any lock is waited for: never later than the owner thinks.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
+free AS MATERIALIZED (
+    SELECT leases.id FROM holdfast.leases WHERE leases.id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
+),
 renewed AS (
     UPDATE holdfast.leases SET
         previous_at = beaten_at,
@@ -12,9 +16,14 @@ renewed AS (
         beats = beats + 1,
         is_draining = is_draining OR $2
     FROM clock
-    WHERE id = ANY ($1::uuid[]) AND ended_at IS NULL
+    WHERE id = ANY (ARRAY(SELECT free.id FROM free)) AND ended_at IS NULL
     RETURNING id, beaten_at - previous_at AS elapsed
 )
-SELECT renewed.id, (extract(epoch FROM renewed.elapsed) * 1000000)::bigint AS elapsed, active.id AS job
-FROM renewed LEFT JOIN holdfast.active ON active.lease = renewed.id AND active.is_marked
-ORDER BY active.number
+(
+    SELECT renewed.id, (extract(epoch FROM renewed.elapsed) * 1000000)::bigint AS elapsed, active.id AS job
+    FROM renewed LEFT JOIN holdfast.active ON active.lease = renewed.id AND active.is_marked
+    ORDER BY active.number
+)
+UNION ALL
+SELECT leases.id, NULL, NULL FROM holdfast.leases
+WHERE leases.id = ANY ($1::uuid[]) AND leases.ended_at IS NULL AND leases.id <> ALL (ARRAY(SELECT renewed.id FROM renewed))

@@ -3,7 +3,7 @@
 -- One parameter, as in enqueue_plain.sql. :keys are the distinct unique keys of the call, each with the first job that has
 -- it. Who holds a key is computed, never found out by a raised constraint: that would abort the caller's transaction. A key
 -- whose holder this statement's snapshot shows is only read; one that it does not show is inserted, or answered by who has got
--- it meanwhile: see take_key in the schema. Neither locks the holder's, so no open transaction of a caller stops it from finishing.
+-- it meanwhile: see take_keys in the schema. Neither locks the holder's, so no open transaction of a caller stops it from finishing.
 -- Nothing that may be large is joined, because plans are made once, often while all tables are empty.
 -- Lock order: the parent, unique keys in their order.
 WITH asked AS MATERIALIZED (
@@ -67,24 +67,32 @@ verdict AS MATERIALIZED (
     WHERE (SELECT count(*) FROM durable) >= 0
 ),
 
--- A job of that id exists already, perhaps not waiting any more; its id would be in two places.
+-- A job of that id exists already; its id would be in two places, or twice in one, whose error would abort a caller's transaction.
 known AS MATERIALIZED (
     SELECT 1 FROM verdict JOIN holdfast.active AS job ON job.id = ANY(ARRAY(SELECT news.id FROM news))
     WHERE NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
     UNION ALL
     SELECT 1 FROM verdict JOIN holdfast.finished AS job ON job.id = ANY(ARRAY(SELECT news.id FROM news))
     WHERE NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
+    UNION ALL
+    SELECT 1 FROM verdict JOIN holdfast.pending AS job ON job.id = ANY(ARRAY(SELECT news.id FROM news))
+    WHERE NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
 ),
 
 won AS MATERIALIZED (
-    SELECT free.task, free.key, taken.job, taken.digest
+    SELECT won.*
     FROM (
-        SELECT wanted.task, wanted.key, wanted.job, wanted.digest
+        SELECT
+            array_agg(wanted.task ORDER BY wanted.task, wanted.key) AS tasks,
+            array_agg(wanted.key ORDER BY wanted.task, wanted.key) AS keys,
+            array_agg(wanted.job ORDER BY wanted.task, wanted.key) AS jobs,
+            array_agg(wanted.digest ORDER BY wanted.task, wanted.key) AS digests
         FROM verdict CROSS JOIN wanted
         WHERE wanted.holder IS NULL AND NOT (verdict.is_copy OR verdict.is_lost OR verdict.is_refused)
             AND NOT EXISTS (SELECT FROM known)
-        ORDER BY wanted.task, wanted.key
-    ) AS free CROSS JOIN LATERAL holdfast.take_key(free.task, free.key, free.job, free.digest) AS taken
+    ) AS free
+    CROSS JOIN LATERAL holdfast.take_keys(free.tasks, free.keys, free.jobs, free.digests) AS taken
+    CROSS JOIN LATERAL unnest(free.tasks, free.keys, taken.holders, taken.digests) AS won (task, key, job, digest)
 ),
 
 holders AS MATERIALIZED (
@@ -137,12 +145,8 @@ inserted AS (
 SELECT
     CASE WHEN verdict.is_copy THEN (SELECT answer FROM earlier) ELSE (SELECT answer FROM receipt) END AS answer,
     EXISTS (SELECT FROM known) AS is_known,
-    -- A copy of this call that was committed meanwhile, or a key that was lost to another payload after others were won.
+    -- A copy of this call that was committed meanwhile.
     CASE
-        WHEN NOT verdict.is_copy AND NOT EXISTS (SELECT FROM known) AND (
-            NOT EXISTS (SELECT FROM receipt)
-            OR EXISTS (SELECT FROM won JOIN wanted ON wanted.job = won.job) AND EXISTS (SELECT FROM holders WHERE is_other)
-        )
-        THEN holdfast.again()
+        WHEN NOT verdict.is_copy AND NOT EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM receipt) THEN holdfast.again()
     END AS again
 FROM verdict;

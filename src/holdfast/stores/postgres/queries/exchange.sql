@@ -16,12 +16,13 @@ WITH clock AS MATERIALIZED (
 
 -- settling
 
--- Locked: nobody ends it before this claim is there to be found.
+-- Locked: nobody ends it before this claim is there to be found. While another session has it locked it claims nothing, and what
+-- it has finished is settled all the same.
 owner AS MATERIALIZED (
     SELECT lease.worker
     FROM holdfast.leases AS lease
     WHERE lease.id = $6 AND lease.ended_at IS NULL AND lease.expires_at >= (SELECT now FROM clock) AND (NOT lease.is_alone OR $16)
-    FOR KEY SHARE
+    FOR KEY SHARE SKIP LOCKED
 ),
 
 taken AS (

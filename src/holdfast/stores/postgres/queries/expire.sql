@@ -1,15 +1,31 @@
 -- At most $1 waiting jobs that nobody started before they expired have failed, oldest expiry first. They have no attempts.
+-- What another session has locked, a job or its key, delays no other.
+-- Lock order: waiting jobs, their keys.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ),
 
+due AS MATERIALIZED (
+    SELECT ctid AS place, id, unique_key IS NOT NULL AS is_keyed FROM holdfast.pending
+    WHERE proviso > '-infinity' AND state = 'available' AND proviso <= (SELECT now FROM clock)
+    ORDER BY proviso, id
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+),
+
+keys AS MATERIALIZED (
+    SELECT keys.ctid AS place FROM holdfast.unique_keys AS keys
+    WHERE keys.job = ANY(ARRAY(SELECT due.id FROM due WHERE due.is_keyed))
+    FOR UPDATE SKIP LOCKED
+),
+
 late AS (
     DELETE FROM holdfast.pending WHERE ctid = ANY(ARRAY(
-        SELECT ctid FROM holdfast.pending
-        WHERE proviso > '-infinity' AND state = 'available' AND proviso <= (SELECT now FROM clock)
-        ORDER BY proviso, id
-        LIMIT $1
-        FOR UPDATE SKIP LOCKED
+        SELECT due.place FROM due
+        WHERE due.id <> ALL(ARRAY(
+            SELECT keys.job FROM holdfast.unique_keys AS keys
+            WHERE keys.job = ANY(ARRAY(SELECT due.id FROM due WHERE due.is_keyed)) AND keys.ctid <> ALL(ARRAY(SELECT place FROM keys))
+        ))
     ))
     RETURNING *
 ),
@@ -34,7 +50,7 @@ finished AS (
         heal_at, checkpoint, payload
     FROM clock CROSS JOIN holdfast.days AS days CROSS JOIN (
         SELECT late.*, coalesce(
-            substring(policy FROM '"retention":([0-9.eE+-]{1,25})')::double precision, 604800
+            substring(policy FROM '"retention":(\d{1,10}(?:\.\d{1,17})?(?:e-\d{1,2})?)[,}]')::double precision, 604800
         ) * interval '1 second' AS life
         FROM late
     ) AS over

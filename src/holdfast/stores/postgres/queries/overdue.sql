@@ -3,7 +3,7 @@
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 late AS (
     SELECT
-        active.number, active.id AS job,
+        active.number, active.id AS job, timing,
         coalesce(now - started_at - (timeout + ttl + grace) * interval '1 second', '0') AS of_timeout,
         coalesce(now - coalesce(moved_at, started_at) - (progress_within + ttl + grace) * interval '1 second', '0') AS of_progress
     FROM clock CROSS JOIN holdfast.active JOIN holdfast.leases ON leases.id = active.lease
@@ -20,6 +20,6 @@ worst AS MATERIALIZED (
 )
 SELECT
     id, claim, active.number, lease, worker, task, queue, state, attempt, failures, crashes, policy, is_marked,
-    CASE WHEN of_timeout >= of_progress THEN 'timed_out' ELSE 'stalled' END AS charge
+    CASE WHEN of_timeout >= of_progress THEN 'timed_out' ELSE 'stalled' END AS charge, timing
 FROM worst JOIN holdfast.active ON active.id = worst.job AND active.number = worst.number
 ORDER BY greatest(of_timeout, of_progress) DESC, active.number

@@ -1,5 +1,8 @@
--- At most $2 jobs that wait in the queue $1 are gone without a trace; those that are being claimed just now are left.
-WITH RECURSIVE tasks (name) AS (
+-- At most $2 jobs that wait in the queue $1, and were enqueued by $3 or else by now, are gone without a trace; those that are
+-- being claimed just now are left.
+WITH RECURSIVE bound AS MATERIALIZED (SELECT coalesce($3, clock_timestamp()) AS until),
+
+tasks (name) AS (
     -- A loose index scan: from one task straight to the next.
     SELECT min(task) FROM holdfast.pending WHERE state = 'available'
     UNION ALL
@@ -14,6 +17,7 @@ gone AS (
                 FROM tasks CROSS JOIN LATERAL (
                     SELECT waiting.ctid AS place FROM holdfast.pending AS waiting
                     WHERE waiting.state = 'available' AND waiting.task = tasks.name AND waiting.queue = $1
+                        AND waiting.created_at <= (SELECT until FROM bound)
                     LIMIT $2
                 ) AS candidate
                 LIMIT $2
@@ -37,4 +41,4 @@ freed AS (
     DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE unique_key IS NOT NULL))
 )
 
-SELECT count(*) AS gone FROM gone;
+SELECT (SELECT count(*) FROM gone) AS gone, until FROM bound;

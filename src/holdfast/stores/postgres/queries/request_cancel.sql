@@ -16,7 +16,7 @@ ended AS MATERIALIZED (
         END AS day
     FROM clock CROSS JOIN holdfast.days AS days CROSS JOIN (
         SELECT stopped.*, greatest(
-            coalesce(substring(policy FROM '"retention":([0-9.eE+-]{1,25})')::double precision, 604800),
+            coalesce(substring(policy FROM '"retention":(\d{1,10}(?:\.\d{1,17})?(?:e-\d{1,2})?)[,}]')::double precision, 604800),
             CASE WHEN heal_at IS NULL THEN 0 ELSE 604800 END
         ) * interval '1 second' AS life
         FROM stopped

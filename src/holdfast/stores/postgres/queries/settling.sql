@@ -1,9 +1,29 @@
 -- What the next steps look at first comes first: of each row only the columns up to the last one asked for are unpacked.
-gone AS (
-    DELETE FROM holdfast.active AS job
+-- What another session has locked delays no other: its job stays as it is, and is asked for again.
+mine AS MATERIALIZED (
+    SELECT job.ctid AS place, job.id, job.unique_key IS NOT NULL AS is_keyed
+    FROM holdfast.active AS job
     WHERE job.id = ANY($1::uuid[]) AND job.number = ($3::bigint[])[width_bucket(job.number, $3::bigint[])]
         AND job.id = ($1::uuid[])[width_bucket(job.number, $3::bigint[])]
         AND job.claim = ($2::uuid[])[least(width_bucket(job.number, $3::bigint[]), cardinality($2::uuid[]))]
+    FOR UPDATE SKIP LOCKED
+),
+
+keys AS MATERIALIZED (
+    SELECT keys.ctid AS place FROM holdfast.unique_keys AS keys
+    WHERE keys.job = ANY(ARRAY(SELECT mine.id FROM mine WHERE mine.is_keyed))
+    FOR UPDATE SKIP LOCKED
+),
+
+gone AS (
+    DELETE FROM holdfast.active AS job
+    WHERE job.ctid = ANY(ARRAY(
+        SELECT mine.place FROM mine
+        WHERE mine.id <> ALL(ARRAY(
+            SELECT keys.job FROM holdfast.unique_keys AS keys
+            WHERE keys.job = ANY(ARRAY(SELECT mine.id FROM mine WHERE mine.is_keyed)) AND keys.ctid <> ALL(ARRAY(SELECT place FROM keys))
+        ))
+    ))
     RETURNING
         job.id, job.unique_key, least(width_bucket(job.number, $3::bigint[]), cardinality($4::bytea[])) AS place,
         ($5::double precision[])[least(width_bucket(job.number, $3::bigint[]), cardinality($5::double precision[]))] AS life,

@@ -63,18 +63,20 @@ BEGIN
         reason = iif(is_marked AND settle.sent_to NOT IN ('completed', 'cancelled'), 'BY_OPERATOR', settle.reason),
         error = iif(settle.is_end OR is_marked, settle.error, coalesce(settle.error, holdfast_jobs.error)),
         result = settle.result,
+        attempt = attempt - (settle.never_ran AND holdfast_jobs.state = 'running'),
         failures = settle.failures,
         crashes = settle.crashes,
         proviso = CASE
             WHEN settle.is_end THEN NULL
-            WHEN attempt = 0 THEN expires_at
+            WHEN attempt = (settle.never_ran AND holdfast_jobs.state = 'running') THEN expires_at
             WHEN settle.crashes = 0 THEN NULL
             WHEN settle.crashes >= coalesce(iif(json_valid(policy), json_extract(policy, '$.max_crashes'), NULL), 3) - 1 THEN 0
         END,
         claim = iif(settle.is_end OR is_marked, holdfast_jobs.claim, NULL),
         lease = NULL,
         worker = iif(settle.is_end OR is_marked, worker, NULL),
-        available_at = iif(settle.is_end OR is_marked, available_at, NEW.wall + settle.delay),
+        -- Without a delay it keeps its place in line.
+        available_at = iif(settle.is_end OR is_marked, available_at, coalesce(NEW.wall + settle.delay, available_at)),
         claimed_at = iif(settle.is_end OR is_marked, claimed_at, NULL),
         started_at = iif(settle.is_end OR is_marked, started_at, NULL),
         finished_at = iif(settle.is_end OR is_marked, NEW.wall, NULL),
@@ -101,6 +103,7 @@ BEGIN
                 json_extract(value, '$.failures') AS failures,
                 json_extract(value, '$.crashes') AS crashes,
                 json_extract(value, '$.delay') AS delay,
+                json_extract(value, '$.never_ran') AS never_ran,
                 json_extract(value, '$.retention') AS retention,
                 json_extract(value, '$.rescued') AS rescued,
                 json_extract(value, '$.owes_hook') AS owes_hook,

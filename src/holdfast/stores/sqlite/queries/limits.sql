@@ -1,7 +1,7 @@
 -- Until when, on the clock of its lease, only its owner judges a running job: each limit of its task, ttl and grace on top.
-CREATE TEMP VIEW holdfast_limits (job, boot, clock, stalled_from, timed_out_from) AS
+CREATE TEMP VIEW holdfast_limits (job, timing, boot, clock, stalled_from, timed_out_from) AS
 SELECT
-    jobs.id, leases.boot, leases.clock,
+    jobs.id, leases.timing, leases.boot, leases.clock,
     coalesce(jobs.progress_mono, jobs.started_mono) + 1e6 * json_extract(jobs.policy, '$.progress_within') + leases.ttl + leases.grace,
     jobs.started_mono + 1e6 * json_extract(jobs.policy, '$.timeout') + leases.ttl + leases.grace
 FROM holdfast_leases AS leases

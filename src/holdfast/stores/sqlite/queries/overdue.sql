@@ -1,10 +1,11 @@
 -- Running jobs far past a limit of their task, longest first; only those whose lease runs by our own clock.
 SELECT
     jobs.id, jobs.claim, jobs.number, jobs.lease, jobs.task, jobs.state, jobs.attempt, jobs.failures, jobs.crashes,
-    jobs.policy, jobs.is_marked, jobs.queue, coalesce(jobs.worker, ''), iif(late.of_timeout >= late.of_progress, 'timed_out', 'stalled')
+    jobs.policy, jobs.is_marked, jobs.queue, coalesce(jobs.worker, ''), iif(late.of_timeout >= late.of_progress, 'timed_out', 'stalled'),
+    late.timing
 FROM (
     SELECT
-        job,
+        job, timing,
         coalesce(:monotonic - timed_out_from, 0) AS of_timeout,
         coalesce(:monotonic - stalled_from, 0) AS of_progress
     FROM holdfast_limits

@@ -1,8 +1,8 @@
--- Some jobs of a queue that wait are gone without a trace.
+-- Some jobs of a queue that wait, and were enqueued by :until, are gone without a trace.
 --
 -- A temporary trigger, because it writes three tables in one step: see exchange.sql.
-CREATE TEMP VIEW holdfast_purge (queue, room) AS
-SELECT NULL, NULL;
+CREATE TEMP VIEW holdfast_purge (queue, room, until) AS
+SELECT NULL, NULL, NULL;
 
 CREATE TEMP TRIGGER holdfast_purge_waiting INSTEAD OF INSERT ON holdfast_purge
 BEGIN
@@ -20,6 +20,7 @@ BEGIN
         SELECT name FROM tasks WHERE name IS NOT NULL
     ) AS tasks
     CROSS JOIN holdfast_jobs AS job ON job.state = 'available' AND job.task = tasks.name AND job.queue = NEW.queue
+    WHERE job.created_at <= NEW.until
     LIMIT NEW.room;
     DELETE FROM holdfast_bodies WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched);
@@ -27,4 +28,4 @@ BEGIN
 END;
 
 -- call
-INSERT INTO holdfast_purge (queue, room) VALUES (:queue, :limit);
+INSERT INTO holdfast_purge (queue, room, until) VALUES (:queue, :limit, :until);

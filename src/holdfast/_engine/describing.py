@@ -1,0 +1,64 @@
+"""Describe any exception. The user's classes have a say in most of what one asks of an exception, and may raise in all of it."""
+
+import traceback
+from types import TracebackType
+
+from holdfast._core.payload import ERROR_TEXT_LIMIT, cut_text
+
+NAME_LIMIT = 256
+MOST_PARTS = 1000
+"""Exceptions that are described one by one. Groups that share their parts are small, and endless when they are written out."""
+_name = vars(type)["__name__"]
+
+
+def type_name(error: BaseException) -> str:
+    """Its class as the interpreter knows it, whatever a metaclass says."""
+    return cut_text(_name.__get__(type(error)), NAME_LIMIT)
+
+
+def text_of(value: object) -> str:
+    """Its text, cut; or why there is none, also when asking raises ``SystemExit`` or needs more stack than there is."""
+    try:
+        return cut_text(str(value), ERROR_TEXT_LIMIT)
+    except BaseException as broken:
+        return f"(its message cannot be read: {type_name(broken)})"
+
+
+def described(error: BaseException) -> str:
+    """Class and text in one line.
+
+    >>> described(ValueError("bad")), described(TimeoutError())
+    ('ValueError: bad', 'TimeoutError')
+    """
+    return f"{type_name(error)}: {text_of(error)}".removesuffix(": ")
+
+
+def trace_of(error: BaseException, ours: str) -> str:
+    """File, line and function of each frame from the handler on; no source text's values, no locals. Empty if it cannot be told.
+
+    ``ours``: the folder whose frames come before the handler's.
+    """
+    for describe in (_with_causes, _frames):
+        try:
+            frames = error.__traceback__
+            while frames is not None and frames.tb_next is not None and frames.tb_frame.f_code.co_filename.startswith(ours):
+                frames = frames.tb_next
+            return cut_text("".join(describe(error, frames)), ERROR_TEXT_LIMIT)
+        except BaseException:
+            continue
+    return ""
+
+
+def _with_causes(error: BaseException, frames: TracebackType | None) -> list[str]:
+    parts, left = 0, [error]
+    while left:
+        part, parts = left.pop(), parts + 1
+        if parts > MOST_PARTS:
+            raise RecursionError
+        left += part.exceptions if isinstance(part, BaseExceptionGroup) else ()
+        left += (each for each in (part.__cause__, part.__context__) if each is not None)
+    return traceback.format_exception(type(error), error, frames)
+
+
+def _frames(error: BaseException, frames: TracebackType | None) -> list[str]:
+    return [*traceback.format_tb(frames), described(error)]

@@ -1,0 +1,82 @@
+"""One job that goes through every write of a store, in a transaction that its caller rolls back: what a write meets, a check meets.
+
+Catalogs cannot answer this: a trigger, a publication, a full disk or a lost right refuses a write only when it is made.
+"""
+
+from collections.abc import AsyncIterator
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import NewJob, State
+from holdfast._core.lifecycle import End, LeaseEnd, finish, release
+from holdfast._core.outcome import Done
+from holdfast._core.policy import Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast._ports.clock import Chance
+from holdfast._ports.store import Answer, Check, ClaimRequest, NewLease, Note, Store, Update
+from holdfast.errors import HoldfastError
+
+TASK = "holdfast.check"
+"""The task and the queue of the job."""
+
+_PAYLOAD = b'"' + b"x" * 1024 + b'"'  # too long for the row of its job
+_POLICY = Policy(retention=2 * 86400.0)  # long enough for a partition of a day
+
+
+async def try_out(store: Store, chance: Chance, process: ProcessIdentity) -> Check:
+    """Whether a job can be moved. The store must do all of it in one transaction, which is rolled back afterwards."""
+    step = "begin"
+    try:
+        async for next_step in _steps(store, chance, process):
+            step = next_step
+    except HoldfastError as error:
+        return stuck(step, error)
+    return Check("ok", "job", "a job was enqueued, claimed, settled and deleted in a transaction that was rolled back")
+
+
+def stuck(step: str, error: HoldfastError) -> Check:
+    """Return the finding that a job cannot move, and why."""
+    remedy = "see the store's message: a right, a trigger, a constraint, a publication or a full disk is in the way"
+    return Check("error", "job", f"a job cannot move, at {step}: {error}", remedy)
+
+
+async def _steps(store: Store, chance: Chance, process: ProcessIdentity) -> AsyncIterator[str]:
+    """Yield the name of each step before it is made."""
+    job = NewJob(id=chance.uuid7(), task=TASK, queue=TASK, payload=_PAYLOAD, policy=_POLICY, unique_key=str(chance.uuid4()))
+    worker = NewLease(chance.uuid4(), TASK, process, LeaseTiming(30.0, 6.0, 5.0), (TASK,), (TASK,), 0.0, 1)
+    yield "enqueue"
+    await store.enqueue(chance.uuid4(), [job])
+    yield "open lease"
+    await store.open_lease(worker)
+    yield "beat"
+    await store.beat([worker.id])
+    for is_last in (False, True):
+        yield "claim"
+        claims = (await store.exchange([], _request(worker, chance, job))).claims
+        _require(len(claims) == 1, "the claim answers no job")
+        hold = claims[0].hold
+        yield "report"
+        await store.report([Update(job=job.id, token=hold.token, stage="check", checkpoint=b"1", order=1)])
+        yield "settle"
+        settle = finish(hold, Done(b"1"), jitter=0.0) if is_last else release(hold, code_ran=True)
+        _require((await store.exchange([settle])).answers == (Answer.APPLIED,), "the settle changes nothing")
+        yield "annotate"
+        await store.annotate([Note(job=job.id, token=hold.token, stacks="check")])
+    yield "read"
+    found = await store.get(job.id)
+    _require(found is not None and found.state is State.COMPLETED, "it is not there after its settle")
+    yield "delete"
+    await store.delete([job.id])
+    yield "end lease"
+    await store.end_lease(worker.id, LeaseEnd(End.CLOSED, is_free=True))
+    yield "pause"
+    await store.pause([TASK], is_paused=True)
+    await store.pause([TASK], is_paused=False)
+
+
+def _request(worker: NewLease, chance: Chance, job: NewJob) -> ClaimRequest:
+    return ClaimRequest(lease=worker.id, claim=chance.uuid4(), tasks={TASK: job.policy}, limit=1, ids=(job.id,))
+
+
+def _require(is_so: bool, what: str) -> None:
+    if not is_so:
+        raise HoldfastError(f"{what}: the write was answered, and nothing came of it")

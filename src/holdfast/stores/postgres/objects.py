@@ -1,0 +1,117 @@
+"""Whether all that the migrations make is there, is valid, and may be used by this user; and what publications do to it."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast._ports.store import Check
+from holdfast.stores.postgres.rows import Row
+from holdfast.stores.postgres.schema import MIGRATIONS
+
+_WRITTEN: Final = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE"})
+RIGHTS: Final[dict[str, frozenset[str]]] = {
+    **dict.fromkeys(("pending", "active", "finished", "finished_other", "bodies", "attempts", "attempts_other"), _WRITTEN),
+    **dict.fromkeys(("receipts", "unique_keys", "paused", "leases"), _WRITTEN),
+    **dict.fromkeys(("versions", "days", "jobs"), frozenset({"SELECT"})),
+    "claim_numbers": frozenset({"USAGE"}),
+}
+"""What a worker needs, as ``roles.sql`` grants it."""
+
+_FULL: Final = "ALTER TABLE {schema}.{name} REPLICA IDENTITY FULL"
+_RESTORE: Final = "restore what was dropped, or restore a backup"
+
+
+class Made(Struct, frozen=True):
+    """What migrations make: ``others`` are tables, views, sequences; ``indexes`` with the statement that makes each."""
+
+    others: frozenset[str]
+    functions: frozenset[str]
+    indexes: dict[str, str]
+
+
+def made() -> Made:
+    """Read from the migrations, so that nothing has to be listed twice."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in MIGRATIONS)
+    text = re.sub(r"--.*", "", text)
+    indexes = {found[2]: _line(found[0]) for found in re.finditer(r"CREATE (UNIQUE )?INDEX (\w+) ON [^;]*", text)}
+    for table, body in re.findall(r"CREATE TABLE holdfast\.(\w+) \((.*?)\n\)", text, re.DOTALL):
+        if key := re.search(r"^\s*(\w+) .*\bPRIMARY KEY,?$|^\s*PRIMARY KEY \((.*)\)", body, re.MULTILINE):
+            indexes[f"{table}_pkey"] = f"ALTER TABLE holdfast.{table} ADD PRIMARY KEY ({key[1] or key[2]})"
+    others = re.findall(r"CREATE (?:TABLE|VIEW|SEQUENCE) holdfast\.(\w+)", text)
+    return Made(frozenset(others), frozenset(re.findall(r"CREATE FUNCTION holdfast\.(\w+)", text)), indexes)
+
+
+def judge(schema: str, relations: Sequence[Row], functions: Sequence[Row]) -> list[Check]:
+    """All findings about the objects of a schema; none if all is well."""
+    found = [*_missing(schema, relations, functions), *_of_indexes(schema, relations), *_of_identities(schema, relations)]
+    return [*found, *_of_rights(schema, relations, functions)]
+
+
+def _missing(schema: str, relations: Sequence[Row], functions: Sequence[Row]) -> Iterator[Check]:
+    expected, names = made(), {row["name"] for row in relations}
+    callable_names = {row["name"] for row in functions}
+    for name in sorted(expected.others - names):
+        yield Check("error", "schema", f"{schema}.{name} is missing", _RESTORE)
+    for name in sorted(expected.functions - callable_names):
+        yield Check("error", "schema", f"function {schema}.{name} is missing", _RESTORE)
+    for name in sorted(expected.indexes.keys() - names):
+        remedy = expected.indexes[name].replace("holdfast.", f"{schema}.")
+        yield Check("error", "indexes", f"index {name} is missing: statements read whole tables without it", remedy)
+
+
+def _of_indexes(schema: str, relations: Sequence[Row]) -> Iterator[Check]:
+    for row in relations:
+        if row["is_valid"] is False:
+            message = f"index {row['name']} is not valid, so no statement uses it: its making was interrupted"
+            yield Check("error", "indexes", message, f"REINDEX INDEX {schema}.{row['name']}")
+    if collated := [row["name"] for row in relations if row["is_collated"] and row["parent"] is None]:
+        message = (
+            f"these indexes follow the database's collation: {', '.join(collated)}: an upgrade of the C library can hide jobs"
+        )
+        remedy = "REINDEX them after each upgrade of the C library or ICU, or move to a schema made by this release"
+        yield Check("warning", "collation", message, remedy)
+
+
+def _of_identities(schema: str, relations: Sequence[Row]) -> Iterator[Check]:
+    published = {row["name"]: row["publications"] for row in relations}
+    lacking = [row for row in relations if row["kind"] == "r" and not row["has_identity"]]
+    if not lacking:
+        return
+    named = {name for row in lacking for name in (*row["publications"], *published.get(row["parent"], ()))}
+    tables, remedy = ", ".join(row["name"] for row in lacking), "; ".join(_FULL.format(schema=schema, **row) for row in lacking)
+    if named:
+        message = f"publication {', '.join(sorted(named))} covers tables without a replica identity, so no job can move: {tables}"
+        yield Check("error", "publication", message, remedy)
+    else:
+        message = f"these tables have no replica identity: {tables}: a publication of all tables would stop every job"
+        yield Check("warning", "publication", message, remedy)
+
+
+def _of_rights(schema: str, relations: Sequence[Row], functions: Sequence[Row]) -> Iterator[Check]:
+    rights = {row["name"]: frozenset(row["rights"]) for row in relations if row["name"] in RIGHTS}
+    lacking = [
+        f"{', '.join(sorted(RIGHTS[name] - rights[name]))} ON {schema}.{name}"
+        for name in sorted(rights)
+        if RIGHTS[name] - rights[name]
+    ]
+    lacking += [f"EXECUTE ON FUNCTION {schema}.{row['name']}" for row in functions if not row["is_ours"]]
+    if not lacking:
+        return
+    if may_only_read(relations):
+        message = "this user may only read, so whether workers can move a job was not tried"
+        yield Check("warning", "rights", message, "run the check as the user of the workers")
+        return
+    remedy = "`holdfast migrate --roles`, and grant its …_work to the user of the workers, or: "
+    grants = "; ".join(f"GRANT {each} TO …" for each in lacking)
+    yield Check("error", "rights", f"this user may not work: it lacks {'; '.join(lacking)}", remedy + grants)
+
+
+def may_only_read(relations: Sequence[Row]) -> bool:
+    """Return whether this user has no right at all to write."""
+    return not any({"INSERT", "UPDATE", "DELETE"} & set(row["rights"]) for row in relations if row["name"] in RIGHTS)
+
+
+def _line(statement: str) -> str:
+    return " ".join(statement.split())

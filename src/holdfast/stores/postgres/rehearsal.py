@@ -1,0 +1,45 @@
+"""The verbs of a store inside one transaction of one connection, so that all they do can be rolled back."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+import asyncpg
+
+from holdfast.stores.postgres import failures
+from holdfast.stores.postgres.connect import ANSWER_LIMIT, Connected
+from holdfast.stores.postgres.pool import Link
+
+HURRIED: Final = "SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '10s'"
+"""Another session must not wait for long because of a rehearsal, nor a rehearsal for another session."""
+
+Answer = TypeVar("Answer")
+
+
+class OneTransaction(Connected):
+    """Stands before a store in the order of its bases. ``end``: what a commit would check."""
+
+    def __init__(self, store: Connected, link: Link) -> None:
+        self.__dict__.update(store.__dict__)
+        self._newest, self._trails = 0, dict[tuple[object, ...], Any]()
+        self._link = link
+
+    async def end(self) -> None:
+        """Run the triggers and constraints that are deferred to the commit."""
+        await self._retrying(lambda: self._link.execute("SET CONSTRAINTS ALL IMMEDIATE"), "commit")
+
+    def _fetch(self, name: str, *arguments: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
+        return self._retrying(lambda: self._link.fetch(self._sql(name), *arguments), name)
+
+    async def _beat_fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        return await self._fetch(name, *arguments)
+
+    @asynccontextmanager
+    async def _transaction(self, limit: float = ANSWER_LIMIT) -> AsyncIterator[Link]:
+        yield self._link
+
+    async def _retrying(self, action: Callable[[], Awaitable[Answer]], name: str = "store") -> Answer:
+        try:
+            return await action()
+        except failures.Errors as error:
+            raise failures.of_statement(name, self._location.public, error) from error

@@ -1,0 +1,58 @@
+"""The files of one open connection: whether they are still the ones at their paths.
+
+A commit counts only if the log that it went to is the one that every other process will read.
+"""
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.errors import StoreUnavailable
+from holdfast.stores.sqlite import driver
+from holdfast.stores.sqlite.guards import GUARDS
+from holdfast.stores.sqlite.location import identity_of
+
+
+class Files:
+    """The database, its log and the log's shared memory, as they are when a connection has read from the database."""
+
+    def __init__(self, path: Path) -> None:
+        beside = os.path.realpath(path)  # a link may lead to the database, and SQLite keeps the log beside the database itself
+        database, log, memory = found = [identity_of(name) for name in (path, f"{beside}-wal", f"{beside}-shm")]
+        self._seen = [each for each in zip((str(path), f"{beside}-wal", f"{beside}-shm"), found, strict=True) if each[1]]
+        self._guarded = None if database is None or log is None or memory is None else (database, memory)
+        if self._guarded is not None:
+            GUARDS.take(*self._guarded)
+
+    def lost(self, *, all_of_them: bool = True) -> str | None:
+        """Return the first file that was deleted or replaced since. The shared memory is looked at only with ``all_of_them``:
+        each look costs 2 µs, and what was written to the log is there without it."""
+        for name, seen in self._seen if all_of_them else self._seen[:2]:
+            if identity_of(name) != seen:
+                return name
+        return None
+
+    def require(self, what: str, *, all_of_them: bool = True) -> None:
+        """``StoreUnavailable`` if a file was deleted or replaced: what the connection has just written may be lost."""
+        if (name := self.lost(all_of_them=all_of_them)) is not None:
+            raise StoreUnavailable(
+                f"{what}: {name} was deleted or replaced while it was open. What was written to it is gone with it; from "
+                "now on whatever is at this path is used. To move or restore it, stop all processes that use it first; "
+                "to copy it, use `holdfast backup`"
+            )
+
+    def has_write_lock(self) -> bool:
+        """Return whether this process still has the lock of the transaction that it has begun."""
+        return self._guarded is None or GUARDS.has_write_lock(*self._guarded)
+
+    def close(self, connection: driver.Connection) -> None:
+        """Close the connection. A lost log is left as it is: as the last one of its file, the connection would copy it over what
+        other processes have written to the database since."""
+        if is_lost := self.lost() is not None:
+            with suppress(sqlite3.Error):
+                driver.keep_log(connection)
+        if self._guarded is not None:
+            guarded, self._guarded = self._guarded, None
+            GUARDS.give(*guarded, is_lost=is_lost)
+        connection.close()

@@ -1,0 +1,25 @@
+"""Rows that another session of the same database has locked: what the checker allows for, and nothing else."""
+
+from uuid import UUID
+
+from holdfast.testing.history import Event
+from holdfast.testing.verdicts import Ledger, Seers
+
+
+class Locks:
+    """Notes until when a job's row was locked: that job cannot move before. All others keep their bounds."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._locked: set[UUID] = set()
+
+    def seers(self) -> Seers:
+        """Which events it looks at."""
+        return {"row.unlock": self._see_unlock}
+
+    def finish(self) -> None:
+        """Nothing is left to say."""
+
+    def _see_unlock(self, event: Event) -> None:
+        assert event.job is not None
+        self._ledger.unlocked_at[event.job] = event.time

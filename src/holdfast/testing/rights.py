@@ -1,0 +1,56 @@
+"""With what right each row of a real store was changed: known from the call whose statement has changed it."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast._core.job import PLACE_OF, Place
+from holdfast.testing.history import By, JobRow, outcome_of
+
+
+class Call(Struct, frozen=True):
+    """One call of a verb by a process."""
+
+    process: str
+    verb: str
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+
+    def by(self, job: Any, before: JobRow | None, after: JobRow | None) -> By:
+        """The right under which this call has changed a job's row."""
+        match self.verb:
+            case "exchange":
+                return self._exchange(job, before, after)
+            case "enqueue":
+                parent, token = self.keywords.get("under") or (None, None)
+                return By("enqueue", token, call=self.arguments[0], parent=parent)
+            case "start" | "report":
+                return self._under(job, before)
+            case _:
+                return By(self.verb)
+
+    @property
+    def of_lease(self) -> By:
+        """The right under which it has changed a lease."""
+        return By(self.verb, is_judged=self.verb == "end_lease" and self.keywords.get("seen") is not None)
+
+    def _under(self, job: Any, before: JobRow | None) -> By:
+        given = self.arguments[0]
+        tokens = [token for each, token in given if each == job] if self.verb == "start" else []
+        tokens = tokens or [each.token for each in given if self.verb == "report" and each.job == job]
+        if not tokens:
+            return By(self.verb)
+        return By(self.verb, before.token if before is not None and before.token in tokens else tokens[0])
+
+    def _exchange(self, job: Any, before: JobRow | None, after: JobRow | None) -> By:
+        if before is not None and after is not None and _is_claim(before, after):
+            return By("claim")
+        moves = [move for move in self.arguments[0] if move.job == job]
+        if not moves:
+            return By("exchange")
+        move = next((each for each in moves if before is not None and each.token == before.token), moves[0])
+        return By("exchange", move.token, move.judge, outcome_of(move), record=move.record)
+
+
+def _is_claim(before: JobRow, after: JobRow) -> bool:
+    return PLACE_OF[before.state] is Place.PENDING and PLACE_OF[after.state] is Place.ACTIVE

@@ -1,0 +1,32 @@
+"""How long a job that was taken back at no fault of its own waits until its code runs again, behind any backlog."""
+
+from collections.abc import Collection, Iterable, Iterator
+from uuid import UUID
+
+from holdfast._core.job import PLACE_OF, Place, State
+from holdfast.testing.history import Event, JobRow
+
+
+def waits(history: Iterable[Event], jobs: Collection[UUID]) -> Iterator[tuple[UUID, float]]:
+    """Yield each of these jobs that kept its place in line, with the seconds from its return until its code started.
+
+    An operator who moves or retries the job ends the wait without a figure.
+    """
+    since: dict[UUID, float] = {}
+    for event in history:
+        if event.job is None or event.job not in jobs:
+            continue
+        if event.what == "handler.start" and event.job in since:
+            yield event.job, event.time - since.pop(event.job)
+        elif isinstance(event.before, JobRow) and isinstance(event.after, JobRow):
+            if keeps_its_place(event.before, event.after):
+                since[event.job] = event.time
+            elif PLACE_OF[event.after.state] is not Place.ACTIVE:
+                since.pop(event.job, None)
+
+
+def keeps_its_place(before: JobRow, after: JobRow) -> bool:
+    """Return whether a move gave the job back without a wait: released, or rescued for the first time."""
+    is_back = PLACE_OF[before.state] is Place.ACTIVE and after.state is State.AVAILABLE
+    is_unharmed = after.failures == before.failures and (after.crashes == before.crashes or after.crashes == 1)
+    return is_back and is_unharmed and not after.is_cancel_requested

@@ -1,0 +1,23 @@
+"""Watched tables with one guard taken out, as context managers."""
+
+from typing import Any
+
+from holdfast._engine.rows_run import Run
+from holdfast._ports.rows import Mark
+from holdfast.testing.memory_table import MemoryTable, Row
+from tests.simulation.patching import patched
+
+
+def moves_without_the_fence() -> Any:
+    """A move asks only whether a row is in progress, and not under which mark."""
+
+    def is_under(self: MemoryTable, row: Row, mark: Mark) -> bool:
+        del mark
+        return bool(row[self.watch.status] == self.watch.in_progress)
+
+    return patched(MemoryTable, _is_under=is_under)
+
+
+def errors_do_not_shrink_batches() -> Any:
+    """Only deaths of its workers make the batches of a run smaller, and no error of its handler."""
+    return patched(Run, _ends=property(lambda run: run._job._claim.hold.crashes))

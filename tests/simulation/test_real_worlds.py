@@ -1,0 +1,73 @@
+"""The same worlds on real statements: nothing breaks, the same seed gives the same history, and a broken statement is noticed."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.stores.postgres.connect import Connected
+from holdfast.stores.sqlite.database import QUERIES
+from holdfast.testing.cases import broken_by
+from holdfast.testing.decisions import Strike
+from holdfast.testing.profiles import Brand
+from holdfast.testing.simulation import simulate
+
+SEEDS = {Brand.SQLITE: range(16), Brand.POSTGRES: range(8)}
+REAL = pytest.mark.parametrize("brand", SEEDS)
+
+
+@pytest.mark.timeout(300)
+@REAL
+def test_no_property_breaks_on_real_statements(brand: Brand) -> None:
+    for seed in SEEDS[brand]:
+        outcome = simulate(seed, brand=brand)
+        assert outcome.is_clean, f"seed {seed}: {outcome.explain()}"
+
+
+@REAL
+def test_a_seed_decides_everything_on_real_statements(brand: Brand) -> None:
+    first, second = (simulate(4, brand=brand).history for _ in range(2))
+    assert len(first) > 300
+    assert first.digest() == second.digest()
+
+
+@pytest.mark.parametrize(("brand", "seed", "strike"), [(Brand.SQLITE, 31, "lock_file"), (Brand.POSTGRES, 17, "lock_row")])
+def test_a_stranger_locks_rows_of_a_server_and_the_whole_of_a_file(brand: Brand, seed: int, strike: str) -> None:
+    outcome = simulate(seed, brand=brand)
+    assert any(isinstance(each, Strike) and each.name == strike and each.whom for each in outcome.decisions)
+
+
+@pytest.fixture
+def _lease_ended_unseen() -> Iterator[None]:
+    """The end of a lease no longer asks whether it was renewed or has run out."""
+    query = QUERIES["end_lease"]
+    intact = query.statement
+    query.statement = intact.replace(":seen = beats || ':' || expires_at", "1").replace(
+        "expires_at < :monotonic, :is_overdue", "1, :is_overdue"
+    )
+    assert query.statement != intact
+    yield
+    query.statement = intact
+
+
+@pytest.mark.usefixtures("_lease_ended_unseen")
+def test_s5_a_statement_that_ends_a_living_lease_is_noticed_on_a_real_file_of_sqlite() -> None:
+    assert any("S5" in broken_by(simulate(seed, brand=Brand.SQLITE)) for seed in range(38, 78))
+
+
+@pytest.fixture
+def _lease_ended_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of PostgreSQL's statement."""
+    sql = Connected._sql
+
+    def broken(store: Connected, name: str) -> str:
+        guard = "$4 = lease.beats || ':' || extract(epoch FROM lease.expires_at) AND lease.expires_at < excluded.ended_at"
+        text = sql(store, name)
+        assert name != "end_lease" or guard in text
+        return text.replace(guard, "$4 <> ''")
+
+    monkeypatch.setattr(Connected, "_sql", broken)
+
+
+@pytest.mark.usefixtures("_lease_ended_early")
+def test_s5_a_statement_that_ends_a_living_lease_is_noticed_on_a_real_server() -> None:
+    assert any("S5" in broken_by(simulate(seed, brand=Brand.POSTGRES)) for seed in range(12, 60))

@@ -1,0 +1,410 @@
+"""A session that forgot to end its transaction delays the rows it has locked, and nothing else."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from msgspec import structs
+
+from holdfast._core.job import State
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, overrun_seen_by_others
+from holdfast._core.outcome import Cancel, Snooze
+from holdfast._core.policy import Policy
+from holdfast._ports.store import Answer, Note, Update
+from holdfast.errors import StoreBusy
+from holdfast.stores.postgres import moving, sessions
+from holdfast.stores.postgres.store import PostgresStore
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.testing.contracts.scene import PROCESS, TTL, Scene, answered, done, play, raised, rescued
+from tests.stores.postgres_homes import Home
+from tests.stores.postgres_rivals import Stage, locked, paused, rival, waits
+
+CRASH = LeaseEnd(End.CRASHED)
+GRACE = 20.0
+STRENGTHS = ("KEY SHARE", "SHARE", "NO KEY UPDATE", "UPDATE")
+BUSY, APPLIED, LOST = Answer.BUSY, Answer.APPLIED, Answer.LOST
+OUTCOMES: dict[str, Callable[[Any], Transition]] = {
+    "done": done,
+    "raised": lambda hold: structs.replace(raised(hold), delay=0.0),
+    "cancelled": lambda hold: answered(hold, Cancel("no")),
+    "snoozed": lambda hold: answered(hold, Snooze(for_="1s")),
+}
+
+
+async def at_once(home: Home, call: Any) -> Any:
+    """What is answered without waiting for anybody's lock."""
+    asking = asyncio.ensure_future(call)
+    assert not await waits(home, asking)
+    return await asking
+
+
+# settling
+
+
+@pytest.mark.parametrize("lock", STRENGTHS)
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_l11_a_locked_job_delays_its_own_outcome_and_no_siblings(home: Home, outcome: str, lock: str) -> None:
+    async def act(at: Scene) -> None:
+        stuck, free, moves = await at.running(key="k"), await at.running(key="l"), OUTCOMES[outcome]
+        with locked(home, "active", f"id = '{stuck.job}'", lock):
+            assert await at_once(home, at.settle(moves(stuck), moves(free))) == (BUSY, APPLIED)
+            assert await at.state(stuck.job) is State.RUNNING
+        assert await at.settle(moves(stuck), moves(free)) == (APPLIED, APPLIED)
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("lock", STRENGTHS)
+def test_l11_a_locked_job_delays_no_sibling_that_is_settled_together_with_a_claim(home: Home, lock: str) -> None:
+    async def act(at: Scene) -> None:
+        stuck, free, other = await at.running(), await at.running(), await at.running()
+        (job,) = await at.enqueue(at.new())
+        request = at.request(await at.lease())
+        transitions = [done(stuck), done(free), raised(other)]
+        with locked(home, "active", f"id = '{stuck.job}'", lock):
+            answer = await at_once(home, at.store.exchange(transitions, request))
+            assert answer.answers == (BUSY, APPLIED, APPLIED)
+            assert [claim.hold.job for claim in answer.claims] == [job]
+        assert await at.settle(*transitions) == (APPLIED, APPLIED, APPLIED)
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("outcome", ["done", "raised for the last time", "marked"])
+@pytest.mark.parametrize("is_claiming", [False, True])
+def test_l11_a_locked_unique_key_delays_its_own_job_and_no_other(home: Home, outcome: str, is_claiming: bool) -> None:
+    async def act(at: Scene) -> None:
+        policy = Policy() if outcome == "marked" else Policy(max_attempts=1)
+        await at.enqueue(at.new(), at.new())  # so that there is something to claim
+        stuck, free, plain = (
+            await at.running(key="k", policy=policy),
+            await at.running(key="l", policy=policy),
+            await at.running(),
+        )
+        holds = (stuck, free, plain)
+        if outcome == "marked":
+            await at.store.request_cancel([hold.job for hold in holds])
+        transitions = [done(hold) if outcome == "done" else raised(hold) for hold in holds]
+        request = at.request(await at.lease()) if is_claiming else None
+        with locked(home, "unique_keys", "key = 'k'"):
+            found = await at_once(home, at.store.exchange(transitions, request))
+            assert found.answers == (BUSY, APPLIED, APPLIED)
+            assert home.sql("SELECT key FROM holdfast.unique_keys") == [("k",)]
+        assert await at.settle(*transitions) == (APPLIED, APPLIED, APPLIED)
+        assert home.sql("SELECT key FROM holdfast.unique_keys") == []
+
+    play(Stage(home), act)
+
+
+def test_l11_a_locked_unique_key_does_not_delay_a_job_that_keeps_it(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running(key="k")
+        with locked(home, "unique_keys", "key = 'k'"):
+            assert await at_once(home, at.settle(raised(hold))) == (APPLIED,)
+        assert home.sql("SELECT job FROM holdfast.unique_keys") == [(hold.job,)]
+
+    play(Stage(home), act)
+
+
+def test_s11_a_job_whose_key_somebody_has_deleted_settles_all_the_same(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running(key="k")
+        home.sql("DELETE FROM holdfast.unique_keys")
+        assert await at.settle(done(hold)) == (APPLIED,)
+
+    play(Stage(home), act)
+
+
+def test_l11_a_locked_record_of_an_earlier_attempt_delays_its_own_job_and_no_other(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        holds = []
+        for _ in range(2):
+            first = await at.running()
+            await at.settle(structs.replace(raised(first), delay=0.0))
+            policy = Policy(retention=2 * 86400.0)
+            (claim,) = await at.claim(await at.lease(), ids=[first.job], policy=policy)
+            holds.append(claim.hold)
+        stuck, free = holds
+        with locked(home, "attempts", f"job = '{stuck.job}'"):
+            assert await at_once(home, at.settle(raised_for_good(stuck), raised_for_good(free))) == (BUSY, APPLIED)
+        assert await at.settle(raised_for_good(stuck)) == (APPLIED,)
+        assert home.sql("SELECT count(*) FROM holdfast.attempts WHERE day = '-infinity'") == [(0,)]
+
+    play(Stage(home), act)
+
+
+def raised_for_good(hold: Any) -> Transition:
+    return raised(structs.replace(hold, policy=structs.replace(hold.policy, max_attempts=1)))
+
+
+def test_l11_a_locked_record_does_not_delay_a_job_that_goes_on(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        first = await at.running()
+        await at.settle(structs.replace(raised(first), delay=0.0))
+        (claim,) = await at.claim(await at.lease(), ids=[first.job])
+        with locked(home, "attempts"):
+            assert await at_once(home, at.settle(raised(claim.hold))) == (APPLIED,)
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("is_claiming", [False, True])
+def test_l4_a_settle_that_is_under_way_locks_nothing_of_other_jobs(home: Home, is_claiming: bool) -> None:
+    async def act(at: Scene) -> None:
+        holds = []
+        for key in "kl":
+            holds.append(await at.running(key=key))
+            if not is_claiming:  # else it is a first-try success, which is settled together with the claim
+                await at.settle(structs.replace(raised(holds[-1]), delay=0.0))
+                (claim,) = await at.claim(await at.lease(), ids=[holds[-1].job])
+                holds[-1] = claim.hold
+        await at.enqueue(at.new(), at.new())
+        requests = [at.request(await at.lease()) if is_claiming else None for _ in range(2)]
+        async with rival(home) as other:
+            assert (await other.exchange([done(holds[0])], requests[0])).answers == (APPLIED,)
+            found = await at_once(home, at.store.exchange([done(holds[1])], requests[1]))
+            assert found.answers == (APPLIED,)
+
+    play(Stage(home), act)
+
+
+def test_l4_an_expiry_that_is_under_way_locks_no_key_of_other_jobs(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(at.new(expires_in=1.0, key="k"))
+        hold = await at.running(key="l")
+        at.advance(2.0)
+        async with rival(home) as other:
+            assert len(await other.expire(10)) == 1
+            assert await at_once(home, at.settle(done(hold))) == (APPLIED,)
+
+    play(Stage(home), act)
+
+
+def test_l4_a_beat_that_is_under_way_locks_no_other_lease(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        mine, other = await at.lease(), await at.lease()
+        async with rival(home) as owner:
+            assert (await owner.beat([other])).alive == {other}
+            answer = await at_once(home, at.store.beat([mine]))
+            assert (answer.alive, answer.gone) == ({mine}, frozenset())
+
+    play(Stage(home), act)
+
+
+# what is judged
+
+
+def test_s5_a_rescue_that_its_judge_refuses_is_lost_and_one_that_is_locked_is_neither(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        alive, stuck, free = await at.running(), await at.running(), await at.running()
+        for hold in (stuck, free):
+            await at.store.end_lease(hold.lease, CRASH)
+        moves = [rescued(hold, CRASH) for hold in (alive, stuck, free)]
+        with locked(home, "active", f"id = '{stuck.job}'", "KEY SHARE"):
+            assert await at_once(home, at.settle(*moves)) == (LOST, BUSY, APPLIED)
+        assert await at.settle(*moves) == (LOST, APPLIED, APPLIED)
+
+    play(Stage(home), act)
+
+
+def test_s5_a_job_that_moves_while_it_is_judged_to_have_stalled_is_left_and_judged_anew(home: Home) -> None:
+    """By one that began before the news was there, and locks after it."""
+
+    async def act(at: Scene) -> None:
+        policy = Policy(progress_within=5.0)
+        moving, stalled = await at.running(policy=policy), await at.running(policy=policy)
+        at.advance(5.0 + TTL + GRACE + 1.0)
+        for hold in (moving, stalled):
+            await at.store.beat([hold.lease])
+        moves = [overrun_seen_by_others(hold, Charge.STALLED, jitter=0.0) for hold in (moving, stalled)]
+        with paused(home, at.store, "settle"):
+            settling = asyncio.ensure_future(at.settle(*moves))
+            assert await waits(home, settling)
+            await at.another().report([Update(job=moving.job, token=moving.token, stage="half")])
+        assert await settling == (BUSY, APPLIED)
+        assert await at.settle(*moves) == (LOST, APPLIED)
+        assert await at.state(moving.job) is State.RUNNING
+
+    play(Stage(home), act)
+
+
+# leases
+
+
+def test_l11_outcomes_of_a_worker_whose_lease_is_locked_land_and_it_claims_nothing(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        (job,) = await at.enqueue(at.new())
+        lease = await at.lease()
+        for ids in ([job], None):
+            (waiting,) = [hold] if ids else [await at.running()]
+            with locked(home, "leases", f"id = '{lease}'"):
+                found = await at_once(home, at.store.exchange([done(waiting)], at.request(lease, ids=ids)))
+                assert (found.answers, found.claims) == ((APPLIED,), ())
+        assert [claim.hold.job for claim in await at.claim(lease)] == [job]
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("lock", ["SHARE", "NO KEY UPDATE", "UPDATE"])
+def test_l11_a_beat_renews_the_siblings_of_a_locked_lease_which_is_neither_alive_nor_gone(home: Home, lock: str) -> None:
+    async def act(at: Scene) -> None:
+        stuck, free, ended = await at.lease(), await at.lease(), await at.lease()
+        await at.store.end_lease(ended, CRASH)
+        at.advance(1.0)
+        with locked(home, "leases", f"id = '{stuck}'", lock):
+            answer = await at_once(home, at.store.beat([stuck, free, ended]))
+        assert (answer.alive, answer.gone, answer.elapsed) == ({free}, {ended}, pytest.approx(1.0, abs=0.5))
+        assert (await at.store.beat([stuck, free])).alive == {stuck, free}
+
+    play(Stage(home), act)
+
+
+def test_l4_a_beat_of_one_lease_asks_nothing_of_another_that_is_locked(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        mine, other = await at.lease(), await at.lease()
+        with locked(home, "leases", f"id = '{other}'"):
+            answer = await at_once(home, at.store.beat([mine]))
+        assert (answer.alive, answer.gone) == ({mine}, frozenset())
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("lock", STRENGTHS)
+def test_l11_an_expired_lease_that_is_locked_is_passed_by_and_ends_later(home: Home, lock: str) -> None:
+    async def act(at: Scene) -> None:
+        stuck, free = await at.lease(), await at.lease()
+        at.advance(TTL + 1.0)
+        seen = {view.id: view.seen for view in await at.store.expired(10)}
+        with locked(home, "leases", f"id = '{stuck}'", lock):
+            assert await at_once(home, at.store.end_lease(stuck, CRASH, seen=seen[stuck])) is None
+            assert await at_once(home, at.store.end_lease(free, CRASH, seen=seen[free])) == CRASH
+        assert await at.store.end_lease(stuck, CRASH, seen=seen[stuck]) == CRASH
+
+    play(Stage(home), act)
+
+
+def test_a_lease_that_was_seen_and_has_no_row_any_more_is_ended_whoever_else_lives(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        await at.lease()
+        assert await at.store.end_lease(at.chance.uuid4(), CRASH, seen="1:1") == CRASH
+
+    play(Stage(home), act)
+
+
+# what is said of jobs
+
+
+@pytest.mark.parametrize("lock", ["SHARE", "NO KEY UPDATE", "UPDATE"])
+def test_l11_a_report_of_a_locked_job_is_named_and_its_siblings_are_written(home: Home, lock: str) -> None:
+    async def act(at: Scene) -> None:
+        stuck, free, lost = await at.running(), await at.running(), await at.running()
+        await at.settle(done(lost))
+        updates = [Update(job=hold.job, token=hold.token, checkpoint=b"1") for hold in (stuck, free, lost)]
+        with locked(home, "active", f"id = '{stuck.job}'", lock), pytest.raises(StoreBusy) as raised_:
+            await at_once(home, at.store.report(updates))
+        assert (raised_.value.jobs, raised_.value.lost) == ({stuck.job}, {lost.job})
+        assert [(await at.row(hold.job)).checkpoint for hold in (stuck, free)] == [None, b"1"]
+        assert await at.store.report(updates) == {lost.job}
+        assert (await at.row(stuck.job)).checkpoint == b"1"
+
+    play(Stage(home), act)
+
+
+def test_l11_a_note_on_a_locked_record_is_named_and_its_siblings_are_written(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        stuck, free = await at.running(), await at.running()
+        await at.settle(raised(stuck), raised(free))
+        notes = [Note(job=hold.job, token=hold.token, late_result=b"1") for hold in (stuck, free)]
+        with locked(home, "attempts", f"job = '{stuck.job}'"), pytest.raises(StoreBusy) as raised_:
+            await at_once(home, at.store.annotate(notes))
+        assert raised_.value.jobs == {stuck.job}
+        assert home.sql("SELECT job FROM holdfast.attempts WHERE late_result IS NOT NULL") == [(free.job,)]
+        await at.store.annotate(notes)
+        assert home.sql("SELECT count(*) FROM holdfast.attempts WHERE late_result IS NOT NULL") == [(2,)]
+
+    play(Stage(home), act)
+
+
+# whole tables
+
+
+@pytest.mark.parametrize("table", ["active", "finished", "leases", "pending"])
+def test_l11_a_locked_table_is_waited_for_so_long_and_no_longer_and_the_error_says_what_to_do(home: Home, table: str) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running()
+        store = PostgresStore(
+            home.dsn, clock=FakeClock(), chance=FakeChance(), process=PROCESS, server_settings={"lock_timeout": "20ms"}
+        )
+        with psycopg.connect(home.dsn) as rival:
+            rival.execute(f"LOCK TABLE holdfast.{table} IN SHARE MODE")  # type: ignore[arg-type]
+            with pytest.raises(StoreBusy, match=r"another session keeps a lock.*pg_terminate_backend") as raised_:
+                await (store.beat([hold.lease]) if table == "leases" else store.exchange([raised(hold), done(hold)]))
+            assert raised_.value.jobs == frozenset()
+            rival.rollback()
+        await store.close()
+        assert await at.settle(done(hold)) == (APPLIED,)
+
+    play(Stage(home), act)
+
+
+# operators' verbs
+
+
+@pytest.mark.parametrize(
+    ("verb", "table", "after"),
+    [
+        ("request_cancel", "pending", State.CANCELLED),
+        ("request_cancel", "unique_keys", State.CANCELLED),
+        ("reopen", "pending", State.AVAILABLE),
+        ("reopen", "finished", State.AVAILABLE),
+        ("reschedule", "pending", State.AVAILABLE),
+        ("delete", "pending", None),
+        ("delete", "unique_keys", None),
+        ("delete", "finished", None),
+    ],
+)
+def test_l11_an_operators_verb_is_done_for_all_but_the_locked_job_which_the_error_names(
+    home: Home, verb: str, table: str, after: State | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sessions._SESSION, "lock_timeout", "100ms")
+
+    async def act(at: Scene) -> None:
+        jobs = [at.new(key=str(number), delay=60.0) for number in range(7)]
+        ids = await at.enqueue(*jobs)
+        if table == "finished":
+            await at.store.request_cancel(ids)
+        ask: Any = getattr(at.store, verb)
+        before = await at.state(ids[3])
+        with locked(home, table, "key = '3'" if table == "unique_keys" else f"id = '{ids[3]}'"):
+            with pytest.raises(StoreBusy, match="pg_terminate_backend") as busy:
+                await ask(ids)
+            assert busy.value.jobs == {ids[3]}
+            left = dict.fromkeys(ids, after) | {ids[3]: before}
+            assert await states(at) == {job: state for job, state in left.items() if state is not None}
+        await ask(ids)
+        assert set((await states(at)).values()) == {after} - {None}
+
+    play(Stage(home), act)
+
+
+async def states(at: Scene) -> dict[UUID, State]:
+    return {row.id: row.state for row in await at.store.list(at.everything)}
+
+
+def test_l11_so_many_jobs_are_asked_for_alone_and_the_others_count_as_locked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sessions._SESSION, "lock_timeout", "100ms")
+    monkeypatch.setattr(moving, "HURRIED_LIMIT", 0.0)
+
+    async def act(at: Scene) -> None:
+        ids = await at.enqueue(*(at.new() for _ in range(4)))
+        with locked(home, "pending", f"id = '{ids[0]}'"):
+            with pytest.raises(StoreBusy) as busy:
+                await at.store.delete(ids)
+            assert busy.value.jobs == set(ids)
+            assert set(await states(at)) == set(ids)
+
+    play(Stage(home), act)
