@@ -16,14 +16,16 @@ from holdfast._core.policy import Policy
 from holdfast._ports.store import Answer, Note, Update
 from holdfast.errors import StoreBusy
 from holdfast.stores.postgres import moving, sessions
+from holdfast.stores.postgres.packing import INLINE
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock
-from holdfast.testing.contracts.scene import PROCESS, TTL, Scene, answered, done, play, raised, rescued
+from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Scene, answered, done, play, raised, rescued
 from tests.stores.postgres_homes import Home
 from tests.stores.postgres_rivals import Stage, locked, paused, rival, waits
 
 CRASH = LeaseEnd(End.CRASHED)
 GRACE = 20.0
+LONG = b"x" * (INLINE + 1)
 STRENGTHS = ("KEY SHARE", "SHARE", "NO KEY UPDATE", "UPDATE")
 BUSY, APPLIED, LOST = Answer.BUSY, Answer.APPLIED, Answer.LOST
 OUTCOMES: dict[str, Callable[[Any], Transition]] = {
@@ -325,6 +327,74 @@ def test_l11_a_note_on_a_locked_record_is_named_and_its_siblings_are_written(hom
         assert home.sql("SELECT job FROM holdfast.attempts WHERE late_result IS NOT NULL") == [(free.job,)]
         await at.store.annotate(notes)
         assert home.sql("SELECT count(*) FROM holdfast.attempts WHERE late_result IS NOT NULL") == [(2,)]
+
+    play(Stage(home), act)
+
+
+# what is deleted
+
+
+@pytest.mark.parametrize(("table", "column"), [("finished_other", "id"), ("bodies", "job"), ("attempts_other", "job")])
+def test_l11_a_locked_row_delays_the_forgetting_of_its_own_job_and_no_other(home: Home, table: str, column: str) -> None:
+    async def act(at: Scene) -> None:
+        stuck, free = [await at.running(payload=LONG, policy=Policy(max_attempts=1)) for _ in range(2)]
+        await at.settle(raised(stuck), raised(free))
+        home.sql("UPDATE holdfast.finished SET day = '-infinity'")
+        home.sql("UPDATE holdfast.attempts SET day = '-infinity'")
+        at.step_wall(Policy().retention + EARLY)
+        with locked(home, table, f"{column} = '{stuck.job}'", "KEY SHARE"):
+            assert (await at_once(home, at.store.prune(100))).jobs == 1
+            assert set(await states(at)) == {stuck.job}
+        assert (await at.store.prune(100)).jobs == 1
+        assert [home.sql(f"SELECT count(*) FROM holdfast.{name}") for name in ("finished", "bodies", "attempts")] == [[(0,)]] * 3
+
+    play(Stage(home), act)
+
+
+def test_l11_a_locked_payload_delays_the_stub_of_its_own_job_and_no_other(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        stuck, free = [await at.running(payload=LONG, policy=Policy(retention=1.0)) for _ in range(2)]
+        await at.settle(done(stuck), done(free))
+        at.step_wall(1.0 + EARLY)
+        with locked(home, "bodies", f"job = '{stuck.job}'", "KEY SHARE"):
+            assert (await at_once(home, at.store.prune(100))).stubs == 1
+            assert not (await at.row(stuck.job)).is_stub
+        assert (await at.store.prune(100)).stubs == 1
+        assert home.sql("SELECT count(*) FROM holdfast.bodies") == [(0,)]
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("retention", [0.0, Policy().retention])
+def test_s6_a_finished_job_that_changes_while_it_is_chosen_keeps_its_payload(home: Home, retention: float) -> None:
+    async def act(at: Scene) -> None:
+        hold = await at.running(payload=LONG, policy=Policy(retention=retention))
+        await at.settle(done(hold))
+        home.sql("UPDATE holdfast.finished SET day = '-infinity'")
+        at.step_wall(retention + EARLY)
+        with paused(home, at.store, "prune"):
+            pruning = asyncio.ensure_future(at.store.prune(100))
+            assert await waits(home, pruning)
+            home.sql("UPDATE holdfast.finished_other SET message = 'changed'")
+        pruned = await pruning
+        assert (pruned.jobs, pruned.stubs) == (0, 0)
+        assert (await at.row(hold.job)).payload == LONG
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize(("table", "column"), [("pending", "id"), ("bodies", "job"), ("attempts", "job"), ("unique_keys", "job")])
+def test_l11_a_locked_row_delays_the_purging_of_its_own_job_and_no_other(home: Home, table: str, column: str) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(*(at.new(payload=LONG, key=key) for key in "kl"))
+        stuck, free = [claim.hold for claim in await at.claim(await at.lease(), 2)]
+        await at.settle(raised(stuck), raised(free))
+        with locked(home, table, f"{column} = '{stuck.job}'", "KEY SHARE"):
+            assert (await at_once(home, at.store.purge("default", 100))).jobs == 1
+            assert set(await states(at)) == {stuck.job}
+        assert (await at.store.purge("default", 100)).jobs == 1
+        names = ("pending", "bodies", "attempts", "unique_keys")
+        assert [home.sql(f"SELECT count(*) FROM holdfast.{name}") for name in names] == [[(0,)]] * 4
 
     play(Stage(home), act)
 

@@ -317,6 +317,21 @@ class PruneContract(Part):
             assert await at.state(new.id) is State.AVAILABLE
 
     @story
+    async def test_receipts_of_a_clock_that_was_years_ahead_keep_no_later_ones(self, at: Scene) -> None:
+        years = 10 * 365 * 86400.0
+        at.step_wall(years)
+        for _ in range(3):
+            await at.enqueue(at.new())
+        at.step_wall(-years)
+        for _ in range(2):
+            await at.enqueue(at.new())
+        at.advance(RETENTION_FLOOR)
+        first = (await at.store.prune(2)).receipts
+        at.advance(RETENTION_FLOOR)
+        assert first + sum([(await at.store.prune(2)).receipts for _ in range(4)]) >= 2
+        assert (await at.store.prune(ALL)).receipts == 0
+
+    @story
     async def test_a_lease_is_kept_while_it_lives_or_holds_jobs_and_for_the_floor_after(self, at: Scene) -> None:
         alive, ended, unborn, holding = at.new_lease(), at.new_lease(), at.new_lease(), await at.running()
         for lease in (alive, ended):

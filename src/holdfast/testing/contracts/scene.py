@@ -157,9 +157,9 @@ class Scene:
         wish = {"prefetch": prefetch, "tasks": tasks, "queues": queues, "policy": policy, "last_tries": last_tries, "ids": ids}
         return (await self.store.exchange((), self.request(lease, limit, **wish))).claims  # type: ignore[arg-type]
 
-    async def running(self, *, policy: Policy | None = None, key: str | None = None) -> Hold:
+    async def running(self, *, policy: Policy | None = None, key: str | None = None, payload: bytes = b"{}") -> Hold:
         """A new job, in a queue of its own, that runs under a new lease."""
-        job = self.new(queue=str(self.chance.uuid4()), key=key)
+        job = self.new(queue=str(self.chance.uuid4()), key=key, payload=payload)
         await self.enqueue(job)
         (claim,) = await self.claim(await self.lease(), queues=(job.queue,), policy=policy)
         return claim.hold

@@ -1,25 +1,55 @@
 -- Finished jobs that are forgotten one by one, with all that is remembered of them, and old receipts, leases and snoozes; how
 -- many of each, what day it is, and up to which day no partition is needed any more.
 -- $1 how many of each, $2 microseconds for which everything is remembered at least
--- A job whose retention is shorter than that comes by twice: its row is reduced to a stub first. Whatever somebody else has
--- locked is left for later, so that nobody waits for this and this waits for nobody.
+-- A job whose retention is shorter than that comes by twice: its row is reduced to a stub first. A job that another session
+-- has locked, or a row of it, is left for the next pass: this statement waits for no lock.
 WITH clock AS MATERIALIZED (
-    SELECT now, now - $2::bigint * interval '1 microsecond' AS floor FROM (SELECT clock_timestamp() AS now) AS read
+    SELECT now, now - $2::bigint * interval '1 microsecond' AS floor FROM clock_timestamp() AS now
 ),
-gone AS MATERIALIZED (
-    SELECT id, ctid AS place, payload IS NULL AS is_long FROM holdfast.finished_other
+over AS MATERIALIZED (
+    SELECT id, ctid AS place FROM holdfast.finished_other
     WHERE forget_at <= (SELECT now FROM clock) AND finished_at <= (SELECT floor FROM clock)
     ORDER BY forget_at, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ),
-worn AS MATERIALIZED (
-    SELECT id, ctid AS place, payload IS NULL AS is_long FROM holdfast.finished_other
+brief_retention AS MATERIALIZED (
+    SELECT id, ctid AS place FROM holdfast.finished_other
     WHERE forget_at <= (SELECT now FROM clock) AND forget_at > (SELECT floor FROM clock)
         AND finished_at > (SELECT floor FROM clock)
     ORDER BY forget_at, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED
+),
+chosen AS MATERIALIZED (
+    SELECT id FROM over
+    UNION ALL
+    SELECT id FROM brief_retention
+),
+doomed AS MATERIALIZED (
+    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.bodies WHERE job = ANY (ARRAY(SELECT id FROM chosen))
+    UNION ALL
+    SELECT job, tableoid, ctid FROM holdfast.attempts_other WHERE job = ANY (ARRAY(SELECT id FROM over))
+),
+free_bodies AS MATERIALIZED (
+    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.bodies WHERE job = ANY (ARRAY(SELECT id FROM chosen))
+    FOR UPDATE SKIP LOCKED
+),
+free_attempts AS MATERIALIZED (
+    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.attempts_other WHERE job = ANY (ARRAY(SELECT id FROM over))
+    FOR UPDATE SKIP LOCKED
+),
+in_use AS MATERIALIZED (
+    SELECT job FROM (
+        SELECT * FROM doomed
+        EXCEPT (SELECT * FROM free_bodies UNION ALL SELECT * FROM free_attempts)
+    ) AS locked
+),
+gone AS MATERIALIZED (
+    SELECT id, place FROM over WHERE id <> ALL (ARRAY(SELECT job FROM in_use))
+),
+worn AS MATERIALIZED (
+    SELECT id, place FROM brief_retention WHERE id <> ALL (ARRAY(SELECT job FROM in_use))
 ),
 brief AS MATERIALIZED (
     SELECT job, number, claim FROM holdfast.attempts
@@ -45,21 +75,21 @@ idle AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ),
 jobs AS (
-    DELETE FROM holdfast.finished_other WHERE ctid = ANY (ARRAY(SELECT place FROM gone)) RETURNING true
+    DELETE FROM holdfast.finished_other WHERE ctid = ANY (ARRAY(SELECT place FROM gone)) RETURNING id
 ),
 stubs AS (
     UPDATE holdfast.finished_other SET
         payload = 'null', result = NULL, error = NULL, checkpoint = NULL, message = NULL, is_stub = true,
         forget_at = finished_at + $2::bigint * interval '1 microsecond'
     WHERE ctid = ANY (ARRAY(SELECT place FROM worn))
-    RETURNING true
+    RETURNING id
 ),
+-- Only of rows that were moved: a row that changed before it was locked is listed, and stays.
 bodies AS (
-    DELETE FROM holdfast.bodies
-    WHERE job = ANY (ARRAY(SELECT id FROM gone WHERE is_long UNION ALL SELECT id FROM worn WHERE is_long))
+    DELETE FROM holdfast.bodies USING (SELECT id FROM jobs UNION ALL SELECT id FROM stubs) AS moved WHERE job = moved.id
 ),
 attempts_of_jobs AS (
-    DELETE FROM holdfast.attempts_other WHERE job = ANY (ARRAY(SELECT id FROM gone))
+    DELETE FROM holdfast.attempts_other USING jobs WHERE job = jobs.id
 ),
 attempts AS (
     DELETE FROM holdfast.attempts USING brief

@@ -1,5 +1,5 @@
--- At most $2 jobs that wait in the queue $1, and were enqueued by $3 or else by now, are gone without a trace; those that are
--- being claimed just now are left.
+-- At most $2 jobs that wait in the queue $1, and were enqueued by $3 or else by now, are gone without a trace; a job that another
+-- session has locked, or a row of it, is left.
 WITH RECURSIVE bound AS MATERIALIZED (SELECT coalesce($3, clock_timestamp()) AS until),
 
 tasks (name) AS (
@@ -9,23 +9,60 @@ tasks (name) AS (
     SELECT (SELECT min(task) FROM holdfast.pending WHERE state = 'available' AND task > name) FROM tasks WHERE name IS NOT NULL
 ),
 
-gone AS (
-    DELETE FROM holdfast.pending WHERE ctid = ANY(ARRAY(
-        SELECT job.ctid FROM holdfast.pending AS job
-        WHERE job.ctid = ANY(ARRAY(
-                SELECT candidate.place
-                FROM tasks CROSS JOIN LATERAL (
-                    SELECT waiting.ctid AS place FROM holdfast.pending AS waiting
-                    WHERE waiting.state = 'available' AND waiting.task = tasks.name AND waiting.queue = $1
-                        AND waiting.created_at <= (SELECT until FROM bound)
-                    LIMIT $2
-                ) AS candidate
+chosen AS MATERIALIZED (
+    SELECT job.id, job.ctid AS place, job.task, job.unique_key FROM holdfast.pending AS job
+    WHERE job.ctid = ANY(ARRAY(
+            SELECT candidate.place
+            FROM tasks CROSS JOIN LATERAL (
+                SELECT waiting.ctid AS place FROM holdfast.pending AS waiting
+                WHERE waiting.state = 'available' AND waiting.task = tasks.name AND waiting.queue = $1
+                    AND waiting.created_at <= (SELECT until FROM bound)
                 LIMIT $2
-            ))
-            -- Again, for whoever is changed just now; said so that no index is used for it.
-            AND (job.state = 'available') IS TRUE
-        FOR UPDATE SKIP LOCKED
-    ))
+            ) AS candidate
+            LIMIT $2
+        ))
+        -- Again, for a job that another session changes just now; said so that no index is used for it.
+        AND (job.state = 'available') IS TRUE
+    FOR UPDATE SKIP LOCKED
+),
+
+doomed AS MATERIALIZED (
+    SELECT keys.job, keys.tableoid AS origin, keys.ctid AS place
+    FROM holdfast.unique_keys AS keys INNER JOIN chosen
+        ON keys.task = chosen.task AND keys.key = chosen.unique_key AND keys.job = chosen.id
+    UNION ALL
+    SELECT job, tableoid, ctid FROM holdfast.bodies WHERE job = ANY(ARRAY(SELECT id FROM chosen))
+    UNION ALL
+    SELECT job, tableoid, ctid FROM holdfast.attempts WHERE job = ANY(ARRAY(SELECT id FROM chosen))
+),
+
+free_keys AS MATERIALIZED (
+    SELECT keys.job, keys.tableoid AS origin, keys.ctid AS place
+    FROM holdfast.unique_keys AS keys INNER JOIN chosen
+        ON keys.task = chosen.task AND keys.key = chosen.unique_key AND keys.job = chosen.id
+    FOR UPDATE OF keys SKIP LOCKED
+),
+
+free_bodies AS MATERIALIZED (
+    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.bodies WHERE job = ANY(ARRAY(SELECT id FROM chosen))
+    FOR UPDATE SKIP LOCKED
+),
+
+free_attempts AS MATERIALIZED (
+    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.attempts WHERE job = ANY(ARRAY(SELECT id FROM chosen))
+    FOR UPDATE SKIP LOCKED
+),
+
+in_use AS MATERIALIZED (
+    SELECT job FROM (
+        SELECT * FROM doomed
+        EXCEPT (SELECT * FROM free_keys UNION ALL SELECT * FROM free_bodies UNION ALL SELECT * FROM free_attempts)
+    ) AS locked
+),
+
+gone AS (
+    DELETE FROM holdfast.pending
+    WHERE ctid = ANY(ARRAY(SELECT place FROM chosen WHERE id <> ALL(ARRAY(SELECT job FROM in_use))))
     RETURNING id, task, unique_key
 ),
 
@@ -38,7 +75,8 @@ bodies AS (
 ),
 
 freed AS (
-    DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE unique_key IS NOT NULL))
+    DELETE FROM holdfast.unique_keys AS keys USING gone
+    WHERE keys.task = gone.task AND keys.key = gone.unique_key AND keys.job = gone.id
 )
 
 SELECT (SELECT count(*) FROM gone) AS gone, until FROM bound;

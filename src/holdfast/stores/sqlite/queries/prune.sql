@@ -29,6 +29,9 @@ BEGIN
     LIMIT NEW.room;
     DELETE FROM holdfast_attempts WHERE rowid IN (SELECT id FROM holdfast_touched WHERE what = 'attempt');
 
+    -- Receipts are looked at in the order in which they were written. The first one says whether a clock was ahead then and was set back.
+    UPDATE holdfast_receipts SET received_at = NEW.wall
+    WHERE received_at > NEW.wall AND (SELECT first.received_at FROM holdfast_receipts AS first ORDER BY first.place LIMIT 1) > NEW.wall;
     INSERT INTO holdfast_touched (what, id)
     SELECT 'receipt', call FROM (SELECT call, received_at FROM holdfast_receipts ORDER BY place LIMIT NEW.room)
     WHERE received_at + NEW.floor <= NEW.wall;
