@@ -147,8 +147,8 @@ class DueRun:
             ward.watch(self._timing, self._contact, max_block=float("inf"), grace=self._grace)
 
     async def _bury(self, ward: Ward, exit: Exit) -> None:
-        """A worker that ended well has ended its lease."""
-        if ward.lease is not None and exit.code != 0:
+        """A worker that ended well has ended its lease, unless the store refused outcomes to the last."""
+        if ward.lease is not None and (exit.code != 0 or ward.undelivered):
             recovery = Recovery(
                 self._store,
                 self._contact,

@@ -12,7 +12,8 @@ from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.heart import Heart
 from holdfast._engine.inbox import Inbox
 from holdfast._engine.locked import Locked
-from holdfast._engine.loop import turn
+from holdfast._engine.loop import is_refusal, turn
+from holdfast._engine.refused import Refused
 from holdfast._engine.reporter import Reporter
 from holdfast._engine.resting import Resting
 from holdfast._ports.clock import Chance
@@ -64,6 +65,7 @@ class Exchange:
         self._looked = float("-inf")
         self._events, self._chance = events, chance
         self._locked, self._resting = Locked(heart.now, poll_interval, events), Resting(slots, heart.now)
+        self._refused = Refused(heart.now, chance, events)
         self._ended, self._late = list[Ended](), list[Note]()
         self._abandoned: set[Key] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = False
@@ -80,6 +82,17 @@ class Exchange:
     def is_delivered(self) -> bool:
         """Whether the store has answered everything, and the queue has been told."""
         return not (self._late or self._gone or self._unanswered())
+
+    @property
+    def kept(self) -> int:
+        """How many slots are kept by outcomes that the store refuses."""
+        return len(self._refused)
+
+    @property
+    def has_refused_only(self) -> bool:
+        """Whether no code runs, and the store has answered everything but what it refuses."""
+        others = (self._late, self._gone, self._ended, self._resting, self._locked.outcomes, self._executor.running)
+        return len(self._refused) > 0 and not any(others)
 
     def close(self) -> None:
         """Claim nothing more."""
@@ -103,28 +116,36 @@ class Exchange:
         was_in_doubt, goes_on = self._is_in_doubt, True
         self._ended += self._resting.rested(is_closed=self.is_closed)
         self._ended += self._locked.due()
+        await self._ask_refused()
         while goes_on:
             batch = self._ended[:SETTLE_LIMIT]
             request = None if was_in_doubt else self._request()
             claimed = await self._exchange(batch, request) if batch or request is not None or was_in_doubt else 0
+            if claimed is None:
+                break
             goes_on = self._most < self._slots and request is not None and claimed >= self._most and self._is_half_free()
         await self._annotate()
         await self._let_go()
-        pause = 0.0 if was_in_doubt else await self._pause(request, claimed=claimed)
-        return min(pause, self._resting.left(), self._locked.remaining())
+        pause = 0.0 if was_in_doubt or claimed is None else await self._pause(request, claimed=claimed)
+        return min(pause, self._resting.left(), self._locked.remaining(), self._refused.remaining())
 
     def _is_half_free(self) -> bool:
         return len(self._ended) >= self._most or self._slots - len(self._executor.running) >= self._most
 
-    async def _exchange(self, batch: Sequence[Ended], request: ClaimRequest | None) -> int:
+    async def _exchange(self, batch: Sequence[Ended], request: ClaimRequest | None) -> int | None:
+        """How many jobs were claimed; ``None`` if the store has refused outcomes of the batch, or the claim beside them."""
         await self._reporter.write_last_words()
         transitions = tuple(ended.transition for ended in batch if ended.transition is not None)
         try:
             answer = await self._store.exchange(transitions, request)
-        except BaseException:
+        except BaseException as error:
             # Unknown is not no: the claim may have landed, so what the store thinks we hold is looked up first.
-            self._needs_audit = self._is_in_doubt = True
-            raise
+            self._needs_audit = True
+            if not batch or not is_refusal(error):
+                self._is_in_doubt = True
+                raise
+            await self._divide(batch, request, error)
+            return None
         self._is_in_doubt = False
         self._heart.store_answered()
         self._settle(batch, answer.answers)
@@ -137,6 +158,27 @@ class Exchange:
             self._gone += [job for ended in batch if (job := ended.claim.hold.job) not in left]
             await self._acknowledge(self._inbox, request, answer.claims)
         return len(answer.claims)
+
+    async def _divide(self, batch: Sequence[Ended], request: ClaimRequest | None, error: BaseException) -> None:
+        """Ask for the outcomes of a refused write without its claim, then by halves, until each refused one is alone.
+
+        What refuses the claim itself is raised by the next step, which has nothing else to ask.
+        """
+        if request is not None:
+            await self._exchange(batch, None)
+        elif (half := len(batch) // 2) > 0:
+            await self._exchange(batch[:half], None)
+            await self._exchange(batch[half:], None)
+        else:
+            self._heart.store_answered()
+            self._refused.put_off(batch[0], error)
+            del self._ended[:1]
+
+    async def _ask_refused(self) -> None:
+        """Each alone: beside it nothing else would land."""
+        while (ended := self._refused.next_due()) is not None:
+            self._ended.insert(0, ended)
+            await self._exchange([ended], None)
 
     async def _acknowledge(self, inbox: Inbox, request: ClaimRequest | None, claims: Sequence[Claim]) -> None:
         if request is not None and request.ids is not None:
@@ -185,6 +227,7 @@ class Exchange:
     def _request(self) -> ClaimRequest | None:
         self.is_idle, self.next_due = False, 0.0
         tasks, limit, self._is_narrow = self._wanted(self._was_full)
+        limit = min(limit, self._slots - len(self._executor.running) - self.kept)
         if self.is_closed or not tasks or limit <= 0 or not self._heart.may_act():
             return None
         self._delivered = {} if self._inbox is None else self._next_delivered(self._inbox, min(limit, self._most))
@@ -285,7 +328,7 @@ class Exchange:
         return self._running() | {(ended.claim.hold.job, ended.claim.hold.token) for ended in self._unanswered()}
 
     def _unanswered(self) -> list[Ended]:
-        return [*self._ended, *self._resting, *self._locked.outcomes]
+        return [*self._ended, *self._resting, *self._locked.outcomes, *self._refused.outcomes]
 
     def _running(self) -> set[Key]:
         return {running.key for running in self._executor.running.values()}

@@ -71,11 +71,13 @@ class Running(Struct, eq=False):
 
 class Ended(Struct, frozen=True):
     """A handler whose code has stopped. ``transition`` is ``None`` when it answered nothing and its job was somebody else's.
-    ``pause``: seconds for which the worker keeps the claim before it gives it back, or asks again for what was locked."""
+    ``pause``: seconds for which the worker keeps the claim before it gives it back, or asks again for what was locked.
+    ``refusals``: how often the store has refused the outcome alone."""
 
     claim: Claim
     transition: Transition | None
     pause: float = 0.0
+    refusals: int = 0
 
 
 class Executor:

@@ -19,6 +19,11 @@ def is_answer(error: BaseException) -> bool:
     return isinstance(error, HoldfastError) and (not isinstance(error, StoreUnavailable) or isinstance(error, StoreBusy))
 
 
+def is_refusal(error: BaseException) -> bool:
+    """Return whether the error is about the write itself: an outage, a locked row or a network that fails is not."""
+    return isinstance(error, Exception) and not isinstance(error, (StoreUnavailable, OSError))
+
+
 class Wake:
     """A signal that is remembered until somebody waits for it; one task waits at a time."""
 

@@ -17,12 +17,12 @@ from holdfast._core.lifecycle import End, LeaseEnd, Transition
 from holdfast._core.timing import LeaseTiming, Silence, Silences
 from holdfast._engine.describing import described
 from holdfast._engine.events import EventName, Events, failure_of_store
-from holdfast._engine.loop import is_answer
+from holdfast._engine.loop import is_answer, is_refusal
 from holdfast._ports.clock import Chance
 from holdfast._ports.host import Host
 from holdfast._ports.store import Answer, LeaseView, Store
 from holdfast._ports.transport import Hint
-from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.errors import HoldfastError
 
 LEASES_PER_STEP = 100
 HOLDS_PER_MOVE = 100
@@ -339,11 +339,6 @@ class Recovery:
         # Nobody's fault is no crash: we killed it ourselves, or it had to stop anyway.
         reason = "killed" if why.is_free and why.end is End.CRASHED else why.end.value
         self._events.emit(EventName.LEASE_ENDED, lease=lease, worker=worker, reason=reason, signal=why.signal)
-
-
-def is_refusal(error: Exception) -> bool:
-    """Whether it is about the write itself. An outage, a locked row and a network that fails tell nothing of it."""
-    return not isinstance(error, (StoreUnavailable, OSError))
 
 
 def hints_of_rescued(moved: Iterable[tuple[Hold, Transition, str]]) -> list[Hint]:

@@ -18,9 +18,9 @@ from holdfast._engine.emptiness import Emptiness
 from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._engine.isolation import Isolation
 from holdfast._engine.keepers import keepers
-from holdfast._engine.loop import ERRORS, Service, require_not_cancelled
+from holdfast._engine.loop import ERRORS, Service, is_refusal, require_not_cancelled
 from holdfast._engine.pace import Pace
-from holdfast._engine.recovery import Contact, Recovery
+from holdfast._engine.recovery import MOST_REFUSALS, Contact, Recovery
 from holdfast._engine.reporter import report
 from holdfast._engine.sowing import Sowing
 from holdfast._engine.supervisor_options import SupervisorOptions as SupervisorOptions
@@ -302,8 +302,7 @@ class Supervisor:
             self._pace.forget()
             raise
         self._contact.answered(sent)
-        step = self._pace.step(answer, timing, leases=frozenset(wards), sent=sent, now=self._now_of_lease())
-        if step is not None:
+        if step := self._pace.step(answer, timing, leases=frozenset(wards), sent=sent, now=self._now_of_lease()):
             self._events.emit(EventName.STORE_CLOCK_STEPPED, store=step[0], own=step[1])
             self._contact.broke()
         for lease, ward in wards.items():
@@ -374,6 +373,8 @@ class Supervisor:
                 self._complain("end_lease", error)
                 self._contact.failed(error)
                 failures += 1
+                if self._drains and is_refusal(error) and failures > MOST_REFUSALS:
+                    return  # the next supervisor asks again
                 await self._pause(failures, self._settings)
 
     async def _pause(self, failures: int, settings: Settings) -> None:
@@ -386,8 +387,7 @@ class Supervisor:
             self._isolation.service.wake.set()
 
     def _own_leases(self) -> frozenset[UUID]:
-        wards = (*self.wards, *self._burials.values())
-        return frozenset(ward.lease.id for ward in wards if ward.lease is not None)
+        return frozenset(ward.lease.id for ward in (*self.wards, *self._burials.values()) if ward.lease is not None)
 
     def _now_of_lease(self) -> float:
         """Deadlines are taken on the lease's own clock where the store has none."""

@@ -15,6 +15,7 @@ from holdfast._engine.children import Children
 from holdfast._engine.courier import event_of
 from holdfast._engine.current import WORKER
 from holdfast._engine.deposit import Deposit
+from holdfast._engine.drain import Drain
 from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._engine.exchange import Exchange
 from holdfast._engine.executor import Ended, Executor, Stop
@@ -77,7 +78,7 @@ class Worker:
         self.heart = Heart(self._now)
         self.threads = ThreadRunner(options.threads)
         self.pool = None if runner_host is None else self._open_pool(runner_host)
-        self._drain_by: float | None = None
+        self._drain = Drain(self._now, settings.grace)
         self._is_orphan = False
         self._ending = Wake()
         self._is_alone = False
@@ -273,7 +274,8 @@ class Worker:
 
     def _room(self) -> int:
         """For how many deliveries: none while looking by ourselves finds more than we can do."""
-        return self._slots.room() if self.heart.may_act() and not self.exchange.is_closed and not self.exchange.is_behind else 0
+        is_open = self.heart.may_act() and not self.exchange.is_closed and not self.exchange.is_behind
+        return self._slots.room() - self.exchange.kept if is_open else 0
 
     async def _audit(self) -> float:
         """Once a beat: the store may think more or less of us than we know. Unanswered outcomes also go up the pipe."""
@@ -346,7 +348,7 @@ class Worker:
             case messages.Drain(grace=grace):
                 self.exchange.close()
                 self.executor.ask_to_end()
-                self._drain_by = self._now() + grace
+                self._drain.begin(grace)
                 self._ending.set()
             case messages.Leased() | messages.Hello() | messages.Refused() | messages.Ready():
                 pass
@@ -370,19 +372,21 @@ class Worker:
         """Wait for a reason to end, then for the code to stop and for its outcomes to be delivered."""
         while not self.exchange.is_closed:
             await self._ending.wait(self._settings.timing.ttl)
+        self._drain.close()
         while self.executor.running or not self.exchange.is_delivered:
-            if self._drain_by is not None and self._now() >= self._drain_by:
+            if self._drain.is_over:
                 self.executor.stop_all(Stop.DRAINED)
             if self._is_orphan and self.heart.remaining() <= 0:
                 return
+            if self._drain.is_patience_over and self.exchange.has_refused_only and not self._is_orphan:
+                self._deposit.leave(self.exchange.undelivered)
+                if self._drain.is_demanded:
+                    return  # the supervisor asks the store for them again before it ends the lease
+                break
             self._exchanging.wake.set()
-            await self._ending.wait(self._pause_of_drain())
+            await self._ending.wait(self._drain.pause())
         if not self.heart.is_gone:
             await self._end_lease(leased)
-
-    def _pause_of_drain(self) -> float:
-        left = 0.0 if self._drain_by is None else self._drain_by - self._now()
-        return min(max(left, 0.005), 0.05) if left > 0 else 0.05
 
     async def _end_lease(self, leased: messages.Leased) -> None:
         """Best effort: a supervisor, or the lease's own expiry, ends it otherwise."""
