@@ -12,7 +12,7 @@ from msgspec import structs
 from holdfast._core.job import State
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, overrun_seen_by_others
 from holdfast._core.outcome import Cancel, Snooze
-from holdfast._core.policy import Policy
+from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import Answer, Note, Update
 from holdfast.errors import StoreBusy
 from holdfast.stores.postgres import moving, sessions
@@ -395,6 +395,38 @@ def test_l11_a_locked_row_delays_the_purging_of_its_own_job_and_no_other(home: H
         assert (await at.store.purge("default", 100)).jobs == 1
         names = ("pending", "bodies", "attempts", "unique_keys")
         assert [home.sql(f"SELECT count(*) FROM holdfast.{name}") for name in names] == [[(0,)]] * 4
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("verb", ["prune", "purge"])
+def test_l4_deleting_locks_no_row_of_other_jobs(home: Home, verb: str) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(*(at.new(payload=LONG, key=key) for key in "kl"))
+        await at.enqueue(*(at.new(payload=LONG, key=key, queue="other") for key in "mn"))
+        last = Policy(max_attempts=1 if verb == "prune" else 2)
+        holds = [claim.hold for claim in await at.claim(await at.lease(), 2, queues=("default",), policy=last)]
+        holds += [claim.hold for claim in await at.claim(await at.lease(), 2, queues=("other",))]
+        await at.settle(*(structs.replace(raised(hold), delay=None) for hold in holds))
+        home.sql("UPDATE holdfast.finished SET day = '-infinity', forget_at = finished_at")
+        home.sql("UPDATE holdfast.attempts SET day = '-infinity'")
+        at.step_wall(RETENTION_FLOOR)
+        async with rival(home) as busy:
+            deleted = await (busy.prune(100) if verb == "prune" else busy.purge("default", 100))
+            assert deleted.jobs == 2
+            for table in ("bodies", "attempts", "unique_keys"):
+                assert len(home.sql(f"SELECT job FROM holdfast.{table} FOR UPDATE SKIP LOCKED")) == 2
+
+    play(Stage(home), act)
+
+
+def test_s11_purging_a_job_whose_key_another_job_has_leaves_that_key(home: Home) -> None:
+    async def act(at: Scene) -> None:
+        await at.enqueue(at.new(key="k"))
+        home.sql("DELETE FROM holdfast.unique_keys")
+        (other,) = await at.enqueue(at.new(key="k", queue="other"))
+        assert (await at.store.purge("default", 100)).jobs == 1
+        assert home.sql("SELECT job FROM holdfast.unique_keys") == [(other,)]
 
     play(Stage(home), act)
 

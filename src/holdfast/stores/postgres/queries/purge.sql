@@ -29,7 +29,7 @@ chosen AS MATERIALIZED (
 doomed AS MATERIALIZED (
     SELECT keys.job, keys.tableoid AS origin, keys.ctid AS place
     FROM holdfast.unique_keys AS keys INNER JOIN chosen
-        ON keys.task = chosen.task AND keys.key = chosen.unique_key AND keys.job = chosen.id
+        ON keys.task = chosen.task AND keys.key = chosen.unique_key
     UNION ALL
     SELECT job, tableoid, ctid FROM holdfast.bodies WHERE job = ANY(ARRAY(SELECT id FROM chosen))
     UNION ALL
@@ -39,7 +39,7 @@ doomed AS MATERIALIZED (
 free_keys AS MATERIALIZED (
     SELECT keys.job, keys.tableoid AS origin, keys.ctid AS place
     FROM holdfast.unique_keys AS keys INNER JOIN chosen
-        ON keys.task = chosen.task AND keys.key = chosen.unique_key AND keys.job = chosen.id
+        ON keys.task = chosen.task AND keys.key = chosen.unique_key
     FOR UPDATE OF keys SKIP LOCKED
 ),
 
