@@ -11,7 +11,7 @@ from holdfast._core.lifecycle import End, LeaseEnd, Transition, rescue
 from holdfast._engine import messages
 from holdfast._engine.refused import PAUSES
 from holdfast._engine.registry import define
-from holdfast._ports.store import ClaimRequest, ExchangeAnswer
+from holdfast._ports.store import ClaimRequest, ExchangeAnswer, Note
 from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from tests.engine.support import LEASE, OTHER, SETTINGS, TIMING, Bench, beside, run, run_virtual, until
@@ -26,10 +26,17 @@ async def quick() -> str:
 
 
 class RefusingMemory(MemoryStore):
-    """``jobs``: a trigger refuses every write with an outcome of one of them. ``refuses_claims``: another one, every claim."""
+    """``jobs``: a trigger refuses every write with an outcome of one of them. ``refuses_claims``: another one, every claim.
+    ``notes``: a third one, the late results of these."""
 
     jobs: frozenset[UUID] = frozenset()
     refuses_claims = False
+    notes: frozenset[UUID] = frozenset()
+
+    async def annotate(self, notes: Sequence[Note]) -> None:
+        if self.notes & {each.job for each in notes}:
+            raise StoreRefused("annotate: the trigger refuses")
+        await super().annotate(notes)
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
         if self.jobs & {each.job for each in transitions} or (self.refuses_claims and request is not None):
@@ -285,3 +292,33 @@ async def crash(office: Office, job: UUID) -> None:
     await office.memory.end_lease(OTHER.id, LeaseEnd(End.CRASHED))
     await office.memory.exchange([rescue(claim.hold, LeaseEnd(End.CRASHED), jitter=0.0)])
     assert (claim.hold.job, (await office.row(job)).crashes) == (job, 1)
+
+
+def test_l11_a_late_result_that_the_store_refuses_delays_no_other_and_no_claim() -> None:
+    async def test() -> None:
+        bench = RefusingBench()
+        stuck, free = await bench.open(*[("quick", NOTHING)] * 2)
+        bench.memory.notes = frozenset({stuck})
+        await bench.exchange.step()
+        for job in (stuck, free):
+            await take(bench, job)
+        await bench.until_ended(2)
+        await bench.exchange.step()
+        assert [(await bench.row(job)).attempts[0].late_result for job in (stuck, free)] == [None, b'"done"']
+        asked = []
+        for _ in range(4):
+            bench.clock.advance(60.0)
+            before = bench.store.calls.count("annotate")
+            await bench.exchange.step()
+            await bench.exchange.step()
+            asked.append(bench.store.calls.count("annotate") - before)
+        assert asked == [1, 1, 1, 1], "asked for alone, and not at once again"
+        assert [said["failures"] for said in bench.log.of("store.refused")] == [1, 2, 3, 4, 5]
+        assert not bench.exchange.is_delivered
+        bench.memory.notes = frozenset()
+        bench.clock.advance(60.0)
+        await bench.exchange.step()
+        assert (await bench.row(stuck)).attempts[0].late_result == b'"done"'
+        assert bench.exchange.is_delivered
+
+    run(test())

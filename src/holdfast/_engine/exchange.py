@@ -11,15 +11,15 @@ from holdfast._engine.events import EventName, Events
 from holdfast._engine.executor import Ended, Executor, Stop
 from holdfast._engine.heart import Heart
 from holdfast._engine.inbox import Inbox
+from holdfast._engine.late import Late
 from holdfast._engine.locked import Locked
 from holdfast._engine.loop import is_refusal, turn
 from holdfast._engine.refused import Refused
 from holdfast._engine.reporter import Reporter
 from holdfast._engine.resting import Resting
 from holdfast._ports.clock import Chance
-from holdfast._ports.store import Answer, ClaimRequest, LastTries, Note, Store
+from holdfast._ports.store import Answer, ClaimRequest, LastTries, Store
 from holdfast._ports.transport import Via
-from holdfast.errors import StoreBusy
 
 SETTLE_LIMIT = 1000
 SOON = 0.05
@@ -66,7 +66,7 @@ class Exchange:
         self._events, self._chance = events, chance
         self._locked, self._resting = Locked(heart.now, poll_interval, events), Resting(slots, heart.now)
         self._refused = Refused(heart.now, chance, events)
-        self._ended, self._late = list[Ended](), list[Note]()
+        self._ended, self._late = list[Ended](), Late(store, heart.now, chance, events)
         self._abandoned: set[Key] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = False
         self.is_idle = self.is_behind = False
@@ -81,7 +81,7 @@ class Exchange:
     @property
     def is_delivered(self) -> bool:
         """Whether the store has answered everything, and the queue has been told."""
-        return not (self._late or self._gone or self._unanswered())
+        return not (len(self._late) or self._gone or self._unanswered())
 
     @property
     def kept(self) -> int:
@@ -91,8 +91,8 @@ class Exchange:
     @property
     def has_refused_only(self) -> bool:
         """Whether no code runs, and the store has answered everything but what it refuses."""
-        others = (self._late, self._gone, self._ended, self._resting, self._locked.outcomes, self._executor.running)
-        return len(self._refused) > 0 and not any(others)
+        others = (self._gone, self._ended, self._resting, self._locked.outcomes, self._executor.running)
+        return self._late.has_refused_only and len(self._refused) + len(self._late) > 0 and not any(others)
 
     def close(self) -> None:
         """Claim nothing more."""
@@ -124,10 +124,10 @@ class Exchange:
             if claimed is None:
                 break
             goes_on = self._most < self._slots and request is not None and claimed >= self._most and self._is_half_free()
-        await self._annotate()
+        await self._late.deliver()
         await self._let_go()
         pause = 0.0 if was_in_doubt or claimed is None else await self._pause(request, claimed=claimed)
-        return min(pause, self._resting.left(), self._locked.remaining(), self._refused.remaining())
+        return min(pause, self._resting.left(), self._locked.remaining(), self._refused.remaining(), self._late.remaining())
 
     def _is_half_free(self) -> bool:
         return len(self._ended) >= self._most or self._slots - len(self._executor.running) >= self._most
@@ -305,24 +305,12 @@ class Exchange:
 
     def _lose(self, ended: Ended) -> None:
         """The job is somebody else's: an outcome that came too late is kept on our own attempt's record."""
-        hold, late = ended.claim.hold, ended.transition
+        hold = ended.claim.hold
         self._abandoned.add((hold.job, hold.token))
         if self._inbox is not None:
             self._gone.append(hold.job)
-        if late is not None and (late.result is not None or late.error is not None):
-            self._late.append(Note(job=hold.job, token=hold.token, late_result=late.result, error=late.error))
+        self._late.add(hold, ended.transition)
         self._events.emit(EventName.JOB_LOST, **self._fields(hold), reason="the store refused a write of a former owner")
-
-    async def _annotate(self) -> None:
-        if self._late:
-            notes, locked = tuple(self._late), frozenset[UUID]()
-            try:
-                await self._store.annotate(notes)
-            except StoreBusy as error:
-                if not error.jobs:
-                    raise
-                locked = error.jobs
-            self._late[: len(notes)] = [note for note in notes if note.job in locked]
 
     def _known(self) -> set[Key]:
         return self._running() | {(ended.claim.hold.job, ended.claim.hold.token) for ended in self._unanswered()}
