@@ -103,6 +103,7 @@ async def _run(world: World) -> None:
     until = world.now() + world.plan.patience
     while not world.is_done() and world.now() < until:
         await world.pause(world.plan.settings.timing.beat)
+        world.resume_late_pauses()
     if world.is_done():
         world.write("done", "the world")
     # What is late, and who was frozen, may still come back; and what is short-lived is forgotten.

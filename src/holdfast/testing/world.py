@@ -78,6 +78,7 @@ class World:
         self.is_calm = False
         self.standstill_over = 0.0
         self._backlog: list[UUID] = []
+        self._caretakers = 0
         self.faults: dict[str, Faults] = {}
         self.subscribers: list[tuple[Process, contextvars.Context, Callable[[Hint], None], random.Random]] = []
         self._started = self.loop.time()
@@ -356,14 +357,21 @@ class World:
                 await client.pause([operation.queue], is_paused=operation.name == "pause")
 
     def resume_queues(self) -> None:
-        """Somebody comes and lets go on what an operator has paused."""
+        """A caretaker comes and lets go on what an operator has paused; another one, if a pause arrives after that."""
 
         async def resume(client: Client) -> None:
             while paused := sorted(self.store.snapshot().paused):
                 await client.pause(paused, is_paused=False)
             await client.delete(left_of(self._backlog, self.store.snapshot()))
 
-        self._start_client("caretaker", lambda client, clock: resume(client), is_healthy=True)
+        title = f"caretaker {self._caretakers}" if self._caretakers else "caretaker"
+        self._caretakers += 1
+        self._start_client(title, lambda client, clock: resume(client), is_healthy=True)
+
+    def resume_late_pauses(self) -> None:
+        """A call of before all was well may have been under way for long."""
+        if self.clients[-1].is_dead and self.store.snapshot().paused:
+            self.resume_queues()
 
     # the end
 
