@@ -161,6 +161,28 @@ def test_l11_a_checkpoint_of_a_locked_job_waits_and_its_neighbour_is_answered() 
     run(test())
 
 
+def test_l11_a_handler_that_waits_for_a_locked_row_does_not_stall() -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.reporter._store = LockedReports()  # type: ignore[assignment]
+        stuck = asyncio.ensure_future(desk.reporter.checkpoint(hold(1), b"1"))
+        await turns()
+        desk.reporter.progress(hold(3), stage="half", fraction=None, message=None)
+        for _ in range(3):
+            desk.moves.clear()
+            desk.clock.advance(1.0)
+            await desk.reporter.step()
+            assert desk.moves == [A], "its neighbour works, and says so itself"
+        desk.reporter.interrupt(hold(1))
+        desk.clock.advance(1.0)
+        await desk.reporter.step()
+        assert desk.moves == [A], "who is to stop waits for nothing"
+        await asyncio.wait({stuck})
+        assert stuck.cancelled()
+
+    run(test())
+
+
 def test_a_lock_of_a_whole_table_is_no_answer_about_any_job() -> None:
     async def test() -> None:
         class Refusing:

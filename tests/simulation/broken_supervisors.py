@@ -1,5 +1,6 @@
 """The engine with one guard taken out of what supervisors do, as context managers."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from holdfast._engine.recovery import Contact, Recovery, Rescued
 from holdfast._engine.supervisor import Supervisor
 from holdfast._engine.ward import Ward
 from holdfast._ports.host import Exit
-from holdfast._ports.store import NewLease
+from holdfast._ports.store import Answer, NewLease
 from holdfast.testing.hosts import Machine, SimChild
 from holdfast.testing.world import World
 from tests.simulation.broken_stores import ExpiryByWallClock
@@ -136,6 +137,18 @@ def rescue_by_age() -> Any:
 def unseen_is_dead() -> Any:
     """Whoever does not run on this machine is dead, wherever it was started."""
     return patched(recovery, is_provably_dead=lambda theirs, ours, *, is_running: not is_running)
+
+
+def locks_are_silence() -> Any:
+    """Who is told that a stranger has a row locked takes it for a store that is out of reach, and judges nobody for a while."""
+    say = Recovery._say_what_is_locked
+
+    def break_off(self: Recovery, answers: Sequence[Answer]) -> None:
+        say(self, answers)
+        if Answer.BUSY in answers:
+            self._contact.broke()
+
+    return patched(Recovery, _say_what_is_locked=break_off)
 
 
 def own_reason() -> Any:

@@ -11,6 +11,7 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fault
 from holdfast.testing.outfits import Outfit
 from holdfast.testing.plans import OPERATIONS, Mode, Plan
+from holdfast.testing.profiles import Profile
 from tests.simulation import broken_keeping as keeping
 from tests.simulation import broken_rows as rows
 from tests.simulation import broken_stores as stores
@@ -44,6 +45,11 @@ def queued(plan: Plan) -> bool:
 def piled(plan: Plan) -> bool:
     """Worlds with a backlog of some length, in which each claim sees all of the line."""
     return 20 <= plan.backlog <= 500 and plan.rules.keeps_order
+
+
+def lockable(plan: Plan) -> bool:
+    """Worlds with a healthy core whose store has locks for rows."""
+    return plan.mode is Mode.LIVENESS and plan.profile is Profile.PLAIN
 
 
 def restarting(plan: Plan) -> bool:
@@ -266,6 +272,14 @@ MUTANTS = (
     ),
     Mutant("amnesty by the timing of the judge", "L8", 60, patch=supervisors.own_amnesty, where=only(Mode.OUTAGES), aim=unlike),
     Mutant("amnesty missing", "L8", 50, patch=supervisors.no_amnesty, where=only(Mode.OUTAGES)),
+    Mutant(
+        "a locked row counts as a lost contact",
+        "L1",
+        50,
+        patch=supervisors.locks_are_silence,
+        where=lockable,
+        aim=bent(locks=60, supervisors=6, processes=2, strikes=CUTS, tasks=("silent", "long"), jobs=60),
+    ),
     Mutant("service ends with its first failure", "L2", 20, patch=workers.fails_once, aim=brief),
     Mutant(
         "a blocked event loop is killed early",

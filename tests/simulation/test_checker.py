@@ -200,6 +200,10 @@ def test_the_recovery_bound_of_a_locked_row_counts_from_its_unlock() -> None:
     assert not other.end_lease(by=OTHER).rescue().check(Rules(bound=10.0)).verdict("L1")
 
 
+def test_who_is_told_that_a_row_was_locked_is_denied_nothing() -> None:
+    assert stopped().settle().answer(Phase.FAIL, "completed", note="busy").check().verdict("S10")
+
+
 def test_a_worker_in_care_is_buried_at_once_and_never_killed_without_a_reason() -> None:
     killed = begun().say("process.end", Phase.LIFE, WORKER, note=f"SIGKILL, {IN_CARE}").later(2).end_lease(by=OTHER).rescue()
     report = killed.check(Rules(bound=60.0, local_bound=1.0, has_kills=False))

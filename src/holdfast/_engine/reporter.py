@@ -49,6 +49,7 @@ class Reporter:
         self._last_words: dict[UUID, Update] = {}
         self._updates: dict[UUID, Update] = {}
         self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
+        self._holds: dict[UUID, Hold] = {}  # of those who wait
         self._written = float("-inf")
         self._order = 0
         self._locked: frozenset[UUID] = frozenset()  # when they were written last; who waits for them waits for the next time
@@ -66,6 +67,7 @@ class Reporter:
         self._moved(hold)
         done = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(hold.job, []).append(done)
+        self._holds[hold.job] = hold
         self._add(Update(job=hold.job, token=hold.token, checkpoint=data))
         self._wake()
         await done
@@ -99,6 +101,7 @@ class Reporter:
         """The handler is to stop: it must not wait in a checkpoint for a store that may not answer for long."""
         self.children.interrupt(hold)
         if waiting := self._waiters.pop(hold.job, None) if self._waiters else None:
+            del self._holds[hold.job]
             _answer(waiting, _lost_error(hold.job) if is_lost else asyncio.CancelledError())
 
     async def step(self) -> float:
@@ -120,9 +123,12 @@ class Reporter:
                 self._lost(update.job, update.token)
         for job, waiting in waiters.items():
             if job in locked:
+                if job in self._waiters:
+                    self._moved(self._holds[job])  # it is a stranger who keeps it waiting
                 continue
             _answer(waiting, _lost_error(job) if job in lost else None)
         self._waiters = {job: left for job, each in self._waiters.items() if (left := [one for one in each if not one.done()])}
+        self._holds = {job: hold for job, hold in self._holds.items() if job in self._waiters}
         return PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
 
     def _add(self, update: Update) -> None:

@@ -316,7 +316,7 @@ class Checker:
         elif event.note == "missing":
             was_missing = track.row is None or track.born_at >= track.asked_at.get((event.process, token), event.time)
             self._expect("S10", was_missing, job, "the store said that there is no such job")
-        else:
+        elif event.note != "busy":  # which denies nothing
             is_right = not is_same or moved is None or moved.judge is not by.judge
             self._expect("S10", is_right, job, "'{}' of {} was done and denied", by.outcome.split()[0], token)
 

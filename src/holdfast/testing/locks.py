@@ -1,7 +1,5 @@
 """Rows that another session of the same database has locked: what the checker allows for, and nothing else."""
 
-from uuid import UUID
-
 from holdfast.testing.history import Event
 from holdfast.testing.verdicts import Ledger, Seers
 
@@ -11,15 +9,19 @@ class Locks:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._locked: set[UUID] = set()
 
     def seers(self) -> Seers:
         """Which events it looks at."""
-        return {"row.unlock": self._see_unlock}
+        return {"row.lock": self._see_lock, "row.unlock": self._see_unlock}
 
     def finish(self) -> None:
         """Nothing is left to say."""
 
+    def _see_lock(self, event: Event) -> None:
+        assert event.job is not None
+        self._ledger.locked[event.job] += 1
+
     def _see_unlock(self, event: Event) -> None:
         assert event.job is not None
+        self._ledger.locked[event.job] -= 1
         self._ledger.unlocked_at[event.job] = event.time

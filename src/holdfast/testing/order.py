@@ -53,6 +53,7 @@ class Order:
             return
         for job, waiting in self._back.items():
             could_take = (not lease.tasks or waiting.task in lease.tasks) and waiting.queue not in self._paused
+            could_take = could_take and not self._ledger.locked[job]
             is_before = (waiting.available_at, job) < (row.available_at, taken)
             is_passed = could_take and is_before and waiting.priority == row.priority
             self._expect("L10", not is_passed, job, "it was back in line, and {} took one that stood behind it", lease.process)

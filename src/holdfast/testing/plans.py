@@ -78,6 +78,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: jobs are delivered by a queue that suffers too.
     ``backlog``: so many slow jobs wait from the start; what is left of them when all is well is deleted.
     ``rows``: a table of the users' own that is watched.
+    ``locks``: so often a stranger locks the row of a job, for a while.
     ``brand``: whose statements the store runs.
     ``script``: all that happens; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
@@ -115,6 +116,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     outfits: tuple[Outfit, ...] = ()
     backlog: int = 0
     rows: RowsPlan | None = None
+    locks: int = 0
 
     def settings_of(self, slot: int) -> Settings:
         """Those of the supervisor in that place."""
@@ -216,7 +218,14 @@ def draw(numbers: random.Random) -> Plan:
     plan = _draw(numbers)
     varied = _vary(plan, random.Random(plan.chaos))
     rows = draw_rows(random.Random(f"rows {plan.chaos}"), plan.settings.timing.ttl) if plan.mode in WATCHED else None
-    return structs.replace(varied, rows=rows)
+    return structs.replace(varied, rows=rows, locks=_draw_locks(random.Random(f"locks {plan.chaos}"), plan))
+
+
+def _draw_locks(numbers: random.Random, plan: Plan) -> int:
+    """Only a server has locks for rows."""
+    _, modes = LOCKS[Brand.POSTGRES]
+    has_locks = plan.profile is Profile.PLAIN and plan.mode in modes and numbers.random() < 0.25
+    return numbers.choice([1, 3, 10, 30]) if has_locks else 0
 
 
 def _vary(plan: Plan, numbers: random.Random) -> Plan:
@@ -292,7 +301,7 @@ def draw_for(seed: int, brand: Brand) -> Plan:
         plan = draw(random.Random(f"{seed}/{tries}"))
     lock, modes = LOCKS[brand]
     strikes = plan.strikes + ((lock,) if plan.mode in modes and seed % 2 else ())
-    return structs.replace(plan, brand=brand, has_hooks=False, rows=None, floor=RETENTION_FLOOR, strikes=strikes)
+    return structs.replace(plan, brand=brand, has_hooks=False, rows=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes)
 
 
 def _draw_profile(numbers: random.Random, mode: Mode) -> tuple[Profile, LeaseClock]:

@@ -36,4 +36,5 @@ def open_store(world: World, kind: type[MemoryStore]) -> Witness | Mirror:
                 profile=Capabilities("simulated", plan.lease_clock, caller_transaction=plan.has_hooks),
                 floor=plan.floor,
                 known=NAMES,
+                has_strangers=plan.locks > 0,
             )

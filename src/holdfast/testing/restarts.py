@@ -135,8 +135,8 @@ class Restarts:
 
     def _expect_soon(self, job: UUID) -> None:
         since, row = self._back[job]
-        if row.queue in self._paused:
+        if row.queue in self._paused or self._ledger.locked[job]:
             return
         bound = (self._ledger.rules.restart or 0.0) * RATE
-        waited = self._ledger.now - max(since, self._free_since, self._resumed.get(row.queue, 0.0))
+        waited = self._ledger.now - max(since, self._free_since, self._resumed.get(row.queue, 0.0), self._ledger.unlocked_at[job])
         self._expect("L10", waited <= bound, job, "it was back in line, and its code waited {:.2f} s beside a free slot", waited)

@@ -11,8 +11,12 @@ from msgspec import Struct
 from holdfast._core.job import PLACE_OF, Place
 from holdfast.testing.decisions import Strike
 from holdfast.testing.history import Event, Phase
+from holdfast.testing.locked_rows import LockedRows
 from holdfast.testing.mirror import Mirror
 from holdfast.testing.world import World
+
+OWNED = 0.7
+"""Of the locks are on a job that is owned, where there is one."""
 
 
 class _Lock(Struct):
@@ -28,14 +32,15 @@ class Strangers:
         self._held: list[_Lock] = []
 
     def lock(self, strike: Strike) -> list[str]:
-        """Lock a job's row for as long as the strike says, an owned job's if there is one; of a file all of it."""
+        """Lock a job's row for as long as the strike says, mostly one that is owned; of a file all of it."""
         world, store = self._world, self._world.store
-        if not isinstance(store, Mirror) or world.is_calm:
+        if not isinstance(store, Mirror | LockedRows) or world.is_calm:
             return []
         known = store.snapshot().jobs
         owned = [job for job, row in known.items() if PLACE_OF[row.state] is Place.ACTIVE]
-        found = owned or list(known)
-        jobs = [found[int(strike.pick * len(found))]] if found and strike.name == "lock_row" else []
+        # A row that waits is passed by who claims; one that is owned keeps its owner from settling it.
+        found, share = (owned, strike.pick / OWNED) if owned and strike.pick < OWNED else (list(known), strike.pick)
+        jobs = [found[int(share * len(found))]] if found and strike.name == "lock_row" else []
         if (strike.name == "lock_row" and not jobs) or (strike.name == "lock_file" and self._held):
             return []
         held = _Lock(jobs, store.lock(jobs, is_exclusive=strike.is_refusing))

@@ -17,6 +17,7 @@ def strikes_of(plan: Plan, numbers: random.Random) -> list[Strike]:
     strikes = list(_draw_strikes(plan, targets, numbers)) if targets and plan.strikes else []
     if plan.is_live:
         strikes += _draw_breaks(plan, targets, numbers)
+    strikes += [_draw_lock(plan, numbers) for _ in range(plan.locks)]
     return sorted(strikes, key=lambda each: each.time)
 
 
@@ -40,6 +41,11 @@ def _draw_strikes(plan: Plan, targets: range, numbers: random.Random) -> Iterato
             is_refusing=numbers.random() < 0.5,
         )
         time += numbers.expovariate(1 / plan.interval)
+
+
+def _draw_lock(plan: Plan, numbers: random.Random) -> Strike:
+    time, seconds = numbers.random() * plan.chaos, _draw_seconds("lock_row", plan, 0, numbers)
+    return Strike(time, "lock_row", 0, numbers.random(), seconds, is_refusing=numbers.random() < 0.5)
 
 
 def _draw_breaks(plan: Plan, targets: range, numbers: random.Random) -> Iterator[Strike]:

@@ -29,6 +29,7 @@ from holdfast.stores.memory import MemoryStore, Snapshot
 from holdfast.testing.clockless import Clockless
 from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
 from holdfast.testing.hooks import HookedStore
+from holdfast.testing.locked_rows import LockedRows
 from holdfast.testing.loop import Process
 
 
@@ -289,11 +290,13 @@ def witnessed(
     profile: Capabilities,
     floor: float = RETENTION_FLOOR,
     known: Collection[str] = (),
+    has_strangers: bool = False,
 ) -> Witness:
-    """A store of that kind that writes down what it does; set ``caller`` before each call. ``known``: tasks; empty: any."""
+    """A store of that kind that writes down what it does; set ``caller`` before each call. ``known``: tasks; empty: any.
+    ``has_strangers``: sessions of others may lock its rows."""
     if profile.caller_transaction and not issubclass(kind, HookedStore):
         kind = HookedStore if kind is MemoryStore else type(kind.__name__, (kind, HookedStore), {})
-    bases = (Witness, kind) if profile.lease_clock != "none" else (Witness, Clockless, kind)
+    bases = (*((LockedRows,) if has_strangers else ()), Witness, *((Clockless,) if profile.lease_clock == "none" else ()), kind)
     made: Witness = type(f"Witnessed{kind.__name__}", bases, {"floor": floor, "known": known})(clock)
     made.history, made.now, made.profile, made._rows_told = history, now, profile, {}
     made.versions = Counter()

@@ -171,6 +171,7 @@ class Ledger:
         self.index = -1
         self.now = 0.0
         self.has_forgotten = False
+        self.locked = Counter[UUID]()  # by how many strangers a row is locked now
         self.unlocked_at: defaultdict[UUID, float] = defaultdict(float)  # of rows that a stranger had locked
         self._doubts: dict[UUID, int] = {}
 
