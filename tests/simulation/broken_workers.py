@@ -10,15 +10,18 @@ from weakref import WeakKeyDictionary
 from msgspec import structs
 
 from holdfast._core import lifecycle
-from holdfast._core.job import Claim, Hold, NewJob
+from holdfast._core.job import Claim, Hold, Json, NewJob
 from holdfast._core.lifecycle import Transition
 from holdfast._engine.client import Client
+from holdfast._engine.context import Context
 from holdfast._engine.deposit import Deposit
 from holdfast._engine.exchange import Exchange
 from holdfast._engine.executor import Ended, Executor, Running, Stop
 from holdfast._engine.healing import Healer
 from holdfast._engine.inbox import Inbox
 from holdfast._engine.loop import Service, turn
+from holdfast._engine.registry import TaskDefinition
+from holdfast._engine.runners import ThreadRunner, call_of
 from holdfast._ports.store import Answer, ClaimRequest, EnqueueAnswer
 from holdfast.errors import StoreUnavailable
 from holdfast.stores import memory
@@ -145,6 +148,23 @@ def settle_before_stop() -> Any:
         stop(self, job, why, **given)
 
     return patched(Executor, stop=stop_early)
+
+
+def threads_left_behind() -> Any:
+    """Who tells a handler in a thread to stop does not wait for its end."""
+
+    async def run(self: ThreadRunner, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
+        ended = self._begin(call_of(task, context, arguments))
+        try:
+            value, error = await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            context.mark_cancelled()
+            raise
+        if error is not None:
+            raise error
+        return value
+
+    return patched(ThreadRunner, run=run)
 
 
 def drain_costs() -> Any:

@@ -12,6 +12,7 @@ from holdfast.testing.faults import Fault
 from holdfast.testing.outfits import Outfit
 from holdfast.testing.plans import OPERATIONS, Mode, Plan
 from holdfast.testing.profiles import Profile
+from holdfast.testing.threads import THREADED
 from tests.simulation import broken_keeping as keeping
 from tests.simulation import broken_rows as rows
 from tests.simulation import broken_stores as stores
@@ -50,6 +51,11 @@ def piled(plan: Plan) -> bool:
 def lockable(plan: Plan) -> bool:
     """Worlds with a healthy core whose store has locks for rows."""
     return plan.mode is Mode.LIVENESS and plan.profile is Profile.PLAIN
+
+
+def threaded(plan: Plan) -> bool:
+    """Worlds with handlers in threads, whose jobs an operator cancels."""
+    return "cancel" in plan.operations and not {*THREADED}.isdisjoint(plan.tasks)
 
 
 def restarting(plan: Plan) -> bool:
@@ -188,6 +194,7 @@ MUTANTS = (
         "settle sent again with another outcome", "S10", 50, stores.SettleAsTold, where=only(Mode.BRINK), aim=bent(strikes=CUTS)
     ),
     Mutant("settle before the code has stopped", "S8", 50, patch=workers.settle_before_stop),
+    Mutant("settle before a thread has ended", "S8", 50, patch=workers.threads_left_behind, where=threaded),
     Mutant("result written apart from the state", "S13", 20, stores.ResultApart),
     Mutant("result that was not answered is dropped", "L8", 50, patch=workers.dropped_results, where=only(Mode.OUTAGES)),
     Mutant("result that came meanwhile is dropped", "L8", 50, patch=workers.ended_meanwhile_dropped, where=only(Mode.OUTAGES)),

@@ -78,7 +78,7 @@ class ThreadRunner:
     async def run(self, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
         """Wait for the thread; when cancelled meanwhile, tell the handler and go on waiting: its code has not stopped."""
         call = partial(copy_context().run, call_of(task, context, arguments))
-        ended = asyncio.get_running_loop().run_in_executor(self._pool, _in_thread, call)
+        ended = self._begin(call)
         while not ended.done():
             try:
                 await asyncio.shield(ended)
@@ -90,6 +90,9 @@ class ThreadRunner:
         if context.was_told and value is None:
             raise asyncio.CancelledError
         return value
+
+    def _begin(self, call: Callable[[], Any]) -> "asyncio.Future[tuple[Any, BaseException | None]]":
+        return asyncio.get_running_loop().run_in_executor(self._pool, _in_thread, call)
 
     def close(self) -> None:
         """Take no more handlers; those that run are not waited for."""

@@ -14,6 +14,7 @@ from holdfast.testing.fates import Fault, Mix
 from holdfast.testing.outfits import Outfit, draw_outfits
 from holdfast.testing.profiles import Brand, LeaseClock, Profile, draw_profile
 from holdfast.testing.programs import LIMITED, NAMES
+from holdfast.testing.threads import THREADED
 from holdfast.testing.verdicts import Rules, TableRules
 from holdfast.testing.watched_plan import RowsPlan, draw_rows
 
@@ -29,6 +30,7 @@ FOCUS = ("", "", "enqueue", "exchange", "report", "beat", "end_lease", "held", "
 CALLS = 6  # that it takes to bury a worker
 NEIGHBOURS = 8  # whose writes may come first
 WAYS = 8  # there and back, of an exchange and what is asked between two of them
+THREADS = 0.2  # of the worlds in which anything may happen have handlers in threads
 MIXED = 0.5  # of the worlds have supervisors that differ
 BACKLOGS = (10, 10, 20, 50, 50, 100, 200, 500) * 6 + (10_000,)
 OPERATION = 2.0  # one round of store calls on a healthy connection
@@ -209,8 +211,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def _has_kills(self) -> bool:
         """Whether a healthy supervisor may have a reason to kill its worker: code that does not stop when told."""
-        is_told = "cancel" in self.operations or any(task in self.tasks for task in LIMITED)
-        return "stuck" in self.tasks or "numb" in self.tasks or (is_told and ("deaf" in self.tasks or "blocking" in self.tasks))
+        tasks = set(self.tasks)
+        is_told = "cancel" in self.operations or not tasks.isdisjoint((*LIMITED, "thread_creeping"))
+        return not tasks.isdisjoint(("stuck", "numb")) or (is_told and not tasks.isdisjoint(("deaf", "blocking", *THREADED)))
 
 
 def draw(numbers: random.Random) -> Plan:
@@ -218,7 +221,14 @@ def draw(numbers: random.Random) -> Plan:
     plan = _draw(numbers)
     varied = _vary(plan, random.Random(plan.chaos))
     rows = draw_rows(random.Random(f"rows {plan.chaos}"), plan.settings.timing.ttl) if plan.mode in WATCHED else None
-    return structs.replace(varied, rows=rows, locks=_draw_locks(random.Random(f"locks {plan.chaos}"), plan))
+    tasks = plan.tasks + _draw_threads(random.Random(f"threads {plan.chaos}"), plan.mode)
+    return structs.replace(varied, rows=rows, locks=_draw_locks(random.Random(f"locks {plan.chaos}"), plan), tasks=tasks)
+
+
+def _draw_threads(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
+    """Some worlds have handlers in threads, which nobody can interrupt."""
+    has_threads = mode in WATCHED and numbers.random() < THREADS
+    return tuple(numbers.sample(THREADED, numbers.choice([1, 2, 4]))) if has_threads else ()
 
 
 def _draw_locks(numbers: random.Random, plan: Plan) -> int:

@@ -10,10 +10,13 @@ from holdfast.testing.mirror import Mirror
 from holdfast.testing.profiles import Brand
 from holdfast.testing.programs import NAMES
 from holdfast.testing.real_sqlite import SqliteFile
+from holdfast.testing.threads import THREADED
 from holdfast.testing.truth import Witness, witnessed
 
 if TYPE_CHECKING:
     from holdfast.testing.world import World
+
+KNOWN = (*NAMES, *THREADED)
 
 
 def open_store(world: World, kind: type[MemoryStore]) -> Witness | Mirror:
@@ -21,12 +24,12 @@ def open_store(world: World, kind: type[MemoryStore]) -> Witness | Mirror:
     plan, clock = world.plan, world.store_clock or world.machines[0].clock
     match plan.brand:
         case Brand.SQLITE:
-            return SqliteFile(world.machines[0].clock, plan.mix.timeout, world.history, world.now, NAMES)
+            return SqliteFile(world.machines[0].clock, plan.mix.timeout, world.history, world.now, KNOWN)
         case Brand.POSTGRES:
             from holdfast.testing.real_postgres import PostgresDatabase  # noqa: PLC0415 - its driver is an extra
 
             assert world.store_clock is not None
-            return PostgresDatabase(world.store_clock, world.history, world.now, NAMES)
+            return PostgresDatabase(world.store_clock, world.history, world.now, KNOWN)
         case Brand.MEMORY:
             return witnessed(
                 kind,
@@ -35,6 +38,6 @@ def open_store(world: World, kind: type[MemoryStore]) -> Witness | Mirror:
                 now=world.now,
                 profile=Capabilities("simulated", plan.lease_clock, caller_transaction=plan.has_hooks),
                 floor=plan.floor,
-                known=NAMES,
+                known=KNOWN,
                 has_strangers=plan.locks > 0,
             )

@@ -36,6 +36,7 @@ from holdfast.testing.profiles import Entrance
 from holdfast.testing.programs import SCENE, Scene, old_tasks, registry, tasks
 from holdfast.testing.queue import FaultyTransport
 from holdfast.testing.strikes import operations_of
+from holdfast.testing.threads import SimThreads, threaded
 from holdfast.testing.watched import WatchedRows
 
 STRANGER = "stranger"  # a task that nobody knows
@@ -248,12 +249,13 @@ class World:
             clock=clock,
             chance=chance,
             events=ears,
-            options=WorkerOptions(concurrency=self.plan.concurrency, threads=1),
+            options=WorkerOptions(concurrency=self.plan.concurrency, threads=self.plan.concurrency),
         )
+        worker.threads = SimThreads(self.loop, process)
         await worker.run()
 
     def _known(self, ttl: float, *, is_new: bool = True) -> dict[str, TaskDefinition]:
-        return (tasks if is_new else old_tasks)(ttl, has_hooks=self.plan.has_hooks)
+        return (tasks if is_new else old_tasks)(ttl, has_hooks=self.plan.has_hooks) | threaded(ttl)
 
     def _pace(self, ttl: float) -> float:
         """Handlers hurry once all is calm: nothing more is to be learnt from long ones."""
