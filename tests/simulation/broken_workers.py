@@ -12,6 +12,7 @@ from msgspec import structs
 from holdfast._core import lifecycle
 from holdfast._core.job import Claim, Hold, Json, NewJob
 from holdfast._core.lifecycle import Transition
+from holdfast._core.outcome import Outcome
 from holdfast._engine.client import Client
 from holdfast._engine.context import Context
 from holdfast._engine.deposit import Deposit
@@ -20,6 +21,7 @@ from holdfast._engine.executor import Ended, Executor, Running, Stop
 from holdfast._engine.healing import Healer
 from holdfast._engine.inbox import Inbox
 from holdfast._engine.loop import Service, turn
+from holdfast._engine.pool import Pool
 from holdfast._engine.registry import TaskDefinition
 from holdfast._engine.runners import ThreadRunner, call_of
 from holdfast._ports.store import Answer, ClaimRequest, EnqueueAnswer
@@ -165,6 +167,18 @@ def threads_left_behind() -> Any:
         return value
 
     return patched(ThreadRunner, run=run)
+
+
+def runners_left_behind() -> Any:
+    """Who tells a handler in a runner to stop waits neither for its end nor for the runner's."""
+    run = Pool.run
+
+    async def hasty(self: Pool, running: Running) -> Outcome | None:
+        waiting = asyncio.ensure_future(run(self, running))
+        waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(waiting)
+
+    return patched(Pool, run=hasty)
 
 
 def drain_costs() -> Any:

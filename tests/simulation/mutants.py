@@ -12,7 +12,7 @@ from holdfast.testing.faults import Fault
 from holdfast.testing.outfits import Outfit
 from holdfast.testing.plans import OPERATIONS, Mode, Plan
 from holdfast.testing.profiles import Profile
-from holdfast.testing.threads import THREADED
+from holdfast.testing.threads import PROCESSES, THREADED
 from tests.simulation import broken_keeping as keeping
 from tests.simulation import broken_rows as rows
 from tests.simulation import broken_stores as stores
@@ -56,6 +56,11 @@ def lockable(plan: Plan) -> bool:
 def threaded(plan: Plan) -> bool:
     """Worlds with handlers in threads, whose jobs an operator cancels."""
     return "cancel" in plan.operations and not {*THREADED}.isdisjoint(plan.tasks)
+
+
+def in_runners(plan: Plan) -> bool:
+    """Worlds with handlers in processes of their own, whose jobs an operator cancels."""
+    return "cancel" in plan.operations and not {*PROCESSES}.isdisjoint(plan.tasks)
 
 
 def restarting(plan: Plan) -> bool:
@@ -195,6 +200,7 @@ MUTANTS = (
     ),
     Mutant("settle before the code has stopped", "S8", 50, patch=workers.settle_before_stop),
     Mutant("settle before a thread has ended", "S8", 50, patch=workers.threads_left_behind, where=threaded),
+    Mutant("settle before a runner has ended", "S8", 50, patch=workers.runners_left_behind, where=in_runners),
     Mutant("result written apart from the state", "S13", 20, stores.ResultApart),
     Mutant("result that was not answered is dropped", "L8", 50, patch=workers.dropped_results, where=only(Mode.OUTAGES)),
     Mutant("result that came meanwhile is dropped", "L8", 50, patch=workers.ended_meanwhile_dropped, where=only(Mode.OUTAGES)),

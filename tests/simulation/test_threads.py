@@ -1,25 +1,29 @@
-"""Handlers in threads of simulated workers: beside the event loop, asked and never interrupted, dead with their process."""
+"""Handlers in threads and in runners of simulated workers: beside the event loop, asked and never interrupted, dead with their process."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
-from holdfast._core.job import Claim
+from holdfast._core.job import AttemptOutcome, Claim, State, Token
 from holdfast._engine.context import SyncJob
 from holdfast._engine.registry import TaskDefinition, define
 from holdfast._engine.reporter import Reporter
 from holdfast._ports.host import Exit
 from holdfast.errors import JobLost
+from holdfast.testing.history import CRASHED, Phase
 from holdfast.testing.loop import Process
-from holdfast.testing.plans import WATCHED, draw_for
+from holdfast.testing.plans import WATCHED, Mode, draw_for
 from holdfast.testing.profiles import Brand
 from holdfast.testing.programs import SCENE, Scene
-from holdfast.testing.simulation import simulate
-from holdfast.testing.threads import THREADED, SimThreads, ThreadJob
+from holdfast.testing.simulation import perform
+from holdfast.testing.threads import PROCESSES, THREADED, SimThreads, ThreadJob
 from tests.engine.test_reporter import hold
 from tests.simulation.support import Stage, on_stage
+from tests.simulation.tales import FIRST, JOB, WORKER, Tale
+from tests.simulation.test_promises import OPEN, begun
 
 
 class Reports:
@@ -135,16 +139,35 @@ def test_a_thread_dies_with_its_process_and_is_stopped_with_it() -> None:
     on_stage(play)
 
 
-def test_some_worlds_in_which_anything_may_happen_have_handlers_in_threads() -> None:
+@pytest.mark.parametrize("names", [THREADED, PROCESSES])
+def test_some_worlds_in_which_anything_may_happen_have_handlers_that_nobody_can_interrupt(names: tuple[str, ...]) -> None:
     plans = [draw_for(seed, Brand.MEMORY) for seed in range(400)]
-    threads = [plan for plan in plans if not {*THREADED}.isdisjoint(plan.tasks)]
-    assert 30 < len(threads) < 150
-    assert {plan.mode for plan in threads} <= {*WATCHED}
+    found = [plan for plan in plans if not {*names}.isdisjoint(plan.tasks)]
+    assert 30 < len(found) < 150
+    assert {plan.mode for plan in found} <= {*WATCHED}
 
 
-def test_code_in_threads_outlives_what_it_is_told_in_some_worlds() -> None:
-    """Else they would show nothing that a handler on the event loop does not."""
-    outcome = simulate(118)
-    assert outcome.is_clean
-    jobs = {event.job for event in outcome.history if event.what == "job" and getattr(event.after, "task", "") in THREADED}
-    assert any(event.what == "handler.start" and event.job in jobs for event in outcome.history)
+def test_a_handler_in_a_runner_that_crashes_costs_its_worker_no_other_job_and_is_charged() -> None:
+    outcome = perform(
+        structs.replace(draw_for(2, Brand.MEMORY), tasks=("process_crashing", "quick"), strikes=(), mode=Mode.SAFETY), 2
+    )
+    assert outcome.is_clean, outcome.explain()
+    crashed = {(event.job, event.token) for event in outcome.history if event.note == CRASHED}
+    settled = {
+        (event.job, event.by.token)
+        for event in outcome.history
+        if event.what == "job" and event.by is not None and event.by.record is AttemptOutcome.CRASHED
+    }
+    assert crashed
+    assert crashed & settled
+
+
+def test_a_crash_of_a_runner_is_charged_only_if_there_was_one() -> None:
+    def tale(note: str) -> Tale:
+        told = begun().say("handler.end", Phase.LIFE, WORKER, job=JOB, token=FIRST, note=note)
+        return told.settle(
+            state=State.AVAILABLE, token=Token(None, FIRST.number), lease=None, crashes=1, record=AttemptOutcome.CRASHED
+        )
+
+    assert tale(CRASHED).check(OPEN).verdict("S9")
+    assert not tale("").check(OPEN).verdict("S9")

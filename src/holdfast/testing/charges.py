@@ -9,7 +9,7 @@ from msgspec import Struct
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, Reason, State, Token
 from holdfast._core.lifecycle import Judge
 from holdfast._core.policy import CrashPolicy
-from holdfast.testing.history import FAIL_OVER, ROWS, Event, JobRow, LeaseRow
+from holdfast.testing.history import CRASHED, FAIL_OVER, ROWS, Event, JobRow, LeaseRow
 from holdfast.testing.verdicts import RATE, Ledger, Seers
 
 ACCURACY = 0.01
@@ -43,7 +43,7 @@ class Charges:
         seers: Seers = {"job": self._see_row, "lease": self._see_lease, "handler.move": self._see_move_said}
         if self._ledger.rules.keeps_results:
             seers |= {"handler.done": self._see_done}
-        return seers | {"handler.start": self._see_start}
+        return seers | {"handler.start": self._see_start, "handler.end": self._see_end}
 
     def finish(self) -> None:
         """No finished result was lost."""
@@ -56,6 +56,10 @@ class Charges:
             self._leases[event.lease] = event.after
 
     # what code does
+
+    def _see_end(self, event: Event) -> None:
+        if event.note == CRASHED:
+            self._ledger.crashed.add((event.job, event.token))
 
     def _see_start(self, event: Event) -> None:
         if event.job is not None and event.token is not None:

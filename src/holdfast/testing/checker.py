@@ -123,11 +123,9 @@ class Checker:
         for job, track in self._jobs.items():
             if track.row is not None:
                 is_settled = track.row.is_finished or track.row.state is State.HELD
-                is_settled = is_settled or not track.row.is_known or self._is_paused(track.row)
+                is_paused = track.row.state is State.AVAILABLE and track.row.queue in self._turns.paused
+                is_settled = is_settled or not track.row.is_known or is_paused
                 self._expect("L2", is_settled, job, "at the end the job is still {}", track.row.state)
-
-    def _is_paused(self, row: JobRow) -> bool:
-        return row.state is State.AVAILABLE and row.queue in self._turns.paused
 
     def _see_row(self, event: Event) -> None:
         assert event.job is not None
@@ -218,7 +216,8 @@ class Checker:
         if not self._rules.has_crashes:
             self._expect("L8", after.crashes == 0, job, "the job was charged for a crash, and no process has crashed")
         if event.by is not None:
-            self._expect_charge(job, before, after, is_charged=is_rescue and self._is_charged(job, before, lease))
+            is_charged = self._is_charged(job, before, lease) if is_rescue else self._ledger.is_crash_of_runner(event)
+            self._expect_charge(job, before, after, is_charged=is_charged)
             track.moved[before.token] = event.by
         self._expect_bound(job, track, lease)
         if lease is not None:

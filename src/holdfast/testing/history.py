@@ -19,6 +19,7 @@ from holdfast._core.lifecycle import Charge, Judge, Transition
 from holdfast._core.policy import Policy
 
 FAIL_OVER = "fail_over"  # the verb of a store that forgets its newest writes
+CRASHED = "its runner crashed"  # the note of code that has ended so
 IN_CARE = "in care of a healthy supervisor"  # ends the note of a process' end
 
 

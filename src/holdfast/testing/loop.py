@@ -66,8 +66,12 @@ class Process:
 
     @cached_property
     def thread(self) -> "Process":
-        """What of it goes on beside its event loop, however busy that is: it is stopped with it, and dies with it."""
-        beside = Process(self._loop, self.name, self.identity, f"a thread of {self.title}")
+        """What of it goes on beside its event loop."""
+        return self.beside(f"a thread of {self.title}")
+
+    def beside(self, title: str) -> "Process":
+        """One that goes on however busy its event loop is: it is stopped with it, and dies with it."""
+        beside = Process(self._loop, self.name, self.identity, title)
         beside._stops, beside.exit = self._stops - {"busy"}, self.exit
         self._beside.append(beside)
         return beside

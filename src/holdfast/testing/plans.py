@@ -14,7 +14,7 @@ from holdfast.testing.fates import Fault, Mix
 from holdfast.testing.outfits import Outfit, draw_outfits
 from holdfast.testing.profiles import Brand, LeaseClock, Profile, draw_profile
 from holdfast.testing.programs import LIMITED, NAMES
-from holdfast.testing.threads import THREADED
+from holdfast.testing.threads import PROCESSES, THREADED
 from holdfast.testing.verdicts import Rules, TableRules
 from holdfast.testing.watched_plan import RowsPlan, draw_rows
 
@@ -201,7 +201,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     def _keeps_order(self) -> bool:
         """Whether each claim sees all of the line: no queue names jobs to it, and no store forgets or composes."""
         is_whole = self.mode is not Mode.FORGETFUL and self.profile in (Profile.PLAIN, Profile.SQLITE)
-        return is_whole and not self.has_queue and self.brand is Brand.MEMORY
+        # A runner that could not be started is not asked for again at once: others are claimed meanwhile.
+        return is_whole and not self.has_queue and self.brand is Brand.MEMORY and {*PROCESSES}.isdisjoint(self.tasks)
 
     @property
     def _restarts_soon(self) -> bool:
@@ -226,9 +227,10 @@ def draw(numbers: random.Random) -> Plan:
 
 
 def _draw_threads(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
-    """Some worlds have handlers in threads, which nobody can interrupt."""
-    has_threads = mode in WATCHED and numbers.random() < THREADS
-    return tuple(numbers.sample(THREADED, numbers.choice([1, 2, 4]))) if has_threads else ()
+    """Some worlds have handlers in threads, which nobody can interrupt, or in processes of their own."""
+    threads = tuple(numbers.sample(THREADED, numbers.choice([1, 2, 4]))) if numbers.random() < THREADS else ()
+    processes = tuple(numbers.sample(PROCESSES, numbers.choice([1, 2, 4]))) if numbers.random() < THREADS else ()
+    return threads + processes if mode in WATCHED else ()
 
 
 def _draw_locks(numbers: random.Random, plan: Plan) -> int:

@@ -10,13 +10,13 @@ from holdfast.testing.mirror import Mirror
 from holdfast.testing.profiles import Brand
 from holdfast.testing.programs import NAMES
 from holdfast.testing.real_sqlite import SqliteFile
-from holdfast.testing.threads import THREADED
+from holdfast.testing.threads import PROCESSES, THREADED
 from holdfast.testing.truth import Witness, witnessed
 
 if TYPE_CHECKING:
     from holdfast.testing.world import World
 
-KNOWN = (*NAMES, *THREADED)
+KNOWN = (*NAMES, *THREADED, *PROCESSES)
 
 
 def open_store(world: World, kind: type[MemoryStore]) -> Witness | Mirror:

@@ -85,6 +85,12 @@ class Scene:
         made.chance = self._loop.stream(f"{name} {self._runs[name]}")
         return made
 
+    def within(self, process: Process) -> "Scene":
+        """The same for code in another process."""
+        made = copy(self)
+        made._process = process
+        return made
+
     @property
     def pace(self) -> float:
         """Seconds of an ordinary step."""
@@ -95,10 +101,18 @@ class Scene:
         """Whether things still go wrong."""
         return self._is_rough()
 
-    def write(self, what: str, job: Job) -> None:
+    def write(self, what: str, job: Job, note: str = "") -> None:
         """An event of user code."""
         self._history.add(
-            Event(time=self._now(), process=self._process.name, what=what, phase=Phase.LIFE, job=job.id, token=job.token)
+            Event(
+                time=self._now(),
+                process=self._process.name,
+                what=what,
+                phase=Phase.LIFE,
+                job=job.id,
+                token=job.token,
+                note=note,
+            )
         )
 
     def done(self, job: Job) -> str:

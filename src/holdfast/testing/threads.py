@@ -46,7 +46,7 @@ class SimThreads(ThreadRunner):
     def _begin(self, call: Callable[[], Any]) -> "asyncio.Future[tuple[Any, BaseException | None]]":
         context = self._loop.context_of(self._process.thread)
         context.run(SCENE.set, SCENE.get())
-        return self._loop.create_task(_contained(call), context=context)
+        return self._loop.create_task(contained(call()), context=context)
 
 
 class ThreadJob(Job):
@@ -72,16 +72,18 @@ class ThreadJob(Job):
 
 @cache
 def threaded(ttl: float) -> dict[str, TaskDefinition]:
-    """Tasks whose code is in threads, by name, in a world whose leases last so long."""
+    """Tasks whose code is in threads and in processes of its own, by name, in a world whose leases last so long."""
     rest = CREEP / STEPS * ttl
     made = [
         define(
             _as_def(handler),
-            name=f"thread_{handler.__name__}",
+            name=f"{where}_{handler.__name__}",
+            process=where == "process",
             max_attempts=4,
             backoff=Backoff.fixed("500ms", "1s", "2s"),
             progress_within=rest if handler is creeping else None,
         )
+        for where in ("thread", "process")
         for handler in _HANDLERS
     ]
     return {definition.name: definition for definition in made}
@@ -95,9 +97,10 @@ def _as_def(handler: Callable[[Job], Awaitable[Json]]) -> Callable[[SyncJob], An
     return call
 
 
-async def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+async def contained(code: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """What it returns, or what it raises, whatever that is."""
     try:
-        return await call(), None
+        return await code, None
     except GeneratorExit:
         raise
     except BaseException as error:
@@ -105,4 +108,4 @@ async def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None
 
 
 _HANDLERS: tuple[Callable[[Job], Awaitable[Json]], ...] = (long, silent, raising, resuming, crashing, parent, creeping)
-THREADED = tuple(f"thread_{handler.__name__}" for handler in _HANDLERS)
+THREADED, PROCESSES = (tuple(f"{where}_{handler.__name__}" for handler in _HANDLERS) for where in ("thread", "process"))

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
+from holdfast._core.job import AttemptOutcome, Token
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast.testing.history import Event, History, LeaseRow
 from holdfast.testing.telling import Teller
@@ -171,6 +172,7 @@ class Ledger:
         self.index = -1
         self.now = 0.0
         self.has_forgotten = False
+        self.crashed = set[tuple[UUID | None, Token | None]]()  # attempts whose runner did
         self.locked = Counter[UUID]()  # by how many strangers a row is locked now
         self.unlocked_at: defaultdict[UUID, float] = defaultdict(float)  # of rows that a stranger had locked
         self._doubts: dict[UUID, int] = {}
@@ -189,6 +191,11 @@ class Ledger:
         self.report.unknown[what] += 1
         if job is not None:
             self._doubts[job] = self._doubts.get(job, 0) + 1
+
+    def is_crash_of_runner(self, event: Event) -> bool:
+        """Whether its owner says that the process of its handler has crashed, and that is so."""
+        is_said = event.by is not None and event.by.record is AttemptOutcome.CRASHED
+        return is_said and (event.job, event.by and event.by.token) in self.crashed
 
     def learn(self, job: UUID) -> None:
         """Its row shows what has become of such calls, and is judged like any other."""

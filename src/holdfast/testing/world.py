@@ -35,6 +35,7 @@ from holdfast.testing.premises import open_store
 from holdfast.testing.profiles import Entrance
 from holdfast.testing.programs import SCENE, Scene, old_tasks, registry, tasks
 from holdfast.testing.queue import FaultyTransport
+from holdfast.testing.runners import SimRunnerHost
 from holdfast.testing.strikes import operations_of
 from holdfast.testing.threads import SimThreads, threaded
 from holdfast.testing.watched import WatchedRows
@@ -222,7 +223,7 @@ class World:
             self.start(slot)
 
     async def _run_worker(self, slot: Slot, cell: Cell, process: Process, arguments: Sequence[str]) -> None:
-        clock, settings = slot.machine.clock, self.plan.settings_of(slot.number)
+        clock, settings, most = slot.machine.clock, self.plan.settings_of(slot.number), self.plan.concurrency
         known = self._known(settings.timing.ttl, is_new=slot.is_new)
         if slot.is_core:
             self.core.add(process.name)
@@ -249,7 +250,8 @@ class World:
             clock=clock,
             chance=chance,
             events=ears,
-            options=WorkerOptions(concurrency=self.plan.concurrency, threads=self.plan.concurrency),
+            options=WorkerOptions(concurrency=most, threads=most, runners=most),
+            runner_host=SimRunnerHost(self.loop, process, clock, scene, known),
         )
         worker.threads = SimThreads(self.loop, process)
         await worker.run()
