@@ -346,6 +346,33 @@ def test_l11_locked_jobs_of_one_batch_keep_no_other_batch_from_its_operator(monk
     run(scenario)
 
 
+@pytest.mark.parametrize("verb", ["cancel", "delete", "reschedule"])
+def test_l11_what_an_operator_did_beside_a_locked_job_is_told(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    async def scenario(desk: Desk) -> None:
+        waiting = [desk.job("q"), desk.job("q")]
+        stuck, free = jobs = [job.id for job in waiting]
+        await desk.client.enqueue(waiting)
+        name, options = (
+            ("request_cancel" if verb == "cancel" else verb),
+            ({"delay": 0.0, "run_at": None} if verb == "reschedule" else {}),
+        )
+        write = getattr(desk.store, name)
+
+        async def pass_by(ids: Sequence[UUID], **options: object) -> dict[UUID, State]:
+            states = await write([job for job in ids if job != stuck], **options)
+            if stuck in ids:
+                raise StoreBusy(f"{name}: locked", frozenset({stuck}))
+            return states  # type: ignore[no-any-return]
+
+        monkeypatch.setattr(desk.store, name, pass_by)
+        with pytest.raises(StoreBusy):
+            await getattr(desk.client, verb)(jobs, **options)
+        told = {"cancel": "job.cancel_requested", "delete": "job.deleted", "reschedule": "job.rescheduled"}[verb]
+        assert [fields["job"] for fields in desk.said(told)] == [free]
+
+    run(scenario)
+
+
 def test_a_retried_job_is_available_again() -> None:
     async def scenario(desk: Desk) -> None:
         job = await desk.end(Fail())

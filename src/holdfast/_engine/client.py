@@ -102,11 +102,13 @@ class Client:
 
     async def cancel(self, jobs: Sequence[UUID]) -> States:
         """End what waits, mark what runs; the state each is in now, absent if unknown."""
-        states = await self._each("request_cancel", jobs, self._store.request_cancel)
-        for job, state in states.items():
-            self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=job, state=state.value)
-        await self._publish_ids(job for job, state in states.items() if PLACE_OF[state] is Place.ACTIVE)
-        return states
+
+        async def tell(states: States) -> None:
+            for job, state in states.items():
+                self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=job, state=state.value)
+            await self._publish_ids(job for job, state in states.items() if PLACE_OF[state] is Place.ACTIVE)
+
+        return await self._each("request_cancel", jobs, self._store.request_cancel, tell)
 
     async def retry(self, jobs: Sequence[UUID]) -> ReopenAnswer:
         """Run finished, held and scheduled jobs now, with fresh budgets; who has the keys of those that could not."""
@@ -117,8 +119,7 @@ class Client:
             taken.update(answer.taken)
             return answer.states
 
-        states = await self._each("reopen", jobs, reopen)
-        await self._publish_moved(EventName.JOB_REOPENED, states)
+        states = await self._each("reopen", jobs, reopen, partial(self._publish_moved, EventName.JOB_REOPENED))
         return ReopenAnswer(states, taken)
 
     async def reschedule(self, jobs: Sequence[UUID], *, delay: float, run_at: datetime | None) -> States:
@@ -127,17 +128,19 @@ class Client:
         async def reschedule(some: Sequence[UUID]) -> States:
             return await self._store.reschedule(some, delay=delay, run_at=run_at)
 
-        states = await self._each("reschedule", jobs, reschedule)
-        await self._publish_moved(EventName.JOB_RESCHEDULED, states)
-        return states
+        return await self._each("reschedule", jobs, reschedule, partial(self._publish_moved, EventName.JOB_RESCHEDULED))
 
     async def delete(self, jobs: Sequence[UUID]) -> States:
         """No trace is left of those that nobody owns; the states of the others."""
-        left = await self._each("delete", jobs, self._store.delete)
-        for job in dict.fromkeys(jobs):
-            if job not in left:
-                self._events.emit(EventName.JOB_DELETED, job=job)
-        return left
+
+        async def delete(some: Sequence[UUID]) -> States:
+            left = await self._store.delete(some)
+            for job in dict.fromkeys(some):
+                if job not in left:
+                    self._events.emit(EventName.JOB_DELETED, job=job)
+            return left
+
+        return await self._each("delete", jobs, delete)
 
     async def queues(self) -> tuple[QueueView, ...]:
         """Queues that have jobs or are paused, with all nine counts."""
@@ -213,17 +216,29 @@ class Client:
         await self.tell(jobs)
         return answer
 
-    async def _each(self, operation: str, jobs: Sequence[UUID], verb: Callable[[Sequence[UUID]], Awaitable[States]]) -> States:
-        """The verb for all of them, a batch at a time. ``StoreBusy`` names the locked jobs of all batches."""
+    async def _each(
+        self,
+        operation: str,
+        jobs: Sequence[UUID],
+        verb: Callable[[Sequence[UUID]], Awaitable[States]],
+        tell: Callable[[States], Awaitable[None]] | None = None,
+    ) -> States:
+        """The verb for all of them, a batch at a time, and tell of what has moved. ``StoreBusy`` names the locked jobs of all batches."""
         states: States = {}
         busy: StoreBusy | None = None
         for start in range(0, len(jobs), BATCH):
-            try:
-                states |= await self._ask(operation, partial(verb, jobs[start : start + BATCH]))
-            except StoreBusy as error:
-                if not error.jobs:
-                    raise
-                busy = StoreBusy(str(error), error.jobs | (frozenset() if busy is None else busy.jobs))
+            some = jobs[start : start + BATCH]
+            while some:
+                try:
+                    states |= await self._ask(operation, partial(verb, some))
+                    break
+                except StoreBusy as error:
+                    if not error.jobs:
+                        raise
+                    busy = StoreBusy(str(error), error.jobs | (frozenset() if busy is None else busy.jobs))
+                    some = [job for job in some if job not in error.jobs]  # done already: asked again for their states
+        if tell is not None:
+            await tell(states)
         if busy is not None:
             raise busy
         return states
