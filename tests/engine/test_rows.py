@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast import Batch, ConfigurationError, JobLost, RowsLost, Snooze, State, SyncBatch, Unsupported
+from holdfast import Batch, Cancel, ConfigurationError, Fail, JobLost, Retry, RowsLost, Snooze, State, SyncBatch, Unsupported
 from holdfast._core import watch
 from holdfast._core.job import JobRecord
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
@@ -193,6 +193,46 @@ def test_s9_a_row_with_which_its_handler_exits_does_not_stop_the_others(error: B
         garden = Garden(handler, count=9, batch=9)
         await tried(garden, runs=2)
         assert (garden.ids("busy"), len(garden.ids("gone"))) == ([2], 8)
+
+    run(test())
+
+
+VERDICTS = [Fail("no"), Cancel("no"), Retry(reason="no"), ExceptionGroup("one", [Fail("no")])]
+"""What ends a job, and says nothing that would end a row."""
+
+
+@pytest.mark.parametrize("is_raised", [True, False], ids=["raised", "returned"])
+@pytest.mark.parametrize("verdict", VERDICTS, ids=lambda verdict: type(verdict).__name__)
+def test_s9_a_row_with_which_its_handler_fails_cancels_or_retries_its_job_does_not_stop_the_others(
+    verdict: Exception, is_raised: bool
+) -> None:
+    async def handler(batch: Batch) -> Exception | None:
+        if 2 not in batch.keys:
+            await batch.done(batch.keys)
+            return None
+        if is_raised or isinstance(verdict, ExceptionGroup):
+            raise verdict
+        return verdict
+
+    async def test() -> None:
+        garden = Garden(handler, count=9, batch=9)
+        rows = await tried(garden, runs=2)
+        assert (garden.ids("busy"), len(garden.ids("gone"))) == ([2], 8)
+        assert [row.state for row in rows] == [State.COMPLETED] * 2
+        assert garden.log.of("rows.kept")[0]["error"].endswith("no")
+
+    run(test())
+
+
+def test_a_run_whose_handler_fails_it_says_so() -> None:
+    async def handler(batch: Batch) -> None:
+        raise Fail("the bucket is gone")
+
+    async def test() -> None:
+        garden = Garden(handler, count=3)
+        row = await garden.run_once()
+        assert row.error is not None
+        assert (row.state, row.failures, row.error.message) == (State.SCHEDULED, 1, "Fail: the bucket is gone")
 
     run(test())
 

@@ -57,7 +57,7 @@ def raised_by(error: BaseException, *, is_final: bool = False) -> Raised:
 
 
 def _judge_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, was_told: bool) -> Outcome | None:
-    leaves = _leaves(error)
+    leaves = leaves_of(error)
     if any(isinstance(leaf, JobLost) for leaf in leaves):
         return None
     if len(leaves) == 1 and isinstance(leaves[0], ANSWERS):
@@ -104,7 +104,7 @@ def _is_reaction(error: BaseException | None) -> bool:
     return False
 
 
-def _leaves(error: BaseException) -> list[BaseException]:
+def leaves_of(error: BaseException) -> list[BaseException]:
     """In their order, each once: groups may be nested deeper than the stack, and hold the same group many times."""
     leaves: list[BaseException] = []
     left, seen = [error], set[int]()

@@ -5,20 +5,20 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from holdfast._core.outcome import Snooze
+from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.watch import LAST, End, has_resets_left, rows_at_once
 from holdfast._engine.batch import Holding
 from holdfast._engine.context import Context
 from holdfast._engine.describing import text_of
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.judging import ANSWERS
+from holdfast._engine.judging import leaves_of
 from holdfast._engine.ledger import Ledger, said
 from holdfast._engine.loop import is_cancelled
 from holdfast._engine.patience import Patience
 from holdfast._engine.tables import RowsSettings, Tables
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.rows import Mark, Table
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import HoldfastError, StoreUnavailable
 
 SLICE = 60.0
 """Seconds after which a run goes to the end of its queue: others want its slot, and somebody may have paused the queue."""
@@ -186,21 +186,24 @@ class Run:
     def sparing_others(self) -> Iterator[None]:
         """Go on after an error of the handler if it had one row, after two errors with more: that row must not stop all others.
 
-        A second error directly after it may have another cause than a row: it ends the run.
+        A second error directly after it may have another cause than a row: it ends the run. ``Fail``, ``Cancel`` and ``Retry``
+        are errors too: each would end the run, and the next one would begin with the same rows.
         """
         before, self._error = self._error, None
         try:
             yield
-        except (*ANSWERS, StoreUnavailable):
+        except (Snooze, StoreUnavailable):
             raise
         except (Exception, SystemExit, asyncio.CancelledError, BaseExceptionGroup) as error:
             if is_of_no_row(error):
                 raise
-            ledger = self._current
+            ledger, verdict = self._current, verdict_in(error)
             is_alone = ledger is not None and len(ledger.keys) == len(ledger.open) == 1
             if self._ends < LAST or not is_alone or before is not None or self._job._is_cancelled:
-                raise
-            self._error = error
+                if verdict is None:
+                    raise
+                raise HoldfastError(f"{type(verdict).__name__}: {text_of(verdict)}") from error
+            self._error = verdict or error
 
     async def _keep(self, ledger: Ledger, error: BaseException) -> int:
         """Leave the row to the watchdog, which counts it and takes it back after ``stale_after``, or fail it if that was too often."""
@@ -240,6 +243,12 @@ class Run:
         except StoreUnavailable as error:
             self._events.emit(EventName.STORE_UNAVAILABLE, operation=self._name, error=str(error), failures=1)
             raise Snooze(self._settings.interval) from error
+
+
+def verdict_in(error: BaseException) -> Retry | Cancel | Fail | None:
+    """Return what a handler raised to end its job, which has no meaning for a batch of rows."""
+    leaves = leaves_of(error)
+    return leaves[0] if len(leaves) == 1 and isinstance(leaves[0], Retry | Cancel | Fail) else None
 
 
 def is_of_no_row(error: BaseException) -> bool:
