@@ -54,7 +54,7 @@ _SEPARATORS = frozenset(
             "RETURNING",
             "SET",
         ),
-        "{order}",  # a whole clause, or nothing
+        *("{order}", "{among}"),  # a whole clause, or nothing
         *("VALUES", "INSERT", "UPDATE", "DELETE", "INTO", "USING", "DO", "BEGIN", "WITH", "AS", "CASE", "MATERIALIZED"),
     )
 )

@@ -49,11 +49,11 @@ def _questions(statements: Statements) -> dict[str, tuple[tuple[Any, ...], int |
     return {
         "claim": (statements.claim("somebody", BATCH), 4 * BATCH, DUE),
         "has_due": ((statements.texts.of("has_due"),), 2, DUE),
-        "reset": ((statements.reset, BATCH), 4 * BATCH, STUCK),
-        "adopt": ((statements.adopt, BATCH), 2, STUCK),
+        "reset": (statements.reset(BATCH), 4 * BATCH, STUCK),
+        "adopt": (statements.adopt(BATCH), 2, STUCK),
         "move": (statements.move(stamp, keys, End.DONE), 4 * BATCH, ""),
         "release": (statements.release(stamp), 2, STUCK),
-        "prune": ((statements.prune, BATCH), 4 * BATCH, DONE),
+        "prune": (statements.prune(BATCH), 4 * BATCH, DONE),
         "states: due, stuck, oldest": ((statements.texts.of("standing"),), None, DUE),
     }
 
@@ -106,7 +106,7 @@ def _looked_at(node: dict[str, Any]) -> int:
 def _of_sqlite(file: File, statements: SqliteStatements) -> Iterator[Plan]:
     mark, named = (
         Mark("2024-01-02 03:04:05.000006", ""),
-        {"limit": 9, "now": "", "stale": "3", "ahead": "4", "forgettable": "2", "fence": "", "owner": ""},
+        {"limit": 9, "now": "", "stale": "3", "ahead": "4", "forgettable": "2", "from": "", "past": 0, "fence": "", "owner": ""},
     )
     ((move, moved),) = statements.move(mark, [(1,), (2,)], End.DONE, "", lambda: 0.0)
     ((reset, taken),) = statements.reset([("", 1), ("", 2)])
@@ -115,7 +115,7 @@ def _of_sqlite(file: File, statements: SqliteStatements) -> Iterator[Plan]:
         "has_due": (statements.texts.of("has_due"), named, DUE),
         "reset: which": (statements.texts.of("stuck"), named, STUCK),
         "reset": (reset, taken, STUCK),
-        "adopt": (statements.adopt, named, STUCK),
+        "adopt": (statements.texts.of("adopt"), named, STUCK),
         "move": (move, moved, ""),
         "move, all of a batch": (*statements.move_all(mark, End.DONE, "", lambda: 0.0), STUCK),
         "release": (statements.release(), named, STUCK),

@@ -55,6 +55,9 @@ class FlakyTable(Flaky):
     def watch(self) -> Any:
         return self.store.watch
 
+    def refused(self) -> Any:
+        return self.store.refused()
+
     def transaction(self, mark: Any) -> Any:
         return self.store.transaction(mark)
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 from uuid import UUID
 
@@ -16,9 +17,9 @@ from holdfast._core.job import JobRecord
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._engine.executor import Stop
 from holdfast._engine.rows_run import AHEAD, FRESH, FRESH_PART, RELEASE_WITHIN, SLICE, is_of_no_row
-from holdfast._ports.rows import Findings, Mark, Reset
+from holdfast._ports.rows import Findings, Mark, Refusal, Reset
 from holdfast._ports.store import LastTries, NewLease
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.rows.postgres.inspection import OWNER_LENGTH
 from tests.engine.garden import Garden
 from tests.engine.support import LEASE, OTHER, Held, LoopClock, beside, forever, run, run_virtual, turns, until
@@ -359,12 +360,67 @@ def test_a_reset_by_hand_ends_where_a_trigger_puts_rows_back() -> None:
 
         answers = [[Reset((1,), watch.End.RETRY, "", 9.0)]] * 3 + [[]]
 
-        async def reset(limit: int) -> list[Reset]:
+        async def reset(limit: int, past: int = 0) -> list[Reset]:
             return answers.pop(0)
 
         garden.plain.reset = reset  # type: ignore[method-assign]
         assert [each.key for each in await garden.rows.areset()] == [(1,)]
 
+    run(test())
+
+
+def test_a_reset_by_hand_goes_past_rows_that_a_trigger_puts_back() -> None:
+    async def test() -> None:
+        garden = Garden(finish_all, count=9, batch=3)
+        reset, since = garden.plain.reset, garden.clock.wall() - 7201
+        for id, row in enumerate(garden.plain.rows.values()):
+            row |= {"status": "busy", "since": since + id / 1000}
+
+        async def undone(limit: int, past: int = 0) -> list[Reset]:
+            before = deepcopy(garden.plain.rows)
+            found = await reset(limit, past)
+            garden.plain.rows |= {(id,): before[id,] for id in (1, 2, 3, 4)}
+            return found
+
+        garden.plain.reset = undone  # type: ignore[method-assign]
+        assert len(await garden.rows.areset()) == 9
+        assert garden.ids("new") == [5, 6, 7, 8, 9]
+
+    run(test())
+
+
+def test_a_reset_by_hand_that_the_database_refuses_says_so() -> None:
+    async def test() -> None:
+        garden = Garden(finish_all, count=2)
+        garden.plain.refusals = [Refusal("reset", (2,), "row is frozen")]
+        with pytest.raises(HoldfastError, match="rows pastes: reset: 2: row is frozen"):
+            await garden.rows.areset()
+        assert garden.log.of("rows.refused")[0]["error"] == "row is frozen"
+
+    run(test())
+
+
+def test_rows_whose_claim_or_release_is_refused_are_reported_with_their_run() -> None:
+    async def handler(batch: Batch) -> None:
+        garden.plain.refusals = [Refusal("release", (1,), "row is frozen")]
+        await batch.done(batch.keys[1:])
+
+    async def test() -> None:
+        garden.plain.refusals = [
+            Refusal("claim", (7,), "no"),
+            Refusal("claim", (8,), "not this one"),
+            Refusal("other", (9,), "no"),
+        ]
+        await garden.run_once()
+        found = [{**each, "job": each["job"] is not None} for each in garden.log.of("rows.refused")]
+        shared = {"watch": "pastes", "job": True}
+        assert found[:3] == [
+            {**shared, "verb": "claim", "count": 2, "keys": "7, 8", "error": "no"},
+            {**shared, "verb": "other", "count": 1, "keys": "9", "error": "no"},
+            {**shared, "verb": "release", "count": 1, "keys": "1", "error": "row is frozen"},
+        ]
+
+    garden = Garden(handler, count=3)
     run(test())
 
 

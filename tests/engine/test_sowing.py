@@ -7,16 +7,16 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import State
-from holdfast._core.watch import End
+from holdfast._core.watch import End, Key
 from holdfast._engine import messages
 from holdfast._engine.client import Client
 from holdfast._engine.sowing import PAUSE, PRUNING, Plot
 from holdfast._engine.supervisor import Supervisor, SupervisorOptions
 from holdfast._engine.tables import RowsSettings, Tables
 from holdfast._ports.host import Exit
-from holdfast._ports.rows import Findings
+from holdfast._ports.rows import Findings, Refusal
 from holdfast._ports.store import JobFilter
-from holdfast.errors import ConfigurationError
+from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.memory_table import MemoryTable
@@ -132,7 +132,58 @@ def test_s9_rows_whose_reset_a_trigger_undoes_make_no_hot_loop() -> None:
             for row in field.plain.rows.values():
                 row |= {"status": "busy", "since": field.clock.wall() - STUCK}
             found.append(await field.plot.reset())
-        assert found == [PAUSE, 5.0, 5.0]
+        assert found == [PAUSE, PAUSE, 5.0]
+
+    run(test())
+
+
+def test_s9_rows_whose_reset_a_trigger_undoes_do_not_starve_younger_ones() -> None:
+    async def test() -> None:
+        field, found = Field(count=100, batch=30), list[float]()
+        held = {(id,): {"status": "busy", "since": field.clock.wall() - STUCK - 100 + id} for id in range(1, 101)}
+        for key, row in field.plain.rows.items():
+            row |= held[key]
+        while found[-1:] != [5.0]:
+            found.append(await field.plot.reset())
+            for id in range(1, 51):
+                field.plain.rows[id,] |= held[id,]
+        assert [row["status"] for row in field.plain.rows.values()] == ["busy"] * 50 + ["new"] * 50
+        assert len(found) < 12
+        for row in field.plain.rows.values():
+            row |= {"status": "busy", "since": field.clock.wall() - STUCK}
+        found = [await field.plot.reset() for _ in range(5)]
+        assert (found, field.plain.rows[1,]["status"]) == ([PAUSE] * 3 + [5.0] * 2, "new"), "all begins again"
+
+    run(test())
+
+
+def test_rows_are_taken_back_where_rows_without_a_stamp_cannot_get_one() -> None:
+    async def test() -> None:
+        field = Field(count=3)
+        await field.plain.claim("", 2)
+        field.clock.advance(STUCK)
+
+        async def adopt(limit: int) -> list[Key]:
+            raise HoldfastError("no right to do that")
+
+        field.plain.adopt = adopt  # type: ignore[method-assign]
+        with pytest.raises(HoldfastError, match="no right"):
+            await field.plot.reset()
+        assert [each["count"] for each in field.log.of("rows.reset")] == [2]
+
+    run(test())
+
+
+def test_rows_that_the_database_refuses_to_change_are_reported() -> None:
+    async def test() -> None:
+        field = Field(count=3, retention="1d")
+        field.plain.refusals = [Refusal("reset", (1,), "row is frozen")]
+        await field.plot.reset()
+        field.plain.refusals = [Refusal("prune", (2,), "a bill names it")]
+        await field.plot.prune()
+        first, second = field.log.of("rows.refused")
+        assert first == {"watch": "pastes", "verb": "reset", "count": 1, "keys": "1", "error": "row is frozen", "job": None}
+        assert (second["verb"], second["keys"]) == ("prune", "2")
 
     run(test())
 

@@ -73,11 +73,11 @@ def questions(statements: Statements) -> dict[str, tuple[tuple[Any, ...], int, s
     return {
         "claim": (statements.claim("", BATCH), 4 * BATCH, DUE),
         "has_due": ((statements.texts.of("has_due"),), 2, DUE),
-        "reset": ((statements.reset, 100), 300, STUCK),
-        "adopt": ((statements.adopt, 100), 2, STUCK),
+        "reset": (statements.reset(100), 300, STUCK),
+        "adopt": (statements.adopt(100), 2, STUCK),
         "move": (statements.move(Mark("2024-01-02T03:04:05.000006", ""), keys, End.DONE), 1100, ""),
         "release": (statements.release(stamp), 2, STUCK),
-        "prune": ((statements.prune, 100), 4, "holdfast_pastes_done"),
+        "prune": (statements.prune(100), 4, "holdfast_pastes_done"),
     }
 
 
@@ -153,7 +153,7 @@ def sqlite_questions(statements: SqliteStatements) -> dict[str, tuple[str, Any, 
     """Each with the index it has to use."""
     mark, named = (
         Mark("2024-01-02 03:04:05.000006", ""),
-        {"limit": 9, "now": "", "stale": "3", "ahead": "4", "forgettable": "2", "fence": "", "owner": ""},
+        {"limit": 9, "now": "", "stale": "3", "ahead": "4", "forgettable": "2", "from": "", "past": 0, "fence": "", "owner": ""},
     )
     ((move, moved),) = statements.move(mark, [(1,), (2,)], End.DONE, "", lambda: 0.0)
     ((reset, taken),) = statements.reset([("", 1), ("", 2)])
@@ -162,7 +162,7 @@ def sqlite_questions(statements: SqliteStatements) -> dict[str, tuple[str, Any, 
         "has_due": (statements.texts.of("has_due"), named, DUE),
         "stuck": (statements.texts.of("stuck"), named, STUCK),
         "reset": (reset, taken, STUCK),
-        "adopt": (statements.adopt, named, STUCK),
+        "adopt": (statements.texts.of("adopt"), named, STUCK),
         "move": (move, moved, "pastes"),
         "move, all of a batch": (*statements.move_all(mark, End.DONE, "", lambda: 0.0), f"{STUCK} (claimed_at=?)"),
         "release": (statements.release(), named, STUCK),

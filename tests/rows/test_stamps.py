@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from holdfast._core.watch import End
-from holdfast._ports.clock import SystemClock
+from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.rows import Mark, Table
-from tests.rows.grounds import ENDING, OWNED, Ground, keys
+from holdfast.rows.sqlite.table import LOOKED_THROUGH, SqliteTable
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.contracts.scene import PROCESS
+from tests.rows.grounds import ENDING, OWNED, Ground, keys, watch
 from tests.rows.test_inspection import inspected, the_problem
 
 FOREIGN_TYPES = ["DATETIME", "TIMESTAMP", "TEXT", "", "VARCHAR(40)"]
@@ -296,3 +299,39 @@ def test_the_start_looks_at_so_many_rows_in_progress_and_of_the_newest(sqlite: G
     assert (findings.problems, findings.warnings) == ((), ()), "what was done before is of no concern"
     sqlite.say("UPDATE pastes SET status = 'BUSY' WHERE id < 4")
     assert "in 2 rows, such as 17" in inspected(sqlite).warnings[0]
+
+
+@pytest.mark.parametrize("stamp", FOREIGN_TYPES)
+def test_rows_done_under_stamps_of_another_form_are_not_walked_by_each_look_for_rows_to_delete(
+    sqlite: Ground, stamp: str
+) -> None:
+    sqlite.make(4, stamp=stamp)
+    foreign = "CASE id WHEN 1 THEN 1700000000 WHEN 2 THEN 1700000000.5 WHEN 3 THEN '1700000000' ELSE '1600000000.5' END"
+    sqlite.say(f"UPDATE pastes SET status = 'GONE', claimed_at = {foreign}")
+    sqlite.say("CREATE INDEX gone ON pastes (claimed_at) WHERE status = 'GONE'")
+    clock = FakeClock()
+
+    async def act() -> None:
+        table = SqliteTable(sqlite.place, watch(retention="1h"), clock=clock, chance=SystemChance(), process=PROCESS)
+        bounds = list[Any]()
+        explained = dict[str, list[Any]]()
+
+        def listening(file: Any, verb: str, sql: str, values: dict[str, Any], *, is_part: bool) -> int:
+            bounds.append(values["from"])
+            explained[verb] = file.ask("explain", f"EXPLAIN QUERY PLAN {sql}", values)
+            return count(file, verb, sql, values, is_part=is_part)
+
+        count, table._count = table._count, listening  # type: ignore[method-assign]
+        assert [await table.prune(9), await table.prune(9)] == [0, 0]
+        assert any("gone (claimed_at>? AND claimed_at<?)" in line[3] for line in explained["prune"])
+        least, usual = bounds
+        ((below,),) = sqlite.say("SELECT count(*) FROM pastes WHERE claimed_at >= %s", usual)
+        assert (least, below) == ("", 0)
+        sqlite.say("UPDATE pastes SET claimed_at = '1900-01-01 00:00:00' WHERE id = 1")
+        sqlite.say("UPDATE pastes SET claimed_at = '1971-01-01 00:00:00' WHERE id = 2")
+        assert await table.prune(9) == 1
+        clock.advance(LOOKED_THROUGH)
+        assert (await table.prune(9), list(sqlite.statuses())) == (1, [3, 4])
+        await table.close()
+
+    sqlite.run(act)

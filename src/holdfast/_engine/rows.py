@@ -13,12 +13,13 @@ from holdfast._engine.connections import Connections
 from holdfast._engine.context import Job, SyncJob
 from holdfast._engine.events import Events
 from holdfast._engine.judging import ANSWERS
+from holdfast._engine.ledger import said
 from holdfast._engine.registry import Registry, define
 from holdfast._engine.rows_run import Run, unbroken
-from holdfast._engine.sowing import policy_of, tell_of_reset
+from holdfast._engine.sowing import policy_of, tell_of_reset, telling_of_refused
 from holdfast._engine.tables import RowsSettings, Tables, Watched
 from holdfast._ports.rows import Findings, Reset, States
-from holdfast.errors import ConfigurationError
+from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.sync import blocking
 
 Indexes = tuple[str, ...]
@@ -94,18 +95,22 @@ class Rows:
 
     async def areset(self) -> list[Reset]:
         """Take all rows back, now, from whoever has had them for longer than ``stale_after``; supervisors do that by themselves."""
-        table, found = await self._surroundings.tables.sound(self.settings), list[Reset]()
+        table, events, found = await self._surroundings.tables.sound(self.settings), self._surroundings.events, list[Reset]()
         # Once more than there are rows would be needed only where a trigger takes the stamp back.
-        for _ in range(sum((await table.states()).rows.values()) // self._watch.batch + 1):
-            if not await table.adopt(self._watch.batch):
-                break
-        taken = set[Key]()
-        while some := [
-            each for each in await table.reset(self._watch.batch) if each.key not in taken
-        ]:  # a trigger may put rows back
-            found += some
-            taken.update(each.key for each in some)
-            tell_of_reset(self._watch, some, self._surroundings.events)
+        passes = sum((await table.states()).rows.values()) // self._watch.batch + 1
+        with telling_of_refused(table, events) as refused:
+            for _ in range(passes):
+                if not await table.adopt(self._watch.batch):
+                    break
+            taken, past = set[Key](), 0
+            while some := await table.reset(self._watch.batch, past):
+                new = [each for each in some if each.key not in taken]
+                past += len(some) - len(new)  # a trigger put these back, and they come first again
+                found += new
+                taken.update(each.key for each in new)
+                tell_of_reset(self._watch, new, events)
+        if refused and not found:
+            raise HoldfastError(f"rows {self.name}: {refused[0].verb}: {said([refused[0].key])}: {refused[0].error}")
         return found
 
     async def acreate_indexes(self) -> Indexes:

@@ -15,6 +15,7 @@ from holdfast._engine.judging import leaves_of
 from holdfast._engine.ledger import Ledger, said
 from holdfast._engine.loop import is_cancelled
 from holdfast._engine.patience import Patience
+from holdfast._engine.sowing import telling_of_refused
 from holdfast._engine.tables import RowsSettings, Tables
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.rows import Mark, Table
@@ -67,7 +68,7 @@ class Run:
         with self.or_later():
             self._table: Table = await self._tables.sound(self._settings)
             for mark in self._marks:
-                await self._table.release(mark)
+                await self._release(mark)
 
     async def next(self) -> Holding | None:
         """The next batch, once what the handler left open of the last one has gone back; ``None``: the run is over."""
@@ -125,7 +126,7 @@ class Run:
     async def _take(self) -> None:
         watch, mark = self._settings.watch, await self._next_mark()
         sent = self._saved_at if mark.stamp else self._clock.monotonic()
-        with self.or_later():
+        with self.or_later(), telling_of_refused(self._table, self._events, self._job.id):
             claimed = await self._table.claim(mark.owner, rows_at_once(watch.batch, self._ends), mark.stamp)
         self._passed += len(claimed.rows)
         if claimed.rows:
@@ -173,7 +174,7 @@ class Run:
             left = await self._keep(ledger, self._error)
         elif ledger.open:
             with self.or_later():
-                left = await self._table.release(ledger.mark)
+                left = await self._release(ledger.mark)
         ledger.close()
         self._current = None
         self._is_idle = not ledger.finished and self._error is None
@@ -204,6 +205,10 @@ class Run:
                     raise
                 raise HoldfastError(f"{type(verdict).__name__}: {text_of(verdict)}") from error
             self._error = verdict or error
+
+    async def _release(self, mark: Mark) -> int:
+        with telling_of_refused(self._table, self._events, self._job.id):
+            return await self._table.release(mark)
 
     async def _keep(self, ledger: Ledger, error: BaseException) -> int:
         """Leave the row to the watchdog, which counts it and takes it back after ``stale_after``, or fail it if that was too often."""

@@ -1,8 +1,10 @@
 """Tables that are not ours, in a supervisor's care: runs of their handlers are enqueued, and rows taken back from the dead."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 from holdfast._core.job import NewJob
 from holdfast._core.policy import Backoff, Policy
@@ -13,7 +15,7 @@ from holdfast._engine.ledger import said
 from holdfast._engine.loop import Service
 from holdfast._engine.tables import RowsSettings, Tables, Watched
 from holdfast._ports.clock import Chance
-from holdfast._ports.rows import Reset, Table
+from holdfast._ports.rows import Refusal, Reset, Table
 
 PAUSE = 0.05
 """Seconds between two full batches of a watchdog: others want to write too."""
@@ -35,6 +37,7 @@ class Plot:
         self.settings = settings
         self._tables, self._client, self._chance, self._events = tables, client, chance, events
         self._adopted, self._undone, self._reset = frozenset[Key](), frozenset[Key](), frozenset[Key]()
+        self._past = 0
 
     async def sow(self) -> float:
         """Enqueue runs where rows are due; those that wait or run already are not enqueued again."""
@@ -48,16 +51,35 @@ class Plot:
     async def reset(self) -> float:
         """Take back one batch from whoever has had it for too long; a full one is followed by the next at once.
 
-        Not if a row of it came before: then a trigger, or another program, undoes what is written here."""
-        watch, table = self.settings.watch, await self._tables.sound(self.settings)
-        adopted, found = frozenset(await table.adopt(watch.batch)), await table.reset(watch.batch)
-        tell_of_reset(watch, found, self._events)
+        A row that came before is undone by a trigger, or another program. The next batch begins behind such rows, until no full
+        batch is left; then all begins again."""
+        table, wait = await self._tables.sound(self.settings), self.settings.interval
+        try:
+            if await self._adopt(table):
+                wait = PAUSE
+        finally:
+            # An adoption that the database refuses says nothing about these rows.
+            if await self._take_back(table):
+                wait = PAUSE
+        return wait
+
+    async def _adopt(self, table: Table) -> bool:
+        watch = self.settings.watch
+        with telling_of_refused(table, self._events):
+            adopted = frozenset(await table.adopt(watch.batch))
         again, self._adopted = self._adopted & adopted, self._adopted or adopted
         self._undone |= again
+        return len(adopted) >= watch.batch and not again
+
+    async def _take_back(self, table: Table) -> bool:
+        watch = self.settings.watch
+        with telling_of_refused(table, self._events):
+            found = await table.reset(watch.batch, self._past)
+        tell_of_reset(watch, found, self._events)
         before, self._reset = self._reset, frozenset(each.key for each in found)
-        adopts_more = len(adopted) >= watch.batch and not again
-        resets_more = len(found) >= watch.batch and before.isdisjoint(self._reset)
-        return PAUSE if adopts_more or resets_more else self.settings.interval
+        is_full = len(found) >= watch.batch
+        self._past = self._past + len(before & self._reset) if is_full else 0
+        return is_full
 
     async def look(self) -> float:
         """Report rows in progress that no watchdog can judge, or whose stamp does not stay."""
@@ -72,7 +94,9 @@ class Plot:
     async def prune(self) -> float:
         """Delete a batch of rows that have been done for long enough."""
         watch = self.settings.watch
-        count = await (await self._tables.sound(self.settings)).prune(watch.batch)
+        table = await self._tables.sound(self.settings)
+        with telling_of_refused(table, self._events):
+            count = await table.prune(watch.batch)
         if count:
             self._events.emit(EventName.ROWS_PRUNED, watch=watch.name, count=count)
         return PAUSE if count >= watch.batch else PRUNING
@@ -147,6 +171,24 @@ def policy_of(settings: RowsSettings) -> Policy:
     """Of runs. One that fails has its key until it is tried again, an interval later: else each supervisor would sow the next at
     once, and a handler that cannot work would be called as often as there are supervisors."""
     return Policy(max_attempts=TRIES, backoff=Backoff.fixed(settings.interval), retention=RETENTION)
+
+
+@contextmanager
+def telling_of_refused(table: Table, events: Events, job: UUID | None = None) -> Iterator[list[Refusal]]:
+    """Report which rows the database did not let these verbs change, and why: one event for each verb. Yields them, at its end."""
+    refused: list[Refusal] = []
+    try:
+        yield refused
+    finally:
+        refused += table.refused()
+        for verb in dict.fromkeys(each.verb for each in refused):
+            of_verb = [each for each in refused if each.verb == verb]
+            told: dict[str, Any] = {
+                "count": len(of_verb),
+                "keys": said([each.key for each in of_verb]),
+                "error": of_verb[0].error,
+            }
+            events.emit(EventName.ROWS_REFUSED, watch=table.watch.name, verb=verb, **told, job=job)
 
 
 def tell_of_reset(watch: Watch, found: Sequence[Reset], events: Events) -> None:

@@ -37,6 +37,14 @@ class Reset(Struct, frozen=True):
     held: float
 
 
+class Refusal(Struct, frozen=True):
+    """A row that the database did not let a verb change, by a constraint or a trigger of the user's; ``error``: its words."""
+
+    verb: str
+    key: Key
+    error: str
+
+
 class Holder(Struct, frozen=True):
     """Who has rows at the moment, ``""`` without an owner column; ``oldest``: seconds since the oldest of their stamps."""
 
@@ -84,7 +92,11 @@ class BlockingMoves(Protocol):
 
 
 class Table(Protocol):
-    """One table, watched. Every verb raises ``StoreUnavailable`` when it is not known what became of it, and may be sent again."""
+    """One table, watched. Every verb raises ``StoreUnavailable`` when it is not known what became of it, and may be sent again.
+
+    A row that the database refuses to change stands in no other's way: ``claim``, ``release``, ``adopt``, ``reset`` and ``prune``
+    change all others of their batch, and ``refused`` has it. Only a claim that gets no row at all raises.
+    """
 
     @property
     def watch(self) -> Watch:
@@ -134,8 +146,8 @@ class Table(Protocol):
         a row that comes again was given its stamp for nothing."""
         ...
 
-    async def reset(self, limit: int) -> list[Reset]:
-        """Take rows from whoever has had them for longer than ``stale_after``, oldest first."""
+    async def reset(self, limit: int, past: int = 0) -> list[Reset]:
+        """Take rows from whoever has had them for longer than ``stale_after``, oldest first, without the first ``past``."""
         ...
 
     async def prune(self, limit: int) -> int:
@@ -144,6 +156,10 @@ class Table(Protocol):
 
     async def unreadable(self, limit: int) -> list[Key]:
         """Rows in progress whose stamp is of no form that can be compared: no verb takes them back. At most ``limit`` of them."""
+        ...
+
+    def refused(self) -> list[Refusal]:
+        """Return the rows that were refused since the last call; those that are refused again, ten minutes later."""
         ...
 
     async def states(self) -> States:

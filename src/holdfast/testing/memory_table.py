@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast._core.watch import End, Key, Watch
 from holdfast._ports.clock import Clock
-from holdfast._ports.rows import Claimed, Findings, Holder, Mark, Reset, States
+from holdfast._ports.rows import Claimed, Findings, Holder, Mark, Refusal, Reset, States
 
 Row = dict[str, Any]
 
@@ -56,6 +56,7 @@ class MemoryTable:
         self.others: dict[Any, Any] = {}
         self.tells_stamps, self.refuses_stamps = tells_stamps, False
         self.findings = Findings()
+        self.refusals: list[Refusal] = []
         self._claims = 0
         self._lock = RLock()
         for row in rows:
@@ -128,11 +129,11 @@ class MemoryTable:
                 self.rows[key][since] = self._clock.wall()
             return bare
 
-    async def reset(self, limit: int) -> list[Reset]:
+    async def reset(self, limit: int, past: int = 0) -> list[Reset]:
         """Oldest first."""
         with self._lock:
             stuck = sorted((held, key) for key, held in self._held().items() if held > self._watch.stale_after)[::-1]
-            return [self._reset(key, held) for held, key in stuck[:limit]]
+            return [self._reset(key, held) for held, key in stuck[past : past + limit]]
 
     async def prune(self, limit: int) -> int:
         """Rows that are done, by their stamp."""
@@ -151,6 +152,11 @@ class MemoryTable:
         """Those whose stamp is no number."""
         busy = [key for key, row in self.rows.items() if row[self._watch.status] == self._watch.in_progress]
         return [key for key in busy if not isinstance(self.rows[key][self._watch.claimed_at], float | None)][:limit]
+
+    def refused(self) -> list[Refusal]:
+        """As ``refusals`` says, once."""
+        refusals, self.refusals = self.refusals, []
+        return refusals
 
     async def states(self) -> States:
         """Counted."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from holdfast._core.watch import End, Key, Watch
 from holdfast._ports.clock import Clock
-from holdfast._ports.rows import BlockingMoves, Claimed, Mark, Moves, Reset, Table
+from holdfast._ports.rows import BlockingMoves, Claimed, Mark, Moves, Refusal, Reset, Table
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.faults import Faulty, verb_of
 from holdfast.testing.history import By, Event, History, Phase, TableRow
@@ -78,10 +78,10 @@ class WitnessedTable(MemoryTable):
         self._tell(before, "adopt")
         return adopted
 
-    async def reset(self, limit: int) -> list[Reset]:
+    async def reset(self, limit: int, past: int = 0) -> list[Reset]:
         """Told."""
         before = deepcopy(self.rows)
-        found = await super().reset(limit)
+        found = await super().reset(limit, past)
         self._tell(before, "reset")
         return found
 
@@ -157,6 +157,10 @@ class _FaultyTable(Faulty):
     def watch(self) -> Watch:
         """The table's."""
         return cast(Watch, self._store.watch)
+
+    def refused(self) -> list[Refusal]:
+        """The table's."""
+        return cast(list[Refusal], self._store.refused())
 
     def transaction(self, mark: Mark) -> AbstractAsyncContextManager[Moves]:  # type: ignore[override]
         """With faults of its own."""

@@ -1,6 +1,6 @@
 """The way to a database that is the user's: with the time zone of its own sessions, and without looking for anything of ours."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
+from holdfast._core.watch import Key
 from holdfast._ports.clock import Chance, Clock
-from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.errors import ConfigurationError, HoldfastError, StoreBusy, StoreUnavailable
 from holdfast.rows.postgres.sessions import Sessions
+from holdfast.rows.refusals import Parts
 from holdfast.stores.postgres import failures, sessions
 from holdfast.stores.postgres.connect import ANSWER_LIMIT, SEARCH_LIMIT, Connected
 from holdfast.stores.postgres.pool import Link
@@ -28,6 +30,10 @@ _ZONE = "timezone"
 _PLANNED = {"plan_cache_mode": "force_custom_plan", "enable_bitmapscan": "off"}
 
 Answer = TypeVar("Answer")
+Change = Callable[[Sequence[Key]], tuple[Any, ...]]
+"""The statement, and its values, for a part of a batch."""
+Check = Callable[[list[asyncpg.Record]], None]
+"""It raises if nothing of a statement may stay."""
 
 
 class Way(Connected):
@@ -51,9 +57,7 @@ class Way(Connected):
         pool = self._here().shared
         return self._retrying(lambda: self._run(pool, sql, values, ANSWER_LIMIT), name)
 
-    async def ask_unless(
-        self, name: str, refuse: Callable[[list[asyncpg.Record]], None], sql: str, *values: Any
-    ) -> list[asyncpg.Record]:
+    async def ask_unless(self, name: str, refuse: Check, sql: str, *values: Any) -> list[asyncpg.Record]:
         """The same, of which nothing stays if ``refuse`` raises."""
 
         async def ask() -> list[asyncpg.Record]:
@@ -61,6 +65,34 @@ class Way(Connected):
                 rows = await connection.fetch(sql, *values)
                 refuse(rows)
                 return rows
+
+        return await self._retrying(ask, name)
+
+    async def ask_in_parts(
+        self, name: str, candidates: tuple[Any, ...], divide: Callable[[list[Key]], Parts], change: Change, require: Check
+    ) -> tuple[list[asyncpg.Record], Parts]:
+        """Return all rows of a statement for as many of the candidates as the server lets it change, in one transaction.
+
+        A constraint that would be looked at when it commits is looked at with each part. ``require``: as ``refuse`` above.
+        """
+
+        async def ask() -> tuple[list[asyncpg.Record], Parts]:
+            async with self._transaction(SEARCH_LIMIT) as connection:
+                await connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+                parts, found = divide([tuple(row) for row in await connection.fetch(*candidates)]), list[asyncpg.Record]()
+                for part in parts:
+                    await connection.execute("SAVEPOINT part")
+                    try:
+                        found += await connection.fetch(*change(part))
+                    except asyncpg.PostgresError as error:
+                        if not failures.is_refusal(error):
+                            raise
+                        await connection.execute("ROLLBACK TO part")
+                        parts.refuse(part, failures.said_by(error))
+                    else:
+                        await connection.execute("RELEASE part")
+                require(found)
+                return found, parts
 
         return await self._retrying(ask, name)
 
@@ -140,6 +172,13 @@ class Way(Connected):
                 raise
             said = f"{name}: {self.public}: {failures.said_by(cause)}"
             raise (ConfigurationError([f"{said}: {remedy}"]) if remedy else HoldfastError(said)) from cause
+
+
+def is_refusal(error: HoldfastError) -> bool:
+    """Return whether the server refused a statement for what a row is, by a constraint or a trigger: others may be taken."""
+    cause = error.__cause__
+    is_of_rows = isinstance(cause, asyncpg.PostgresError) and failures.is_refusal(cause)
+    return is_of_rows and not isinstance(error, ConfigurationError | StoreBusy)
 
 
 def _is_raised(error: BaseException) -> bool:

@@ -21,6 +21,8 @@ _COUNTED = """
 """
 Question = tuple[Any, ...]
 """A statement and its values."""
+Keys = Sequence[Key] | None
+"""Of a part of a batch; ``None``: of all rows there are."""
 
 
 class Statements:
@@ -38,9 +40,13 @@ class Statements:
 
     # moving
 
-    def claim(self, owner: str, limit: int) -> Question:
+    def claim(self, owner: str, limit: int, keys: Keys = None) -> Question:
         """Rows: their place, their stamp, whether they are as they were written, their columns."""
-        return (self._claim, limit) if self._watch.owner is None else (self._claim, limit, owner)
+        shared = (limit,) if self._watch.owner is None else (limit, owner)
+        if keys is None:
+            return self._claim, *shared
+        among, values = self._among(keys, 1 + len(shared))
+        return self._claiming(among), *shared, *values
 
     def move(
         self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_told: bool = True, is_counted: bool = False
@@ -61,9 +67,11 @@ class Statements:
             *values,
         )
 
-    def release(self, mark: Mark) -> Question:
+    def release(self, mark: Mark, keys: Keys = None) -> Question:
         """How many."""
-        return self.texts.of("release", fence=self._fence(1), moved=self._changes.moved(End.RETRY)), self._fenced_by(mark)
+        among, values = self._among(keys, 2)
+        sql = self.texts.of("release", fence=self._fence(1), moved=self._changes.moved(End.RETRY), among=among)
+        return sql, self._fenced_by(mark), *values
 
     def renew(self, mark: Mark) -> Question:
         """How many, and their stamp."""
@@ -74,20 +82,35 @@ class Statements:
         """Whether somebody else's code runs with each claim, and may change what it writes."""
         return self._facts.is_touched
 
-    @cached_property
-    def reset(self) -> str:
+    def reset(self, limit: int, past: int = 0, keys: Keys = None) -> Question:
         """Rows: whether each failed, whose it was, for how long, its key."""
-        return self.texts.of("reset", moved=self._changes.reset())
+        among, values = self._among(keys, 3)
+        return self.texts.of("reset", moved=self._changes.reset(), among=among), limit, past, *values
 
-    @cached_property
-    def adopt(self) -> str:
+    def adopt(self, limit: int, keys: Keys = None) -> Question:
         """Rows: their keys."""
-        return self.texts.of("adopt")
+        among, values = self._among(keys, 2)
+        return self.texts.of("adopt", among=among), limit, *values
 
-    @cached_property
-    def prune(self) -> str:
+    def prune(self, limit: int, keys: Keys = None) -> Question:
         """How many."""
-        return self.texts.of("prune", forgettable=self._ago(self._watch.retention or 0.0))
+        among, values = self._among(keys, 2)
+        return self.texts.of("prune", forgettable=self._forgettable, among=among), limit, *values
+
+    def candidates(self, verb: str, most: int, mark: Mark | None = None) -> Question:
+        """Rows: the keys of what a verb would change."""
+        part = self._parts()
+        held, oldest = f"{part['status']} = {part['in_progress']}", f"ORDER BY {part['claimed_at']}"
+        which, order = {
+            "claim": (part["due"], part["order"]),
+            "release": (f"{held} AND {self._fence(2)}", ""),
+            "adopt": (f"{held} AND ({part['claimed_at']} IS NULL OR {part['claimed_at']} > {part['ahead']})", ""),
+            "reset": (f"{held} AND {part['claimed_at']} < {part['stale']}", oldest),
+            "prune": (f"{part['status']} = {part['done']} AND {part['claimed_at']} < {self._forgettable}", oldest),
+        }[verb]
+        source = self.table if mark is None else f"{self.table} AS own"
+        values = [] if mark is None else [self._fenced_by(mark)]
+        return self.texts.of("candidates", source=source, which=which, order=order), most, *values
 
     # indexes
 
@@ -119,6 +142,9 @@ class Statements:
 
     @cached_property
     def _claim(self) -> str:
+        return self._claiming("")
+
+    def _claiming(self, among: str) -> str:
         is_plain = self._watch.order_by is None and self._facts.kind != "p"
         stamp = "(SELECT at FROM stamp)"
         fence = (self._watch.owner, "$2") if self._watch.owner else (self._watch.claimed_at, stamp)
@@ -128,6 +154,7 @@ class Statements:
             taken=self._changes.taken("$2", stamp),
             told="NULL::text" if self._watch.owner else f"(SELECT {self._said('at')} FROM stamp)",  # noqa: S608 - only a format
             ours=f"own.{quoted(fence[0])} = {fence[1]}",
+            among=among,
         )
 
     def _parts(self) -> dict[str, str]:
@@ -167,10 +194,20 @@ class Statements:
     def _ago(self, seconds: float) -> str:
         return f"CAST(now() - interval '{seconds:.6f} seconds' AS {self._stamp.type})"
 
-    def _these(self) -> str:
+    @property
+    def _forgettable(self) -> str:
+        return self._ago(self._watch.retention or 0.0)
+
+    def _among(self, keys: Keys, first: int) -> tuple[str, list[Any]]:
+        """Nothing but these rows, for a part of a batch, and the values of that from place ``first`` on."""
+        if keys is None:
+            return "", []
+        return f"AND {self._these('', first)}", [list(values) for values in zip(*keys, strict=True)]
+
+    def _these(self, own: str = "own.", first: int = 1) -> str:
         """Those of the keys, along an index of the key even where nothing is known of the table."""
-        arrays = [f"${number}::{column.array}" for number, column in enumerate(self._keys, 1)]
-        names = [f"own.{quoted(column.name)}" for column in self._keys]
+        arrays = [f"${number}::{column.array}" for number, column in enumerate(self._keys, first)]
+        names = [f"{own}{quoted(column.name)}" for column in self._keys]
         among = [f"{name} = ANY({array})" for name, array in zip(names, arrays, strict=True)]
         if len(names) > 1:
             together = f"unnest({', '.join(arrays)})"

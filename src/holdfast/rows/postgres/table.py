@@ -1,7 +1,7 @@
 """The verbs over a table of PostgreSQL."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from operator import itemgetter
 from typing import Any
@@ -9,16 +9,17 @@ from typing import Any
 import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.watch import End, Key, Watch
+from holdfast._core.watch import MOST, End, Key, Watch
 from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.rows import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Reset, States
-from holdfast.errors import Unsupported
+from holdfast._ports.rows import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Refusal, Reset, States
+from holdfast.errors import HoldfastError, Unsupported
 from holdfast.rows import wording
 from holdfast.rows.postgres import inspection, moves
-from holdfast.rows.postgres.connect import Way
+from holdfast.rows.postgres.connect import Change, Way, is_refusal
 from holdfast.rows.postgres.facts import facts_of, indexes_of
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.records import keys_of
+from holdfast.rows.refusals import Parts, Refusals
 
 HOLDERS = 20
 ASIDE = ("holdfast place", "holdfast stamp", "holdfast ours")
@@ -34,6 +35,7 @@ class PostgresTable:
         self._way = Way(url, pooler=pooler, clock=clock, chance=chance, process=process)
         self._watch = watch
         self._statements: Statements | None = None
+        self._refusals = Refusals(clock.monotonic)
 
     @property
     def watch(self) -> Watch:
@@ -69,12 +71,16 @@ class PostgresTable:
 
     async def claim(self, owner: str, limit: int, stamp: str = "") -> Claimed:
         statements, name = await self._ready(), f"rows {self._watch.name}: claim"
-        question = statements.claim(owner, limit)
-        if statements.is_touched:
-            rows = await self._way.ask_unless(name, self._require_ours, *question)
-        else:
-            rows = await self._way.ask(name, *question)
-        rows.sort(key=itemgetter(0))
+
+        async def ask() -> list[Any]:
+            question = statements.claim(owner, limit)
+            if statements.is_touched:
+                rows = await self._way.ask_unless(name, self._require_ours, *question)
+            else:
+                rows = await self._way.ask(name, *question)
+            return sorted(rows, key=itemgetter(0))
+
+        rows = await self._sparing("claim", ask(), lambda keys: statements.claim(owner, limit, keys), limit)
         mark = Mark("", owner) if self._watch.owner else Mark(rows[0][1] if rows else "", "")
         keys = keys_of(rows, self._watch.key)
         return Claimed(mark, tuple(map(_record, rows)), keys)
@@ -87,8 +93,9 @@ class PostgresTable:
     async def release(self, mark: Mark) -> int:
         if not (mark.stamp if self._watch.owner is None else mark.owner):
             return 0  # of a time when the watch had an owner, or had none: there is nothing to tell its rows by
-        ((count,),) = await self._ask("release", (await self._ready()).release(mark))
-        return int(count)
+        statements = await self._ready()
+        asked = self._ask("release", statements.release(mark))
+        return _sum(await self._sparing("release", asked, lambda keys: statements.release(mark, keys), mark=mark))
 
     async def renew(self, mark: Mark) -> Mark | None:
         if self._watch.owner is None:
@@ -99,23 +106,28 @@ class PostgresTable:
         return Mark(stamp, mark.owner) if count else None
 
     async def adopt(self, limit: int) -> list[Key]:
-        return [tuple(row) for row in await self._ask("adopt", ((await self._ready()).adopt, limit))]
-
-    async def reset(self, limit: int) -> list[Reset]:
         statements = await self._ready()
-        return [
-            Reset(tuple(key), End.FAIL if has_failed else End.RETRY, whose, held)
-            for has_failed, whose, held, *key in await self._ask("reset", (statements.reset, limit))
-        ]
+        asked = self._ask("adopt", statements.adopt(limit))
+        return [tuple(row) for row in await self._sparing("adopt", asked, lambda keys: statements.adopt(limit, keys), limit)]
+
+    async def reset(self, limit: int, past: int = 0) -> list[Reset]:
+        statements = await self._ready()
+        asked = self._ask("reset", statements.reset(limit, past))
+        rows = await self._sparing("reset", asked, lambda keys: statements.reset(limit, keys=keys), limit, past=past)
+        return [Reset(tuple(key), End.FAIL if has_failed else End.RETRY, whose, held) for has_failed, whose, held, *key in rows]
 
     async def prune(self, limit: int) -> int:
         if self._watch.retention is None:
             return 0
-        ((count,),) = await self._ask("prune", ((await self._ready()).prune, limit))
-        return int(count)
+        statements = await self._ready()
+        asked = self._ask("prune", statements.prune(limit))
+        return _sum(await self._sparing("prune", asked, lambda keys: statements.prune(limit, keys), limit))
 
     async def unreadable(self, limit: int) -> list[Key]:
         return []  # the type of the column admits nothing but times
+
+    def refused(self) -> list[Refusal]:
+        return self._refusals.take()
 
     async def states(self) -> States:
         texts = (await self._ready()).texts
@@ -145,6 +157,40 @@ class PostgresTable:
         if not all(row["holdfast ours"] for row in rows):
             raise wording.refusal(self._watch, wording.meddling_trigger(self._watch))
 
+    async def _sparing(
+        self,
+        verb: str,
+        asked: Coroutine[Any, Any, list[Any]],
+        change: Change,
+        limit: int = MOST,
+        *,
+        past: int = 0,
+        mark: Mark | None = None,
+    ) -> list[Any]:
+        """What was asked for a whole batch; if a row of it was refused, the same of all others. A claim that gets none raises."""
+        try:
+            return await asked
+        except HoldfastError as error:
+            if not is_refusal(error):
+                raise
+            refused = error
+        statements, refusals = await self._ready(), self._refusals
+        candidates = statements.candidates(verb, past + limit + refusals.known(verb), mark)
+        order: dict[Key, int] = {}
+
+        def divide(keys: list[Key]) -> Parts:
+            order.update({key: place for place, key in enumerate(keys)})
+            return refusals.parts(verb, keys[past:], limit)
+
+        name, require = f"rows {self._watch.name}: {verb}", self._require_ours if verb == "claim" else _nothing
+        rows, parts = await self._way.ask_in_parts(name, candidates, divide, change, require)
+        refusals.learn(verb, parts)
+        if verb == "claim" and not rows and (parts.refused or parts.is_empty):
+            raise refused
+        if verb == "claim":
+            rows.sort(key=lambda row: order[tuple(row[name] for name in self._watch.key)])
+        return rows
+
     async def _ask(self, name: str, question: tuple[Any, ...]) -> list[Any]:
         return await self._way.ask(f"rows {self._watch.name}: {name}", *question)
 
@@ -157,6 +203,14 @@ class PostgresTable:
                 raise wording.refusal(self._watch, *problems)
             self._statements = Statements(self._watch, facts)
         return self._statements
+
+
+def _nothing(_: list[Any]) -> None:
+    """Is required of these rows."""
+
+
+def _sum(rows: list[Any]) -> int:
+    return sum(count for (count,) in rows)
 
 
 def _record(row: asyncpg.Record) -> dict[str, Any]:

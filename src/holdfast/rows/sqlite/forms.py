@@ -50,6 +50,16 @@ class Form(Struct, frozen=True):
         return f"julianday({self.column})" if self.name == "iso" else self.column
 
     @property
+    def least(self) -> Stamp:
+        """What no ``since`` of this form is below: in SQLite a number comes before any text, and need not be looked at."""
+        return 0.0 if self._is_number or self.name == "iso" else ""
+
+    @property
+    def usual(self) -> Stamp:
+        """What hardly any is below: in a column of texts seconds since 1970 are texts, too, and come before such a date."""
+        return "1970-" if self.name == "text" else self.least
+
+    @property
     def held(self) -> str:
         """For how many seconds a row has been held at ``:now``, which is a ``since``; NULL if its stamp is of another form."""
         if self.name == "text":

@@ -65,8 +65,12 @@ class Statements:
     @cached_property
     def claim(self) -> str:
         """Rows: their columns, without those that it writes."""
-        fence = self._fence(":now" if self._watch.owner is None else ":owner")
-        return self.texts.of("claim", taken=self._changes(":now").taken(":owner", ":now"), fence=fence)
+        return self.claim_of("")
+
+    def claim_of(self, among: str, *, is_begun: bool = False) -> str:
+        """The same for a part of a batch. ``is_begun``: rows of other parts are under its fence already."""
+        fence = "0" if is_begun else self._fence(":now" if self._watch.owner is None else ":owner")
+        return self.texts.of("claim", taken=self._changes(":now").taken(":owner", ":now"), fence=fence, among=among)
 
     @cached_property
     def held(self) -> str:
@@ -104,24 +108,42 @@ class Statements:
             given, values = _given(part)
             yield self.texts.of("undone", keys=given), (None, None, None, *values)
 
-    def release(self) -> str:
+    def release(self, among: str = "") -> str:
         """How many."""
-        return self.texts.of("release", moved=self._changes(":now").moved(End.RETRY), fence=self._fence(":fence"))
+        return self.texts.of("release", moved=self._changes(":now").moved(End.RETRY), fence=self._fence(":fence"), among=among)
 
     def renew(self) -> str:
         """How many."""
         return self.texts.of("renew", fence=self._fence(":fence"))
-
-    @cached_property
-    def adopt(self) -> str:
-        """Rows: their keys."""
-        return self.texts.of("adopt")
 
     def reset(self, keys: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """By stamps and keys. Rows: whether each failed, its key."""
         for part in _parts_of(keys, len(self._watch.key) + 1):
             given, values = _given(part)
             yield self.texts.of("reset", moved=self._changes(_NOW).reset(), keys=given), (None, None, None, *values)
+
+    def among(self, keys: Sequence[Key] | None) -> tuple[str, dict[str, Any]]:
+        """Nothing but these rows, for a part of a batch, and the values of that by name."""
+        if keys is None:
+            return "", {}
+        values = {f"k{place}": value for place, value in enumerate(value for key in keys for value in key)}
+        places, width = [f":{name}" for name in values], len(self._watch.key)
+        rows = (f"({', '.join(places[start : start + width])})" for start in range(0, len(places), width))
+        return f"AND {self._parts()['these']} IN (VALUES {', '.join(rows)})", values
+
+    def candidates(self, verb: str) -> str:
+        """Rows: the keys of what a verb would change."""
+        part = self._parts()
+        held = f"{part['status']} = {part['in_progress']}"
+        unjudged = f"{part['claimed_at']} IS NULL OR {part['since']} > :ahead AND {part['readable']}"
+        kept = f"{part['since']} >= :from AND {part['since']} < :forgettable AND {part['readable']}"
+        which, order = {
+            "claim": (part["due"], part["order"]),
+            "release": (f"{held} AND {self._fence(':fence')}", ""),
+            "adopt": (f"{held} AND ({unjudged})", ""),
+            "prune": (f"{part['status']} = {part['done']} AND {kept}", f"ORDER BY {part['since']}"),
+        }[verb]
+        return self.texts.of("candidates", which=which, order=order)
 
     # indexes
 
@@ -175,6 +197,7 @@ class Statements:
             "order": f"ORDER BY {ended(watch.order_by)}" if watch.order_by else "",
             "whose": "NULL" if watch.owner is None else quoted(watch.owner),
             "held": self.form.held,
+            "among": "",
         }
 
 

@@ -1,6 +1,7 @@
 """The verbs over a table of SQLite."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -8,14 +9,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.watch import End, Key, Watch
+from holdfast._core.watch import MOST, End, Key, Watch
 from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.rows import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Reset, States
+from holdfast._ports.rows import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Refusal, Reset, States
 from holdfast.errors import Unsupported
 from holdfast.rows import wording
+from holdfast.rows.refusals import Refusals
 from holdfast.rows.sqlite import inspection, moves
 from holdfast.rows.sqlite.facts import facts_of
-from holdfast.rows.sqlite.file import File, Rows
+from holdfast.rows.sqlite.file import File, Refused, Rows
 from holdfast.rows.sqlite.forms import Stamp
 from holdfast.rows.sqlite.statements import Statements
 from holdfast.stores.sqlite import driver
@@ -25,9 +27,13 @@ from holdfast.stores.sqlite.thread import OwnThread
 from holdfast.stores.sqlite.transactions import Turns, blocking, in_thread
 
 HOLDERS = 20
+LOOKED_THROUGH = 3600.0
+"""Seconds after which a look for rows to delete begins below ``usual`` again, where stamps of another form are in its way."""
 
 Answer = TypeVar("Answer")
 Verb = Callable[[File, Statements], Answer]
+Keys = Sequence[Key] | None
+"""Of a part of a batch; ``None``: of all rows there are."""
 
 
 class SqliteTable:
@@ -53,6 +59,8 @@ class SqliteTable:
             moves.RowsBlock, place, idle=moves.IDLE, chance=chance, turns=turns, spares=self._spares, busy_limit=busy_limit
         )
         self._statements: Statements | None = None
+        self._refusals = Refusals(clock.monotonic)
+        self._looked_through = -math.inf
 
     @property
     def watch(self) -> Watch:
@@ -89,11 +97,7 @@ class SqliteTable:
                 now = statements.form.read(given) if given else self._new_stamp(file, statements)
                 mark = statements.mark(now, owner)
                 values = {"limit": limit, "now": now, "owner": owner, "fence": statements.fence(mark)}
-                if statements.is_touched:
-                    rows = file.at_once(self._name("claim"), partial(self._claim_whole, statements, values))
-                else:
-                    rows = file.ask(self._name("claim"), statements.claim, values)
-                if rows:
+                if rows := self._claimed(file, statements, values):
                     break
             keys = statements.keys_of(rows)
             if rows and self._watch.order_by is not None:
@@ -123,7 +127,18 @@ class SqliteTable:
     async def release(self, mark: Mark) -> int:
         if not (mark.stamp if self._watch.owner is None else mark.owner):
             return 0  # of a time when the watch had an owner, or had none: there is nothing to tell its rows by
-        return await self._run(lambda file, statements: self._under(file, statements, statements.release(), mark, None))
+
+        def release(file: File, statements: Statements) -> int:
+            values = {"fence": statements.fence(mark)}
+
+            def act(keys: Keys) -> int:
+                among, given = statements.among(keys)
+                return self._count(file, "release", statements.release(among), {**values, **given}, is_part=keys is not None)
+
+            candidates = partial(self._candidates, file, statements, "release", values)
+            return sum(self._sparing("release", act, candidates, MOST))
+
+        return await self._run(release)
 
     async def renew(self, mark: Mark) -> Mark | None:
         if self._watch.owner is None:
@@ -141,20 +156,37 @@ class SqliteTable:
         def adopt(file: File, statements: Statements) -> list[Key]:
             form, now = statements.form, self._clock.wall()
             values = {"limit": limit, "now": form.stamp(now), "ahead": form.since(now + self._watch.stale_after)}
-            return [tuple(row) for row in file.ask(self._name("adopt"), statements.adopt, values)]
+
+            def act(keys: Keys) -> list[Key]:
+                among, given = statements.among(keys)
+                return self._rows(file, "adopt", statements.texts.of("adopt", among=among), {**values, **given}, keys)
+
+            candidates = partial(self._candidates, file, statements, "adopt", values)
+            return [tuple(row) for rows in self._sparing("adopt", act, candidates, limit) for row in rows]
 
         return await self._run(adopt)
 
-    async def reset(self, limit: int) -> list[Reset]:
+    async def reset(self, limit: int, past: int = 0) -> list[Reset]:
         def reset(file: File, statements: Statements) -> list[Reset]:
             name, since, now = self._name("reset"), statements.form.since, self._clock.wall()
-            shared = {"limit": limit, "now": since(now), "stale": since(now - self._watch.stale_after)}
-            stuck = {
-                tuple(key): (whose, held, stamp)
-                for whose, held, stamp, *key in file.ask(name, statements.texts.of("stuck"), shared)
+            shared = {
+                "now": since(now),
+                "stale": since(now - self._watch.stale_after),
+                "past": past,
+                "from": statements.form.least,
             }
-            questions = statements.reset([(stamp, *key) for key, (_, _, stamp) in stuck.items()])
-            moved = {tuple(key): has_failed for question in questions for has_failed, *key in file.ask(name, *question)}
+            stuck: dict[Key, tuple[Any, ...]] = {}
+
+            def look(most: int) -> list[Key]:
+                found = file.ask(name, statements.texts.of("stuck"), {**shared, "limit": most})
+                stuck.update({tuple(key): (whose, held, stamp) for whose, held, stamp, *key in found})
+                return [*stuck]
+
+            def act(keys: Keys) -> Rows:
+                asked = statements.reset([(stuck[key][-1], *key) for key in (look(limit) if keys is None else keys)])
+                return [row for sql, values in asked for row in self._rows(file, "reset", sql, values, keys)]
+
+            moved = {tuple(key): failed for rows in self._sparing("reset", act, look, limit) for failed, *key in rows}
             return [
                 Reset(key, End.FAIL if moved[key] else End.RETRY, whose, held)
                 for key, (whose, held, _) in stuck.items()
@@ -169,8 +201,25 @@ class SqliteTable:
             return 0
 
         def prune(file: File, statements: Statements) -> int:
-            values = {"limit": limit, "forgettable": statements.form.since(self._clock.wall() - retention)}
-            return file.count(self._name("prune"), statements.texts.of("prune"), lambda: values)
+            forgettable, now = statements.form.since(self._clock.wall() - retention), self._clock.monotonic()
+            is_done = now < self._looked_through
+            values = {
+                "limit": limit,
+                "from": statements.form.usual if is_done else statements.form.least,
+                "forgettable": forgettable,
+            }
+
+            def act(keys: Keys) -> int:
+                among, given = statements.among(keys)
+                return self._count(
+                    file, "prune", statements.texts.of("prune", among=among), {**values, **given}, is_part=keys is not None
+                )
+
+            refused = self._refusals.known("prune")
+            count = sum(self._sparing("prune", act, partial(self._candidates, file, statements, "prune", values), limit))
+            if count < limit and not is_done and self._refusals.known("prune") <= refused:
+                self._looked_through = now + LOOKED_THROUGH
+            return count
 
         return await self._run(prune)
 
@@ -179,6 +228,9 @@ class SqliteTable:
             return file.ask(self._name("unreadable"), statements.texts.of("unreadable"), {"limit": limit})
 
         return await self._run(unreadable)
+
+    def refused(self) -> list[Refusal]:
+        return self._refusals.take()
 
     async def states(self) -> States:
         def states(file: File, statements: Statements) -> States:
@@ -212,11 +264,66 @@ class SqliteTable:
     def _new_stamp(self, file: File, statements: Statements) -> Stamp:
         return statements.form.stamp(file.stamp() if self._watch.owner else file.reserve(1)[0])
 
-    def _claim_whole(self, statements: Statements, values: dict[str, Any], connection: driver.Connection) -> Rows:
-        rows = connection.execute(statements.claim, values).fetchall()
-        if len(connection.execute(statements.held, values).fetchall()) < len(rows):
+    def _claimed(self, file: File, statements: Statements, values: dict[str, Any]) -> Rows:
+        name, found = self._name("claim"), Rows()
+
+        def act(keys: Keys) -> Rows:
+            if keys is None and not statements.is_touched:
+                return file.ask(name, statements.claim, values)
+            among, given = statements.among(keys)
+            sql = statements.claim_of(among, is_begun=bool(found))
+            rows = file.at_once(name, partial(self._claim_whole, statements, sql, {**values, **given}, len(found)))
+            found.extend(rows)
+            return rows
+
+        candidates = partial(self._candidates, file, statements, "claim", values)
+        return [row for rows in self._sparing("claim", act, candidates, values["limit"]) for row in rows]
+
+    def _claim_whole(
+        self, statements: Statements, sql: str, values: dict[str, Any], before: int, connection: driver.Connection
+    ) -> Rows:
+        rows = connection.execute(sql, values).fetchall()
+        if len(connection.execute(statements.held, values).fetchall()) < before + len(rows):
             raise wording.refusal(self._watch, wording.meddling_trigger(self._watch))
         return rows
+
+    def _sparing(
+        self,
+        verb: str,
+        act: Callable[[Keys], Answer],
+        candidates: Callable[[int], list[Key]],
+        limit: int,
+    ) -> list[Answer]:
+        """What ``act`` answers for a whole batch; if a row of it was refused, the same of all others. A claim that gets none raises."""
+        try:
+            return [act(None)]
+        except Refused as error:
+            refused = error
+        parts = self._refusals.parts(verb, candidates(limit + self._refusals.known(verb)), limit)
+        found = []
+        for part in parts:
+            try:
+                found.append(act(part))
+            except Refused as error:
+                parts.refuse(part, str(error.__cause__))
+        self._refusals.learn(verb, parts)
+        if verb == "claim" and not any(found) and (parts.refused or parts.is_empty):
+            raise refused
+        return found
+
+    def _candidates(self, file: File, statements: Statements, verb: str, values: dict[str, Any], most: int) -> list[Key]:
+        return [tuple(row) for row in file.ask(self._name(verb), statements.candidates(verb), {**values, "most": most})]
+
+    def _rows(self, file: File, verb: str, sql: str, values: Any, part: Keys) -> Rows:
+        """Of a part of a batch nothing stays that is done before a trigger raises, whatever that wants."""
+        if part is None:
+            return file.ask(self._name(verb), sql, values)
+        return file.at_once(self._name(verb), lambda connection: connection.execute(sql, values).fetchall())
+
+    def _count(self, file: File, verb: str, sql: str, values: dict[str, Any], *, is_part: bool) -> int:
+        if not is_part:
+            return file.count(self._name(verb), sql, lambda: values)
+        return file.at_once(self._name(verb), lambda connection: connection.execute(sql, values).rowcount)
 
     def _under(self, file: File, statements: Statements, sql: str, mark: Mark, stamp: Any) -> int:
         return file.count(self._name("mark"), sql, lambda: {"fence": statements.fence(mark), "now": stamp})

@@ -1,13 +1,13 @@
 -- At most $1 rows that somebody else has put in progress without a stamp get one, and as many whose stamp is so far ahead that a clock
 -- must have been wrong, or that is no time at all: from now on their time runs. Which ones.
 WITH unstamped AS MATERIALIZED (
-    SELECT ctid AS "holdfast row", {key} FROM {table} WHERE {status} = {in_progress} AND {claimed_at} IS NULL
+    SELECT ctid AS "holdfast row", {key} FROM {table} WHERE {status} = {in_progress} AND {claimed_at} IS NULL {among}
     LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
 ),
 
 ahead AS MATERIALIZED (
-    SELECT ctid AS "holdfast row", {key} FROM {table} WHERE {status} = {in_progress} AND {claimed_at} > {ahead}
+    SELECT ctid AS "holdfast row", {key} FROM {table} WHERE {status} = {in_progress} AND {claimed_at} > {ahead} {among}
     LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
 ),

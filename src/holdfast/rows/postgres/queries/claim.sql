@@ -2,7 +2,7 @@
 WITH stamp AS MATERIALIZED (SELECT {unique} AS at),
 
 due AS MATERIALIZED (
-    SELECT ctid AS "holdfast row", {key} FROM {table} WHERE {due} {order} LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
+    SELECT ctid AS "holdfast row", {key} FROM {table} WHERE {due} {among} {order} LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
 ),
 
 given AS MATERIALIZED (

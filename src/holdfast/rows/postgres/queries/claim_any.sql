@@ -5,6 +5,6 @@ WITH stamp AS MATERIALIZED (SELECT {unique} AS at)
 
 UPDATE {table} AS own SET {taken}
 WHERE own.ctid = ANY(ARRAY(
-    SELECT ctid FROM {table} WHERE {due} LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
+    SELECT ctid FROM {table} WHERE {due} {among} LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
 )) AND own.{status} IS NOT DISTINCT FROM {pending}
 RETURNING 0 AS "holdfast place", {told} AS "holdfast stamp", own.{status} IS NOT DISTINCT FROM {in_progress} AND {ours} AS "holdfast ours", {columns};

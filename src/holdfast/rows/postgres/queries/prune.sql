@@ -1,6 +1,6 @@
 -- At most $1 rows that have been done for longer than they are kept are deleted, none whose stamp is no time; how many.
 WITH given AS MATERIALIZED (
-    SELECT ctid AS "holdfast row", {key} FROM {table} WHERE {status} = {done} AND {claimed_at} < {forgettable} AND isfinite({claimed_at})
+    SELECT ctid AS "holdfast row", {key} FROM {table} WHERE {status} = {done} AND {claimed_at} < {forgettable} AND isfinite({claimed_at}) {among}
     ORDER BY {claimed_at}
     LIMIT $1
     FOR UPDATE SKIP LOCKED

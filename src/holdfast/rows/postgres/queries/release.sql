@@ -1,6 +1,6 @@
 -- All rows that are still in progress under the mark are pending again; how many.
 WITH released AS (
-    UPDATE {table} AS own SET {moved} WHERE own.{status} = {in_progress} AND {fence} RETURNING 1
+    UPDATE {table} AS own SET {moved} WHERE own.{status} = {in_progress} AND {fence} {among} RETURNING 1
 )
 
 SELECT count(*) FROM released;

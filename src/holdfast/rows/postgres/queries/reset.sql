@@ -1,9 +1,9 @@
--- At most $1 rows that somebody has had for too long, oldest first, are pending again, or have failed if it was once too often.
+-- At most $1 rows that somebody has had for too long, oldest first and without the first $2, are pending again, or have failed if it was once too often.
 WITH given AS MATERIALIZED (
     SELECT ctid AS "holdfast row", {key}, {claimed_at} AS "holdfast stamp", {whose} AS "holdfast owner" FROM {table}
-    WHERE {status} = {in_progress} AND {claimed_at} < {stale}
+    WHERE {status} = {in_progress} AND {claimed_at} < {stale} {among}
     ORDER BY {claimed_at}
-    LIMIT $1
+    LIMIT $1 OFFSET $2
     FOR NO KEY UPDATE SKIP LOCKED
 )
 

@@ -3,7 +3,7 @@
 UPDATE {table} SET {claimed_at} = :now
 WHERE {these} IN (
     SELECT {key} FROM {table}
-    WHERE {status} = {in_progress} AND ({claimed_at} IS NULL OR {since} > :ahead AND {readable})
+    WHERE {status} = {in_progress} AND ({claimed_at} IS NULL OR {since} > :ahead AND {readable}) {among}
     LIMIT :limit
 )
 RETURNING {key};

@@ -2,7 +2,7 @@
 UPDATE {table} SET {taken}
 WHERE {these} IN (
     SELECT {key} FROM {table}
-    WHERE {due} AND NOT EXISTS (SELECT 1 FROM {table} WHERE {status} = {in_progress} AND {fence})
+    WHERE {due} AND NOT EXISTS (SELECT 1 FROM {table} WHERE {status} = {in_progress} AND {fence}) {among}
     {order}
     LIMIT :limit
 )

@@ -1,0 +1,70 @@
+"""Rows that their database refuses to change while it takes others: found by halves, gone past for a while, reported once."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from holdfast._core.watch import Key
+from holdfast._ports.rows import Refusal
+
+REMEMBERED = 600.0
+"""Seconds for which parts of a batch are made without a row that was refused. A whole batch is always tried first, with it."""
+
+
+class Parts:
+    """The rows of a batch that was refused: all of them at first, then halves of what is refused, until each such row is alone.
+
+    >>> parts, found = Parts([(1,), (2,), (3,), (4,), (5,)]), []
+    >>> for part in parts:
+    ...     if (4,) in part:
+    ...         parts.refuse(part, "no")
+    ...     else:
+    ...         found += part
+    >>> found, parts.refused
+    ([(1,), (2,), (3,), (5,)], {(4,): 'no'})
+    """
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        self._left = [list(keys)] if keys else []
+        self.is_empty = not keys
+        self.refused: dict[Key, str] = {}
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        while self._left:
+            yield self._left.pop()
+
+    def refuse(self, part: list[Key], error: str) -> None:
+        """The database does not change these rows together, and has changed none of them."""
+        if len(part) == 1:
+            self.refused[part[0]] = error
+            return
+        half = len(part) // 2
+        self._left += [part[half:], part[:half]]
+
+
+class Refusals:
+    """Of one table. ``now``: seconds that never go back."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._known: dict[tuple[str, Key], float] = {}
+        self._untold: list[Refusal] = []
+
+    def known(self, verb: str) -> int:
+        """How many rows this verb goes past."""
+        now = self._now()
+        self._known = {row: until for row, until in self._known.items() if until > now}
+        return sum(of == verb for of, _ in self._known)
+
+    def parts(self, verb: str, candidates: Sequence[Key], limit: int) -> Parts:
+        """Of a batch with at most so many of these rows."""
+        return Parts([key for key in candidates if (verb, key) not in self._known][:limit])
+
+    def learn(self, verb: str, parts: Parts) -> None:
+        """What became of them."""
+        until = self._now() + REMEMBERED
+        self._known |= dict.fromkeys(((verb, key) for key in parts.refused), until)
+        self._untold += [Refusal(verb, key, error) for key, error in parts.refused.items()]
+
+    def take(self) -> list[Refusal]:
+        """What has not been told yet."""
+        untold, self._untold = self._untold, []
+        return untold
