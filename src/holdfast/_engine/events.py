@@ -66,9 +66,7 @@ class EventName(StrEnum):
     ROWS_TIGHT = "rows.tight"  # watch took stale_after job: a batch takes so long that it may be taken for stuck
     ROWS_UNREADABLE = "rows.unreadable"  # watch count keys: their stamps are of no form that can be compared; left alone
     ROWS_UNDONE = "rows.undone"  # watch count keys: a trigger or another program takes away the stamps they were given
-    ROWS_REFUSED = (
-        "rows.refused"  # watch verb count keys error job: a constraint or trigger let no verb change them; others moved
-    )
+    ROWS_REFUSED = "rows.refused"  # watch verb count keys error job: a constraint or trigger lets nothing change them
     ROWS_PRUNED = "rows.pruned"  # watch count
     TASK_UNKNOWN = "task.unknown"  # task: its jobs wait, and no live worker, or no runner of one, knows it
     PAYLOAD_FIELDS_IGNORED = "payload.fields_ignored"  # job task fields
