@@ -32,7 +32,9 @@ def cage(folder: Path, version: int) -> Iterator[Cage]:
         yield _pretended(folder, version)
         return
     # The memory of a process that was killed is given back a moment later: without the score the kernel may kill a neighbour until then.
-    enter = f"open({str(made / 'cgroup.procs')!r}, 'w').write(str(os.getpid())); open('/proc/self/oom_score_adj', 'w').write('-1000')"
+    enter = (
+        f"open({str(made / 'cgroup.procs')!r}, 'w').write(str(os.getpid())); open('/proc/self/oom_score_adj', 'w').write('-1000')"
+    )
     try:
         yield Cage(("-c", f"import os; {enter}; from holdfast.cli import main; main()"))
     finally:
