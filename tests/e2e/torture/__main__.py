@@ -9,6 +9,7 @@ import logging
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -170,4 +171,6 @@ def _revision() -> str:
 
 
 if __name__ == "__main__":
+    # Ended by a signal, it still ends all that it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())
