@@ -96,7 +96,7 @@ class Home:
         try:
             self._runner.run(story)
         except BaseException:
-            self._leave()
+            self.leave()
             raise
 
     def follow(self, clock: FakeClock) -> None:
@@ -120,12 +120,14 @@ class Home:
 
     def close(self) -> None:
         """Let go of the database."""
-        self._leave()
+        self.leave()
         self._runner.close()
         self._owner.close()
         self.clock.close()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Close all connections: the next ones are set up anew."""
+
         async def clear() -> None:
             for pools in self._furniture.values():
                 await pools.shared.close()

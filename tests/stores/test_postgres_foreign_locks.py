@@ -1,7 +1,7 @@
 """A session that forgot to end its transaction delays the rows it has locked, and nothing else."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +34,15 @@ OUTCOMES: dict[str, Callable[[Any], Transition]] = {
     "cancelled": lambda hold: answered(hold, Cancel("no")),
     "snoozed": lambda hold: answered(hold, Snooze(for_="1s")),
 }
+
+
+@pytest.fixture
+def hurried_home(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """A home whose connections wait for no lock for longer than a tenth of a second."""
+    monkeypatch.setitem(sessions._SESSION, "lock_timeout", "100ms")
+    home.leave()
+    yield home
+    home.leave()
 
 
 async def at_once(home: Home, call: Any) -> Any:
@@ -470,9 +479,9 @@ def test_l11_a_locked_table_is_waited_for_so_long_and_no_longer_and_the_error_sa
     ],
 )
 def test_l11_an_operators_verb_is_done_for_all_but_the_locked_job_which_the_error_names(
-    home: Home, verb: str, table: str, after: State | None, monkeypatch: pytest.MonkeyPatch
+    hurried_home: Home, verb: str, table: str, after: State | None
 ) -> None:
-    monkeypatch.setitem(sessions._SESSION, "lock_timeout", "100ms")
+    home = hurried_home
 
     async def act(at: Scene) -> None:
         jobs = [at.new(key=str(number), delay=60.0) for number in range(7)]
@@ -497,8 +506,10 @@ async def states(at: Scene) -> dict[UUID, State]:
     return {row.id: row.state for row in await at.store.list(at.everything)}
 
 
-def test_l11_so_many_jobs_are_asked_for_alone_and_the_others_count_as_locked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sessions._SESSION, "lock_timeout", "100ms")
+def test_l11_so_many_jobs_are_asked_for_alone_and_the_others_count_as_locked(
+    hurried_home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = hurried_home
     monkeypatch.setattr(moving, "HURRIED_LIMIT", 0.0)
 
     async def act(at: Scene) -> None:
