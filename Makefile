@@ -8,6 +8,7 @@ SEEDS ?= 1000
 MINUTES ?= 10
 SCALE ?= 100000
 ARGS ?=
+QUICK := tests/core tests/engine tests/contract/test_memory.py tests/contract/test_sqlite.py tests/house/test_imports.py
 
 # The interpreter: PYTHON= when given, else the one .venv was made with, else the first that runs and is new enough.
 # (A name on the path proves nothing: a version manager's shim may exist and refuse to run.)
@@ -26,13 +27,16 @@ PEERS := .venv/peers-$(KEY)
 SERVERS := .venv/servers-$(KEY)
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help demo test check simulate worlds mutants torture models bench peers clean
+.PHONY: help demo quick test check simulate worlds mutants torture models bench peers clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F '|' '{ printf "make %-9s %s\n", $$1, $$2 }'
 
 demo: $(DEMO) ## watch a worker die and its job survive (ARGS="--seconds 20")
 	@.venv/bin/holdfast demo $(ARGS)
+
+quick: $(DEV) ## the tests to run while you work: no servers, less than a minute (ARGS="-k lease -x")
+	@.venv/bin/python -m pytest -q -n 2 --dist worksteal $(QUICK) $(ARGS)
 
 test: $(DEV) $(SERVERS) ## run the tests, two at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
 	@.venv/bin/python -m pytest -n 2 --dist worksteal $(ARGS)

@@ -33,6 +33,7 @@ def test_help_names_every_target(clone: Path) -> None:
     assert listed == [
         "help",
         "demo",
+        "quick",
         "test",
         "check",
         "simulate",
@@ -52,6 +53,11 @@ def test_environment_is_made_anew_when_pyproject_changes(clone: Path) -> None:
     with (clone / "pyproject.toml").open("a") as file:
         file.write("# another dependency\n")
     assert stamp(clone) != before
+
+
+def test_quick_installs_no_server(clone: Path) -> None:
+    assert "install_debian.sh" in run(clone, "make", "-n", "test").stdout
+    assert "install_debian.sh" not in run(clone, "make", "-n", "quick").stdout
 
 
 def test_demo_does_not_install_what_only_tests_need(clone: Path) -> None:
