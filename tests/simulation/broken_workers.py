@@ -297,3 +297,14 @@ def starts_in_turn() -> Any:
             await execute(self, running)
 
     return patched(Executor, _execute=wait)
+
+
+def late_code_goes_on() -> Any:
+    """A worker past its deadline starts nothing, and leaves the end of running code to its guard."""
+    stop_all = Executor.stop_all
+
+    def stop(self: Executor, why: Stop) -> None:
+        if why is not Stop.LATE:
+            stop_all(self, why)
+
+    return patched(Executor, stop_all=stop)

@@ -53,6 +53,11 @@ def lockable(plan: Plan) -> bool:
     return plan.mode is Mode.LIVENESS and plan.profile is Profile.PLAIN
 
 
+def embedded(plan: Plan) -> bool:
+    """Worlds with a worker in a user's own process that comes back when its lease is judged."""
+    return plan.apps > 0 and plan.mode is Mode.BRINK and plan.rules.is_timed
+
+
 def threaded(plan: Plan) -> bool:
     """Worlds with handlers in threads, whose jobs an operator cancels."""
     return "cancel" in plan.operations and not {*THREADED}.isdisjoint(plan.tasks)
@@ -242,6 +247,14 @@ MUTANTS = (
         patch=supervisors.no_guard,
         where=only(Mode.SAFETY),
         aim=bent(strikes=SILENCES, tasks=("deaf", "blocking")),
+    ),
+    Mutant(
+        "code in a user's process outlives its deadline",
+        "S8",
+        50,
+        patch=workers.late_code_goes_on,
+        where=embedded,
+        aim=bent(strikes=(), tasks=("silent",), concurrency=10, jobs=60),
     ),
     Mutant("a lost beat stops a worker", "L3", 50, patch=supervisors.fragile, where=only(Mode.LULLS)),
     Mutant("lease of the dead beaten on", "L2", 20, patch=supervisors.beats_for_the_dead, aim=brief),

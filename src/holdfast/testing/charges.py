@@ -100,12 +100,16 @@ class Charges:
 
     def _expect_place(self, job: UUID, before: JobRow, after: JobRow) -> None:
         lease = None if after.lease is None else self._leases.get(after.lease)
-        if lease is None or after.lease is None or not self._ledger.rules.isolates:
+        if lease is None or after.lease is None or not self._isolates(lease):
             return
         said = "its last try ran beside others" if before.is_last_try else "it was claimed by a worker for last tries"
         self._expect("S9", before.is_last_try == lease.is_alone, job, said)
         is_alone = not lease.is_alone or self._holds[after.lease] == 0
         self._expect("S9", is_alone, job, "two jobs run in a worker for one last try")
+
+    def _isolates(self, lease: LeaseRow) -> bool:
+        """A worker in a user's own process takes last tries as all others: nobody there can start one alone."""
+        return self._ledger.rules.isolates and lease.process not in self._ledger.apps
 
     def _see_moved(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
         lease = None if before.lease is None else self._leases.get(before.lease)
@@ -120,7 +124,7 @@ class Charges:
             self._expect_overrun(event, job, before, lease, is_timed=by.record is AttemptOutcome.TIMED_OUT)
         if after.reason is Reason.WORKER_CRASHED and before.policy.on_crash is CrashPolicy.RETRY and lease is not None:
             is_guilty = not before.policy.is_last_try(before.crashes) or lease.is_alone or job in lease.culprits
-            self._expect("S9", is_guilty or not self._ledger.rules.isolates, job, "it was charged to death beside others")
+            self._expect("S9", is_guilty or not self._isolates(lease), job, "it was charged to death beside others")
         is_draining = lease is not None and lease.is_draining
         is_lost = (by.judge is Judge.LEASE_ENDED or by.record is AttemptOutcome.RELEASED) and not is_draining
         self._expect("L3", self._ledger.rules.has_long_silence or not is_lost, job, "it was taken from a worker that was well")

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import Charge, Judge
+from holdfast.testing.app_rules import Apps
 from holdfast.testing.budgets import Budgets
 from holdfast.testing.cancels import Cancels
 from holdfast.testing.charges import Charges
@@ -26,7 +27,7 @@ from holdfast.testing.turns import Turns
 from holdfast.testing.verdicts import RATE, Ledger, Report, Rules, Seers
 from holdfast.testing.zombies import Zombies
 
-_JUDGES = (Inserts, Cancels, Charges, Zombies, Debts, Budgets, Locks, Order, Restarts, RowTurns)
+_JUDGES = (Apps, Inserts, Cancels, Charges, Zombies, Debts, Budgets, Locks, Order, Restarts, RowTurns)
 _TOO_LATE = "it was back in line only {:.1f} s after its owner's death"
 
 
@@ -54,8 +55,7 @@ class _Lease(Struct):
 
 class _Process(Struct):
     died_at: float | None = None
-    is_frozen: bool = False
-    thawed_at: float = -1e9
+    thawed_at: float = -1e9  # infinity: it is frozen
 
 
 def check(history: History, rules: Rules | None = None) -> Report:
@@ -210,7 +210,7 @@ class Checker:
             self.report.rescues += 1
             self._expect("S5", lease is None or lease.is_ended, job, "the job was taken from an owner whose lease had not ended")
         owner = track.running.get(before.token)
-        is_stopped = owner is None or self._is_excused(owner)
+        is_stopped = owner is None or self._is_excused(owner, job)
         self._expect("S8", is_stopped, job, "the job moved on from {} while code of that claim was still running", before.token)
         self._expect_budget(job, before, after)
         if not self._rules.has_crashes:
@@ -348,8 +348,9 @@ class Checker:
     def _see_overlap(self, event: Event, job: UUID, token: Token) -> None:
         if not (others := [who for each, who in self._jobs[job].running.items() if each != token]):
             return
-        is_excused = self._is_excused(event.process) or all(self._is_excused(other) for other in others)
-        if event.process not in others and (is_excused or not self._rules.is_timed):
+        own = None if event.what == "handler.start" else job  # what starts is not what should have stopped
+        is_excused = self._is_excused(event.process, own) or all(self._is_excused(other, job) for other in others)
+        if (event.process not in others or self._ledger.runs_on(event.process, job)) and is_excused:
             self.report.overlaps_outside += 1
         else:
             self.report.overlaps_inside += 1
@@ -373,11 +374,10 @@ class Checker:
             self._expect("L3", self._rules.has_kills or not was_killed, None, "{} was killed without a reason", event.process)
 
     def _see_freeze(self, event: Event) -> None:
-        self._processes[event.process].is_frozen = True
+        self._processes[event.process].thawed_at = float("inf")
 
     def _see_thaw(self, event: Event) -> None:
-        process = self._processes[event.process]
-        process.is_frozen, process.thawed_at = False, event.time
+        self._processes[event.process].thawed_at = event.time
 
     def _see_calm(self, event: Event) -> None:
         self._calm_since = min(self._calm_since, event.time)
@@ -387,9 +387,9 @@ class Checker:
         self._expect_nothing_stuck()
         self._is_done = True
 
-    def _is_excused(self, process: str) -> bool:
-        known = self._processes[process]
-        return not self._rules.is_timed or known.is_frozen or self._now - known.thawed_at <= self._rules.waking
+    def _is_excused(self, process: str, job: UUID | None = None) -> bool:
+        is_awake = self._now - self._processes[process].thawed_at > self._rules.waking
+        return not (self._rules.is_timed and is_awake) or self._ledger.runs_on(process, job)
 
     def _is_charged(self, job: UUID, before: JobRow, lease: _Lease | None) -> bool:
         """As ``LeaseEnd.charges``, from what the rows say; code past a limit pays with an attempt, not with a crash."""

@@ -197,6 +197,9 @@ class History:
         return "\n".join([*lines, *(str(event) for event in told[-longest:])])
 
 
+EMBEDDED = "app"  # the role of a process that runs a worker in its own event loop
+
+
 def label(process: ProcessIdentity) -> str:
     """One name for one process incarnation, in all kinds of event."""
     return f"{process.host}-{process.pid}-{process.start}"

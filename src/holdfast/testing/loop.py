@@ -237,6 +237,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._queue.append(handle)
         return handle
 
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
+        """For the threads that processes are here: what they bring arrives whatever becomes of them."""
+        return self.call_soon(callback, *args, context=self.outside if context is None else context)
+
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
         """As asyncio's."""
         return self.call_at(self._now + delay, callback, *args, context=context)

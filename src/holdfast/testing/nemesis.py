@@ -13,7 +13,7 @@ from holdfast.testing.hosts import Guard
 from holdfast.testing.loop import Process
 from holdfast.testing.plans import Mode
 from holdfast.testing.strangers import Strangers
-from holdfast.testing.strikes import strikes_of
+from holdfast.testing.strikes import strikes_of, strikes_of_apps
 from holdfast.testing.truth import Witness
 from holdfast.testing.world import Slot, World
 
@@ -39,7 +39,8 @@ class Nemesis:
     async def rage(self) -> None:
         """Until the time of chaos is over."""
         world, start = self._world, self._world.loop.time()
-        for strike in strikes_of(world.plan, world.loop.stream("strikes")):
+        apart = strikes_of_apps(world.plan, world.loop.stream("strikes of apps"))
+        for strike in (*strikes_of(world.plan, world.loop.stream("strikes")), *apart):
             world.loop.call_at(start + strike.time, self._strike, strike, context=world.loop.outside)
         if world.plan.mode is Mode.FORGETFUL:
             self._remember()
@@ -67,6 +68,8 @@ class Nemesis:
                     self._deploy(slot)
                 if slot.process is None or slot.process.is_dead:
                     world.start(slot)
+            for app in world.apps:
+                app.start_again()
         world.write("calm", "the world")
 
     # whom
@@ -108,6 +111,8 @@ class Nemesis:
                 return self._fail_over(strike.pick)
             case "lose_quorum":
                 return self._lose_quorum(strike)
+            case "kill_app" | "freeze_app" | "cut_app" | "drain_app":
+                return self._do_to_app(strike)
             case _:
                 slots = self._world.slots
                 slot = slots[strike.slot] if strike.slot < len(slots) else None
@@ -135,6 +140,23 @@ class Nemesis:
                 return self._deploy(slot)
             case _:
                 raise ValueError(f"no such strike: {strike}")
+
+    def _do_to_app(self, strike: Strike) -> list[str]:
+        """The whole process, worker and supervisor together."""
+        apps = self._world.apps
+        app = apps[strike.slot] if strike.slot < len(apps) else None
+        if app is None or app.process is None or app.process.is_dead:
+            return []
+        app.is_broken = app.is_broken or strike.is_for_ever
+        match strike.name:
+            case "kill_app":
+                return self._kill([app.process])
+            case "freeze_app":
+                return self._freeze([app.process], strike)
+            case "cut_app":
+                return self._cut([app.process], strike)
+            case _:
+                return app.leave()
 
     def _kill(self, whom: Iterable[Process]) -> list[str]:
         hit = []

@@ -15,6 +15,7 @@ LONGER = (1.0, 1.0, 1.5, 2.0, 3.0, 5.0)  # than the shortest ttl of the world
 BEATS = (0.15, 0.2, 0.2, 0.25, 0.35)  # of a ttl
 MARGINS = (1 / 8, 1 / 6, 1 / 6, 1 / 4)  # of a ttl
 RECOVERIES = (0.1, 0.2, 0.4)  # of a ttl
+APPS = 0.05  # of the worlds have embedded workers
 
 
 class Outfit(Struct, frozen=True):
@@ -34,6 +35,11 @@ def draw_outfits(numbers: random.Random, settings: Settings, supervisors: int, *
     drawn = [settings, *(_other(numbers, settings, is_gentle=is_gentle) for _ in range(1, supervisors))]
     numbers.shuffle(drawn)
     return tuple(Outfit(each, numbers.random() < 0.5 or place == 0) for place, each in enumerate(drawn))
+
+
+def draw_apps(numbers: random.Random) -> int:
+    """How many processes of the users' own run a worker beside the supervisors: in most worlds none."""
+    return numbers.choice((1, 1, 2)) if numbers.random() < APPS else 0
 
 
 def _other(numbers: random.Random, settings: Settings, *, is_gentle: bool) -> Settings:

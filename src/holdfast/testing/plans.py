@@ -11,7 +11,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast.settings import Settings
 from holdfast.testing.decisions import Decision
 from holdfast.testing.fates import Fault, Mix
-from holdfast.testing.outfits import Outfit, draw_outfits
+from holdfast.testing.outfits import Outfit, draw_apps, draw_outfits
 from holdfast.testing.profiles import Brand, LeaseClock, Profile, draw_profile
 from holdfast.testing.programs import LIMITED, NAMES
 from holdfast.testing.threads import PROCESSES, THREADED
@@ -82,6 +82,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     ``rows``: a table of the users' own that is watched.
     ``locks``: so often a stranger locks the row of a job, for a while.
     ``brand``: whose statements the store runs.
+    ``apps``: so many processes of the users' own run a worker in their event loop.
     ``script``: all that happens; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
     """
 
@@ -119,6 +120,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     backlog: int = 0
     rows: RowsPlan | None = None
     locks: int = 0
+    apps: int = 0
 
     def settings_of(self, slot: int) -> Settings:
         """Those of the supervisor in that place."""
@@ -223,7 +225,8 @@ def draw(numbers: random.Random) -> Plan:
     varied = _vary(plan, random.Random(plan.chaos))
     rows = draw_rows(random.Random(f"rows {plan.chaos}"), plan.settings.timing.ttl) if plan.mode in WATCHED else None
     tasks = plan.tasks + _draw_threads(random.Random(f"threads {plan.chaos}"), plan.mode)
-    return structs.replace(varied, rows=rows, locks=_draw_locks(random.Random(f"locks {plan.chaos}"), plan), tasks=tasks)
+    locks, apps = _draw_locks(random.Random(f"locks {plan.chaos}"), plan), draw_apps(random.Random(f"apps {plan.chaos}"))
+    return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
 
 
 def _draw_threads(numbers: random.Random, mode: Mode) -> tuple[str, ...]:

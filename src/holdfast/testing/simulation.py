@@ -96,6 +96,8 @@ def watch(world: World, live: Callable[[], Coroutine[Any, Any, None]], seed: int
 async def _run(world: World) -> None:
     for slot in world.slots:
         world.start(slot)
+    for app in world.apps:
+        app.start()
     world.start_clients()
     nemesis = Nemesis(world)
     await nemesis.rage()

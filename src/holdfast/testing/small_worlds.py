@@ -111,7 +111,7 @@ class SmallWorld(World):
             await self.pause(PAUSE)
 
     def _new(self, name: str, number: int, clock: SimClock) -> NewJob:
-        task, job, key = self._known(TIMING.ttl)[name], compose_uuid7(int(clock.wall() * 1000), number), self._script.key
+        task, job, key = self.known(TIMING.ttl)[name], compose_uuid7(int(clock.wall() * 1000), number), self._script.key
         return NewJob(id=job, task=name, payload=b"{}", policy=task.policy, queue=task.queue, unique_key=key)
 
     async def live(self) -> None:

@@ -7,6 +7,16 @@ from holdfast.testing.decisions import Operation, Strike
 from holdfast.testing.plans import QUEUES, Mode, Plan
 
 BREAKS = ("kill_together", "freeze_together", "freeze_supervisor", "freeze_sessions", "cut_together", "cut_sessions", "")
+APP_BREAKS = ("kill_app", "freeze_app", "cut_app", "")
+_ALL_APP_STRIKES = ("kill_app", "freeze_app", "cut_app", "drain_app")
+APP_STRIKES = {
+    Mode.SAFETY: _ALL_APP_STRIKES,
+    Mode.LIVENESS: _ALL_APP_STRIKES,
+    Mode.BEYOND: _ALL_APP_STRIKES,
+    Mode.BRINK: ("freeze_app", "cut_app"),
+    Mode.DRAINS: ("drain_app",),
+}
+"""In the other modes nothing happens to one process alone."""
 
 
 def strikes_of(plan: Plan, numbers: random.Random) -> list[Strike]:
@@ -19,6 +29,31 @@ def strikes_of(plan: Plan, numbers: random.Random) -> list[Strike]:
         strikes += _draw_breaks(plan, targets, numbers)
     strikes += [_draw_lock(plan, numbers) for _ in range(plan.locks)]
     return sorted(strikes, key=lambda each: each.time)
+
+
+def strikes_of_apps(plan: Plan, numbers: random.Random) -> list[Strike]:
+    """What happens to processes with a worker of their own; ``numbers`` of their own leave all else as it was drawn."""
+    names = APP_STRIKES.get(plan.mode, ())
+    if plan.script is not None or not plan.apps or not names:
+        return []
+    strikes = [_draw_strike(time, names, plan, numbers) for time in _times(plan, numbers)]
+    if plan.is_live:
+        time, ends = numbers.random() * plan.chaos, [numbers.choice(APP_BREAKS) for _ in range(plan.apps)]
+        strikes += [Strike(time, name, app, is_for_ever=True) for app, name in enumerate(ends) if name]
+    return sorted(strikes, key=lambda each: each.time)
+
+
+def _times(plan: Plan, numbers: random.Random) -> list[float]:
+    times = [numbers.expovariate(1 / plan.interval)]
+    while times[-1] < plan.chaos:
+        times.append(times[-1] + numbers.expovariate(1 / plan.interval))
+    return times[:-1]
+
+
+def _draw_strike(time: float, names: tuple[str, ...], plan: Plan, numbers: random.Random) -> Strike:
+    name, app = numbers.choice(names), numbers.randrange(plan.apps)
+    seconds = _draw_seconds(name, plan, app, numbers)
+    return Strike(time, name, app, numbers.random(), seconds, is_refusing=numbers.random() < 0.5)
 
 
 def operations_of(plan: Plan, numbers: random.Random) -> list[Operation]:
@@ -59,7 +94,8 @@ def _draw_breaks(plan: Plan, targets: range, numbers: random.Random) -> Iterator
 
 def _draw_seconds(name: str, plan: Plan, slot: int, numbers: random.Random) -> float:
     """A step's size, a lull's length; else well below the slot's ttl, below it, on the brink of it, or far beyond."""
-    settings = plan.settings if name in ("step_clock", "lull") else plan.settings_of(slot)
+    is_common = name in ("step_clock", "lull") or name.endswith("_app")
+    settings = plan.settings if is_common else plan.settings_of(slot)
     timing, number = settings.timing, numbers.random()
     ttl, margin = timing.ttl, timing.margin
     if name == "step_clock":

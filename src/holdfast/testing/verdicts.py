@@ -173,6 +173,9 @@ class Ledger:
         self.now = 0.0
         self.has_forgotten = False
         self.crashed = set[tuple[UUID | None, Token | None]]()  # attempts whose runner did
+        self.apps = set[str]()  # processes with a worker in their own event loop, which nobody kills
+        self.blocked = set[str]()  # those of them in which code has run that blocks an event loop: nothing is cancelled meanwhile
+        self.runs_on: Callable[[str, UUID | None], bool] = lambda process, job: False  # whether that code there obeys nobody
         self.locked = Counter[UUID]()  # by how many strangers a row is locked now
         self.unlocked_at: defaultdict[UUID, float] = defaultdict(float)  # of rows that a stranger had locked
         self._doubts: dict[UUID, int] = {}

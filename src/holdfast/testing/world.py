@@ -13,13 +13,13 @@ from holdfast._core.job import PLACE_OF, NewJob, Place, State
 from holdfast._engine.client import Client
 from holdfast._engine.registry import TaskDefinition
 from holdfast._engine.supervisor import Supervisor, SupervisorOptions
-from holdfast._engine.worker import Worker, WorkerOptions
 from holdfast._ports.clock import compose_uuid7
 from holdfast._ports.host import Cell, Exit
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
+from holdfast.testing.apps import App
 from holdfast.testing.backlog import backlog, left_of
 from holdfast.testing.bus import Bus, queue_of
 from holdfast.testing.connections import Connections
@@ -30,15 +30,15 @@ from holdfast.testing.faults import faulty
 from holdfast.testing.history import IN_CARE, Event, History, Phase
 from holdfast.testing.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
 from holdfast.testing.loop import Process, VirtualLoop
-from holdfast.testing.plans import QUIET, Plan
+from holdfast.testing.plans import Plan
 from holdfast.testing.premises import open_store
 from holdfast.testing.profiles import Entrance
-from holdfast.testing.programs import SCENE, Scene, old_tasks, registry, tasks
+from holdfast.testing.programs import old_tasks, tasks
 from holdfast.testing.queue import FaultyTransport
-from holdfast.testing.runners import SimRunnerHost
 from holdfast.testing.strikes import operations_of
-from holdfast.testing.threads import SimThreads, threaded
+from holdfast.testing.threads import threaded
 from holdfast.testing.watched import WatchedRows
+from holdfast.testing.workers import worker_of
 
 STRANGER = "stranger"  # a task that nobody knows
 
@@ -100,8 +100,9 @@ class World:
         self.clients: list[Process] = []
         self.on_connect: Callable[[Process], None] = lambda process: None
         self.core: set[str] = set()
-        self._runs: Counter[str] = Counter()
+        self.runs: Counter[str] = Counter()
         self.watched = WatchedRows(self, self._carry)
+        self.apps = [App(self, number) for number in range(plan.apps)]
 
     # what everything uses
 
@@ -119,7 +120,7 @@ class World:
 
     def connect(self, process: Process, *, is_healthy: bool = False) -> Store:
         """The store as this process reaches it."""
-        self.faults[process.name] = faults = self.faults_of(process, is_healthy=is_healthy)
+        self.faults[process.name] = faults = self.faults.get(process.name) or self.faults_of(process, is_healthy=is_healthy)
         self.on_connect(process)
         return faulty(
             self.door(process),
@@ -223,45 +224,16 @@ class World:
             self.start(slot)
 
     async def _run_worker(self, slot: Slot, cell: Cell, process: Process, arguments: Sequence[str]) -> None:
-        clock, settings, most = slot.machine.clock, self.plan.settings_of(slot.number), self.plan.concurrency
-        known = self._known(settings.timing.ttl, is_new=slot.is_new)
+        del arguments
         if slot.is_core:
             self.core.add(process.name)
-        scene = Scene(
-            self.loop,
-            process,
-            clock=clock,
-            history=self.history,
-            now=self.now,
-            pace=partial(self._pace, settings.timing.ttl),
-            is_rough=lambda: not self.is_calm and self.plan.mode not in QUIET,
-            tasks=known,
-            runs=self._runs,
-        )
-        SCENE.set(scene)
-        found, chance, ears = registry(known), SimChance(process.numbers, clock), Ears(self, process)
-        self.watched.register(found, process, clock, chance, ears, is_healthy=slot.is_core)
-        worker = Worker(
-            cell=cell,
-            store=self.connect(process, is_healthy=slot.is_core),
-            transport=self.transport(process),
-            registry=found,
-            settings=settings,
-            clock=clock,
-            chance=chance,
-            events=ears,
-            options=WorkerOptions(concurrency=most, threads=most, runners=most),
-            runner_host=SimRunnerHost(self.loop, process, clock, scene, known),
-        )
-        worker.threads = SimThreads(self.loop, process)
-        await worker.run()
+        settings = self.plan.settings_of(slot.number)
+        known = self.known(settings.timing.ttl, is_new=slot.is_new)
+        await worker_of(self, cell, process, slot.machine.clock, settings, known, is_healthy=slot.is_core).run()
 
-    def _known(self, ttl: float, *, is_new: bool = True) -> dict[str, TaskDefinition]:
+    def known(self, ttl: float, *, is_new: bool = True) -> dict[str, TaskDefinition]:
+        """The tasks of a release, by name, where leases last so long."""
         return (tasks if is_new else old_tasks)(ttl, has_hooks=self.plan.has_hooks) | threaded(ttl)
-
-    def _pace(self, ttl: float) -> float:
-        """Handlers hurry once all is calm: nothing more is to be learnt from long ones."""
-        return ttl / (100 if self.is_calm else 10)
 
     # clients
 
@@ -277,7 +249,7 @@ class World:
             self._start_client("operator", lambda client, clock: self._operate(client, operations))
 
     async def _pile_up(self, client: Client, clock: SimClock) -> None:
-        known = self._known(self.plan.settings.timing.ttl)
+        known = self.known(self.plan.settings.timing.ttl)
         jobs = backlog(self.plan.backlog, self.loop.stream("backlog"), known, int(clock.wall() * 1000))
         self._backlog = [job.id for job in jobs]
         await client.enqueue(jobs)
@@ -315,9 +287,9 @@ class World:
         numbers, plan = self.loop.stream(f"job {client}.{job}"), self.plan
         drawn, ttl = numbers.choice(plan.tasks), plan.settings.timing.ttl
         name = (self._births or {}).get((client, job)) or drawn
-        old = self._known(ttl, is_new=False)
+        old = self.known(ttl, is_new=False)
         is_old = plan.has_releases and client == 1 and name in old
-        task = (old if is_old else self._known(ttl))[name]
+        task = (old if is_old else self.known(ttl))[name]
         self.decisions.append(Birth(client, job, task.name, self.now()))
         return NewJob(
             id=compose_uuid7(int(clock.wall() * 1000), job << 32 | numbers.getrandbits(32)),
