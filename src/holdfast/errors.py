@@ -21,7 +21,8 @@ HoldfastError
 JobLost                     a BaseException: the job belongs to somebody else now, the handler must end
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 
@@ -88,12 +89,18 @@ class StoreBusy(StoreUnavailable):
     """The store did answer: another session keeps a lock that the write needs, and nothing of it has happened.
 
     ``jobs``: only these were not written, because their rows are locked; empty: nothing was. ``lost``: of the others, those that
-    belong to another attempt by now.
+    belong to another attempt by now. ``states``: of the others, what an operator's verb has left them in.
     """
 
-    def __init__(self, message: str, jobs: frozenset[UUID] = frozenset(), lost: frozenset[UUID] = frozenset()) -> None:
+    def __init__(
+        self,
+        message: str,
+        jobs: frozenset[UUID] = frozenset(),
+        lost: frozenset[UUID] = frozenset(),
+        states: Mapping[UUID, Any] | None = None,
+    ) -> None:
         super().__init__(message)
-        self.jobs, self.lost = jobs, lost
+        self.jobs, self.lost, self.states = jobs, lost, states or {}
 
 
 class StoreRefused(HoldfastError):

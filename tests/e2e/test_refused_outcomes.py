@@ -8,8 +8,11 @@ from pathlib import Path
 from uuid import UUID
 
 import psycopg
+import pytest
 
+from holdfast import App
 from holdfast._engine.refused import PAUSES
+from holdfast.errors import StoreRefused
 from tests.e2e.fleet import START, fleet
 from tests.e2e.waiting import STALL, until
 
@@ -83,3 +86,24 @@ def test_l7_a_worker_whose_outcome_a_trigger_refuses_ends_within_its_grace(tmp_p
         allow(tmp_path, store_url)
         ships.crew()
         assert ships.until_state(stuck, "completed", within=START).crashes == 0
+
+
+def test_l11_run_due_runs_all_other_jobs_and_raises_what_the_store_refuses(tmp_path: Path) -> None:
+    app, ran = App(f"sqlite:///{tmp_path}/jobs.db"), list[int]()
+
+    @app.task()
+    def work(number: int) -> None:
+        ran.append(number)
+
+    stuck, free = app.enqueue("work", number=1), app.enqueue("work", number=2)
+    with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as connection:
+        connection.execute(
+            f"CREATE TRIGGER refuse BEFORE UPDATE OF state ON holdfast_jobs WHEN OLD.id = x'{stuck.id.hex}' "
+            "AND NEW.state = 'completed' BEGIN SELECT RAISE(ABORT, 'the trigger refuses'); END"
+        )
+    with pytest.raises(StoreRefused, match="the trigger refuses"):
+        app.run_due()
+    assert ran == [1, 2]
+    assert app.jobs.get(free.id).state == "completed"
+    allow(tmp_path, "")
+    app.close()

@@ -356,17 +356,20 @@ def test_l11_what_an_operator_did_beside_a_locked_job_is_told(monkeypatch: pytes
             ("request_cancel" if verb == "cancel" else verb),
             ({"delay": 0.0, "run_at": None} if verb == "reschedule" else {}),
         )
-        write = getattr(desk.store, name)
+        write, asked = getattr(desk.store, name), list[list[UUID]]()
 
         async def pass_by(ids: Sequence[UUID], **options: object) -> dict[UUID, State]:
+            asked.append([*ids])
             states = await write([job for job in ids if job != stuck], **options)
             if stuck in ids:
-                raise StoreBusy(f"{name}: locked", frozenset({stuck}))
+                raise StoreBusy(f"{name}: locked", frozenset({stuck}), states=states)
             return states  # type: ignore[no-any-return]
 
         monkeypatch.setattr(desk.store, name, pass_by)
         with pytest.raises(StoreBusy):
             await getattr(desk.client, verb)(jobs, **options)
+        assert asked[0] == jobs
+        assert set(map(tuple, asked[1:])) == {(stuck,)}, "what is done is not sent again"
         told = {"cancel": "job.cancel_requested", "delete": "job.deleted", "reschedule": "job.rescheduled"}[verb]
         assert [fields["job"] for fields in desk.said(told)] == [free]
 

@@ -114,16 +114,16 @@ def test_l11_a_refused_outcome_is_asked_for_alone_and_less_and_less_often_until_
     run(test())
 
 
-def test_a_refused_outcome_keeps_its_slot() -> None:
+def test_refused_outcomes_stop_claims_once_they_are_twice_as_many_as_slots() -> None:
     async def test() -> None:
         bench = RefusingBench(slots=2)
-        jobs = await bench.open(*[("quick", NOTHING)] * 5)
+        jobs = await bench.open(*[("quick", NOTHING)] * 7)
         bench.memory.jobs = frozenset(jobs)
         for _ in range(10):
             await bench.exchange.step()
             await until(lambda: not bench.executor.running)
-        assert len(bench.ended) == len(await bench.memory.held(LEASE.id)) == 2
-        assert {each["job"] for each in bench.log.of("store.refused")} == set(jobs[:2])
+        assert len(bench.ended) == len(await bench.memory.held(LEASE.id)) == 4
+        assert {each["job"] for each in bench.log.of("store.refused")} == set(jobs[:4])
         bench.memory.jobs = frozenset()
         for _ in range(10):
             bench.clock.advance(TIMING.beat)
@@ -131,7 +131,37 @@ def test_a_refused_outcome_keeps_its_slot() -> None:
             await bench.memory.beat([LEASE.id])
             await bench.exchange.step()
             await until(lambda: not bench.executor.running)
-        assert [(await bench.row(job)).state for job in jobs] == [State.COMPLETED] * 5
+        assert [(await bench.row(job)).state for job in jobs] == [State.COMPLETED] * 7
+
+    run(test())
+
+
+def test_l11_a_refused_outcome_of_a_worker_with_one_slot_keeps_no_other_job_from_running() -> None:
+    async def test() -> None:
+        bench = RefusingBench(slots=1)
+        stuck, free = await bench.open(*[("quick", NOTHING)] * 2)
+        bench.memory.jobs = frozenset({stuck})
+        for _ in range(10):
+            await bench.exchange.step()
+            await until(lambda: not bench.executor.running)
+        assert (await bench.row(free)).state is State.COMPLETED
+
+    run(test())
+
+
+def test_l11_refused_outcomes_are_asked_for_one_a_step_and_keep_no_claim_waiting() -> None:
+    async def test() -> None:
+        bench = RefusingBench(slots=10)
+        stuck = await bench.open(*[("quick", NOTHING)] * 8)
+        bench.memory.jobs = frozenset(stuck)
+        for _ in range(8):
+            await bench.exchange.step()
+            await until(lambda: not bench.executor.running)
+        bench.clock.advance(60.0)
+        bench.beat()
+        before = len(bench.log.of("store.refused"))
+        await bench.exchange.step()
+        assert len(bench.log.of("store.refused")) == before + 1
 
     run(test())
 
@@ -269,17 +299,20 @@ def test_l7_a_refused_outcome_keeps_no_worker_from_ending_within_its_grace() -> 
     run_virtual(test())
 
 
-def test_l11_a_worker_for_one_last_try_ends_with_its_outcome_refused() -> None:
+def test_s9_a_worker_for_one_last_try_keeps_a_refused_outcome_until_it_goes_through() -> None:
     async def test() -> None:
         office = RefusingOffice()
         (job,) = await office.enqueue("quick")
         await crash(office, job)
         office.memory.jobs = frozenset({job})
         await office.open(is_alone=True)
+        await office.clock.sleep(10 * SETTINGS.grace)
+        assert not office.running.done()
+        assert (await office.row(job)).state is State.RUNNING
+        office.memory.jobs = frozenset()
         await office.running
-        left = office.heard(messages.Undelivered)[-1].transitions
-        assert [(each.job, each.to) for each in left] == [(job, State.COMPLETED)]
-        assert await office.end_reason() == LeaseEnd(End.CLOSED, is_free=True)
+        assert (await office.row(job)).state is State.COMPLETED
+        assert (await office.row(job)).attempt == 2
 
     run_virtual(test())
 
@@ -320,5 +353,19 @@ def test_l11_a_late_result_that_the_store_refuses_delays_no_other_and_no_claim()
         await bench.exchange.step()
         assert (await bench.row(stuck)).attempts[0].late_result == b'"done"'
         assert bench.exchange.is_delivered
+
+    run(test())
+
+
+def test_a_late_result_that_is_refused_alone_is_told_once() -> None:
+    async def test() -> None:
+        bench = RefusingBench()
+        (stuck,) = await bench.open(("quick", NOTHING))
+        bench.memory.notes = frozenset({stuck})
+        await bench.exchange.step()
+        await take(bench, stuck)
+        await bench.until_ended(1)
+        await bench.exchange.step()
+        assert [said["failures"] for said in bench.log.of("store.refused")] == [1]
 
     run(test())

@@ -141,16 +141,17 @@ def test_rows_that_are_done_are_deleted_beside_one_that_is_refused(ground: Groun
     ground.play(act, retention=3600.0)
 
 
-def test_more_refused_rows_than_a_batch_has_are_gone_past(ground: Ground) -> None:
+@pytest.mark.parametrize(("batch", "raises"), [(10, 0), (1, 2)])
+def test_more_refused_rows_than_a_batch_has_are_gone_past(ground: Ground, batch: int, raises: int) -> None:
     ground.make(30)
 
     async def act(table: Table) -> None:
         frozen(ground, "OLD.id <= 20")
-        for _ in range(2):
+        for _ in range(raises):  # a claim goes past so many batches
             with pytest.raises(HoldfastError):
-                await table.claim("", 10)
-        claimed = await table.claim("", 10)
-        assert sorted(claimed.keys) == [(id,) for id in range(21, 31)]
+                await table.claim("", batch)
+        claimed = await table.claim("", batch)
+        assert sorted(claimed.keys) == [(id,) for id in range(21, 21 + batch)]
         assert len(table.refused()) == 20
 
     ground.play(act, order_by="id")

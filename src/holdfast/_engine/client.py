@@ -103,7 +103,7 @@ class Client:
     async def cancel(self, jobs: Sequence[UUID]) -> States:
         """End what waits, mark what runs; the state each is in now, absent if unknown."""
 
-        async def tell(states: States) -> None:
+        async def tell(states: States, _: frozenset[UUID]) -> None:
             for job, state in states.items():
                 self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=job, state=state.value)
             await self._publish_ids(job for job, state in states.items() if PLACE_OF[state] is Place.ACTIVE)
@@ -133,14 +133,12 @@ class Client:
     async def delete(self, jobs: Sequence[UUID]) -> States:
         """No trace is left of those that nobody owns; the states of the others."""
 
-        async def delete(some: Sequence[UUID]) -> States:
-            left = await self._store.delete(some)
-            for job in dict.fromkeys(some):
-                if job not in left:
+        async def tell(states: States, locked: frozenset[UUID]) -> None:
+            for job in dict.fromkeys(jobs):
+                if job not in states and job not in locked:
                     self._events.emit(EventName.JOB_DELETED, job=job)
-            return left
 
-        return await self._each("delete", jobs, delete)
+        return await self._each("delete", jobs, self._store.delete, tell)
 
     async def queues(self) -> tuple[QueueView, ...]:
         """Queues that have jobs or are paused, with all nine counts."""
@@ -221,29 +219,43 @@ class Client:
         operation: str,
         jobs: Sequence[UUID],
         verb: Callable[[Sequence[UUID]], Awaitable[States]],
-        tell: Callable[[States], Awaitable[None]] | None = None,
+        tell: Callable[[States, frozenset[UUID]], Awaitable[None]],
     ) -> States:
-        """The verb for all of them, a batch at a time, and tell of what has moved. ``StoreBusy`` names the locked jobs of all batches."""
+        """The verb for all of them, a batch at a time, and tell of what has moved. ``StoreBusy`` names the locked jobs of all batches.
+
+        It is never sent again for a job that it was done for: a job that was retried may have run to its end by then.
+        """
         states: States = {}
         busy: StoreBusy | None = None
+        locked = frozenset[UUID]()
+        left: Sequence[UUID] = ()
+
+        async def ask() -> None:
+            nonlocal left
+            try:
+                states.update(await verb(left))
+            except StoreBusy as error:
+                if error.jobs:
+                    states.update(error.states)
+                    left = [job for job in left if job in error.jobs]
+                raise
+
         for start in range(0, len(jobs), BATCH):
-            some = jobs[start : start + BATCH]
-            while some:
-                try:
-                    states |= await self._ask(operation, partial(verb, some))
-                    break
-                except StoreBusy as error:
-                    if not error.jobs:
-                        raise
-                    busy = StoreBusy(str(error), error.jobs | (frozenset() if busy is None else busy.jobs))
-                    some = [job for job in some if job not in error.jobs]  # done already: asked again for their states
-        if tell is not None:
-            await tell(states)
+            left = jobs[start : start + BATCH]
+            try:
+                await self._ask(operation, ask)
+            except StoreBusy as error:
+                if not error.jobs:
+                    raise
+                locked |= error.jobs
+                busy = StoreBusy(str(error), locked)
+        await tell(states, locked)
         if busy is not None:
+            busy.states = states
             raise busy
         return states
 
-    async def _publish_moved(self, event: EventName, states: States) -> None:
+    async def _publish_moved(self, event: EventName, states: States, _: frozenset[UUID]) -> None:
         moved = [job for job, state in states.items() if state in MOVABLE]
         for job in moved:
             self._events.emit(event, job=job, state=states[job].value)

@@ -4,35 +4,20 @@ from collections.abc import Callable
 
 
 class Drain:
-    """The grace of one worker, from its supervisor's demand; without one, its own from its last claim on."""
+    """The grace of one worker, from its supervisor's demand on."""
 
-    def __init__(self, now: Callable[[], float], grace: float) -> None:
-        self._now, self._grace = now, grace
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
         self._by: float | None = None
-        self._closed = float("inf")
-
-    @property
-    def is_demanded(self) -> bool:
-        """Whether the supervisor has asked the worker to end."""
-        return self._by is not None
 
     @property
     def is_over(self) -> bool:
         """Whether the supervisor's grace is over."""
         return self._by is not None and self._now() >= self._by
 
-    @property
-    def is_patience_over(self) -> bool:
-        """Whether outcomes that the store refuses are not waited for any longer."""
-        return self._now() >= (self._closed + self._grace if self._by is None else self._by)
-
     def begin(self, grace: float) -> None:
         """The supervisor has asked the worker to end."""
         self._by = self._now() + grace
-
-    def close(self) -> None:
-        """The worker claims no more."""
-        self._closed = self._now()
 
     def pause(self) -> float:
         """Seconds until the worker looks again."""

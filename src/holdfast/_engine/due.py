@@ -44,8 +44,12 @@ class DueWorker(Worker):
     def _make_inbox(self) -> None:
         """It takes what is due here and now, and leaves deliveries to others."""
 
+    def _may_leave(self) -> bool:
+        return self.exchange.has_refused_only
+
     def _is_finished(self) -> bool:
-        is_quiet = not self.executor.running and self.exchange.is_delivered and self.healer.is_idle
+        is_settled = self.exchange.is_delivered or self.exchange.has_refused_only
+        is_quiet = not self.executor.running and is_settled and self.healer.is_idle
         return is_quiet and (self.count >= self._most or self.exchange.next_due != 0.0)
 
 

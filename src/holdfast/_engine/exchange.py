@@ -85,8 +85,9 @@ class Exchange:
 
     @property
     def kept(self) -> int:
-        """How many slots are kept by outcomes that the store refuses."""
-        return len(self._refused)
+        """How many slots are kept by outcomes that the store refuses: half of them at most, or all once twice as many are refused."""
+        refused = len(self._refused)
+        return self._slots if refused >= 2 * self._slots else min(refused, self._slots // 2)
 
     @property
     def has_refused_only(self) -> bool:
@@ -116,7 +117,6 @@ class Exchange:
         was_in_doubt, goes_on = self._is_in_doubt, True
         self._ended += self._resting.rested(is_closed=self.is_closed)
         self._ended += self._locked.due()
-        await self._ask_refused()
         while goes_on:
             batch = self._ended[:SETTLE_LIMIT]
             request = None if was_in_doubt else self._request()
@@ -124,6 +124,7 @@ class Exchange:
             if claimed is None:
                 break
             goes_on = self._most < self._slots and request is not None and claimed >= self._most and self._is_half_free()
+        await self._ask_refused()
         await self._late.deliver()
         await self._let_go()
         pause = 0.0 if was_in_doubt or claimed is None else await self._pause(request, claimed=claimed)
@@ -175,8 +176,8 @@ class Exchange:
             del self._ended[:1]
 
     async def _ask_refused(self) -> None:
-        """Each alone: beside it nothing else would land."""
-        while (ended := self._refused.next_due()) is not None:
+        """One in each step, alone: beside it nothing else would land."""
+        if (ended := self._refused.next_due()) is not None:
             self._ended.insert(0, ended)
             await self._exchange([ended], None)
 

@@ -15,6 +15,9 @@ from holdfast._ports.clock import Chance
 from holdfast._ports.store import Note, Store
 from holdfast.errors import StoreBusy
 
+MOST_REFUSED = 100
+"""Refused notes that are kept; beyond, the oldest is dropped: each may be 256 KiB long."""
+
 
 class Waiting(Struct):
     """A note, how often the store has refused it alone, and when it may be asked for again."""
@@ -48,12 +51,14 @@ class Late:
         """Write all notes that are due; raises what the store raises of an outage."""
         due = [each for each in self._waiting if each.until <= self._now()]
         fresh, alone = [each for each in due if not each.refusals], [each for each in due if each.refusals]
-        if fresh and not await self._write(fresh):
-            alone += fresh
-        for each in alone:
+        if len(fresh) > 1 and await self._write(fresh):
+            fresh = []
+        for each in [*fresh, *alone]:
             if not await self._write([each]):
                 each.until = self._now() + PAUSES.delay(each.refusals, jitter=self._chance.jitter())
                 each.refusals += 1
+        dropped = [each for each in self._waiting if each.refusals][:-MOST_REFUSED]
+        self._waiting = [each for each in self._waiting if not any(each is one for one in dropped)]
 
     async def _write(self, some: Sequence[Waiting]) -> bool:
         """Whether the store has taken them; those of locked rows are asked for again with the next delivery."""

@@ -53,15 +53,16 @@ class Plot:
 
         A row that came before is undone by a trigger, or another program. The next batch begins behind such rows, until no full
         batch is left; then all begins again."""
-        table, wait = await self._tables.sound(self.settings), self.settings.interval
+        table = await self._tables.sound(self.settings)
+        error: Exception | None = None
         try:
-            if await self._adopt(table):
-                wait = PAUSE
-        finally:
-            # An adoption that the database refuses says nothing about these rows.
-            if await self._take_back(table):
-                wait = PAUSE
-        return wait
+            adopts_more = await self._adopt(table)
+        except Exception as refusal:  # it says nothing about the rows that are taken back
+            adopts_more, error = False, refusal
+        resets_more = await self._take_back(table)
+        if error is not None:
+            raise error
+        return PAUSE if adopts_more or resets_more else self.settings.interval
 
     async def _adopt(self, table: Table) -> bool:
         watch = self.settings.watch

@@ -78,7 +78,7 @@ class Worker:
         self.heart = Heart(self._now)
         self.threads = ThreadRunner(options.threads)
         self.pool = None if runner_host is None else self._open_pool(runner_host)
-        self._drain = Drain(self._now, settings.grace)
+        self._drain = Drain(self._now)
         self._is_orphan = False
         self._ending = Wake()
         self._is_alone = False
@@ -372,21 +372,22 @@ class Worker:
         """Wait for a reason to end, then for the code to stop and for its outcomes to be delivered."""
         while not self.exchange.is_closed:
             await self._ending.wait(self._settings.timing.ttl)
-        self._drain.close()
         while self.executor.running or not self.exchange.is_delivered:
             if self._drain.is_over:
                 self.executor.stop_all(Stop.DRAINED)
             if self._is_orphan and self.heart.remaining() <= 0:
                 return
-            if self._drain.is_patience_over and self.exchange.has_refused_only and not self._is_orphan:
+            if self._may_leave() and not self._is_orphan:
                 self._deposit.leave(self.exchange.undelivered)
-                if self._drain.is_demanded:
-                    return  # the supervisor asks the store for them again before it ends the lease
-                break
+                return  # the supervisor asks the store for them again before it ends the lease
             self._exchanging.wake.set()
             await self._ending.wait(self._drain.pause())
         if not self.heart.is_gone:
             await self._end_lease(leased)
+
+    def _may_leave(self) -> bool:
+        """Whether outcomes that the store refuses may be left to the supervisor. Until it asks, they are asked for here."""
+        return self._drain.is_over and self.exchange.has_refused_only
 
     async def _end_lease(self, leased: messages.Leased) -> None:
         """Best effort: a supervisor, or the lease's own expiry, ends it otherwise."""

@@ -8,6 +8,9 @@ from holdfast._ports.rows import Refusal
 REMEMBERED = 600.0
 """Seconds for which parts of a batch are made without a row that was refused. A whole batch is always tried first, with it."""
 
+ROUNDS = 10
+"""Batches of refused rows that one claim goes past until it gets a row."""
+
 
 class Parts:
     """The rows of a batch that was refused: all of them at first, then halves of what is refused, until each such row is alone.

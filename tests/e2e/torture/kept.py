@@ -49,7 +49,7 @@ def look(folder: Path) -> str:
     kept = msgspec.json.decode((folder / NAME).read_bytes(), type=Kept)
     if not kept.url:
         return _explain(kept, kept.history(folder))
-    with PostgresServer(data=folder / DATA) as server:
+    with PostgresServer(data=folder / DATA, settings={"wal_level": "logical"}) as server:
         return _explain(kept, kept.history(folder, server.dsn(kept.url.rpartition("/")[2])))
 
 

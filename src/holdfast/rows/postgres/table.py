@@ -19,7 +19,7 @@ from holdfast.rows.postgres.connect import Change, Way, is_refusal
 from holdfast.rows.postgres.facts import facts_of, indexes_of
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.records import keys_of
-from holdfast.rows.refusals import Parts, Refusals
+from holdfast.rows.refusals import ROUNDS, Parts, Refusals
 
 HOLDERS = 20
 ASIDE = ("holdfast place", "holdfast stamp", "holdfast ours")
@@ -175,7 +175,6 @@ class PostgresTable:
                 raise
             refused = error
         statements, refusals = await self._ready(), self._refusals
-        candidates = statements.candidates(verb, past + limit + refusals.known(verb), mark)
         order: dict[Key, int] = {}
 
         def divide(keys: list[Key]) -> Parts:
@@ -183,8 +182,12 @@ class PostgresTable:
             return refusals.parts(verb, keys[past:], limit)
 
         name, require = f"rows {self._watch.name}: {verb}", self._require_ours if verb == "claim" else _nothing
-        rows, parts = await self._way.ask_in_parts(name, candidates, divide, change, require)
-        refusals.learn(verb, parts)
+        for _ in range(ROUNDS if verb == "claim" else 1):
+            candidates = statements.candidates(verb, past + limit + refusals.known(verb), mark)
+            rows, parts = await self._way.ask_in_parts(name, candidates, divide, change, require)
+            refusals.learn(verb, parts)
+            if rows or not parts.refused:
+                break
         if verb == "claim" and not rows and (parts.refused or parts.is_empty):
             raise refused
         if verb == "claim":

@@ -14,7 +14,7 @@ from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.rows import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Refusal, Reset, States
 from holdfast.errors import Unsupported
 from holdfast.rows import wording
-from holdfast.rows.refusals import Refusals
+from holdfast.rows.refusals import ROUNDS, Refusals
 from holdfast.rows.sqlite import inspection, moves
 from holdfast.rows.sqlite.facts import facts_of
 from holdfast.rows.sqlite.file import File, Refused, Rows
@@ -299,14 +299,17 @@ class SqliteTable:
             return [act(None)]
         except Refused as error:
             refused = error
-        parts = self._refusals.parts(verb, candidates(limit + self._refusals.known(verb)), limit)
-        found = []
-        for part in parts:
-            try:
-                found.append(act(part))
-            except Refused as error:
-                parts.refuse(part, str(error.__cause__))
-        self._refusals.learn(verb, parts)
+        found = list[Answer]()
+        for _ in range(ROUNDS if verb == "claim" else 1):
+            parts = self._refusals.parts(verb, candidates(limit + self._refusals.known(verb)), limit)
+            for part in parts:
+                try:
+                    found.append(act(part))
+                except Refused as error:
+                    parts.refuse(part, str(error.__cause__))
+            self._refusals.learn(verb, parts)
+            if any(found) or not parts.refused:
+                break
         if verb == "claim" and not any(found) and (parts.refused or parts.is_empty):
             raise refused
         return found

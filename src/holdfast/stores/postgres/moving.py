@@ -1,6 +1,6 @@
 """Verbs that move jobs: each packs its values, runs its file of ``queries`` and maps the answer."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
@@ -230,10 +230,18 @@ class Moving(Connected):
             values = (*packing.settling(()), *packing.claiming(request, is_alone=True), *where)
             return await connection.fetch(self._sql(f"claim {name}"), *values)
 
-    def _require_free(self, name: str, locked: Iterable[UUID], lost: frozenset[UUID] = frozenset()) -> None:
+    def _require_free(
+        self,
+        name: str,
+        locked: Iterable[UUID],
+        lost: frozenset[UUID] = frozenset(),
+        states: Mapping[UUID, State] | None = None,
+    ) -> None:
         """``StoreBusy`` if the verb has passed by jobs that another session has locked."""
         if jobs := frozenset(locked):
-            raise StoreBusy(f"{name}: {self._location.public}: {len(jobs)} jobs are locked: {failures.UNLOCK}", jobs, lost)
+            raise StoreBusy(
+                f"{name}: {self._location.public}: {len(jobs)} jobs are locked: {failures.UNLOCK}", jobs, lost, states
+            )
 
     async def _states(
         self, name: str, jobs: Sequence[UUID], *more: Any, taken: dict[UUID, UUID] | None = None
@@ -261,7 +269,7 @@ class Moving(Connected):
                 taken |= {row["id"]: row["holder"] for row in rows if row["state"] is not None and row["holder"] is not None}
             if moving := [row["id"] for row in rows if row["state"] is None]:
                 parts.append(moving)
-        self._require_free(name, locked)
+        self._require_free(name, locked, states=states)
         return states
 
     async def _hurry(self, name: str, *arguments: Any) -> Rows:
