@@ -12,11 +12,11 @@ from msgspec import structs
 
 from holdfast._core.job import NewJob
 from holdfast._ports.store import Answer, ClaimRequest, LastTries
-from holdfast.stores.postgres import packing
+from holdfast.stores.postgres import packing, trail
 from holdfast.stores.postgres.trail import FAST, FRESH
 from holdfast.testing.contracts.scene import Scene, play, released
 from tests.stores.postgres_homes import Home
-from tests.stores.postgres_rivals import Stage
+from tests.stores.postgres_rivals import Stage, locked
 
 KNOWN = ("a", "b")
 LEAVE, ONLY, ALSO = LastTries
@@ -196,5 +196,21 @@ def test_l10_claims_of_another_process_find_a_job_that_came_back_within_a_fifth_
         after = await at.claim(lease, 20)
         assert {claim.hold.job for claim in (*before, *after)} == {jobs[0], *jobs[FAST + 20 : FAST + 59]}
         assert FRESH <= 0.2
+
+    play(Stage(home), act)
+
+
+@pytest.mark.parametrize("fast", [0, 200])
+def test_l10_a_claim_beside_another_takes_the_next_jobs_of_all_lines(
+    home: Home, monkeypatch: pytest.MonkeyPatch, fast: int
+) -> None:
+    monkeypatch.setattr(trail, "FAST", fast)
+
+    async def act(at: Scene) -> None:
+        tasks = ("a", "b", "c")
+        ids = [(await at.enqueue(at.new(task=task)))[0] for task in ("a", "b", "c", "a", "b")]
+        with locked(home, "pending", f"id IN ('{ids[0]}', '{ids[1]}')"):
+            claims = await at.claim(await at.lease(), 2, tasks=tasks)
+        assert [claim.hold.job for claim in claims] == ids[2:4]
 
     play(Stage(home), act)

@@ -14,8 +14,7 @@ PAUSES = Backoff.exponential("250ms", cap="30s")
 
 
 class Refused:
-    """Each outcome keeps a slot of its worker: its job is still running in the store, and a trigger that refuses all outcomes must
-    not have the worker claim without end."""
+    """Refused outcomes of one worker. Their jobs still run in the store, so they keep slots: see ``Exchange.kept``."""
 
     def __init__(self, now: Callable[[], float], chance: Chance, events: Events) -> None:
         self._now, self._chance, self._events = now, chance, events

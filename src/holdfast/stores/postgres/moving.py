@@ -38,6 +38,10 @@ HURRIED = "SET LOCAL lock_timeout = '100ms'"
 HURRIED_LIMIT = 5.0
 """Seconds for finding out which of the jobs of one call are locked; then those not done yet count as locked."""
 
+SPARE_LINES = 32
+"""Lines that a claim looks at beyond the jobs it asks for. Other claims may have the first jobs of these lines locked; without spare
+lines the later jobs of the same lines would be taken before the first ones of lines that were left out."""
+
 Rows = list[asyncpg.Record]
 
 
@@ -192,7 +196,7 @@ class Moving(Connected):
 
     async def _walk(self, request: ClaimRequest, room: int) -> tuple[Claim, ...]:
         """Look and claim in one statement; who finds nothing looks again, more closely: others may hold all that is seen here."""
-        values = (*packing.settling(()), *packing.claiming(request), *packing.walking(request, room))
+        values = (*packing.settling(()), *packing.claiming(request), *packing.walking(request, room + SPARE_LINES))
         rows = await self._fetch("claim due_walk", *values)
         if rows:
             self._remember(kind_of(request), _NEW.after_walk(len(rows), room))
@@ -208,7 +212,7 @@ class Moving(Connected):
         trail = self._trails.get(kind, _NEW)
         if trail.leads_on(now):
             return trail, False
-        most = room + trail.slack
+        most = room + SPARE_LINES + trail.slack
         found = await self._fetch("lines", *packing.lines(request, most))
         trail = trail.anew(found, most, now)
         if not found:
