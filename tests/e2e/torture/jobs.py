@@ -11,8 +11,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from uuid import UUID
@@ -64,21 +64,51 @@ def tell_refusal(event: Event) -> None:
 @contextmanager
 def told(job: Job | SyncJob) -> Iterator[None]:
     """Tell the history when this code starts and ends."""
-    global _has_begun  # noqa: PLW0603 - of this process
-    if not _has_begun:
-        _has_begun = True
-        say(UP)
-    record.tell("handler.start", job.id, job.token, OURS)
+    _tell_start(job)
     try:
         yield
     finally:
         record.tell("handler.end", job.id, job.token, OURS)
 
 
+@asynccontextmanager
+async def told_in_thread(job: Job) -> AsyncIterator[None]:
+    """Tell the history when a coroutine starts and ends, while its event loop runs on.
+
+    Another handler of the loop may have the lock of the file in an open transaction, and commits only if the loop runs.
+    """
+    try:
+        await _ended(partial(_tell_start, job))
+        yield
+    finally:
+        await _ended(partial(record.tell, "handler.end", job.id, job.token, OURS))
+
+
+def _tell_start(job: Job | SyncJob) -> None:
+    global _has_begun  # noqa: PLW0603 - of this process
+    if not _has_begun:
+        _has_begun = True
+        say(UP)
+    record.tell("handler.start", job.id, job.token, OURS)
+
+
+async def _ended(action: Callable[[], None]) -> None:
+    """Run it in a thread to its end; a cancellation is raised after that."""
+    doing, is_cancelled = asyncio.get_running_loop().run_in_executor(None, action), False
+    while not doing.done():
+        try:
+            await asyncio.wait([doing])
+        except asyncio.CancelledError:
+            is_cancelled = True
+    doing.result()
+    if is_cancelled:
+        raise asyncio.CancelledError
+
+
 @steadfast()
 async def labour(job: Job, seconds: float) -> str:
     """Some work whose every step is written into the history."""
-    with told(job):
+    async with told_in_thread(job):
         for step in range(5):
             await job.progress(fraction=step / 5, message=str(job.token))
             await asyncio.sleep(seconds / 5)
@@ -108,7 +138,7 @@ def keep_quiet(job: SyncJob, seconds: float) -> str:
 @steadfast()
 async def stumble(job: Job, seconds: float) -> str:
     """Fail the first time."""
-    with told(job):
+    async with told_in_thread(job):
         await asyncio.sleep(seconds)
         if job.attempt == 1:
             raise ValueError("once")
@@ -118,7 +148,7 @@ async def stumble(job: Job, seconds: float) -> str:
 @steadfast()
 async def block_the_loop(job: Job, seconds: float) -> str:
     """Let nothing else of this process' event loop run."""
-    with told(job):
+    async with told_in_thread(job):
         time.sleep(seconds)  # noqa: ASYNC251 - the point of it
     return str(job.token)
 
@@ -134,7 +164,7 @@ def hold_the_gil(job: SyncJob, seconds: float) -> str:
 @steadfast()
 async def be_deaf(job: Job, seconds: float) -> str:
     """Ignore every cancellation."""
-    with told(job):
+    async with told_in_thread(job):
         by = time.monotonic() + seconds
         while time.monotonic() < by:
             try:
@@ -220,7 +250,7 @@ def overstay(job: SyncJob, seconds: float) -> None:
 @app.task(progress_within="1.5s", max_attempts=2, max_crashes=1000, backoff=Backoff.fixed("0.05s"))
 async def stand_still(job: Job, seconds: float) -> None:
     """Say nothing more, but stop when asked."""
-    with told(job):
+    async with told_in_thread(job):
         await asyncio.sleep(600)
 
 
