@@ -12,23 +12,23 @@ from holdfast._core.address import Address, listens
 from holdfast._core.durations import Duration
 from holdfast._core.location import public_url
 from holdfast._core.watch import Watch
-from holdfast._engine.backup import backup
-from holdfast._engine.connections import Connections
-from holdfast._engine.decorator import Tasks
+from holdfast._engine.client.connections import Connections
+from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event, Events
-from holdfast._engine.groups import TaskGroup
-from holdfast._engine.handle import Handle
-from holdfast._engine.imports import import_all, problems_of_imports
-from holdfast._engine.lifespan import Lifespan, problems_of_lifespan
-from holdfast._engine.operators import Jobs, Queues, RecoveryRun, Workers
-from holdfast._engine.options import Options
-from holdfast._engine.recovery import Rescued
-from holdfast._engine.registry import Registry, define, problems_of_names
-from holdfast._engine.rows import Surroundings
-from holdfast._engine.runner_options import RunnerOptions, has_process_tasks, homes, importable
-from holdfast._engine.tables import Tables
-from holdfast._engine.task import Desk, Task
-from holdfast._engine.watching import Watches
+from holdfast._engine.operators.backup import backup
+from holdfast._engine.operators.operators import Jobs, Queues, RecoveryRun, Workers
+from holdfast._engine.rows.declaration import Watches
+from holdfast._engine.rows.rows import Surroundings
+from holdfast._engine.rows.tables import Tables
+from holdfast._engine.runners.options import RunnerOptions, has_process_tasks, homes, importable
+from holdfast._engine.supervisor.recovery import Rescued
+from holdfast._engine.tasks.decorator import Tasks
+from holdfast._engine.tasks.groups import TaskGroup
+from holdfast._engine.tasks.imports import import_all, problems_of_imports
+from holdfast._engine.tasks.lifespan import Lifespan, problems_of_lifespan
+from holdfast._engine.tasks.options import Options
+from holdfast._engine.tasks.registry import Registry, define, problems_of_names
+from holdfast._engine.tasks.task import Desk, Task
 from holdfast._ports.backup import Backup
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.host import RunnerHost
@@ -41,9 +41,9 @@ from holdfast.sync import blocking
 from holdfast.transports.inprocess import InProcessTransport, Listener
 
 if TYPE_CHECKING:  # a program that only enqueues does not load what runs jobs
-    from holdfast._engine.embedded import EmbeddedWorker
-    from holdfast._engine.rooms import Rooms
-    from holdfast._engine.worker import WorkerOptions
+    from holdfast._engine.embedded.embedded import EmbeddedWorker
+    from holdfast._engine.embedded.parts import Rooms
+    from holdfast._engine.worker.worker import WorkerOptions
     from holdfast.stores.postgres.store import PostgresStore
 
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
@@ -166,8 +166,8 @@ class App(Tasks, Watches):
         >>> async with app.worker(concurrency=10, queues=["mail"]):  # doctest: +SKIP
         ...     await serve()
         """
-        from holdfast._engine.embedded import EmbeddedWorker
-        from holdfast._engine.rooms import options_of, require_work
+        from holdfast._engine.embedded.embedded import EmbeddedWorker
+        from holdfast._engine.embedded.parts import options_of, require_work
 
         self.load()
         options = options_of(concurrency, queues)
@@ -186,9 +186,9 @@ class App(Tasks, Watches):
         >>> app.run_due()  # doctest: +SKIP
         3
         """
-        from holdfast._engine.due import DueRun
-        from holdfast._engine.rooms import options_of
-        from holdfast._engine.sowing import sow_all
+        from holdfast._engine.embedded.parts import options_of
+        from holdfast._engine.embedded.run_due import DueRun
+        from holdfast._engine.rows.scheduler import sow_all
 
         self.load()
         options = options_of(concurrency, None)
@@ -216,7 +216,7 @@ class App(Tasks, Watches):
 
     async def acheck(self) -> tuple[Check, ...]:
         """What is right and wrong with settings, tasks, store, workers and queues: all findings at once."""
-        from holdfast._engine.findings import check, check_rows, check_transport
+        from holdfast._engine.operators.check import check, check_rows, check_transport
 
         found = await check(self._connections.store, self.settings, self.registry)
         hints = await check_transport(self._open_transport, self.settings, self._connections.chance.uuid4())
@@ -250,7 +250,7 @@ class App(Tasks, Watches):
         self.settings = settings
 
     def _rooms(self, options: "WorkerOptions", open_store: Callable[[Settings], Store]) -> "Rooms":
-        from holdfast._engine.rooms import Rooms
+        from holdfast._engine.embedded.parts import Rooms
         from holdfast._ports.system_host import SystemHost
 
         return Rooms(
@@ -285,7 +285,7 @@ class App(Tasks, Watches):
         return self._connections.store if _scheme(settings.url) == "memory" else open_store(settings)
 
     async def _recover(self, now: bool) -> Sequence[Rescued]:
-        from holdfast._engine.recovery_run import recover
+        from holdfast._engine.operators.recovery_run import recover
 
         return await recover(self._connections, self.settings, self.events, now=now)
 

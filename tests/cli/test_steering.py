@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import App, StoreUnavailable
-from holdfast._engine.operators import Jobs
+from holdfast._engine.operators.operators import Jobs
 from holdfast.cli import selection
 from tests.cli.support import answer, claim, enqueue, run, url
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast._engine import runner_messages
+from holdfast._engine.runners import messages as runner_messages
 from holdfast._ports import guard
 from holdfast._ports.system_channel import SystemChannel
 from holdfast._ports.system_host import identify

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import StoreUnavailable
-from holdfast._engine.client import Client
+from holdfast._engine.client.client import Client
 from tests.e2e.disks import Disk, small_disk
 from tests.e2e.fleet import START, Fleet, fleet
 from tests.e2e.waiting import until

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from holdfast import App
-from holdfast._engine.refused import PAUSES
+from holdfast._engine.worker.refused_outcomes import PAUSES
 from holdfast.errors import StoreRefused
 from tests.e2e.fleet import START, fleet
 from tests.e2e.waiting import STALL, until

@@ -13,8 +13,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._engine import runner_messages as messages
-from holdfast._engine.runner_options import RunnerOptions
+from holdfast._engine.runners import messages
+from holdfast._engine.runners.options import RunnerOptions
 from holdfast._ports.host import Exit
 from holdfast._ports.system_runner import SystemRunnerHost
 from tests.e2e.cells import end, guard_of, is_alive, living, run

@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from holdfast._core.job import JobRecord
-from holdfast._engine.rows import Rows, Surroundings
-from holdfast._engine.tables import RowsSettings, Tables
-from holdfast._engine.watching import settings_of
+from holdfast._engine.rows.declaration import settings_of
+from holdfast._engine.rows.rows import Rows, Surroundings
+from holdfast._engine.rows.tables import RowsSettings, Tables
 from holdfast.testing.memory_table import MemoryTable
 from tests.engine.support import Bench, Flaky, beside
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from holdfast._core.outcome import Done
-from holdfast._engine import runner_messages as messages
-from holdfast._engine.inprocess import LoopChannel
-from holdfast._engine.pool import Pool
-from holdfast._engine.registry import TaskDefinition, define
+from holdfast._engine.embedded.in_process import LoopChannel
+from holdfast._engine.runners import messages
+from holdfast._engine.runners.pool import Pool
+from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast._ports.host import Exit
 from tests.engine.support import Bench, until
 

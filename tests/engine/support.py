@@ -12,15 +12,15 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Claim, Hold, JobRecord, NewJob, State, Token
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._engine.children import Children
 from holdfast._engine.events import Event, Events
-from holdfast._engine.exchange import Exchange
-from holdfast._engine.executor import Ended, Executor, Stop
-from holdfast._engine.heart import Heart
-from holdfast._engine.patience import Patience
-from holdfast._engine.registry import Registry, TaskDefinition, define
-from holdfast._engine.reporter import Reporter
-from holdfast._engine.runners import ThreadRunner
+from holdfast._engine.retry import Patience
+from holdfast._engine.runners.runners import ThreadRunner
+from holdfast._engine.tasks.registry import Registry, TaskDefinition, define
+from holdfast._engine.worker.child_jobs import Children
+from holdfast._engine.worker.exchange import Exchange
+from holdfast._engine.worker.executor import Ended, Executor, Stop
+from holdfast._engine.worker.lease import Heart
+from holdfast._engine.worker.progress_writer import Reporter
 from holdfast._ports.store import LastTries, NewLease
 from holdfast._ports.transport import Hint
 from holdfast.errors import StoreUnavailable

@@ -13,10 +13,10 @@ from holdfast._core.outcome import Done, Raised
 from holdfast._core.payload import RESULT_LIMIT
 from holdfast._core.policy import Backoff
 from holdfast._engine import messages as messages_of_workers
-from holdfast._engine import runner_messages as messages
-from holdfast._engine.context import Job
-from holdfast._engine.registry import define
-from holdfast._engine.runner_options import homes
+from holdfast._engine.runners import messages
+from holdfast._engine.runners.options import homes
+from holdfast._engine.tasks.context import Job
+from holdfast._engine.tasks.registry import define
 from holdfast._ports.system_channel import MOST_UNSENT
 from holdfast.errors import ConfigurationError, JobLost
 from tests.engine.runners_support import RunnerBench, processed

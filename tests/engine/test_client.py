@@ -14,8 +14,8 @@ from holdfast._core.lifecycle import Transition, finish
 from holdfast._core.outcome import Cancel, Done, Fail, Outcome
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._engine import client
-from holdfast._engine.client import Client
+from holdfast._engine.client import client
+from holdfast._engine.client.client import Client
 from holdfast._engine.events import Event, EventName, Events
 from holdfast._ports.store import (
     ClaimRequest,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from holdfast._core.job import AttemptOutcome
-from holdfast._engine.context import Job
-from holdfast._engine.registry import define
+from holdfast._engine.tasks.context import Job
+from holdfast._engine.tasks.registry import define
 from tests.engine.support import Bench, claim, forever, run, turns
 
 

@@ -6,8 +6,8 @@ from msgspec import structs
 
 from holdfast._core.lifecycle import Charge
 from holdfast._engine import messages
-from holdfast._engine.courier import MOST_KEPT, event_of
 from holdfast._engine.events import Event, EventName
+from holdfast._engine.supervisor.event_relay import MOST_KEPT, event_of
 from holdfast._ports.host import Exit
 from tests.engine.support import run_virtual
 from tests.engine.test_supervisor import HELLO, KILLED, Fleet, passing

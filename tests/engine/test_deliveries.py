@@ -14,12 +14,12 @@ from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
-from holdfast._engine.client import Client
-from holdfast._engine.inbox import Inbox
-from holdfast._engine.options import Options
-from holdfast._engine.recovery import Contact, Recovery
-from holdfast._engine.sweep import Sweep
-from holdfast._engine.worker import Worker, WorkerOptions
+from holdfast._engine.client.client import Client
+from holdfast._engine.supervisor.recovery import Contact, Recovery
+from holdfast._engine.supervisor.republisher import Sweep
+from holdfast._engine.tasks.options import Options
+from holdfast._engine.worker.inbox import Inbox
+from holdfast._engine.worker.worker import Worker, WorkerOptions
 from holdfast._ports.store import ClaimRequest, NewLease
 from holdfast._ports.transport import Via
 from holdfast.stores.memory import MemoryStore

@@ -10,9 +10,9 @@ from holdfast._core.job import AttemptOutcome, NewJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._core.outcome import Retry, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._engine.context import Job
-from holdfast._engine.loop import Service
-from holdfast._engine.registry import define
+from holdfast._engine.service import Service
+from holdfast._engine.tasks.context import Job
+from holdfast._engine.tasks.registry import define
 from holdfast._ports.store import ClaimRequest, ExchangeAnswer
 from holdfast.errors import JobLost, StoreUnavailable
 from tests.engine.support import LEASE, OTHER, TIMING, Bench, forever, run, turns

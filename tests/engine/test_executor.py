@@ -9,9 +9,9 @@ from holdfast._core.job import AttemptOutcome, Reason, State
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.payload import ERROR_TEXT_LIMIT
-from holdfast._engine.context import Job
-from holdfast._engine.loop import run_until_done
-from holdfast._engine.registry import TaskDefinition, define
+from holdfast._engine.service import run_until_done
+from holdfast._engine.tasks.context import Job
+from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast.errors import JobLost
 from tests.engine.support import JOB, Bench, claim, run, until
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast._core.job import State
 from holdfast._core.lifecycle import Transition
-from holdfast._engine.exchange import HALVED_FROM
+from holdfast._engine.worker.exchange import HALVED_FROM
 from holdfast._ports.store import ClaimRequest, ExchangeAnswer
 from tests.engine.support import Bench, run, turns
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._engine.hands import SLICE, Hands
+from holdfast._engine.runners.loop_tasks import SLICE, Hands
 from tests.engine.support import run, turns
 
 WORD: ContextVar[str] = ContextVar("word", default="")

@@ -17,9 +17,9 @@ from holdfast import App, Backoff, ConfigurationError, Fail, Handle, Job, Rescue
 from holdfast._core.job import AttemptOutcome, Claim, JobRecord, Reason, Rescue, RescueReason, State
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._core.timing import LeaseTiming
-from holdfast._engine.executor import Stop
-from holdfast._engine.healing import Healer
-from holdfast._engine.registry import define
+from holdfast._engine.tasks.registry import define
+from holdfast._engine.worker.executor import Stop
+from holdfast._engine.worker.rescue_hooks import Healer
 from holdfast._ports.store import ClaimRequest, JobFilter, LastTries, NewLease
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from tests.engine.support import LEASE, Bench, Doctor, Held, Log, beside, claim, forever, registry, run, turns, until

@@ -1,6 +1,6 @@
 """Until when a worker may act follows from its beats alone."""
 
-from holdfast._engine.heart import Heart
+from holdfast._engine.worker.lease import Heart
 from holdfast.testing.clock import FakeClock
 
 

@@ -8,8 +8,8 @@ from msgspec import structs
 from holdfast._core.job import State, Token
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._engine import messages
-from holdfast._engine.pruner import BATCH, INTERVAL, PAUSE, Pruner
-from holdfast._engine.strays import SAID_AGAIN_AFTER, Strays
+from holdfast._engine.supervisor.pruner import BATCH, INTERVAL, PAUSE, Pruner
+from holdfast._engine.supervisor.unknown_tasks import SAID_AGAIN_AFTER, Strays
 from holdfast._ports.host import Exit
 from holdfast._ports.store import ClaimRequest, LastTries
 from holdfast.stores.memory import MemoryStore

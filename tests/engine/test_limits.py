@@ -11,9 +11,9 @@ from holdfast._core.job import AttemptOutcome, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._engine import messages
-from holdfast._engine.context import Job
-from holdfast._engine.limits import Limited, Limits
-from holdfast._engine.registry import TaskDefinition, define
+from holdfast._engine.supervisor.limits import Limited, Limits
+from holdfast._engine.tasks.context import Job
+from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast._ports.store import Update
 from holdfast.testing.clock import FakeClock
 from tests.engine.support import LEASE, SETTINGS, TIMING, beside, forever, run, run_virtual, stubborn

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast._engine.loop import Service, Wake
+from holdfast._engine.service import Service, Wake
 from holdfast.errors import ConfigurationError, StoreRefused
 from holdfast.testing.clock import FakeChance
 from tests.engine.support import Log, LoopClock, run, run_virtual, turns, until

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from holdfast._core.policy import Policy
-from holdfast._engine.options import Options
+from holdfast._engine.tasks.options import Options
 from holdfast.errors import ConfigurationError
 
 WHEN = datetime(2030, 1, 1, tzinfo=UTC)

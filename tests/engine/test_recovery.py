@@ -13,7 +13,7 @@ from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._engine.recovery import HOLDS_PER_MOVE, MOST_REFUSALS, Contact, Recovery
+from holdfast._engine.supervisor.recovery import HOLDS_PER_MOVE, MOST_REFUSALS, Contact, Recovery
 from holdfast._ports.store import ClaimRequest, ExchangeAnswer, LastTries, NewLease
 from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.memory import MemoryStore

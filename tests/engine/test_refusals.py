@@ -9,8 +9,8 @@ import pytest
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd, Transition, rescue
 from holdfast._engine import messages
-from holdfast._engine.refused import PAUSES
-from holdfast._engine.registry import define
+from holdfast._engine.tasks.registry import define
+from holdfast._engine.worker.refused_outcomes import PAUSES
 from holdfast._ports.store import ClaimRequest, ExchangeAnswer, Note
 from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.memory import MemoryStore

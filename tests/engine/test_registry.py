@@ -7,8 +7,8 @@ import pytest
 
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._engine.context import Job, SyncJob
-from holdfast._engine.registry import Registry, define
+from holdfast._engine.tasks.context import Job, SyncJob
+from holdfast._engine.tasks.registry import Registry, define
 from holdfast.errors import ConfigurationError
 
 

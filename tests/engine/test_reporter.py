@@ -7,10 +7,10 @@ import pytest
 
 from holdfast._core.job import Hold, State, Token
 from holdfast._core.policy import Policy
-from holdfast._engine.children import Children
 from holdfast._engine.events import Events
-from holdfast._engine.patience import Patience
-from holdfast._engine.reporter import PROGRESS_INTERVAL, Reporter
+from holdfast._engine.retry import Patience
+from holdfast._engine.worker.child_jobs import Children
+from holdfast._engine.worker.progress_writer import PROGRESS_INTERVAL, Reporter
 from holdfast.errors import JobLost, StoreUnavailable
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.transports.polling import PollingTransport

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast._core import lifecycle
 from holdfast._core.job import Claim, State
-from holdfast._engine.executor import Ended
-from holdfast._engine.resting import Resting
+from holdfast._engine.worker.executor import Ended
+from holdfast._engine.worker.resting_claims import Resting
 from holdfast._ports.store import ClaimRequest
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.clock import FakeClock

@@ -15,8 +15,8 @@ from holdfast import Batch, Cancel, ConfigurationError, Fail, JobLost, Retry, Ro
 from holdfast._core import watch
 from holdfast._core.job import JobRecord
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
-from holdfast._engine.executor import Stop
-from holdfast._engine.rows_run import AHEAD, FRESH, FRESH_PART, RELEASE_WITHIN, SLICE, is_of_no_row
+from holdfast._engine.rows.run import AHEAD, FRESH, FRESH_PART, RELEASE_WITHIN, SLICE, is_of_no_row
+from holdfast._engine.worker.executor import Stop
 from holdfast._ports.rows import Findings, Mark, Refusal, Reset
 from holdfast._ports.store import LastTries, NewLease
 from holdfast.errors import HoldfastError, StoreUnavailable

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast._engine import rows_run
+from holdfast._engine.rows import run as rows_run
 from tests.engine import test_rows
 
 

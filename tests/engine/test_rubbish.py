@@ -10,11 +10,11 @@ from holdfast._core.job import AttemptOutcome, Failure
 from holdfast._core.outcome import Raised, Retry
 from holdfast._core.payload import ERROR_TEXT_LIMIT
 from holdfast._core.texts import json_text
-from holdfast._engine import executor as executor_module
-from holdfast._engine import runner_messages as messages
-from holdfast._engine.describing import described
-from holdfast._engine.judging import judge_error, judge_value
-from holdfast._engine.registry import define
+from holdfast._engine.error_text import described
+from holdfast._engine.runners import messages
+from holdfast._engine.runners.outcomes import judge_error, judge_value
+from holdfast._engine.tasks.registry import define
+from holdfast._engine.worker import executor as executor_module
 from tests.engine.support import Bench, claim, run
 from tests.engine.test_runners_inside import Scene
 

@@ -12,11 +12,11 @@ import pytest
 from holdfast import App, Cancel, Fail, Retry
 from holdfast._core.job import Claim
 from holdfast._core.outcome import Done, Invalid, Outcome, Raised
-from holdfast._engine import runner_messages as messages
-from holdfast._engine.context import SyncJob
-from holdfast._engine.lifespan import Lifespan
-from holdfast._engine.registry import TaskDefinition, define
-from holdfast._engine.runner_process import RunnerProcess
+from holdfast._engine.runners import messages
+from holdfast._engine.runners.process import RunnerProcess
+from holdfast._engine.tasks.context import SyncJob
+from holdfast._engine.tasks.lifespan import Lifespan
+from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast._ports.store import Duplicate, EnqueueAnswer
 from holdfast._ports.system_channel import SystemChannel
 from holdfast.errors import ConfigurationError, JobLost, StoreUnavailable

@@ -10,11 +10,11 @@ from msgspec import structs
 from holdfast._core.job import AttemptOutcome, Failure, State
 from holdfast._core.lifecycle import Judge, Transition
 from holdfast._core.outcome import Raised, Snooze
-from holdfast._engine import pool as pools
-from holdfast._engine import runner_messages as messages
-from holdfast._engine.executor import Stop
-from holdfast._engine.pool import MOST_GROWTH
-from holdfast._engine.registry import RunnerKind
+from holdfast._engine.runners import messages
+from holdfast._engine.runners import pool as pools
+from holdfast._engine.runners.pool import MOST_GROWTH
+from holdfast._engine.tasks.registry import RunnerKind
+from holdfast._engine.worker.executor import Stop
 from holdfast._ports.host import Exit
 from tests.engine.runners_support import DONE, GRACE, MARGIN, PAUSE, STACKS, FakeChild, RunnerBench, processed
 from tests.engine.support import JOB, claim, run_virtual, turns, until

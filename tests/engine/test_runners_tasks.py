@@ -11,8 +11,8 @@ from msgspec import structs
 from holdfast import App, Job, SyncJob
 from holdfast._core.job import AttemptOutcome, State
 from holdfast._core.lifecycle import Judge, crashed
-from holdfast._engine.registry import RunnerKind, define
-from holdfast._engine.runner_options import RunnerOptions, has_process_tasks, importable
+from holdfast._engine.runners.options import RunnerOptions, has_process_tasks, importable
+from holdfast._engine.tasks.registry import RunnerKind, define
 from holdfast.errors import ConfigurationError
 from tests.engine.runners_support import processed
 from tests.engine.support import claim

@@ -13,8 +13,8 @@ from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
-from holdfast._engine.supervisor import Supervisor, SupervisorOptions
-from holdfast._engine.ward import START_PATIENCE
+from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
+from holdfast._engine.supervisor.worker_handle import START_PATIENCE
 from holdfast._ports.host import Exit
 from holdfast._ports.store import ClaimRequest
 from holdfast.errors import ConfigurationError, SchemaTooNew, StoreUnavailable

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._engine import messages
-from holdfast._engine.recovery import Contact
-from holdfast._engine.ward import Ward
+from holdfast._engine.supervisor.recovery import Contact
+from holdfast._engine.supervisor.worker_handle import Ward
 from holdfast._ports.host import Exit
 from holdfast.testing.clock import FakeClock
 from tests.engine.machines import MemoryChild

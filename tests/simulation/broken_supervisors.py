@@ -9,12 +9,12 @@ from msgspec import structs
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.timing import LeaseTiming
-from holdfast._engine import recovery
-from holdfast._engine.isolation import Isolation
-from holdfast._engine.limits import Limited, Limits
-from holdfast._engine.recovery import Contact, Recovery, Rescued
-from holdfast._engine.supervisor import Supervisor
-from holdfast._engine.ward import Ward
+from holdfast._engine.supervisor import recovery
+from holdfast._engine.supervisor.isolation import Isolation
+from holdfast._engine.supervisor.limits import Limited, Limits
+from holdfast._engine.supervisor.recovery import Contact, Recovery, Rescued
+from holdfast._engine.supervisor.supervisor import Supervisor
+from holdfast._engine.supervisor.worker_handle import Ward
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Answer, NewLease
 from holdfast.testing.hosts import Machine, SimChild

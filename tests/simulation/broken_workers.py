@@ -13,17 +13,17 @@ from holdfast._core import lifecycle
 from holdfast._core.job import Claim, Hold, Json, NewJob
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Outcome
-from holdfast._engine.client import Client
-from holdfast._engine.context import Context
-from holdfast._engine.deposit import Deposit
-from holdfast._engine.exchange import Exchange
-from holdfast._engine.executor import Ended, Executor, Running, Stop
-from holdfast._engine.healing import Healer
-from holdfast._engine.inbox import Inbox
-from holdfast._engine.loop import Service, turn
-from holdfast._engine.pool import Pool
-from holdfast._engine.registry import TaskDefinition
-from holdfast._engine.runners import ThreadRunner, call_of
+from holdfast._engine.client.client import Client
+from holdfast._engine.runners.pool import Pool
+from holdfast._engine.runners.runners import ThreadRunner, call_of
+from holdfast._engine.service import Service, turn
+from holdfast._engine.tasks.context import Context
+from holdfast._engine.tasks.registry import TaskDefinition
+from holdfast._engine.worker.exchange import Exchange
+from holdfast._engine.worker.executor import Ended, Executor, Running, Stop
+from holdfast._engine.worker.inbox import Inbox
+from holdfast._engine.worker.rescue_hooks import Healer
+from holdfast._engine.worker.undelivered import Deposit
 from holdfast._ports.store import Answer, ClaimRequest, EnqueueAnswer
 from holdfast.errors import StoreUnavailable
 from holdfast.stores import memory

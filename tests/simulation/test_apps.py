@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import State
-from holdfast._engine.inprocess import LoopChannel
+from holdfast._engine.embedded.in_process import LoopChannel
 from holdfast._ports.host import Exit
 from holdfast.testing.decisions import Birth, Decision, Strike
 from holdfast.testing.history import EMBEDDED, Event, JobRow, LeaseRow, Phase

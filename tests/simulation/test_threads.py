@@ -8,9 +8,9 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import AttemptOutcome, Claim, State, Token
-from holdfast._engine.context import SyncJob
-from holdfast._engine.registry import TaskDefinition, define
-from holdfast._engine.reporter import Reporter
+from holdfast._engine.tasks.context import SyncJob
+from holdfast._engine.tasks.registry import TaskDefinition, define
+from holdfast._engine.worker.progress_writer import Reporter
 from holdfast._ports.host import Exit
 from holdfast.errors import JobLost
 from holdfast.testing.history import CRASHED, Phase

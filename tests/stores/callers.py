@@ -16,8 +16,8 @@ from django.db import connections, transaction
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from holdfast._engine.handle import Handle
-from holdfast._engine.task import Order
+from holdfast._engine.client.handle import Handle
+from holdfast._engine.tasks.task import Order
 
 
 class Caller(ABC):

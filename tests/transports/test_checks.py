@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import App
-from holdfast._engine.findings import check_hints
+from holdfast._engine.operators.check import check_hints
 from holdfast._ports.clock import SystemChance
 from holdfast._ports.store import Check
 from holdfast._ports.transport import Transport

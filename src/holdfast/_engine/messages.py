@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from holdfast._core.job import Token
 from holdfast._core.lifecycle import Charge, Transition
-from holdfast._engine.tables import RowsSettings
+from holdfast._engine.rows.tables import RowsSettings
 from holdfast.settings import Settings
 
 MOST_RESULTS = 16 * 2**20

@@ -15,7 +15,7 @@ from holdfast.settings import public_url
 
 if TYPE_CHECKING:
     from holdfast._engine.messages import Hello
-    from holdfast._engine.supervisor import Supervisor
+    from holdfast._engine.supervisor.supervisor import Supervisor
     from holdfast.cli.process import ProcessOptions
 
 MOST_NAMED = 20

@@ -11,7 +11,7 @@ from holdfast.cli.saying import say
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast._engine.supervisor import Supervisor
+    from holdfast._engine.supervisor.supervisor import Supervisor
     from holdfast.cli.reload import Changes
 
 USAGE, UNREACHABLE = 2, 75

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-from holdfast._engine.imports import import_module
+from holdfast._engine.tasks.imports import import_module
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from holdfast._core.cleaning import IN_JSON, IN_LINES, clean
-from holdfast._engine.current import CURRENT, WORKER
 from holdfast._engine.events import EventName, logger
+from holdfast._engine.runners.current import CURRENT, WORKER
 from holdfast.cli.outage import QuietOutage
 
 LEVELS = ("debug", "info", "warning", "error")

@@ -19,11 +19,11 @@ import msgspec
 from msgspec import Struct
 
 from holdfast._engine import messages
-from holdfast._engine.loop import run_until_done
-from holdfast._engine.registry import NAME
-from holdfast._engine.runner_options import RunnerOptions, has_process_tasks
-from holdfast._engine.runners import FORKED
-from holdfast._engine.worker import Worker, WorkerOptions
+from holdfast._engine.runners.options import RunnerOptions, has_process_tasks
+from holdfast._engine.runners.runners import FORKED
+from holdfast._engine.service import run_until_done
+from holdfast._engine.tasks.registry import NAME
+from holdfast._engine.worker.worker import Worker, WorkerOptions
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.system_host import SystemCell
 from holdfast._ports.system_runner import SystemRunnerHost

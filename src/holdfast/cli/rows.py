@@ -10,7 +10,7 @@ from holdfast.cli.options import JSON
 from holdfast.cli.selection import confirm
 
 if TYPE_CHECKING:
-    from holdfast._engine.rows import Rows
+    from holdfast._engine.rows.rows import Rows
     from holdfast.app import App
 
 NAMES = click.argument("names", metavar="[NAME]...", nargs=-1)

@@ -7,9 +7,9 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from holdfast._engine.imports import import_module
-from holdfast._engine.runner_options import RunnerOptions
-from holdfast._engine.runner_process import RunnerProcess
+from holdfast._engine.runners.options import RunnerOptions
+from holdfast._engine.runners.process import RunnerProcess
+from holdfast._engine.tasks.imports import import_module
 from holdfast._ports.system_runner import RunnerCell
 from holdfast.app import open_store
 from holdfast.cli.loading import load_app

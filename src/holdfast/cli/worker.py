@@ -15,7 +15,7 @@ from holdfast.cli.saying import give_up_unsaid, open_missing, say
 
 if TYPE_CHECKING:
     from holdfast._engine.events import Events
-    from holdfast._engine.supervisor import Supervisor, SupervisorOptions
+    from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
     from holdfast._ports.clock import Clock
     from holdfast.cli.banner import Banner
     from holdfast.cli.process import ProcessOptions
@@ -60,7 +60,7 @@ def worker(
     import asyncio
 
     from holdfast._engine.events import Events
-    from holdfast._engine.supervisor import SupervisorOptions
+    from holdfast._engine.supervisor.supervisor import SupervisorOptions
     from holdfast._ports.clock import SystemClock
     from holdfast.cli.banner import Banner
     from holdfast.cli.logs import configure_logs
@@ -90,7 +90,7 @@ def _changes(clock: "Clock") -> "Changes":
 def _maker(
     arguments: "tuple[str, ProcessOptions]", kept: "SupervisorOptions", clock: "Clock", events: "Events"
 ) -> "Callable[[], Supervisor]":
-    from holdfast._engine.supervisor import Supervisor
+    from holdfast._engine.supervisor.supervisor import Supervisor
     from holdfast._ports.clock import SystemChance
     from holdfast._ports.system_host import SystemHost
     from holdfast.app import open_store, open_table, open_transport

@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast._engine.inprocess import InProcessChild, InProcessHost
-from holdfast._engine.supervisor import OK, UNREACHABLE, Supervisor, SupervisorOptions
+from holdfast._engine.embedded.in_process import InProcessChild, InProcessHost
+from holdfast._engine.supervisor.supervisor import OK, UNREACHABLE, Supervisor, SupervisorOptions
 from holdfast._ports.store import LastTries
 from holdfast.testing.ears import Ears
 from holdfast.testing.history import EMBEDDED
@@ -22,7 +22,7 @@ from holdfast.testing.workers import worker_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast._engine.worker import Worker
+    from holdfast._engine.worker.worker import Worker
     from holdfast._ports.host import Cell
     from holdfast.testing.loop import Process, VirtualLoop
     from holdfast.testing.world import World

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from holdfast._core.job import NewJob, State
-from holdfast._engine.registry import TaskDefinition
+from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._ports.clock import compose_uuid7
 from holdfast.stores.memory import Snapshot
 from holdfast.testing.mirror import Seen

@@ -16,13 +16,13 @@ from holdfast._core.job import Json, NewJob
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
 from holdfast._core.view import RescuedJob
-from holdfast._engine.client import Client
-from holdfast._engine.context import Job
-from holdfast._engine.handle import Handle
-from holdfast._engine.options import Options
-from holdfast._engine.registry import Registry, TaskDefinition
-from holdfast._engine.registry import define as _define
-from holdfast._engine.task import Bound, Desk
+from holdfast._engine.client.client import Client
+from holdfast._engine.client.handle import Handle
+from holdfast._engine.tasks.context import Job
+from holdfast._engine.tasks.options import Options
+from holdfast._engine.tasks.registry import Registry, TaskDefinition
+from holdfast._engine.tasks.registry import define as _define
+from holdfast._engine.tasks.task import Bound, Desk
 from holdfast._ports.clock import Chance
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Duplicate

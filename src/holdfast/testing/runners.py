@@ -5,11 +5,11 @@ import asyncio
 from msgspec import Struct
 
 from holdfast._core.outcome import Outcome
-from holdfast._engine import runner_messages as messages
-from holdfast._engine.context import Job
-from holdfast._engine.judging import judge_error, judge_value
-from holdfast._engine.registry import TaskDefinition
-from holdfast._engine.runner_process import Line
+from holdfast._engine.runners import messages
+from holdfast._engine.runners.outcomes import judge_error, judge_value
+from holdfast._engine.runners.process import Line
+from holdfast._engine.tasks.context import Job
+from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
 from holdfast.testing.history import CRASHED

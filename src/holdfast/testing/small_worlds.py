@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from holdfast._core.job import NewJob
 from holdfast._core.timing import LeaseTiming
-from holdfast._engine.client import Client
+from holdfast._engine.client.client import Client
 from holdfast._ports.clock import compose_uuid7
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from holdfast._core.job import Claim, Json
 from holdfast._core.policy import Backoff
-from holdfast._engine.context import Job, Reports, SyncJob
-from holdfast._engine.registry import TaskDefinition, define
-from holdfast._engine.reporter import Reporter
-from holdfast._engine.runners import ThreadRunner
-from holdfast._engine.task import Bound
+from holdfast._engine.runners.runners import ThreadRunner
+from holdfast._engine.tasks.context import Job, Reports, SyncJob
+from holdfast._engine.tasks.registry import TaskDefinition, define
+from holdfast._engine.tasks.task import Bound
+from holdfast._engine.worker.progress_writer import Reporter
 from holdfast.testing.loop import Process, VirtualLoop
 from holdfast.testing.programs import (
     CREEP,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from holdfast._engine.batch import Batch
-from holdfast._engine.rows import Rows, Surroundings
-from holdfast._engine.tables import OpenTable, Tables
+from holdfast._engine.rows.batch import Batch
+from holdfast._engine.rows.rows import Rows, Surroundings
+from holdfast._engine.rows.tables import OpenTable, Tables
 from holdfast._ports.host import Exit
 from holdfast.testing.doors import Carry
 from holdfast.testing.fates import Fate, Fault, Faults, Mix
@@ -21,7 +21,7 @@ from holdfast.testing.watched_table import WitnessedTable, faulty_table
 
 if TYPE_CHECKING:
     from holdfast._engine.events import Events
-    from holdfast._engine.registry import Registry
+    from holdfast._engine.tasks.registry import Registry
     from holdfast.testing.loop import Process
     from holdfast.testing.world import World
 

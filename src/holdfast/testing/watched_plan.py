@@ -5,7 +5,7 @@ import random
 from msgspec import Struct
 
 from holdfast._core.watch import Watch
-from holdfast._engine.tables import RowsSettings
+from holdfast._engine.rows.tables import RowsSettings
 
 SHARE = 0.2  # of the worlds that may have one
 NAME = "rows.parcels"  # the task whose jobs are runs of its handler

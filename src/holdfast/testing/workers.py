@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast._engine.worker import Worker, WorkerOptions
+from holdfast._engine.worker.worker import Worker, WorkerOptions
 from holdfast._ports.store import LastTries
 from holdfast.testing.ears import Ears
 from holdfast.testing.hosts import SimChance, SimClock
@@ -15,7 +15,7 @@ from holdfast.testing.runners import SimRunnerHost
 from holdfast.testing.threads import SimThreads
 
 if TYPE_CHECKING:
-    from holdfast._engine.registry import TaskDefinition
+    from holdfast._engine.tasks.registry import TaskDefinition
     from holdfast._ports.host import Cell
     from holdfast.settings import Settings
     from holdfast.testing.loop import Process

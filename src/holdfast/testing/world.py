@@ -10,9 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, NewJob, Place, State
-from holdfast._engine.client import Client
-from holdfast._engine.registry import TaskDefinition
-from holdfast._engine.supervisor import Supervisor, SupervisorOptions
+from holdfast._engine.client.client import Client
+from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
+from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._ports.clock import compose_uuid7
 from holdfast._ports.host import Cell, Exit
 from holdfast._ports.store import Store

@@ -6,9 +6,9 @@ from types import ModuleType
 
 from msgspec import structs
 
-from holdfast._engine.registry import TaskDefinition
-from holdfast._engine.runner_options import SCRIPT
-from holdfast._engine.task import Bound
+from holdfast._engine.runners.options import SCRIPT
+from holdfast._engine.tasks.registry import TaskDefinition
+from holdfast._engine.tasks.task import Bound
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
 from holdfast.settings import problems_of_url

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from holdfast._engine.events import Events
-from holdfast._engine.supervisor import Supervisor, SupervisorOptions
-from holdfast._engine.worker import WorkerOptions
+from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
+from holdfast._engine.worker.worker import WorkerOptions
 from holdfast._ports import guard
 from holdfast._ports.clock import SystemChance, SystemClock, blocking_sleep
 from holdfast._ports.system_host import WORKER_COMMAND, SystemHost

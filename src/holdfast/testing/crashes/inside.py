@@ -11,11 +11,11 @@ from functools import cache
 from operator import attrgetter
 
 from holdfast._core.job import Json
-from holdfast._engine.context import Context
-from holdfast._engine.current import CURRENT
-from holdfast._engine.handle import Handle
-from holdfast._engine.imports import import_module
-from holdfast._engine.task import Bound
+from holdfast._engine.client.handle import Handle
+from holdfast._engine.runners.current import CURRENT
+from holdfast._engine.tasks.context import Context
+from holdfast._engine.tasks.imports import import_module
+from holdfast._engine.tasks.task import Bound
 from holdfast._ports.clock import SystemClock, blocking_sleep
 from holdfast.app import App
 from holdfast.errors import ConfigurationError

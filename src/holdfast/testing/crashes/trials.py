@@ -15,11 +15,11 @@ from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.timing import LeaseTiming
 from holdfast._core.view import JobView
-from holdfast._engine.connections import Connections
+from holdfast._engine.client.connections import Connections
+from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Events
-from holdfast._engine.handle import Handle
-from holdfast._engine.operators import Jobs
-from holdfast._engine.task import Bound, Desk
+from holdfast._engine.operators.operators import Jobs
+from holdfast._engine.tasks.task import Bound, Desk
 from holdfast._ports import guard
 from holdfast._ports.clock import SystemClock, blocking_sleep
 from holdfast.app import open_store, open_transport

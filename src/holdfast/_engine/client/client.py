@@ -1,0 +1,319 @@
+"""The caller's side: enqueue, look, cancel, retry, and what operators do. Every verb is sent again while the store is away."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Literal
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.explanation import Explanation, WorkerFacts, explain
+from holdfast._core.identity import call_id
+from holdfast._core.job import PLACE_OF, JobRecord, Json, NewJob, Place, Reason, State
+from holdfast._core.payload import decode_json
+from holdfast._core.view import AttemptView, JobView
+from holdfast._engine.client.group_commit import Commits
+from holdfast._engine.events import EventName, Events
+from holdfast._engine.retry import GIVE_UP, Patience
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.store import EnqueueAnswer, JobFilter, LeaseView, Pruned, QueueView, ReopenAnswer, Store
+from holdfast._ports.transport import Hint, Transport
+from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreBusy, UniqueConflict
+
+RESULT_PAUSES = (0.005, 0.25)
+HINTED = 64
+BATCH = 1000
+"""How many jobs one write moves at most when many were asked for, so that nobody waits long behind it."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ALL = EnqueueAnswer()
+MOVABLE = (State.AVAILABLE, State.SCHEDULED)
+
+States = dict[UUID, State]
+Ids = list[UUID]
+
+
+class Client:
+    """Speaks to one store from one event loop. Concurrent enqueues share commits, but for those with a unique key."""
+
+    def __init__(
+        self, store: Store, transport: Transport, clock: Clock, chance: Chance, events: Events, *, give_up: float = GIVE_UP
+    ) -> None:
+        self._store = store
+        self._transport = transport
+        self._clock = clock
+        self._chance = chance
+        self._events = events
+        self._ask = Patience(clock, chance, events, give_up=give_up).ask
+        self._commits = Commits(self._write)
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
+        """All of them durably, or none. ``StoreUnavailable`` after ``give_up`` seconds: they may or may not be there.
+
+        ``UniqueConflict`` if a key is taken by a job with another payload. A cancelled caller leaves its neighbours alone;
+        its own jobs may still land if they were on their way.
+        """
+        if [job for job in jobs if job.unique_key is not None]:
+            answer = await self._write(jobs)  # alone: another caller's conflict must not undo this one
+            require_no_conflict(jobs, answer)
+            return answer
+        if jobs:
+            await self._commits.add(jobs)
+        return _ALL
+
+    async def get(self, job: UUID) -> JobView:
+        """The job with its attempts; ``JobNotFound``."""
+        return JobView.of(await self._record(job))
+
+    async def list(self, which: JobFilter) -> "list[JobView]":
+        """Matching jobs, newest first, without attempts."""
+        return [JobView.of(record) for record in await self._ask("list", lambda: self._store.list(which))]
+
+    async def ids(self, which: JobFilter, reason: Reason | None, limit: int | None) -> Ids:
+        """Ids of matching jobs, newest first, read in pages: a selector for verbs that take many."""
+        found: Ids = []
+        while limit is None or len(found) < limit:
+            page = await self._ask("list", partial(self._store.list, which))
+            found += [record.id for record in page if reason in (None, record.reason)]
+            if len(page) < which.limit:
+                break
+            which = structs.replace(which, before=page[-1].id)
+        return found[:limit]
+
+    async def counts(self, by: Literal["queue", "task"] | None) -> dict[str, dict[str, int]]:
+        """Jobs by group and state, all nine states with zeros; the group is ``""`` without ``by``."""
+        found = await self._ask("counts", lambda: self._store.counts(by))
+        groups = dict.fromkeys([""] if by is None else sorted({group for group, _ in found}))
+        return {group: {state.value: found.get((group, state), 0) for state in State} for group in groups}
+
+    async def workers(self) -> Sequence[LeaseView]:
+        """Those whose lease has not ended, oldest first."""
+        return await self._ask("workers", self._store.workers)
+
+    async def explain(self, job: UUID) -> Explanation:
+        """Why the job is where it is; ``JobNotFound``."""
+        record = await self._record(job)
+        queues = await self._ask("queues", self._store.queues)
+        workers = await self.workers()
+        paused = {queue.name for queue in queues if queue.paused_at is not None}
+        now = EPOCH + timedelta(seconds=self._clock.wall())
+        return explain(record, is_paused=record.queue in paused, workers=tuple(map(_facts, workers)), now=now)
+
+    async def cancel(self, jobs: Sequence[UUID]) -> States:
+        """End what waits, mark what runs; the state each is in now, absent if unknown."""
+
+        async def tell(states: States, _: frozenset[UUID]) -> None:
+            for job, state in states.items():
+                self._events.emit(EventName.JOB_CANCEL_REQUESTED, job=job, state=state.value)
+            await self._publish_ids(job for job, state in states.items() if PLACE_OF[state] is Place.ACTIVE)
+
+        return await self._each("request_cancel", jobs, self._store.request_cancel, tell)
+
+    async def retry(self, jobs: Sequence[UUID]) -> ReopenAnswer:
+        """Run finished, held and scheduled jobs now, with fresh budgets; who has the keys of those that could not."""
+        taken: dict[UUID, UUID] = {}
+
+        async def reopen(some: Sequence[UUID]) -> States:
+            answer = await self._store.reopen(some)
+            taken.update(answer.taken)
+            return answer.states
+
+        states = await self._each("reopen", jobs, reopen, partial(self._publish_moved, EventName.JOB_REOPENED))
+        return ReopenAnswer(states, taken)
+
+    async def reschedule(self, jobs: Sequence[UUID], *, delay: float, run_at: datetime | None) -> States:
+        """Make waiting jobs due then; the state each is in now, absent if unknown."""
+
+        async def reschedule(some: Sequence[UUID]) -> States:
+            return await self._store.reschedule(some, delay=delay, run_at=run_at)
+
+        return await self._each("reschedule", jobs, reschedule, partial(self._publish_moved, EventName.JOB_RESCHEDULED))
+
+    async def delete(self, jobs: Sequence[UUID]) -> States:
+        """No trace is left of those that nobody owns; the states of the others."""
+
+        async def tell(states: States, locked: frozenset[UUID]) -> None:
+            for job in dict.fromkeys(jobs):
+                if job not in states and job not in locked:
+                    self._events.emit(EventName.JOB_DELETED, job=job)
+
+        return await self._each("delete", jobs, self._store.delete, tell)
+
+    async def queues(self) -> tuple[QueueView, ...]:
+        """Queues that have jobs or are paused, with all nine counts."""
+        found = await self._ask("queues", self._store.queues)
+        return tuple(structs.replace(each, counts={state: each.counts.get(state, 0) for state in State}) for each in found)
+
+    async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
+        """Leave these queues alone, or take from them again."""
+        await self._ask("pause", lambda: self._store.pause(queues, is_paused=is_paused))
+        for queue in queues:
+            self._events.emit(EventName.QUEUE_PAUSED if is_paused else EventName.QUEUE_RESUMED, queue=queue)
+        if not is_paused:
+            await self._transport.publish([Hint(queue) for queue in queues])
+
+    async def purge(self, queues: Sequence[str]) -> int:
+        """Delete what waits in the queues and was enqueued before the store's first answer, a batch at a time; how many that were."""
+        purged, until = dict.fromkeys(queues, 0), None
+        for queue in purged:
+            while (some := await self._ask("purge", partial(self._store.purge, queue, BATCH, until))).jobs:
+                purged[queue] += some.jobs
+                until = some.until
+            until = some.until
+            self._events.emit(EventName.QUEUE_PURGED, queue=queue, jobs=purged[queue])
+        return sum(purged.values())
+
+    async def prune(self) -> Pruned:
+        """Forget all whose time has come, a batch at a time."""
+        done = Pruned()
+        while (some := await self._ask("prune", lambda: self._store.prune(BATCH))).total:
+            done = Pruned(
+                jobs=done.jobs + some.jobs,
+                stubs=done.stubs + some.stubs,
+                receipts=done.receipts + some.receipts,
+                leases=done.leases + some.leases,
+                attempts=done.attempts + some.attempts,
+            )
+        self._events.emit(EventName.STORE_PRUNED, **structs.asdict(done))
+        return done
+
+    async def tell(self, written: Sequence[NewJob]) -> None:
+        """Say that these jobs are durable, and wake idle workers."""
+        announce(written, self._events)
+        await self._transport.publish(hints_of(written, are_delivered=self._transport.deliveries is not None))
+
+    async def notify(self, queue: str) -> None:
+        """Wake idle workers, for jobs that were written without this client."""
+        await self._transport.publish([Hint(queue)])
+
+    async def result(self, job: UUID, timeout: float | None) -> Json:
+        """Wait for the job's end: its result, or ``JobFailed``, ``JobCancelled``, ``JobNotFound``, ``TimeoutError``."""
+        started, pause = self._clock.monotonic(), RESULT_PAUSES[0]
+        while True:
+            record = await self._record(job)
+            if PLACE_OF[record.state] is Place.FINISHED:
+                return _result(record)
+            left = pause if timeout is None else started + timeout - self._clock.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"job {job} is still {record.state.value} after {timeout:g} s")
+            await self._clock.sleep(min(pause, left))
+            pause = min(pause * 2, RESULT_PAUSES[1])
+
+    async def _record(self, job: UUID) -> JobRecord:
+        record = await self._ask("get", lambda: self._store.get(job))
+        if record is None:
+            raise JobNotFound(f"no job has the id {job}: it never existed here, or its retention has passed")
+        return record
+
+    async def _write(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
+        call = call_id(jobs[0].id, self._chance.uuid4())  # the same for every copy of this write, so that two copies are one
+        answer = await self._ask("enqueue", lambda: self._store.enqueue(call, jobs))
+        if answer.duplicates:
+            jobs = [] if answer.is_refused else [job for job in jobs if job.id not in answer.duplicates]
+        await self.tell(jobs)
+        return answer
+
+    async def _each(
+        self,
+        operation: str,
+        jobs: Sequence[UUID],
+        verb: Callable[[Sequence[UUID]], Awaitable[States]],
+        tell: Callable[[States, frozenset[UUID]], Awaitable[None]],
+    ) -> States:
+        """The verb for all of them, a batch at a time, and tell of what has moved. ``StoreBusy`` names the locked jobs of all batches.
+
+        It is never sent again for a job that it was done for: a job that was retried may have run to its end by then.
+        """
+        states: States = {}
+        busy: StoreBusy | None = None
+        locked = frozenset[UUID]()
+        left: Sequence[UUID] = ()
+
+        async def ask() -> None:
+            nonlocal left
+            try:
+                states.update(await verb(left))
+            except StoreBusy as error:
+                if error.jobs:
+                    states.update(error.states)
+                    left = [job for job in left if job in error.jobs]
+                raise
+
+        for start in range(0, len(jobs), BATCH):
+            left = jobs[start : start + BATCH]
+            try:
+                await self._ask(operation, ask)
+            except StoreBusy as error:
+                if not error.jobs:
+                    raise
+                locked |= error.jobs
+                busy = StoreBusy(str(error), locked)
+        await tell(states, locked)
+        if busy is not None:
+            busy.states = states
+            raise busy
+        return states
+
+    async def _publish_moved(self, event: EventName, states: States, _: frozenset[UUID]) -> None:
+        moved = [job for job, state in states.items() if state in MOVABLE]
+        for job in moved:
+            self._events.emit(event, job=job, state=states[job].value)
+        await self._publish_ids(moved)
+
+    async def _publish_ids(self, jobs: Iterable[UUID]) -> None:
+        ids = tuple(jobs)
+        if ids:
+            await self._transport.publish([Hint(ids=ids[n : n + HINTED]) for n in range(0, len(ids), HINTED)])
+
+
+def announce(jobs: Iterable[NewJob], events: Events) -> None:
+    """Say that they are durable."""
+    for job in jobs if events.hears(EventName.JOB_ENQUEUED) else ():
+        events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)
+
+
+def hints_of(jobs: Iterable[NewJob], *, are_delivered: bool) -> "list[Hint]":
+    """What idle workers should hear of them: of each queue that has some; where each is handed to one worker, which are due."""
+    if not are_delivered:
+        return [Hint(queue) for queue in dict.fromkeys([job.queue for job in jobs])]
+    due: dict[str, Ids] = {}
+    for job in jobs:
+        if job.run_at is None and job.delay <= 0:  # nobody could claim it yet
+            due.setdefault(job.queue, []).append(job.id)
+    return [Hint(queue, tuple(ids)) for queue, ids in due.items()]
+
+
+def require_no_conflict(jobs: Iterable[NewJob], answer: EnqueueAnswer) -> None:
+    """``UniqueConflict`` for the first whose key an unfinished job with another payload has."""
+    for job in jobs:
+        duplicate = answer.duplicates.get(job.id)
+        if duplicate is not None and not duplicate.is_same:
+            message = f"task {job.task}: job {duplicate.job} has the unique key {job.unique_key!r} and another payload"
+            raise UniqueConflict(f"{message}: wait for it, cancel it, or use another key", duplicate.job)
+
+
+def _facts(lease: LeaseView) -> WorkerFacts:
+    return WorkerFacts(
+        name=lease.worker,
+        tasks=lease.tasks,
+        queues=lease.queues,
+        free=lease.slots - lease.holds,
+        is_alone=lease.is_alone,
+        is_draining=lease.is_draining,
+        overdue=lease.overdue,
+    )
+
+
+def _result(record: JobRecord) -> Json:
+    if record.is_stub:
+        raise JobNotFound(f"job {record.id} {record.state.value}, and its retention has passed: a longer one keeps results")
+    match record.state:
+        case State.COMPLETED:
+            return None if record.result is None else decode_json(record.result)
+        case State.CANCELLED:
+            why = record.error.message if record.error else record.reason
+            raise JobCancelled(f"job {record.id} was cancelled: {why}")
+        case _:
+            attempts = tuple(AttemptView.of(attempt) for attempt in record.attempts)
+            raise JobFailed(record.reason or "", record.error, attempts)

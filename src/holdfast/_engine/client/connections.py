@@ -1,0 +1,91 @@
+"""What an App has open: one store and one transport for the process, and a client for each event loop."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from holdfast._engine.client.client import Client
+from holdfast._engine.events import Events
+from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._ports.forks import care_for
+from holdfast._ports.store import Store
+from holdfast._ports.transport import Transport
+from holdfast.errors import ConfigurationError
+from holdfast.settings import Settings
+
+
+class Connections:
+    """Opened when first used; a forked child forgets its parent's and opens its own."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        events: Events,
+        open_store: Callable[[Settings], Store],
+        open_transport: Callable[[Settings], Transport],
+    ) -> None:
+        self.clock, self.chance = SystemClock(), SystemChance()
+        self._settings, self._events = settings, events
+        self._open_store, self._open_transport = open_store, open_transport
+        self._lock = threading.Lock()
+        self._opened: tuple[Store, Transport] | None = None
+        self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
+        self._of_parent: list[object] = []
+        care_for(self)
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        return self._open()[0]
+
+    @property
+    def transport(self) -> Transport:
+        """The transport."""
+        return self._open()[1]
+
+    def client(self) -> Client:
+        """The running loop's client; callers of one loop share commits."""
+        loop = asyncio.get_running_loop()
+        known = self._clients.get(loop)
+        if known is not None:  # each enqueue asks twice, and a lock costs more than all the rest of it
+            return known
+        store, transport = self._open()
+        with self._lock:
+            if loop not in self._clients:
+                for closed in [each for each in self._clients if each.is_closed()]:
+                    del self._clients[closed]
+                self._clients[loop] = Client(store, transport, self.clock, self.chance, self._events)
+            return self._clients[loop]
+
+    def move(self, settings: Settings) -> None:
+        """Open what these name instead. ``ConfigurationError`` when others are open already."""
+        with self._lock:
+            if self._opened is not None:
+                raise ConfigurationError(["the App's store was opened when its module was imported: open it in a function"])
+            self._settings = settings
+
+    async def close(self) -> None:
+        """Let go of files and sockets; the next use opens them again."""
+        if self._opened is not None:
+            store, transport = self._opened
+            await transport.close()
+            await store.close()
+
+    def _open(self) -> tuple[Store, Transport]:
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open_store(self._settings), self._open_transport(self._settings)
+            return self._opened
+
+    def hold(self) -> None:
+        """Before a fork: not in the middle of opening, which imports drivers."""
+        self._lock.acquire()
+
+    def release(self) -> None:
+        """After the fork, in the parent."""
+        self._lock.release()
+
+    def start_afresh(self) -> None:
+        """After the fork, in the child, which keeps, unused, what came through it: to close that could close the parent's."""
+        self._of_parent += [self._opened, self._clients]
+        self._lock, self._opened, self._clients = threading.Lock(), None, {}

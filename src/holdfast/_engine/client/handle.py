@@ -1,0 +1,68 @@
+"""What an enqueue answers: a job by its id, to look at, wait for, cancel or run again."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from holdfast._core.durations import Duration, seconds
+from holdfast._core.job import Json, State
+from holdfast._core.view import JobView
+from holdfast._engine.client.client import Client
+from holdfast.errors import JobNotFound, UniqueConflict
+from holdfast.sync import blocking
+
+
+class Handle:
+    """One enqueued job; ``created`` is false if an earlier one with the same unique key stands for it.
+
+    >>> handle = analyze.enqueue(repo_url="…")  # doctest: +SKIP
+    >>> handle.result(timeout="60s")  # doctest: +SKIP
+    """
+
+    __slots__ = ("_connect", "_queue", "created", "id")
+
+    def __init__(self, job: UUID, queue: str, connect: Callable[[], Client], *, created: bool = True) -> None:
+        self.id = job
+        self.created = created
+        self._queue = queue
+        self._connect = connect
+
+    def __repr__(self) -> str:
+        return f"Handle({str(self.id)!r})"
+
+    async def aget(self) -> JobView:
+        """The job now, with its attempts; ``JobNotFound`` once its retention has passed."""
+        return await self._connect().get(self.id)
+
+    async def aresult(self, timeout: Duration | None = None) -> Json:
+        """Wait for the result; raises ``JobFailed``, ``JobCancelled``, ``JobNotFound``, or ``TimeoutError`` after ``timeout``."""
+        return await self._connect().result(self.id, None if timeout is None else seconds(timeout))
+
+    async def acancel(self) -> State:
+        """End it if it waits, ask it to end if it runs; its state now, unchanged if it had finished."""
+        return self._found(await self._connect().cancel([self.id]))
+
+    async def aretry(self) -> State:
+        """Run it again, with fresh budgets, if it has finished, is held or waits for later; its state now.
+
+        ``UniqueConflict`` if another unfinished job has its unique key.
+        """
+        answer = await self._connect().retry([self.id])
+        if holder := answer.taken.get(self.id):
+            message = f"job {self.id} cannot run again: job {holder} has its unique key; wait for that one, or cancel it"
+            raise UniqueConflict(message, holder)
+        return self._found(answer.states)
+
+    async def anotify(self) -> None:
+        """Wake idle workers, after a job was written without Holdfast knowing when it was committed."""
+        await self._connect().notify(self._queue)
+
+    get = blocking(aget)
+    result = blocking(aresult)
+    cancel = blocking(acancel)
+    retry = blocking(aretry)
+    notify = blocking(anotify)
+
+    def _found(self, states: dict[UUID, State]) -> State:
+        if self.id not in states:
+            raise JobNotFound(f"no job has the id {self.id}: its retention has passed")
+        return states[self.id]

@@ -1,0 +1,190 @@
+"""``async with app.worker(): …``: a worker inside a running event loop, its supervisor in a thread of its own.
+
+The thread has its own event loop and store, so that a user's loop that is blocked keeps its lease. What cannot be
+cancelled runs on, fenced: this process is not ours to kill, and neither are its signals ours to handle.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from types import TracebackType
+from typing import Self
+
+from holdfast._engine.embedded.in_process import InProcessHost
+from holdfast._engine.embedded.parts import Rooms
+from holdfast._engine.events import Event, Events
+from holdfast._engine.supervisor.supervisor import FAILED, UNREACHABLE, USAGE, Supervisor, SupervisorOptions
+from holdfast._engine.worker.worker import Worker
+from holdfast._ports.forks import care_for
+from holdfast._ports.host import Cell, Host
+from holdfast._ports.store import Store
+from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+
+
+class EmbeddedWorker:
+    """Runs jobs between entry and exit; the exit drains with the App's grace. Enter it as often as you like, one at a time."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._stay: _Stay | None = None
+
+    async def __aenter__(self) -> Self:
+        """Return once the worker claims jobs; ``ConfigurationError`` or ``StoreUnavailable`` if it cannot."""
+        if self._stay is not None:
+            raise HoldfastError("this worker runs already; app.worker() makes another one")
+        rooms = self._rooms
+        store = rooms.open_store(rooms.settings)
+        self._stay = stay = _Stay(self._supervisor, lambda cell: self._worker(cell, store), rooms.host, store, rooms.events)
+        try:
+            await stay.begin(rooms.settings.timing.margin)
+        except BaseException:
+            self._stay = None
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Drain, then leave nothing behind. Cancelled meanwhile, it stops running code at once."""
+        stay, self._stay = self._stay, None
+        if stay is not None:
+            await stay.end(self._rooms.settings.timing.margin)
+
+    def _supervisor(self, host: InProcessHost, events: Events) -> Supervisor:
+        return Supervisor(
+            host=host,
+            clock=self._rooms.clock,
+            chance=self._rooms.chance,
+            events=events,
+            open_store=self._rooms.open_store,
+            open_transport=self._rooms.open_transport,
+            open_table=self._rooms.open_table,
+            options=SupervisorOptions(isolates=False, tells=False),
+            arguments=(),
+        )
+
+    def _worker(self, cell: Cell, store: Store) -> Worker:
+        return Worker(
+            cell=cell,
+            store=store,
+            transport=self._rooms.open_transport(self._rooms.settings),
+            registry=self._rooms.registry,
+            settings=self._rooms.settings,
+            clock=self._rooms.clock,
+            chance=self._rooms.chance,
+            events=self._rooms.events,
+            options=self._rooms.options,
+            lifespan=self._rooms.lifespan(),
+            runner_host=self._rooms.runner_host,
+        )
+
+
+class _Stay:
+    """From entry to exit: a supervisor in its thread, and its worker in the loop that was running at entry."""
+
+    def __init__(
+        self,
+        make_supervisor: Callable[[InProcessHost, Events], Supervisor],
+        make_worker: Callable[[Cell], Worker],
+        machine: Host,
+        store: Store,
+        events: Events,
+    ) -> None:
+        self._home, self._is_ours = asyncio.get_running_loop(), True
+        self._store, self._events = store, events
+        self._over, self._decided = asyncio.Event(), asyncio.Event()
+        self._code = FAILED
+        self._error: BaseException | None = None
+        heard = Events()
+        heard.on("*", self._pass_on)
+        self._host = InProcessHost(
+            machine, self._home, copy_context(), make_worker, on_ready=self._decided.set, on_homeless=self._drain
+        )
+        self._supervisor = make_supervisor(self._host, heard)
+        self._loop = asyncio.new_event_loop()
+        # A daemon: a program that ends without leaving the context must not hang at its end.
+        self._thread = threading.Thread(target=self._supervise, name="holdfast-supervisor", daemon=True)
+        care_for(self)
+
+    async def begin(self, patience: float) -> None:
+        """Return when the worker is ready."""
+        self._thread.start()
+        try:
+            await self._decided.wait()
+        except asyncio.CancelledError:
+            await self.end(patience)
+            raise
+        if self._over.is_set():
+            await self._clean_up(patience)
+            raise self._why_not()
+
+    async def end(self, patience: float) -> None:
+        """Drain and wait for the end; a forked child has nothing to end."""
+        if not self._is_ours:
+            return
+        cancelled: asyncio.CancelledError | None = None
+        self._drain()
+        while not self._over.is_set():
+            try:
+                await self._over.wait()
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._drain()  # a second time: now
+        await self._clean_up(patience)
+        if cancelled is not None:
+            raise cancelled
+
+    def hold(self) -> None:
+        """Before a fork: nothing of ours is locked for long."""
+
+    def release(self) -> None:
+        """After it, in the parent."""
+
+    def start_afresh(self) -> None:
+        """After it, in the child, which has neither our thread nor a right to anything: what runs here is the parent's."""
+        self._is_ours = False
+        for lodger in self._host.lodgers:
+            lodger.disown()
+
+    async def _clean_up(self, patience: float) -> None:
+        self._thread.join()
+        left = [each.task for each in self._host.lodgers if each.task is not None and not each.task.done()]
+        if left:
+            await asyncio.wait(left, timeout=patience)
+        await self._store.close()
+
+    def _drain(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._supervisor.drain)
+        except RuntimeError:
+            pass  # it has ended by itself
+
+    def _supervise(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                self._code = runner.run(self._supervisor.run())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._host.close()
+            self._tell_home(self._over.set)
+            self._tell_home(self._decided.set)
+
+    def _pass_on(self, event: Event) -> None:
+        """The user's callbacks run in the user's loop: a slow one must not keep the supervisor from beating."""
+        self._tell_home(self._events.pass_on, event)
+
+    def _tell_home(self, callback: Callable[..., object], *arguments: object) -> None:
+        try:
+            self._home.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            pass  # the loop is closed
+
+    def _why_not(self) -> BaseException:
+        problems = self._supervisor.problems
+        if self._error is not None:
+            return self._error
+        if self._code == UNREACHABLE:
+            return StoreUnavailable("the worker could not reach its store; see that it is up, then start again")
+        if self._code == USAGE:
+            return ConfigurationError(problems)
+        return HoldfastError("\n".join(problems) or "the worker ended before it was ready")

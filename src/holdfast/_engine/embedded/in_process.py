@@ -1,0 +1,226 @@
+"""A worker that lives in somebody's event loop, as its supervisor in a thread beside it sees it: nothing here can be killed."""
+
+import asyncio
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from contextvars import Context
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.payload import cut_text
+from holdfast._engine import messages
+from holdfast._engine.worker.worker import Worker
+from holdfast._ports.host import Cell, Exit, Host
+
+ABANDONED = "abandoned"
+"""In the place of a signal: code that could not be stopped runs on, and nothing it says counts any more."""
+MOST_STACKS = 16 * 1024
+READY = messages.encode(messages.Ready())
+
+
+class LoopChannel:
+    """One end of a pipe inside one process; ``loop`` is the one that receives here. ``send`` may be called in any thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._is_closed = False
+        self.other: LoopChannel = self
+        self.on_send: Callable[[bytes], None] = _nothing
+
+    @classmethod
+    def pair(cls, one: asyncio.AbstractEventLoop, other: asyncio.AbstractEventLoop) -> "tuple[LoopChannel, LoopChannel]":
+        """Both ends."""
+        left, right = cls(one), cls(other)
+        left.other, right.other = right, left
+        return left, right
+
+    def send(self, message: bytes) -> None:
+        """Queue a message for the other end; nothing once this end is closed."""
+        if not self._is_closed:
+            self.other._put(message)
+            self.on_send(message)
+
+    async def receive(self) -> bytes | None:
+        """The next message; ``None``, again and again, once either end is closed and every message before it was received."""
+        message = await self._messages.get()
+        if message is None:
+            self._messages.put_nowait(None)
+        return message
+
+    def close(self) -> None:
+        """Close this end."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.other._put(None)
+            self._put(None)
+
+    def _put(self, message: bytes | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._messages.put_nowait, message)
+        except RuntimeError:
+            pass  # that loop is closed: nobody reads there any more
+
+
+class Lodger:
+    """One worker in the user's event loop. Everything but ``dump_stacks`` happens in that loop."""
+
+    def __init__(self, channel: LoopChannel, process: ProcessIdentity) -> None:
+        self._channel, self._process = channel, process
+        self.worker: Worker | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._thread = 0
+
+    @property
+    def channel(self) -> LoopChannel:
+        """This end of the pipe to the supervisor."""
+        return self._channel
+
+    def process(self) -> ProcessIdentity:
+        """The user's process."""
+        return self._process
+
+    def set_code_running(self, is_running: bool) -> None:
+        """No guard watches: ending this process is not ours to do."""
+
+    def move_in(self, make: Callable[[Cell], Worker], ended: Callable[[Exit], None]) -> None:
+        """Start the worker; ``ended`` is told how it ends."""
+        self._thread = threading.get_ident()
+        self.worker = make(self)
+        self.task = asyncio.get_running_loop().create_task(self.worker.run(), name="holdfast worker")
+        self.task.add_done_callback(lambda done: self._move_out(done, ended))
+
+    def _move_out(self, done: "asyncio.Task[None]", ended: Callable[[Exit], None]) -> None:
+        self._channel.close()
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            asyncio.get_running_loop().call_exception_handler({"message": "holdfast: the worker broke", "exception": error})
+        ended(Exit(0) if error is None and not done.cancelled() else Exit(1))
+
+    def throw_out(self) -> None:
+        """Cancel all that can be cancelled; a thread runs on, and every call of its job raises ``JobLost``."""
+        if self.worker is not None:
+            self.worker.abandon()
+        if self.task is not None:
+            self.task.cancel()
+
+    def disown(self) -> None:
+        """In a forked child: what runs here is the parent's."""
+        if self.worker is not None:
+            self.worker.heart.lose()
+
+    def dump_stacks(self) -> str:
+        """Where the event loop and the handlers in threads are."""
+        names = {each.ident: each.name for each in threading.enumerate()}
+        frames = {ident: frame for ident, frame in sys._current_frames().items() if ident in names}
+        ours = [i for i in frames if i == self._thread or names[i].startswith("holdfast-handler")]
+        stacks = [f"Thread {names[i]}:\n{''.join(traceback.format_stack(frames[i]))}" for i in ours]
+        return cut_text("\n".join(stacks), MOST_STACKS)
+
+
+class InProcessChild:
+    """The supervisor's view of a lodger, in the supervisor's loop."""
+
+    def __init__(self, lodger: Lodger, channel: LoopChannel, home: asyncio.AbstractEventLoop) -> None:
+        self._lodger, self._channel, self._home = lodger, channel, home
+        self._loop = asyncio.get_running_loop()
+        self._exit: asyncio.Future[Exit] = self._loop.create_future()
+
+    @property
+    def process(self) -> ProcessIdentity:
+        """The user's process, ours too."""
+        return self._lodger.process()
+
+    @property
+    def channel(self) -> LoopChannel:
+        """The supervisor's end of the pipe."""
+        return self._channel
+
+    def set_deadline(self, guard_deadline: float) -> bool:
+        """There is no guard that could be gone."""
+        return True
+
+    def is_stopped(self) -> bool:
+        """Whether its loop is closed: whoever ran it has left without ending the worker, and nothing runs there any more."""
+        return self._home.is_closed()
+
+    def dump_stacks(self) -> str:
+        """Of its loop and its handlers in threads."""
+        return self._lodger.dump_stacks()
+
+    def kill(self) -> None:
+        """It is gone for its supervisor, at once; its loop, which may be blocked, cancels what it can when it can."""
+        self._end(Exit(signal=ABANDONED))
+        try:
+            self._home.call_soon_threadsafe(self._lodger.throw_out)
+        except RuntimeError:
+            pass  # that loop is closed: nothing runs there
+
+    async def wait(self) -> Exit:
+        """How it ended."""
+        return await asyncio.shield(self._exit)
+
+    def ended(self, how: Exit) -> None:
+        """Told from the user's loop."""
+        try:
+            self._loop.call_soon_threadsafe(self._end, how)
+        except RuntimeError:
+            pass  # its supervisor is gone, too
+
+    def _end(self, how: Exit) -> None:
+        if not self._exit.done():
+            self._exit.set_result(how)
+
+
+class InProcessHost:
+    """This machine, whose workers live in ``home``, the user's event loop, and there in the user's ``context``."""
+
+    def __init__(
+        self,
+        machine: Host,
+        home: asyncio.AbstractEventLoop,
+        context: Context,
+        make: Callable[[Cell], Worker],
+        on_ready: Callable[[], None],
+        on_homeless: Callable[[], None],
+    ) -> None:
+        self._machine, self._home, self._context = machine, home, context
+        self._make, self._on_ready, self._on_homeless = make, on_ready, on_homeless
+        self.lodgers: list[Lodger] = []
+
+    def process(self) -> ProcessIdentity:
+        """Who we are."""
+        return self._machine.process()
+
+    def is_running(self, process: ProcessIdentity) -> bool:
+        """As the machine says."""
+        return self._machine.is_running(process)
+
+    def kill_leftovers(self, process: ProcessIdentity) -> int:
+        """As the machine does."""
+        return self._machine.kill_leftovers(process)
+
+    async def spawn(self, arguments: Sequence[str]) -> InProcessChild:
+        """Another worker in the user's loop."""
+        ours, theirs = LoopChannel.pair(asyncio.get_running_loop(), self._home)
+        theirs.on_send = lambda message: self._on_ready() if message == READY else None
+        lodger = Lodger(theirs, self.process())
+        child = InProcessChild(lodger, ours, self._home)
+        self.lodgers = [each for each in self.lodgers if each.task is None or not each.task.done()]
+        self.lodgers.append(lodger)
+        try:
+            self._home.call_soon_threadsafe(lodger.move_in, self._make, child.ended, context=self._context)
+        except RuntimeError:
+            self._on_homeless()
+            raise
+        return child
+
+    def close(self) -> None:
+        """The supervisor is gone: workers that still live end by themselves."""
+        for lodger in self.lodgers:
+            lodger.channel.close()
+
+
+def _nothing(message: bytes) -> None:
+    """Nobody listens."""

@@ -1,0 +1,77 @@
+"""What a worker inside the user's own process is made of, and how much it does at once."""
+
+import os
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct, structs
+
+from holdfast._core.timing import LeaseTiming
+from holdfast._engine.events import Events
+from holdfast._engine.rows.tables import OpenTable, no_tables
+from holdfast._engine.tasks.lifespan import Lifespan
+from holdfast._engine.tasks.registry import NAME, Registry
+from holdfast._engine.worker.worker import WorkerOptions
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.host import Host, RunnerHost
+from holdfast._ports.store import LastTries, Store
+from holdfast._ports.transport import Transport
+from holdfast.errors import ConfigurationError
+from holdfast.settings import Settings
+
+MOST_THREADS, THREADS_PER_CORE = 32, 4
+
+
+class Rooms(Struct, frozen=True, kw_only=True):
+    """An App's parts. ``open_store`` answers one with connections of its own, where connections are what one has."""
+
+    registry: Registry
+    settings: Settings
+    events: Events
+    options: WorkerOptions
+    lifespan: Callable[[], Lifespan]
+    host: Host
+    clock: Clock
+    chance: Chance
+    open_store: Callable[[Settings], Store]
+    open_transport: Callable[[Settings], Transport]
+    open_table: OpenTable = no_tables
+    runner_host: RunnerHost | None = None
+
+
+def options_of(concurrency: int | None, queues: Sequence[str] | None) -> WorkerOptions:
+    """Checked; a worker in the user's process takes last tries like all others, because it can start none alone."""
+    problems = []
+    if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
+        problems.append(f"concurrency={concurrency!r}: use a whole number from 1, or None for the default")
+    if isinstance(queues, str) or not isinstance(queues, Sequence | None):
+        problems.append(f"queues={queues!r}: use a list of names, for example queues=['mail'], or None for all")
+    else:
+        wrong = [name for name in queues or () if not isinstance(name, str) or not NAME.fullmatch(name)]
+        problems += [f"queues: {name!r} is no queue: use 1 to 200 letters, digits and _ . : -" for name in wrong]
+    if problems:
+        raise ConfigurationError(problems)
+    threads = min(MOST_THREADS, THREADS_PER_CORE * (os.cpu_count() or 1))
+    return WorkerOptions(
+        concurrency=concurrency or 100,
+        threads=concurrency or threads,
+        runners=min(concurrency or 100, os.cpu_count() or 1),
+        queues=None if queues is None else tuple(queues),
+        last_tries=LastTries.ALSO,
+    )
+
+
+def require_work(registry: Registry, timing: LeaseTiming) -> None:
+    """``ConfigurationError`` with all reasons why nothing could ever be run."""
+    problems = registry.problems(timing)
+    if not registry.names():
+        problems.append("there are no tasks: decorate a function with @app.task, or name the modules that do in App(imports=…)")
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def without_processes(registry: Registry) -> Registry:
+    """The same tasks, with handlers that want a process of their own in a thread: it starts at once, and nobody kills it here."""
+    made = Registry()
+    definitions = (registry.get(name) for name in registry.names())
+    made.add(*(structs.replace(task, process=False) for task in definitions if task is not None))
+    return made

@@ -1,0 +1,120 @@
+"""``app.check()``: what an App and the workers of its store can be seen to lack, all findings at once."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Final
+from uuid import UUID
+
+from holdfast._core.address import server_of_hints
+from holdfast._core.job import State
+from holdfast._engine.rows.rows import Rows
+from holdfast._engine.service import Wake
+from holdfast._engine.tasks.registry import Registry
+from holdfast._engine.worker.rescue_hooks import problems_of_hooks
+from holdfast._ports.store import Capabilities, Check, LeaseView, QueueView, Store
+from holdfast._ports.transport import Hint, Transport
+from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.settings import Settings
+
+PATIENCE: Final = 5.0
+PAUSE: Final = 0.25
+"""Seconds between two hints: the first may be sent before anybody listens."""
+
+
+async def check(store: Store, settings: Settings, registry: Registry) -> tuple[Check, ...]:
+    """Of the settings, the tasks, the store and whoever works on it; a store that cannot be asked is one finding."""
+    own = _of_app(settings, registry, store.capabilities)
+    try:
+        found = await store.check()
+        if any(each.level == "error" for each in found):
+            return (*own, *found)
+        alive = [worker for worker in await store.workers() if worker.end is None and worker.overdue < 0]
+        waiting, queues = await store.waiting_tasks(), await store.queues()
+    except HoldfastError as error:
+        return (*own, Check("error", "store", str(error), "see that the store is up and can be reached"))
+    return (*own, *found, _of_workers(alive, waiting), *_of_tasks(alive, waiting, registry), *_of_queues(queues))
+
+
+async def check_transport(open_one: Callable[[Settings], Transport], settings: Settings, mark: UUID) -> tuple[Check, ...]:
+    """Of the server that carries hints, if one does."""
+    name = server_of_hints(settings.url, settings.transport, settings.pooler)
+    return (await check_hints(lambda: open_one(settings), name, mark),) if name else ()
+
+
+async def check_hints(open_one: Callable[[], Transport], name: str, mark: UUID, *, patience: float = PATIENCE) -> Check:
+    """Return whether a hint of one connection reaches another. ``mark``: the id of no job, known to this check alone."""
+    listener, teller, wake = open_one(), open_one(), Wake()
+    try:
+        await listener.subscribe(lambda hint: wake.set() if mark in hint.ids else None)
+        for _ in range(round(patience / PAUSE)):
+            await teller.publish([Hint(ids=(mark,))])
+            if await wake.wait(PAUSE):
+                return Check("ok", "transport", f"hints arrive by {name}")
+    finally:
+        await teller.close()
+        await listener.close()
+    message = f"no hint arrives by {name} within {patience:g} s: workers find work by polling only"
+    remedy = "see that its server is up and lets this user in; behind PgBouncer say ?pooler=transaction, or transport='poll'"
+    return Check("error", "transport", message, remedy)
+
+
+async def check_rows(watches: Iterable[Rows]) -> tuple[Check, ...]:
+    """Of tables that are watched over; one whose database cannot be asked is one finding."""
+    return tuple([finding for each in watches async for finding in _of_rows(each)])
+
+
+async def _of_rows(rows: Rows) -> AsyncIterator[Check]:
+    if not rows.has_handler:
+        remedy = "decorate a function of a batch with its .handler"
+        yield Check("warning", "rows", f"{rows.name}: it has no handler, so nobody works it off or watches over it", remedy)
+    try:
+        found = await rows.ainspect()
+    except HoldfastError as error:
+        remedy = "" if isinstance(error, ConfigurationError) else "see that its database is up and can be reached"
+        yield Check("error", "rows", f"{rows.name}: {error}", remedy)
+        return
+    for problem in found.problems:
+        yield Check("error", "rows", f"{rows.name}: {problem}")  # a problem names its own remedy
+    for warning in found.warnings:
+        yield Check("warning", "rows", f"{rows.name}: {warning}")
+    for index in found.indexes:
+        remedy = f"`holdfast rows indexes {rows.name} --create`"
+        yield Check(
+            "warning", "rows", f"{rows.name}: each look for due or stuck rows reads more than it must without: {index}", remedy
+        )
+    if not found.problems:
+        yield Check("ok", "rows", f"{rows.name}: its table fits")
+
+
+def _of_app(settings: Settings, registry: Registry, capabilities: Capabilities) -> tuple[Check, ...]:
+    warnings = [Check("warning", "settings", text, "raise ttl or lower beat") for text in settings.timing.warnings()]
+    problems = [*registry.problems(settings.timing), *problems_of_hooks(registry, capabilities)]
+    return (*warnings, *(Check("error", "tasks", problem) for problem in problems))  # a problem names its own remedy
+
+
+def _of_workers(alive: Sequence[LeaseView], waiting: Sequence[str]) -> Check:
+    if alive:
+        return Check("ok", "workers", f"{len(alive)} alive: {', '.join(worker.worker for worker in alive)}")
+    if waiting:
+        return Check("warning", "workers", "jobs wait, and no worker is alive", "start one: `holdfast worker module:app`")
+    return Check("ok", "workers", "none is alive, and no job waits for one")
+
+
+def _of_tasks(alive: Sequence[LeaseView], waiting: Sequence[str], registry: Registry) -> Iterator[Check]:
+    known = {task for worker in alive for task in worker.tasks}
+    for task in waiting:
+        is_ours = registry.get(task) is not None
+        if alive and task not in known:
+            remedy = "restart the workers, which have older code" if is_ours else "start a worker that has its code"
+            yield Check("warning", "tasks", f"jobs of {task} wait, and no live worker knows it", remedy)
+        elif not alive and not is_ours and registry.names():
+            yield Check(
+                "warning", "tasks", f"jobs of {task} wait, and this App has no such task", "start a worker that has its code"
+            )
+
+
+def _of_queues(queues: Sequence[QueueView]) -> Iterator[Check]:
+    for queue in queues:
+        if queue.paused_at is not None:
+            count = sum(queue.counts.get(state, 0) for state in (State.AVAILABLE, State.SCHEDULED))
+            message = f"{queue.name} is paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC; waiting jobs: {count}"
+            yield Check("warning", "queues", message, f"`holdfast queues resume {queue.name}`")

@@ -1,0 +1,215 @@
+"""What people and programs ask of a whole App: its jobs, its queues, its workers, its recovery."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.durations import Duration
+from holdfast._core.explanation import Explanation
+from holdfast._core.job import Reason, State
+from holdfast._core.view import JobView
+from holdfast._engine.client.client import BATCH, Client
+from holdfast._engine.supervisor.recovery import Rescued
+from holdfast._engine.tasks.options import due
+from holdfast._engine.tasks.registry import NAME
+from holdfast._ports.store import JobFilter, LeaseView, QueueView
+from holdfast.errors import ConfigurationError, JobNotFound
+from holdfast.sync import blocking
+
+Id = UUID | str
+Ids = list[UUID]
+Problems = list[str]
+
+
+class Jobs:
+    """``app.jobs``: look at jobs, cancel them, run them again."""
+
+    def __init__(self, connect: Callable[[], Client]) -> None:
+        self._connect = connect
+
+    async def aget(self, job: Id) -> JobView:
+        """The job with its attempts; ``JobNotFound``."""
+        return await self._connect().get(_id(job))
+
+    async def alist(
+        self,
+        *,
+        state: State | str | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        limit: int = 100,
+        cursor: Id | None = None,
+    ) -> list[JobView]:
+        """Matching jobs, newest first, without attempts. ``cursor``: the id of the last job of the page before."""
+        before = None if cursor is None else _id(cursor)
+        which = _filter(state=state, task=task, queue=queue, tag=tag, limit=limit, before=before)
+        return await self._connect().list(which)
+
+    async def aids(
+        self,
+        *,
+        state: State | str | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        reason: Reason | str | None = None,
+        limit: int | None = None,
+    ) -> Ids:
+        """Ids of matching jobs, newest first, for verbs that take many: ``app.jobs.retry(app.jobs.ids(state="failed"))``."""
+        if reason is not None and reason not in set(Reason):
+            raise ConfigurationError([f"reason={reason!r}: use one of {', '.join(Reason)}"])
+        which = _filter(state=state, task=task, queue=queue, tag=tag, limit=1 if limit is None else limit)
+        why = None if reason is None else Reason(reason)
+        return await self._connect().ids(structs.replace(which, limit=BATCH), why, limit)
+
+    async def acounts(self, by: Literal["queue", "task"] | None = None) -> dict[str, Any]:
+        """Jobs by state, all nine, zeros included; ``by`` nests that under each queue or task."""
+        if by not in (None, "queue", "task"):
+            raise ConfigurationError([f"by={by!r}: use 'queue' or 'task'"])
+        groups = await self._connect().counts(by)
+        return groups if by is not None else groups[""]
+
+    async def acancel(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]:
+        """End those that wait, ask those that run to end; the state each is in now. Unknown ids are left out."""
+        return await self._connect().cancel(_ids(jobs))
+
+    async def aretry(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]:
+        """Run finished, held and scheduled jobs now, with fresh budgets; the state each is in now. Unknown ids are left out.
+
+        One whose unique key another unfinished job has stays finished.
+        """
+        return (await self._connect().retry(_ids(jobs))).states
+
+    async def areschedule(
+        self, jobs: Id | Sequence[Id], *, delay: Duration | None = None, run_at: datetime | None = None
+    ) -> dict[UUID, State]:
+        """Make waiting jobs due after ``delay``, or at ``run_at``; the state each is in now. Unknown ids are left out."""
+        problems: Problems = []
+        wait, when = due("delay", delay, run_at, problems)
+        if delay is None and run_at is None:
+            problems.append("reschedule: say delay='10s' or run_at=datetime.now(UTC)")
+        if problems:
+            raise ConfigurationError(problems)
+        return await self._connect().reschedule(_ids(jobs), delay=wait, run_at=when)
+
+    async def adelete(self, jobs: Id | Sequence[Id]) -> dict[UUID, State]:
+        """Remove every trace of jobs that nobody runs; the states of those left, because they run: cancel them first."""
+        return await self._connect().delete(_ids(jobs))
+
+    async def aexplain(self, job: Id) -> Explanation:
+        """Why the job is where it is, and what to do about it; ``JobNotFound``.
+
+        >>> app.jobs.explain(handle.id).causes[0].remedy  # doctest: +SKIP
+        '`holdfast queues resume slow`'
+        """
+        return await self._connect().explain(_id(job))
+
+    get = blocking(aget)
+    list = blocking(alist)
+    ids = blocking(aids)
+    counts = blocking(acounts)
+    cancel = blocking(acancel)
+    retry = blocking(aretry)
+    reschedule = blocking(areschedule)
+    delete = blocking(adelete)
+    explain = blocking(aexplain)
+
+
+class Queues:
+    """``app.queues``: lines of jobs that workers may be told to leave alone. A queue exists while it has jobs or is paused."""
+
+    def __init__(self, connect: Callable[[], Client]) -> None:
+        self._connect = connect
+
+    async def alist(self) -> list[QueueView]:
+        """Queues that have jobs or are paused, by name."""
+        return list(await self._connect().queues())
+
+    async def apause(self, queues: str | Sequence[str]) -> None:
+        """No worker takes from them any more; what runs goes on."""
+        await self._connect().pause(_queues(queues), is_paused=True)
+
+    async def aresume(self, queues: str | Sequence[str]) -> None:
+        """Workers take from them again."""
+        await self._connect().pause(_queues(queues), is_paused=False)
+
+    async def apurge(self, queues: str | Sequence[str]) -> int:
+        """Delete every job that waits in them, also those due later; how many that were.
+
+        What runs or is held stays, and so does what is enqueued after the call.
+        """
+        return await self._connect().purge(_queues(queues))
+
+    list = blocking(alist)
+    pause = blocking(apause)
+    resume = blocking(aresume)
+    purge = blocking(apurge)
+
+
+class Workers:
+    """``app.workers``."""
+
+    def __init__(self, client: Callable[[], Client]) -> None:
+        self._client = client
+
+    async def alist(self) -> list[LeaseView]:
+        """Workers whose lease has not ended, oldest first; ``overdue`` below zero: alive."""
+        return [*await self._client().workers()]
+
+    list = blocking(alist)
+
+
+class RecoveryRun:
+    """``app.recovery``: what every supervisor does by itself, once and by hand."""
+
+    def __init__(self, run: Callable[[bool], Awaitable[Sequence[Rescued]]]) -> None:
+        self._run = run
+
+    async def arun_once(self, now: bool = False) -> list[Rescued]:
+        """Take jobs from workers that lost their right to them.
+
+        A lease is judged only after watching the store for its ``beat + margin``, because after an outage every lease
+        looks expired; ``now`` skips that wait.
+        """
+        return list(await self._run(now))
+
+    run_once = blocking(arun_once)
+
+
+def _filter(
+    *, state: State | str | None, task: str | None, queue: str | None, tag: str | None, limit: int, before: UUID | None = None
+) -> JobFilter:
+    problems = []
+    if state is not None and state not in set(State):
+        problems.append(f"state={state!r}: use one of {', '.join(State)}")
+    if type(limit) is not int or limit < 1:
+        problems.append(f"limit={limit!r}: use a whole number from 1")
+    if problems:
+        raise ConfigurationError(problems)
+    known = None if state is None else State(state)
+    return JobFilter(state=known, task=task, queue=queue, tag=tag, limit=limit, before=before)
+
+
+def _queues(queues: str | Sequence[str]) -> tuple[str, ...]:
+    names = (queues,) if isinstance(queues, str) else tuple(queues)
+    wrong = [name for name in names if not isinstance(name, str) or not NAME.fullmatch(name)]
+    if wrong:
+        raise ConfigurationError([f"queue={name!r}: use 1 to 200 letters, digits and _ . : -" for name in wrong])
+    return names
+
+
+def _id(job: Id) -> UUID:
+    if isinstance(job, UUID):
+        return job
+    try:
+        return UUID(job)
+    except (ValueError, AttributeError, TypeError):
+        raise JobNotFound(f"{job!r} is no job id; enqueue answers it, and `holdfast jobs list` shows it") from None
+
+
+def _ids(jobs: Id | Sequence[Id]) -> tuple[UUID, ...]:
+    return (_id(jobs),) if isinstance(jobs, (UUID, str)) else tuple(_id(job) for job in jobs)

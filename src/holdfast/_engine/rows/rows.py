@@ -1,0 +1,179 @@
+"""``pastes = app.rows("pastes", …)``: a table that is not ours, its handler, and what people ask of it."""
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, overload
+
+from msgspec import Struct, structs
+
+from holdfast._core.payload import hints_of
+from holdfast._core.watch import Key, Watch
+from holdfast._engine.client.connections import Connections
+from holdfast._engine.events import Events
+from holdfast._engine.rows.batch import Batch, SyncBatch
+from holdfast._engine.rows.batch_state import said
+from holdfast._engine.rows.run import Run, unbroken
+from holdfast._engine.rows.scheduler import policy_of, tell_of_reset, telling_of_refused
+from holdfast._engine.rows.tables import RowsSettings, Tables, Watched
+from holdfast._engine.runners.outcomes import ANSWERS
+from holdfast._engine.tasks.context import Job, SyncJob
+from holdfast._engine.tasks.registry import Registry, define
+from holdfast._ports.rows import Findings, Reset, States
+from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.sync import blocking
+
+Indexes = tuple[str, ...]
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+AsyncHandler = TypeVar("AsyncHandler", bound=Callable[[Batch], Coroutine[Any, Any, Any]])
+SyncHandler = TypeVar("SyncHandler", bound=Callable[[SyncBatch], Any])
+
+
+class Surroundings(Struct, frozen=True):
+    """What runs of an App's handlers need besides their table."""
+
+    registry: Registry
+    tables: Tables
+    connections: Connections
+    events: Events
+
+
+class Rows:
+    """A table with a status column, whose rows a handler works off, and which supervisors watch over.
+
+    >>> @pastes.handler  # doctest: +SKIP
+    ... async def delete(batch: Batch) -> None:
+    ...     await batch.done(batch.keys)
+    """
+
+    def __init__(self, settings: RowsSettings, surroundings: Surroundings) -> None:
+        self.settings, self._surroundings = settings, surroundings
+        self._has_handler = False
+
+    def __repr__(self) -> str:
+        return f"<rows {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """What it is called; its runs are jobs of the task ``rows.<name>``."""
+        return self._watch.name
+
+    @property
+    def has_handler(self) -> bool:
+        """Whether somebody works its rows off; without, nobody watches over them either."""
+        return self._has_handler
+
+    @property
+    def _watch(self) -> Watch:
+        return self.settings.watch
+
+    @overload
+    def handler(self, function: AsyncHandler, /) -> AsyncHandler: ...
+    @overload
+    def handler(self, function: SyncHandler, /) -> SyncHandler: ...
+    def handler(self, function: Handler, /) -> Handler:
+        """Register the function that works off batches: ``async def`` with a ``Batch``, or ``def``, in a thread, with a ``SyncBatch``.
+
+        What it neither finishes nor gives back goes back at its end; when it raises, that too, and the job of the run is tried
+        again with fewer rows. A row that was alone with the third error stays in progress until ``stale_after`` has passed.
+        """
+        settings = self.settings
+        if problems := _problems_of_handler(function):
+            raise ConfigurationError([f"rows {self.name}: {problem}" for problem in problems])
+        run = self._async_run(function) if inspect.iscoroutinefunction(function) else self._sync_run(function)
+        definition = structs.replace(define(run, name=settings.task, queue=settings.queue), policy=policy_of(settings))
+        self._surroundings.registry.add(structs.replace(definition, watched=Watched(settings, self._surroundings.tables)))
+        self._has_handler = True
+        return function
+
+    async def ainspect(self) -> Findings:
+        """What stands in its way, what is worth a word, and which indexes it should have; nothing is changed."""
+        return await self._surroundings.tables.of(self.settings).inspect()
+
+    async def astates(self) -> States:
+        """How it stands: rows by status, how many are due, stuck, and who has them."""
+        return await self._surroundings.tables.of(self.settings).states()
+
+    async def areset(self) -> list[Reset]:
+        """Take all rows back, now, from whoever has had them for longer than ``stale_after``; supervisors do that by themselves."""
+        table, events, found = await self._surroundings.tables.sound(self.settings), self._surroundings.events, list[Reset]()
+        # Once more than there are rows would be needed only where a trigger takes the stamp back.
+        passes = sum((await table.states()).rows.values()) // self._watch.batch + 1
+        with telling_of_refused(table, events) as refused:
+            for _ in range(passes):
+                if not await table.adopt(self._watch.batch):
+                    break
+            taken, past = set[Key](), 0
+            while some := await table.reset(self._watch.batch, past):
+                new = [each for each in some if each.key not in taken]
+                past += len(some) - len(new)  # a trigger put these back, and they come first again
+                found += new
+                taken.update(each.key for each in new)
+                tell_of_reset(self._watch, new, events)
+        if refused and not found:
+            raise HoldfastError(f"rows {self.name}: {refused[0].verb}: {said([refused[0].key])}: {refused[0].error}")
+        return found
+
+    async def acreate_indexes(self) -> Indexes:
+        """Create the indexes that ``inspect`` suggests, without locking others out where the database can do that; what was run."""
+        return await self._surroundings.tables.of(self.settings).create_indexes()
+
+    inspect = blocking(ainspect)
+    states = blocking(astates)
+    reset = blocking(areset)
+    create_indexes = blocking(acreate_indexes)
+
+    def _run(self, job: Job | SyncJob) -> Run:
+        around = self._surroundings
+        clock, chance = around.connections.clock, around.connections.chance
+        return Run(self.settings, around.tables, job, clock=clock, chance=chance, events=around.events)
+
+    def _async_run(self, handler: Callable[[Batch], Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+        async def run(job: Job) -> dict[str, int]:
+            run = self._run(job)
+            try:
+                await run.begin()
+                while (holding := await run.next()) is not None:
+                    with run.or_later(), run.sparing_others():
+                        _heed(await handler(Batch(holding, job)))
+            except Exception:
+                run.has_failed = True
+                raise
+            finally:
+                await unbroken(run.close)
+            return run.answer
+
+        return run
+
+    def _sync_run(self, handler: Callable[[SyncBatch], Any]) -> Callable[..., Any]:
+        def run(job: SyncJob) -> dict[str, int]:
+            run = self._run(job)
+            try:
+                job._in_loop(run.begin())
+                while (holding := job._in_loop(run.next())) is not None:
+                    with run.or_later(), run.sparing_others():
+                        _heed(handler(SyncBatch(holding, job)))
+            except Exception:
+                run.has_failed = True
+                raise
+            finally:
+                job._in_loop(run.close())
+            return run.answer
+
+        return run
+
+
+def _heed(answer: object) -> None:
+    """Handlers may return what they may raise; anything else they return says nothing, because a run has many batches."""
+    if isinstance(answer, ANSWERS):
+        raise answer
+
+
+def _problems_of_handler(function: object) -> list[str]:
+    if not inspect.isfunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return [f"{function!r} is no function of a batch: decorate a `def` or an `async def`"]
+    wanted, kind = (Batch, "async def") if inspect.iscoroutinefunction(function) else (SyncBatch, "def")
+    parameters = list(inspect.signature(function).parameters)
+    if len(parameters) != 1:
+        return [f"a handler takes one thing, its batch: write `{kind} {function.__name__}(batch: {wanted.__name__})`"]
+    hint = hints_of(function).get(parameters[0], wanted)
+    return [] if hint is wanted or hint is Any else [f"in `{kind}` write `{parameters[0]}: {wanted.__name__}`"]

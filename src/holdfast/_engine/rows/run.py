@@ -1,0 +1,283 @@
+"""One run of a rows handler: an ordinary job that claims batch after batch until nothing is due."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
+from holdfast._core.watch import LAST, End, has_resets_left, rows_at_once
+from holdfast._engine.error_text import text_of
+from holdfast._engine.events import EventName, Events
+from holdfast._engine.retry import Patience
+from holdfast._engine.rows.batch import Holding
+from holdfast._engine.rows.batch_state import Ledger, said
+from holdfast._engine.rows.scheduler import telling_of_refused
+from holdfast._engine.rows.tables import RowsSettings, Tables
+from holdfast._engine.runners.outcomes import leaves_of
+from holdfast._engine.service import is_cancelled
+from holdfast._engine.tasks.context import Context
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.rows import Mark, Table
+from holdfast.errors import HoldfastError, StoreUnavailable
+
+SLICE = 60.0
+"""Seconds after which a run goes to the end of its queue: others want its slot, and somebody may have paused the queue."""
+RELEASE_WITHIN = 2.0
+"""Seconds that giving back may take once the code is to stop; the next attempt gives back what is still marked."""
+SAVED_AFTER = 1.0
+"""Seconds between two writes of what a run with an owner's names has done so far: a count may be late."""
+AHEAD = 16
+"""Marks that are saved at once, ahead of the batches that have them: a write for each batch took a tenth of its time."""
+FRESH, FRESH_PART = 0.1, 0.01
+"""Seconds, and part of their rows' patience, for which stamps that were saved ahead still tell when rows are claimed."""
+TIGHT = 3.0
+"""Of its rows' patience a batch should need less than one part in so many."""
+
+Returned = TypeVar("Returned")
+
+
+class Run:
+    """Claims, and gives back what the handler left open. Its job's checkpoint has the mark of the batch at work, so that the
+    next attempt, after this one's worker has died, gives back what that had, in seconds and not after ``stale_after``."""
+
+    def __init__(
+        self, settings: RowsSettings, tables: Tables, job: Context, *, clock: Clock, chance: Chance, events: Events
+    ) -> None:
+        self._settings, self._tables, self._job = settings, tables, job
+        self._clock, self._events = clock, events
+        self._patience = Patience(clock, chance, events)
+        self._began = clock.monotonic()
+        self._current: Ledger | None = None
+        self._is_idle = self.has_failed = False
+        self._error: BaseException | None = None
+        saved = job.checkpoint_value or {}
+        self._marks = [Mark(stamp, owner) for stamp, owner in saved.get("marks", ())]
+        self._ahead: list[Mark] = []
+        self._passed = self._named = 0
+        self._saved_at, self._saved_wall = clock.monotonic(), clock.wall()
+        self.answer = {"batches": 0, "done": 0, "failed": 0, "retried": 0, "left": 0, "lost": 0, **saved.get("so_far", {})}
+        self._saved = dict(self.answer)
+
+    @property
+    def _name(self) -> str:
+        return self._settings.task
+
+    async def begin(self) -> None:
+        """Look at the table, and give back what earlier attempts had."""
+        with self.or_later():
+            self._table: Table = await self._tables.sound(self._settings)
+            for mark in self._marks:
+                await self._release(mark)
+
+    async def next(self) -> Holding | None:
+        """The next batch, once what the handler left open of the last one has gone back; ``None``: the run is over."""
+        await self._give_back()
+        self._require_not_cancelled()
+        if self._is_idle:
+            await self._rest()
+            return None
+        is_long = self._clock.monotonic() - self._began >= SLICE
+        if self._ends and (is_long or self._has_passed_what_befell_it):
+            return None  # else they would be summed up for as long as rows are due: the next run begins without them
+        if self._job._is_draining or is_long:
+            await self._remember([])
+            raise Snooze(0)
+        await unbroken(self._take)
+        self._require_not_cancelled()  # a thread is not interrupted, and past its deadline nothing may start
+        if self._current is None:
+            return None
+        batches, finished = self.answer["batches"], self.answer["done"] + self.answer["failed"]
+        await self._job._progress(None, None, f"batch {batches + 1:,}, {finished:,} rows finished")
+        return Holding(self._current, self._table, self._clock, self._patience, self._events)
+
+    async def _rest(self) -> None:
+        """Until what no handler finishes is tried again. It keeps its key: else each supervisor would sow the next run at once."""
+        with self.or_later():
+            has_due = await self._table.has_due()
+        if has_due:
+            await self._remember([])
+            raise Snooze(self._settings.interval)
+
+    async def close(self) -> None:
+        """Give back what is open, whatever has ended the run; its code has stopped. Nobody hurries one that ended by itself: what
+        its handler raised would be forgotten with a snooze. What it has done is counted also if another attempt goes on."""
+        try:
+            async with asyncio.timeout(RELEASE_WITHIN if self._job._is_cancelled else None):
+                await self._give_back()
+        except TimeoutError:
+            raise Snooze(self._settings.interval) from None
+        if self.has_failed and self._saved != self.answer and not self._job._is_cancelled:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RELEASE_WITHIN):
+                    await self._remember(self._marks)
+
+    @property
+    def _has_passed_what_befell_it(self) -> bool:
+        """Whether it has done what one batch had, in smaller ones after a death of its worker or an error of its handler."""
+        return self._passed >= rows_at_once(self._settings.watch.batch, self._ends - 1)
+
+    @property
+    def _ends(self) -> int:
+        """How many attempts of this run came to a bad end."""
+        hold = self._job._claim.hold
+        return hold.crashes + hold.failures
+
+    async def _take(self) -> None:
+        watch, mark = self._settings.watch, await self._next_mark()
+        sent = self._saved_at if mark.stamp else self._clock.monotonic()
+        with self.or_later(), telling_of_refused(self._table, self._events, self._job.id):
+            claimed = await self._table.claim(mark.owner, rows_at_once(watch.batch, self._ends), mark.stamp)
+        self._passed += len(claimed.rows)
+        if claimed.rows:
+            self._current = Ledger(watch, claimed, sent)
+            if watch.owner is None and claimed.mark != mark:
+                await self._remember([claimed.mark, *self._ahead])
+
+    async def _next_mark(self) -> Mark:
+        """What a claim is to write, saved before that; an empty one where only its answer tells."""
+        has_owner, clock = self._settings.watch.owner is not None, self._clock
+        now, wall = clock.monotonic(), clock.wall()
+        if not (self._ahead and self._is_fresh(now, wall)):
+            with self.or_later():
+                self._ahead = self._names() if has_owner else [Mark(stamp, "") for stamp in await self._table.stamps(AHEAD)]
+            if self._ahead:
+                self._saved_at, self._saved_wall = now, wall
+                await self._remember(list(self._ahead))
+        return self._ahead.pop(0) if self._ahead else Mark("", "")
+
+    def _is_fresh(self, now: float, wall: float) -> bool:
+        """Whether marks that were saved ahead may still be used."""
+        watch = self._settings.watch
+        if watch.owner is not None:
+            return now - self._saved_at < SAVED_AFTER
+        most = min(FRESH, FRESH_PART * watch.stale_after)
+        # A stamp is a time of the wall clock, which goes on while the machine sleeps, and may be set.
+        return now - self._saved_at < most and 0 <= wall - self._saved_wall < most
+
+    def _names(self) -> list[Mark]:
+        self._named += AHEAD
+        return [Mark("", self._owner(number)) for number in range(self._named - AHEAD + 1, self._named + 1)]
+
+    def _owner(self, batch: int) -> str:
+        """Nobody else's ever: a store that lost its newest writes may number attempts again, but makes no claim twice; and what
+        one batch has sent and nobody waited for may reach its table when the next has its rows."""
+        claim = self._job.token.claim
+        return f"{self._job.id.hex}.{self._job.attempt}.{claim.hex[:8] if claim else ''}.{batch}"
+
+    async def _give_back(self) -> None:
+        ledger = self._current
+        if ledger is None:
+            return
+        left = 0
+        if self._error is not None:
+            left = await self._keep(ledger, self._error)
+        elif ledger.open:
+            with self.or_later():
+                left = await self._release(ledger.mark)
+        ledger.close()
+        self._current = None
+        self._is_idle = not ledger.finished and self._error is None
+        counts = {"done": ledger.moved[End.DONE], "failed": ledger.moved[End.FAIL], "retried": ledger.moved[End.RETRY]}
+        for what, count in (*counts.items(), ("batches", 1), ("left", left), ("lost", ledger.lost)):
+            self.answer[what] += count
+        self._judge_pace(ledger)
+
+    @contextmanager
+    def sparing_others(self) -> Iterator[None]:
+        """Go on after an error of the handler if it had one row, after two errors with more: that row must not stop all others.
+
+        A second error directly after it may have another cause than a row: it ends the run. ``Fail``, ``Cancel`` and ``Retry``
+        are errors too: each would end the run, and the next one would begin with the same rows.
+        """
+        before, self._error = self._error, None
+        try:
+            yield
+        except (Snooze, StoreUnavailable):
+            raise
+        except (Exception, SystemExit, asyncio.CancelledError, BaseExceptionGroup) as error:
+            if is_of_no_row(error):
+                raise
+            ledger, verdict = self._current, verdict_in(error)
+            is_alone = ledger is not None and len(ledger.keys) == len(ledger.open) == 1
+            if self._ends < LAST or not is_alone or before is not None or self._job._is_cancelled:
+                if verdict is None:
+                    raise
+                raise HoldfastError(f"{type(verdict).__name__}: {text_of(verdict)}") from error
+            self._error = verdict or error
+
+    async def _release(self, mark: Mark) -> int:
+        with telling_of_refused(self._table, self._events, self._job.id):
+            return await self._table.release(mark)
+
+    async def _keep(self, ledger: Ledger, error: BaseException) -> int:
+        """Leave the row to the watchdog, which counts it and takes it back after ``stale_after``, or fail it if that was too often."""
+        watch, (key,), reason = ledger.watch, ledger.open, text_of(error)
+        if has_resets_left(watch, ledger.rows[0]):
+            kept = [mark for mark in self._marks if (mark.owner or mark.stamp) != (ledger.mark.owner or ledger.mark.stamp)]
+            await self._remember(kept)
+        else:
+            with self.or_later():
+                ledger.settle(await self._table.move(ledger.mark, [key], End.FAIL, reason), End.FAIL)
+        shown = f"{type(error).__name__}: {reason}"
+        self._events.emit(EventName.ROWS_KEPT, watch=watch.name, keys=said([key]), error=shown, job=self._job.id)
+        return len(ledger.open)
+
+    def _judge_pace(self, ledger: Ledger) -> None:
+        ledger.measure(self._clock.monotonic())
+        patience = ledger.watch.stale_after
+        if ledger.longest > patience / TIGHT:
+            name, took = ledger.watch.name, ledger.longest
+            self._events.emit(EventName.ROWS_TIGHT, watch=name, took=took, stale_after=patience, job=self._job.id)
+
+    async def _remember(self, marks: list[Mark]) -> None:
+        """Durably; nobody waits for a store that may be away once the code is to stop."""
+        self._require_not_cancelled()
+        await self._job._save({"marks": [[mark.stamp, mark.owner] for mark in marks], "so_far": self.answer})
+        self._marks, self._saved = marks, dict(self.answer)
+
+    def _require_not_cancelled(self) -> None:
+        if self._job._is_cancelled:
+            raise asyncio.CancelledError
+
+    @contextmanager
+    def or_later(self) -> Iterator[None]:
+        """A database that is away is no failure of the run: it comes back, with the marks that are still to be released."""
+        try:
+            yield
+        except StoreUnavailable as error:
+            self._events.emit(EventName.STORE_UNAVAILABLE, operation=self._name, error=str(error), failures=1)
+            raise Snooze(self._settings.interval) from error
+
+
+def verdict_in(error: BaseException) -> Retry | Cancel | Fail | None:
+    """Return what a handler raised to end its job, which has no meaning for a batch of rows."""
+    leaves = leaves_of(error)
+    return leaves[0] if len(leaves) == 1 and isinstance(leaves[0], Retry | Cancel | Fail) else None
+
+
+def is_of_no_row(error: BaseException) -> bool:
+    """Return whether an error says nothing about the row: the job was lost, the code was cancelled, or a person stops the program."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_of_no_row, error.exceptions))
+    if isinstance(error, asyncio.CancelledError):
+        return asyncio._get_running_loop() is None or is_cancelled()
+    return not isinstance(error, Exception | SystemExit)
+
+
+async def unbroken(action: Callable[[], Coroutine[Any, Any, Returned]]) -> Returned:
+    """Return its result. Cancelled meanwhile it is given a moment to come to its end, so that it is known what became of it."""
+    task, is_cancelled = asyncio.get_running_loop().create_task(action()), False
+    while not task.done():
+        try:
+            await asyncio.wait({task}, timeout=RELEASE_WITHIN if is_cancelled else None)
+        except asyncio.CancelledError:
+            is_cancelled = True
+        else:
+            if not task.done():
+                task.cancel()
+    if is_cancelled:
+        if not task.cancelled():
+            task.exception()  # it was told to whoever waited, and that is nobody any more
+        raise asyncio.CancelledError
+    return task.result()

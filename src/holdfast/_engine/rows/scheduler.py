@@ -1,0 +1,207 @@
+"""Tables that are not ours, in a supervisor's care: runs of their handlers are enqueued, and rows taken back from the dead."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from holdfast._core.job import NewJob
+from holdfast._core.policy import Backoff, Policy
+from holdfast._core.watch import End, Key, Watch
+from holdfast._engine.client.client import Client
+from holdfast._engine.events import EventName, Events
+from holdfast._engine.rows.batch_state import said
+from holdfast._engine.rows.tables import RowsSettings, Tables, Watched
+from holdfast._engine.service import Service
+from holdfast._ports.clock import Chance
+from holdfast._ports.rows import Refusal, Reset, Table
+
+PAUSE = 0.05
+"""Seconds between two full batches of a watchdog: others want to write too."""
+PRUNING = 60.0
+"""Seconds between two looks for rows to delete, and for rows to report."""
+PATIENCE = 2.0
+"""Seconds for all tables together to say whether rows are due, before the watch over the workers goes on."""
+TRIES = 3
+RETENTION = 3600.0
+"""Seconds for which runs are kept: there may be one every few seconds."""
+
+Step = Callable[[], Coroutine[Any, Any, float]]
+
+
+class Plot:
+    """One table. Whatever its database does, or does not, concerns no other."""
+
+    def __init__(self, settings: RowsSettings, tables: Tables, client: Client, *, chance: Chance, events: Events) -> None:
+        self.settings = settings
+        self._tables, self._client, self._chance, self._events = tables, client, chance, events
+        self._adopted, self._undone, self._reset = frozenset[Key](), frozenset[Key](), frozenset[Key]()
+        self._past = 0
+
+    async def sow(self) -> float:
+        """Enqueue runs where rows are due; those that wait or run already are not enqueued again."""
+        await sow(await self._tables.sound(self.settings), self.settings, self._client, self._chance)
+        return self.settings.interval
+
+    async def has_due(self) -> bool:
+        """Whether there is anything to do."""
+        return await (await self._tables.sound(self.settings)).has_due()
+
+    async def reset(self) -> float:
+        """Take back one batch from whoever has had it for too long; a full one is followed by the next at once.
+
+        A row that came before is undone by a trigger, or another program. The next batch begins behind such rows, until no full
+        batch is left; then all begins again."""
+        table = await self._tables.sound(self.settings)
+        error: Exception | None = None
+        try:
+            adopts_more = await self._adopt(table)
+        except Exception as refusal:  # it says nothing about the rows that are taken back
+            adopts_more, error = False, refusal
+        resets_more = await self._take_back(table)
+        if error is not None:
+            raise error
+        return PAUSE if adopts_more or resets_more else self.settings.interval
+
+    async def _adopt(self, table: Table) -> bool:
+        watch = self.settings.watch
+        with telling_of_refused(table, self._events):
+            adopted = frozenset(await table.adopt(watch.batch))
+        again, self._adopted = self._adopted & adopted, self._adopted or adopted
+        self._undone |= again
+        return len(adopted) >= watch.batch and not again
+
+    async def _take_back(self, table: Table) -> bool:
+        watch = self.settings.watch
+        with telling_of_refused(table, self._events):
+            found = await table.reset(watch.batch, self._past)
+        tell_of_reset(watch, found, self._events)
+        before, self._reset = self._reset, frozenset(each.key for each in found)
+        is_full = len(found) >= watch.batch
+        self._past = self._past + len(before & self._reset) if is_full else 0
+        return is_full
+
+    async def look(self) -> float:
+        """Report rows in progress that no watchdog can judge, or whose stamp does not stay."""
+        watch, undone = self.settings.watch, self._undone
+        self._adopted = self._undone = frozenset()
+        if undone:
+            self._events.emit(EventName.ROWS_UNDONE, watch=watch.name, count=len(undone), keys=said(sorted(undone, key=str)))
+        if keys := await (await self._tables.sound(self.settings)).unreadable(watch.batch):
+            self._events.emit(EventName.ROWS_UNREADABLE, watch=watch.name, count=len(keys), keys=said(keys))
+        return PRUNING
+
+    async def prune(self) -> float:
+        """Delete a batch of rows that have been done for long enough."""
+        watch = self.settings.watch
+        table = await self._tables.sound(self.settings)
+        with telling_of_refused(table, self._events):
+            count = await table.prune(watch.batch)
+        if count:
+            self._events.emit(EventName.ROWS_PRUNED, watch=watch.name, count=count)
+        return PAUSE if count >= watch.batch else PRUNING
+
+
+class Sowing:
+    """All tables that a supervisor's workers know."""
+
+    def __init__(
+        self, tables: Tables, client: Client, *, serve: Callable[[str, Step], Service], chance: Chance, events: Events
+    ) -> None:
+        self._tables, self._client, self._serve = tables, client, serve
+        self._chance, self._events = chance, events
+        self._plots: dict[RowsSettings, Plot] = {}
+        self._services: list[asyncio.Task[None]] = []
+
+    def tend(self, rows: Sequence[RowsSettings]) -> None:
+        """From now on, if not already: a worker that is ready has said that it works these off."""
+        for settings in rows:
+            if settings not in self._plots:
+                plot = Plot(settings, self._tables, self._client, chance=self._chance, events=self._events)
+                self._plots[settings] = plot
+                steps = [("sow", plot.sow), ("watch", plot.reset), ("look", plot.look)]
+                steps += [("prune", plot.prune)] if settings.watch.retention is not None else []
+                served = [self._serve(f"{verb} {settings.task}", step) for verb, step in steps]
+                self._services += [asyncio.create_task(each.run()) for each in served]
+
+    async def is_needed(self) -> bool:
+        """Whether rows are due, or nobody can say so."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return any([await plot.has_due() for plot in self._plots.values()])
+        except Exception:
+            return True
+
+    async def end(self) -> None:
+        """Leave them alone."""
+        for service in self._services:
+            service.cancel()
+        await asyncio.gather(*self._services, return_exceptions=True)
+        await self._tables.close()
+
+
+async def sow(table: Table, settings: RowsSettings, client: Client, chance: Chance) -> None:
+    """Enqueue runs if rows are due."""
+    if await table.has_due():
+        await client.enqueue(runs_of(settings, chance))
+
+
+async def sow_all(watched: Sequence[Watched], client: Client, chance: Chance) -> None:
+    """The same for all of an App's."""
+    for each in watched:
+        await sow(await each.tables.sound(each.settings), each.settings, client, chance)
+
+
+def runs_of(settings: RowsSettings, chance: Chance) -> list[NewJob]:
+    """One for each place; its key keeps it from being there twice."""
+    return [
+        NewJob(
+            id=chance.uuid7(),
+            task=settings.task,
+            payload=b"{}",
+            policy=policy_of(settings),
+            queue=settings.queue,
+            unique_key=f"{settings.task}#{place}",
+        )
+        for place in range(settings.concurrency)
+    ]
+
+
+def policy_of(settings: RowsSettings) -> Policy:
+    """Of runs. One that fails has its key until it is tried again, an interval later: else each supervisor would sow the next at
+    once, and a handler that cannot work would be called as often as there are supervisors."""
+    return Policy(max_attempts=TRIES, backoff=Backoff.fixed(settings.interval), retention=RETENTION)
+
+
+@contextmanager
+def telling_of_refused(table: Table, events: Events, job: UUID | None = None) -> Iterator[list[Refusal]]:
+    """Report which rows the database did not let these verbs change, and why: one event for each verb. Yields them, at its end."""
+    refused: list[Refusal] = []
+    try:
+        yield refused
+    finally:
+        refused += table.refused()
+        for verb in dict.fromkeys(each.verb for each in refused):
+            of_verb = [each for each in refused if each.verb == verb]
+            told: dict[str, Any] = {
+                "count": len(of_verb),
+                "keys": said([each.key for each in of_verb]),
+                "error": of_verb[0].error,
+            }
+            events.emit(EventName.ROWS_REFUSED, watch=table.watch.name, verb=verb, **told, job=job)
+
+
+def tell_of_reset(watch: Watch, found: Sequence[Reset], events: Events) -> None:
+    """Whose rows they were, and which."""
+    if found:
+        oldest = max(found, key=lambda each: each.held)
+        events.emit(
+            EventName.ROWS_RESET,
+            watch=watch.name,
+            count=len(found),
+            failed=sum(each.to is End.FAIL for each in found),
+            oldest=oldest.held,
+            owner=oldest.owner or None,
+            keys=said([each.key for each in found]),
+        )

@@ -1,0 +1,7 @@
+"""How a handler runs: in the worker's event loop, in a thread, or in a process of its own.
+
+Each runner turns a handler's return value or exception into an `Outcome` (`outcomes`); it never writes to a store.
+Change freely: pools and messages between a worker and its runner processes. Do not change: any exception becomes an outcome, and
+the slot is freed, whatever the user's code does.
+A mistake fails `tests/engine/test_runners_*.py` or `tests/engine/test_rubbish.py`.
+"""

@@ -1,0 +1,120 @@
+"""Where a handler runs: on the event loop or in a thread."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from holdfast._core.job import Claim, Json
+from holdfast._core.outcome import Outcome
+from holdfast._engine.runners.outcomes import contained
+from holdfast._engine.tasks.context import Context, Job, SyncJob
+from holdfast._engine.tasks.registry import TaskDefinition
+from holdfast._engine.worker.progress_writer import Reporter
+
+if TYPE_CHECKING:
+    from holdfast._engine.worker.executor import Running
+
+FORKED = 70
+"""Exit code of a forked child that came back from a handler (``EX_SOFTWARE``)."""
+
+
+class Runner(Protocol):
+    """Runs one handler to its end."""
+
+    def context(self, claim: Claim, reporter: Reporter) -> Context:
+        """The job object its handlers hold."""
+        ...
+
+    async def run(self, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
+        """What the handler returns or raises. When cancelled: returns only after the code has stopped."""
+        ...
+
+
+class Processes(Protocol):
+    """Runs handlers in processes of their own; payload and answer are read there too."""
+
+    def context(self, claim: Claim, reporter: Reporter) -> Context:
+        """The worker's half of the job object."""
+        ...
+
+    async def run(self, running: "Running") -> Outcome | None:
+        """What became of it; ``None`` when it was stopped, or when ``running`` says that it crashed or never began."""
+        ...
+
+
+class LoopRunner:
+    """``async def`` handlers, on the worker's event loop."""
+
+    def context(self, claim: Claim, reporter: Reporter) -> Context:
+        """A ``Job``."""
+        return Job(claim, reporter)
+
+    async def run(self, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
+        """Await the handler."""
+        process = os.getpid()
+        try:
+            if task.takes_job:
+                return await task.function(context, **arguments)
+            return await task.function(**arguments)
+        finally:
+            if os.getpid() != process:
+                os._exit(FORKED)
+
+
+class ThreadRunner:
+    """``def`` handlers, in a thread of the worker; a thread cannot be cancelled, only asked."""
+
+    def __init__(self, threads: int) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="holdfast-handler")
+
+    def context(self, claim: Claim, reporter: Reporter) -> Context:
+        """A ``SyncJob``."""
+        return SyncJob(claim, reporter, asyncio.get_running_loop())
+
+    async def run(self, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
+        """Wait for the thread; when cancelled meanwhile, tell the handler and go on waiting: its code has not stopped."""
+        call = partial(copy_context().run, call_of(task, context, arguments))
+        ended = self._begin(call)
+        while not ended.done():
+            try:
+                await asyncio.shield(ended)
+            except asyncio.CancelledError:
+                context.mark_cancelled()
+        value, error = ended.result()
+        if error is not None:
+            raise error
+        if context.was_told and value is None:
+            raise asyncio.CancelledError
+        return value
+
+    def _begin(self, call: Callable[[], Any]) -> "asyncio.Future[tuple[Any, BaseException | None]]":
+        return asyncio.get_running_loop().run_in_executor(self._pool, _in_thread, call)
+
+    def close(self) -> None:
+        """Take no more handlers; those that run are not waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def call_of(task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Callable[[], Any]:
+    """The handler with its arguments, and with its job if it wants it."""
+    return partial(task.function, context, **arguments) if task.takes_job else partial(task.function, **arguments)
+
+
+def _in_thread(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    with ended_in_children():
+        return contained(call)
+
+
+class ended_in_children:  # noqa: N801 - used as a word
+    """A child that the code forked ends where the code ends: coming back, it would run what its parent runs."""
+
+    def __enter__(self) -> None:
+        self._process = os.getpid()
+
+    def __exit__(self, *_: object) -> None:
+        if os.getpid() != self._process:
+            os._exit(FORKED)

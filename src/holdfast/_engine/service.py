@@ -1,0 +1,133 @@
+"""The only loop: wake, step, back off. Every service of the engine is a ``step()`` that tests can call."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from holdfast._engine.error_text import described
+from holdfast._engine.events import EventName, Events, failure_of_store
+from holdfast._ports.clock import Chance
+from holdfast.errors import HoldfastError, StoreBusy, StoreUnavailable
+
+SHORTEST_PAUSE = 0.05
+ERRORS = (Exception, asyncio.CancelledError)
+"""What a call of a store may raise, a cancellation that nobody asked for among it."""
+
+
+def is_answer(error: BaseException) -> bool:
+    """Return whether the store has answered by this error, so that the contact with it has lasted."""
+    return isinstance(error, HoldfastError) and (not isinstance(error, StoreUnavailable) or isinstance(error, StoreBusy))
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether the error is about the write itself: an outage, a locked row or a network that fails is not."""
+    return isinstance(error, Exception) and not isinstance(error, (StoreUnavailable, OSError))
+
+
+class Wake:
+    """A signal that is remembered until somebody waits for it; one task waits at a time."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        """Wake whoever waits, or will wait next."""
+        self._is_set = True
+        if self._waiter is not None:
+            _release(self._waiter)
+
+    def forget(self) -> None:
+        """Whoever waits next is not woken by what was said before."""
+        self._is_set = False
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait at most this long; whether it was woken."""
+        if not self._is_set and seconds > 0:
+            # A future and a timer: every idle service comes by here, and asyncio.timeout() costs twice as much.
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(seconds, _release, self._waiter)
+            try:
+                await self._waiter
+            finally:
+                timer.cancel()
+                self._waiter = None
+        woken = self._is_set
+        self.forget()
+        return woken
+
+
+def _release(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Service:
+    """A step that is repeated for ever: an error is reported and backed off from, never the end of it."""
+
+    def __init__(
+        self, name: str, step: Callable[[], Awaitable[float]], *, events: Events, chance: Chance, longest_pause: float
+    ) -> None:
+        self.name = name
+        self.wake = Wake()
+        self._step = step
+        self._events = events
+        self._chance = chance
+        self._longest_pause = longest_pause
+
+    async def run(self) -> None:
+        """Step, wait as long as the step says or until woken, again. After a failure nothing shortens the pause."""
+        failures = 0
+        while True:
+            self.wake.forget()  # a step sees what was there before it
+            try:
+                wait = await self._step()
+            except ERRORS as error:
+                require_not_cancelled()
+                failures += 1
+                wait = self._pause(failures)
+                operation, text = self.name, described(error)
+                self._events.emit(failure_of_store(error), operation=operation, error=text, failures=failures)
+            else:
+                if failures:
+                    self._events.emit(EventName.STORE_RECOVERED, operation=self.name, failures=failures)
+                failures = 0
+            wake = Wake() if failures else self.wake
+            # A step that always answers 0 would never let anything else run.
+            await (wake.wait(wait) if wait > 0 else turn())
+
+    def _pause(self, failures: int) -> float:
+        """Exponential with jitter, so that a store that comes back is not met by everybody at once."""
+        longest = min(self._longest_pause, SHORTEST_PAUSE * 2.0 ** min(failures - 1, 16))
+        return longest * (0.75 + 0.25 * self._chance.jitter())
+
+
+def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
+    """Run ``main`` to its end; a SystemExit or KeyboardInterrupt out of a handler's child task does not end the loop."""
+    task = loop.create_task(main)
+    while not task.done():
+        try:
+            loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt):
+            if task.done():
+                raise
+
+
+def require_not_cancelled() -> None:
+    """Whoever goes on after ``ERRORS`` asks first."""
+    if is_cancelled():
+        raise asyncio.CancelledError
+
+
+def is_cancelled() -> bool:
+    """Whether somebody wants this task to end, or a cancellation merely strayed out of a store's inside."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def turn() -> None:
+    """Let everything else that is ready run once."""
+    taken = asyncio.Event()
+    asyncio.get_running_loop().call_soon(taken.set)
+    await taken.wait()

@@ -1,0 +1,46 @@
+"""The supervisor's events on their way to the user's callbacks, which live in its workers: it runs no user code itself."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from holdfast._core.job import Json
+from holdfast._engine import messages
+from holdfast._engine.events import Event, EventName, Events
+
+if TYPE_CHECKING:
+    from holdfast._engine.supervisor.worker_handle import Ward
+
+MOST_KEPT = 1000
+IDS = ("job", "lease")
+
+
+class Courier:
+    """Tells each event to one worker, as soon as there is one: the event of a death comes when nobody is left to hear it."""
+
+    def __init__(self, events: Events, wards: "Callable[[], Sequence[Ward]]") -> None:
+        self._wards = wards
+        self._kept: deque[messages.Told] = deque(maxlen=MOST_KEPT)
+        events.on("*", self._take)
+
+    def deliver(self) -> None:
+        """Tell what was kept, if somebody can hear it."""
+        listener = next((ward for ward in self._wards() if ward.is_listening), None)
+        while listener is not None and self._kept:
+            listener.send(self._kept.popleft())
+
+    def _take(self, event: Event) -> None:
+        fields = {key: value if _is_plain(value) else str(value) for key, value in event.fields.items()}
+        self._kept.append(messages.Told(event.name.value, fields))
+        self.deliver()
+
+
+def event_of(told: messages.Told) -> Event:
+    """The event as its callback would have got it there."""
+    fields = {key: UUID(value) if key in IDS and isinstance(value, str) else value for key, value in told.fields.items()}
+    return Event(EventName(told.name), fields)
+
+
+def _is_plain(value: Json) -> bool:
+    return value is None or isinstance(value, bool | int | float)

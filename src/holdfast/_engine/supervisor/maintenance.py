@@ -1,0 +1,42 @@
+"""What supervisors do beside beating, watching and recovering: nothing anybody waits for."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from holdfast._engine.events import Events
+from holdfast._engine.supervisor.pruner import Pruner
+from holdfast._engine.supervisor.recovery import EXPIRED_PER_STEP, Recovery
+from holdfast._engine.supervisor.republisher import Sweep
+from holdfast._engine.supervisor.unknown_tasks import Strays
+from holdfast._ports.clock import Chance
+from holdfast._ports.store import Store
+from holdfast._ports.transport import Transport
+
+SHORTEST_PAUSE = 0.1
+Step = Callable[[], Coroutine[Any, Any, float]]
+
+
+def keepers(
+    store: Store,
+    transport: Transport,
+    recovery: Recovery,
+    *,
+    tasks: Callable[[], Sequence[str]],
+    queues: Callable[[], Sequence[str] | None],
+    interval: float,
+    now: Callable[[], float],
+    events: Events,
+    chance: Chance,
+) -> list[tuple[str, Step]]:
+    """Each with its name."""
+    strays = Strays(store, known=tasks, now=now, events=events)
+    pruner = Pruner(store, events=events, chance=chance)
+
+    async def expire() -> float:
+        return SHORTEST_PAUSE if await recovery.expire() >= EXPIRED_PER_STEP else interval
+
+    steps: list[tuple[str, Step]] = [("expire", expire), ("strays", strays.step), ("prune", pruner.step)]
+    if transport.deliveries is not None:
+        sweep = Sweep(store, transport.deliveries, tasks=tasks, queues=queues, interval=interval, events=events)
+        steps.append(("sweep", sweep.step))
+    return steps

@@ -1,0 +1,350 @@
+"""Take jobs from owners that lost their right: end the lease first, then move its claims through the door of all moves.
+
+Every supervisor runs it; there is no leader. Whatever is seen here is judged again inside the write.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core import lifecycle
+from holdfast._core.identity import is_provably_dead
+from holdfast._core.job import Hold, State, Token
+from holdfast._core.lifecycle import End, LeaseEnd, Transition
+from holdfast._core.timing import LeaseTiming, Silence, Silences
+from holdfast._engine.error_text import described
+from holdfast._engine.events import EventName, Events, failure_of_store
+from holdfast._engine.service import is_answer, is_refusal
+from holdfast._ports.clock import Chance
+from holdfast._ports.host import Host
+from holdfast._ports.store import Answer, LeaseView, Store
+from holdfast._ports.transport import Hint
+from holdfast.errors import HoldfastError
+
+LEASES_PER_STEP = 100
+HOLDS_PER_MOVE = 100
+JOBS_PER_MOVE = 100
+EXPIRED_PER_STEP = 1000
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 60.0
+MOST_REFUSALS = 5
+"""Tries after which an outcome of a dead worker that the store refuses is given up, and its job is rescued."""
+
+
+class Rescued(Struct, frozen=True):
+    """One job taken from a worker: why its lease ended, which attempt it was, and where the job went."""
+
+    id: UUID
+    task: str
+    reason: str
+    worker: str
+    attempt: int
+    to: State
+
+
+class Contact:
+    """How long the store has answered us without a gap: after an outage every lease looks expired (amnesty).
+
+    ``timing`` is that of our own leases. Other leases count gaps by their own.
+    """
+
+    def __init__(self, timing: LeaseTiming, now: Callable[[], float]) -> None:
+        self._timing = timing
+        self._now = now
+        self._last = now()
+        self._silences = Silences.since(self._last)
+        self.is_broken = False
+
+    @property
+    def since(self) -> float:
+        """Since when, as our own leases count gaps."""
+        return self._silences.contact_for(self._timing)
+
+    def answered(self, sent: float) -> None:
+        """The store answered a call that was sent then."""
+        now = self._now()
+        silence = math.inf if self.is_broken else now - min(sent, self._last)
+        self._silences, self.is_broken = self._silences.then(Silence(silence, now)), False
+        self._last = now
+
+    def broke(self) -> None:
+        """A call failed, or time itself cannot be trusted: start anew with the next answer."""
+        self.is_broken = True
+
+    def failed(self, error: BaseException) -> None:
+        """A call failed: it breaks the contact, unless the store answered by it."""
+        if not is_answer(error):
+            self.broke()
+
+    def is_silent(self) -> bool:
+        """Whether the store does not answer us, or has not for too long to tell."""
+        return self.is_broken or self._timing.is_gap(self._now() - self._last)
+
+    def allows(self, lease: LeaseTiming) -> bool:
+        """Whether a lease of this timing may be judged by now: its owner has had the time to say what an outage kept it from."""
+        return not self.is_broken and lease.may_judge(contact=self._silences.contact_for(lease), now=self._now())
+
+
+class Recovery:
+    """Finds leases without right and empties them."""
+
+    def __init__(
+        self,
+        store: Store,
+        contact: Contact,
+        *,
+        now: Callable[[], float],
+        chance: Chance,
+        events: Events,
+        publish: Callable[[Sequence[Hint]], Awaitable[None]],
+        host: Host | None = None,
+        own: Callable[[], Collection[UUID]] = frozenset,
+        compare_clocks: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        self._store = store
+        self._contact = contact
+        self._now = now
+        self._chance = chance
+        self._events = events
+        self._publish = publish
+        self._host = host
+        self._own = own
+        self._compare_clocks = compare_clocks
+        self._late: tuple[Transition, ...] = ()
+        self._refusals: defaultdict[tuple[UUID, Token], int] = defaultdict(int)
+        self.has_locked, self.pause_of_locked = False, math.inf
+        """Whether a job or an outcome was found locked, and seconds after which to ask again: few at first, and more each time."""
+        self.pause = math.inf
+        """Seconds after which to look again at leases that could not be judged yet. A short lease is judged only by a judge that
+        hears from the store as often as its owner does."""
+
+    async def step(self, *, skip_amnesty: bool = False) -> list[Rescued]:
+        """One pass over everything that has lost its right."""
+        self.pause, self.has_locked = math.inf, False
+        try:
+            await self._deliver(())
+        except HoldfastError as error:
+            self._require_answer("deliver", error)
+        rescued = await self.reconcile(is_patient=not skip_amnesty)
+        leases = await self._expired()
+        if self._compare_clocks is not None and any(lease.end is None for lease in leases):
+            await self._compare_clocks()  # after a step of the store's clock all of them only look expired: amnesty
+        for lease in leases:
+            try:
+                rescued += await self._take_from(lease, skip_amnesty=skip_amnesty)
+            except HoldfastError as error:
+                self._require_answer("rescue", error)
+        rescued += await self._end_overdue()
+        pause = SHORTEST_PAUSE if self.pause_of_locked == math.inf else min(2 * self.pause_of_locked, LONGEST_PAUSE)
+        self.pause_of_locked = pause if self.has_locked else math.inf
+        return rescued
+
+    async def _take_from(self, lease: LeaseView, *, skip_amnesty: bool) -> list[Rescued]:
+        why = lease.end
+        if why is None:
+            if not (skip_amnesty or self._allows(lease.timing)):
+                return []
+            why = await self._store.end_lease(lease.id, LeaseEnd(End.EXPIRED), seen=lease.seen)
+            if why is None:
+                return []
+            self._announce_end(lease.id, lease.worker, why)
+        return await self.empty(lease.id, lease.worker, why)
+
+    def _require_answer(self, operation: str, error: HoldfastError) -> None:
+        """Say that one lease cannot be dealt with now, and go on with the next; raise if the store is out of reach."""
+        if not is_answer(error):
+            raise error
+        self._events.emit(failure_of_store(error), operation=operation, error=described(error), failures=1)
+
+    async def expire(self) -> int:
+        """Fail a batch of what nobody started before it expired; how many jobs."""
+        expired = await self._store.expire(EXPIRED_PER_STEP)
+        for each in expired:
+            self._events.emit(EventName.JOB_EXPIRED, job=each.job, task=each.task)
+        return len(expired)
+
+    async def _end_overdue(self) -> list[Rescued]:
+        """Jobs of living workers far past a limit, which their own supervisor should have ended long ago."""
+        sent = self._now()
+        found = await self._store.overdue(JOBS_PER_MOVE)
+        self._contact.answered(sent)
+        own = self._own()
+        late = [each for each in found if each.hold.lease not in own and self._allows(each.timing)]
+        if not late:
+            return []
+        jitters = [self._chance.jitter() for _ in late]
+        moves = [
+            lifecycle.overrun_seen_by_others(each.hold, each.charge, jitter=jitter)
+            for each, jitter in zip(late, jitters, strict=True)
+        ]
+        answer = await self._store.exchange(moves)
+        moved = [(o, m) for o, m, a in zip(late, moves, answer.answers, strict=True) if a is Answer.APPLIED]
+        rescued = [self._announce(o.hold, m, o.worker, o.charge.value, None) for o, m in moved]
+        await self._publish(hints_of_rescued((each.hold, move, each.charge.value) for each, move in moved))
+        return rescued
+
+    async def reconcile(self, *, by_host_name: bool = False, is_patient: bool = False) -> list[Rescued]:
+        """End leases of processes that are provably dead, after what is left of their sessions is killed.
+
+        ``is_patient``: only of those whose supervisor does not bury them, because it knows better why they died.
+        """
+        if self._host is None:
+            return []
+        rescued: list[Rescued] = []
+        ours = self._host.process()
+        for lease in await self._workers():
+            if is_patient and not self._is_left_alone(lease):
+                continue
+            theirs = lease.process
+            is_dead = is_provably_dead(theirs, ours, is_running=self._host.is_running(theirs))
+            if is_dead or (by_host_name and theirs.host == ours.host and not self._host.is_running(theirs)):
+                self._host.kill_leftovers(theirs)
+                try:
+                    rescued += await self.end(lease.id, lease.worker, LeaseEnd(End.CRASHED))
+                except HoldfastError as error:
+                    self._require_answer("reconcile", error)
+        return rescued
+
+    async def end(self, lease: UUID, worker: str, why: LeaseEnd, *, undelivered: Sequence[Transition] = ()) -> list[Rescued]:
+        """A worker whose death we saw: deliver what it had ended, end its lease, move the rest."""
+        await self._deliver(undelivered)
+        # Somebody may have ended it before, for a reason of his own: the first one stays and says who pays.
+        stands = await self._store.end_lease(lease, why) or why
+        self._announce_end(lease, worker, stands)
+        return await self.empty(lease, worker, stands)
+
+    async def _deliver(self, outcomes: Sequence[Transition]) -> None:
+        """What workers had ended before they died, with that whose rows were locked before.
+
+        Together; else each alone, so that one the store refuses keeps neither the others from landing nor its lease for long.
+        A store that is away has refused nothing: what it does not answer is sent again for as long as it takes.
+        """
+        outcomes = (*self._late, *outcomes)
+        wanted = [each for each in outcomes if self._refusals[each.job, each.token] < MOST_REFUSALS]
+        try:
+            answers = (await self._store.exchange(wanted)).answers if wanted else ()
+            late = [each for each, answer in zip(wanted, answers, strict=True) if answer is Answer.BUSY]
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            late = [each for each in wanted if not await self._is_delivered(each)]
+            if any(self._refusals[each.job, each.token] for each in late):
+                raise
+        self.has_locked = self.has_locked or bool(late)
+        asked = {(each.job, each.token) for each in outcomes}
+        # Two workers may be buried at once: each keeps what the other has found locked meanwhile.
+        self._late = (*(each for each in self._late if (each.job, each.token) not in asked), *late)
+        for key in asked:
+            self._refusals.pop(key, None)
+
+    async def _is_delivered(self, outcome: Transition) -> bool:
+        """Whether the store answered it, or has refused it so often that it is given up."""
+        key = outcome.job, outcome.token
+        try:
+            return (await self._store.exchange([outcome])).answers != (Answer.BUSY,)
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            self._refusals[key] += 1
+            said = {"job": outcome.job, "error": described(error), "failures": self._refusals[key]}
+            self._events.emit(EventName.STORE_REFUSED, operation="deliver", **said)
+            return self._refusals[key] >= MOST_REFUSALS
+
+    async def empty(self, lease: UUID, worker: str, why: LeaseEnd) -> list[Rescued]:
+        """Move the claims of an ended lease, in bounded batches, until none is left that we can move.
+
+        What cannot be moved now, because another session has it locked or was faster, keeps nothing behind it waiting.
+        """
+        rescued: list[Rescued] = []
+        passed = {(each.job, each.token) for each in self._late}
+        while found := await self._store.held(lease, HOLDS_PER_MOVE + len(passed)):
+            holds = [hold for hold in found if (hold.job, hold.token) not in passed]
+            if not holds:
+                break
+            moves = [lifecycle.rescue(hold, why, jitter=self._chance.jitter()) for hold in holds]
+            answers = await self._move(moves)
+            moved = [(h, m) for h, m, a in zip(holds, moves, answers, strict=True) if a is Answer.APPLIED]
+            passed |= {(hold.job, hold.token) for hold in holds} - {(hold.job, hold.token) for hold, _ in moved}
+            self._say_what_is_locked(answers)
+            rescued += [self._announce(hold, move, worker, why.end.value, why.signal) for hold, move in moved]
+            await self._publish(hints_of_rescued((hold, move, why.end.value) for hold, move in moved))
+        return rescued
+
+    async def _move(self, moves: Sequence[Transition]) -> Sequence[Answer]:
+        """Together; else each alone, so that one the store refuses keeps no other from moving. What refuses all of them is raised."""
+        try:
+            return (await self._store.exchange(moves)).answers
+        except Exception as error:
+            if len(moves) == 1 or not is_refusal(error):
+                raise
+        answers: list[Answer] = []
+        for move in moves:
+            try:
+                answers += (await self._store.exchange([move])).answers
+            except Exception as error:
+                if not is_refusal(error) or (len(answers) == MOST_REFUSALS and Answer.APPLIED not in answers):
+                    raise
+                answers.append(Answer.LOST)
+                self._events.emit(EventName.STORE_REFUSED, operation="rescue", job=move.job, error=described(error), failures=1)
+        return answers
+
+    def _say_what_is_locked(self, answers: Sequence[Answer]) -> None:
+        if count := answers.count(Answer.BUSY):
+            self.has_locked = True
+            error = "another session has their rows locked; each is asked for again until that one ends its transaction"
+            self._events.emit(EventName.STORE_BUSY, operation="rescue", error=error, jobs=count)
+
+    def _is_left_alone(self, lease: LeaseView) -> bool:
+        unbeaten = lease.timing.ttl + lease.overdue
+        return unbeaten > lease.timing.beat + lease.timing.margin and self._allows(lease.timing)
+
+    def _allows(self, lease: LeaseTiming) -> bool:
+        is_allowed = self._contact.allows(lease)
+        self.pause = self.pause if is_allowed else min(self.pause, lease.beat or math.inf)
+        return is_allowed
+
+    async def _expired(self) -> tuple[LeaseView, ...]:
+        sent = self._now()
+        leases = await self._store.expired(LEASES_PER_STEP)
+        self._contact.answered(sent)
+        own = self._own()
+        return tuple(lease for lease in leases if lease.id not in own)
+
+    async def _workers(self) -> tuple[LeaseView, ...]:
+        sent = self._now()
+        leases = await self._store.workers()
+        self._contact.answered(sent)
+        own = self._own()
+        return tuple(lease for lease in leases if lease.id not in own)
+
+    def _announce(self, hold: Hold, move: Transition, worker: str, reason: str, signal: str | None) -> Rescued:
+        rescued = Rescued(hold.job, hold.task, reason, worker, hold.attempt, move.to)
+        self._events.emit(
+            EventName.JOB_RESCUED,
+            job=hold.job,
+            task=hold.task,
+            attempt=hold.attempt,
+            worker=worker,
+            reason=signal or reason,
+            to=move.to.value,
+            crashes=move.crashes,
+            delay=move.delay or None,
+            recovery="store",
+        )
+        return rescued
+
+    def _announce_end(self, lease: UUID, worker: str, why: LeaseEnd) -> None:
+        # Nobody's fault is no crash: we killed it ourselves, or it had to stop anyway.
+        reason = "killed" if why.is_free and why.end is End.CRASHED else why.end.value
+        self._events.emit(EventName.LEASE_ENDED, lease=lease, worker=worker, reason=reason, signal=why.signal)
+
+
+def hints_of_rescued(moved: Iterable[tuple[Hold, Transition, str]]) -> list[Hint]:
+    """For whoever may run them now, by queue and reason; of all others, who had them hears in any case."""
+    groups: dict[tuple[str, str], list[UUID]] = {}
+    for hold, move, reason in moved:
+        is_due = move.to is State.AVAILABLE and not move.delay and not hold.cancel_requested
+        groups.setdefault((hold.queue, reason) if is_due else ("", ""), []).append(hold.job)
+    return [Hint(queue, tuple(jobs), reason) for (queue, reason), jobs in groups.items()]

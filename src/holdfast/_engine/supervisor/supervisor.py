@@ -1,0 +1,400 @@
+"""Parent of workers: spawn, beat, watch, kill, recover, shut down. Never runs user code."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from msgspec import MsgspecError
+
+from holdfast._core.identity import worker_name
+from holdfast._engine import messages
+from holdfast._engine.client.client import Client
+from holdfast._engine.error_text import described
+from holdfast._engine.events import EventName, Events, failure_of_store
+from holdfast._engine.rows.scheduler import Sowing
+from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
+from holdfast._engine.service import ERRORS, Service, is_refusal, require_not_cancelled
+from holdfast._engine.supervisor.clock_check import Pace
+from holdfast._engine.supervisor.event_relay import Courier
+from holdfast._engine.supervisor.isolation import Isolation
+from holdfast._engine.supervisor.maintenance import keepers
+from holdfast._engine.supervisor.options import SupervisorOptions as SupervisorOptions
+from holdfast._engine.supervisor.recovery import MOST_REFUSALS, Contact, Recovery
+from holdfast._engine.supervisor.until_empty import Emptiness
+from holdfast._engine.supervisor.worker_handle import Ward, queues_of, tasks_of
+from holdfast._engine.worker.progress_writer import report
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.host import Exit, Host
+from holdfast._ports.store import NewLease, Store, Update
+from holdfast._ports.transport import Transport
+from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.settings import Settings
+
+START_PATIENCE, LONGEST_RESPAWN_PAUSE, SHORTEST_PAUSE = 30.0, 30.0, 0.1
+
+OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 75
+
+
+class Supervisor:
+    """Keeps its workers alive, their leases beaten and everybody's lost jobs moving."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        clock: Clock,
+        chance: Chance,
+        events: Events,
+        open_store: Callable[[Settings], Store],
+        open_transport: Callable[[Settings], Transport],
+        open_table: OpenTable = no_tables,
+        options: SupervisorOptions,
+        arguments: Sequence[str],
+    ) -> None:
+        self._host, self._clock, self._chance, self._events = host, clock, chance, events
+        self._open_store, self._open_transport, self._open_table = open_store, open_transport, open_table
+        self._options, self._arguments = options, tuple(arguments)
+        self.wards: list[Ward] = []
+        self._courier, self.problems = Courier(events, lambda: self.wards) if options.tells else None, tuple[str, ...]()
+        self._burials: dict[asyncio.Task[None], Ward] = {}
+        self._settings: Settings | None = None
+        self._opening, self._beating_now, self._services = asyncio.Lock(), asyncio.Lock(), list[asyncio.Task[None]]()
+        self._isolation: Isolation | None = None
+        self._sowing: Sowing | None = None
+        self._emptiness, self._drained = Emptiness(), asyncio.Event()
+        self._pace, self._drains, self._exit_code, self._has_worked = Pace(), 0, OK, False
+
+    async def run(self) -> int:
+        """Until drained; the exit code."""
+        await asyncio.gather(*(self._keep() for _ in range(self._options.processes)))
+        if self._isolation is not None:
+            await self._isolation.end()
+        if self._burials:
+            await asyncio.wait(self._burials, timeout=START_PATIENCE)
+        for task in (*self._services, *self._burials):
+            task.cancel()
+        await asyncio.gather(*self._services, *self._burials, return_exceptions=True)
+        if self._sowing is not None:
+            await self._sowing.end()
+        if self._settings is not None:
+            try:
+                await self._transport.close()
+                await self._store.close()
+            except ERRORS as error:
+                self._complain("close", error)
+        return self._exit_code
+
+    def drain(self) -> None:
+        """End: stop claiming and give running jobs the grace. Asked again: stop their code now."""
+        self._drains += 1
+        self._drained.set()
+        self._events.emit(EventName.WORKER_DRAINING, workers=len(self.wards), again=self._drains > 1 or None)
+        for ward in self.wards:
+            self._drain(ward)
+        if self._isolation is not None:
+            self._isolation.is_closed = True
+        if self._services:
+            self._beating.wake.set()
+
+    def dump_stacks(self) -> dict[str, str]:
+        """Stacks of all threads of all workers, by worker; where their coroutines wait they say themselves."""
+        for ward in self.wards:
+            ward.send(messages.Dump())
+        return {ward.name: ward.child.dump_stacks() for ward in self.wards}
+
+    @property
+    def _grace(self) -> float:
+        given = self._options.grace
+        return given if given is not None else 0.0 if self._settings is None else self._settings.grace
+
+    def _drain(self, ward: Ward) -> None:
+        if ward.lease is None:
+            ward.kill("drained before it had a lease", is_free=True)
+        else:
+            ward.drain(self._grace if self._drains == 1 else 0.0)
+
+    async def _keep(self) -> None:
+        """One slot: a worker, and its successor when it dies; back-off only for those that die before they are ready."""
+        failures = 0
+        while not self._drains:
+            failures = 0 if await self._live() else failures + 1
+            if failures and not self._drains:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(LONGEST_RESPAWN_PAUSE, 0.25 * 2.0 ** min(failures, 10))):
+                        await self._drained.wait()
+
+    async def _live(self, *, is_alone: bool = False) -> bool:
+        """One worker's life; whether it became ready and, for a lonely one, ran something. No error of it is the others' end."""
+        try:
+            child = await self._host.spawn(self._arguments)
+            ward = Ward(child, now=self._now_of_lease, events=self._events, is_alone=is_alone)
+        except Exception as error:
+            self._complain("spawn", error)
+            return False
+        self.wards.append(ward)
+        self._events.emit(EventName.WORKER_STARTED, worker=ward.name)
+        try:
+            if self._drains:
+                self._drain(ward)
+            self._bury(ward, await self._accompany(ward))
+        except ERRORS as error:
+            self._complain("worker", error)
+            ward.kill("its end cannot be watched")  # without beats its guard ends it, and its lease runs out
+            return False
+        finally:
+            self.wards.remove(ward)
+        self._has_worked = self._has_worked or ward.is_ready
+        if ward.refused and not self._has_worked:
+            self._give_up(USAGE, ward.refused)
+        return ward.is_ready and (ward.has_begun or not is_alone)
+
+    def _give_up(self, code: int, problems: Sequence[str] = ()) -> None:
+        self._exit_code, self.problems = code, tuple(problems)
+        self.drain()
+
+    async def _accompany(self, ward: Ward) -> Exit:
+        listening = asyncio.create_task(self._listen(ward))
+        exit = await ward.until_dead()
+        # What it said before it died is still in the pipe.
+        await asyncio.wait({listening}, timeout=1.0)
+        listening.cancel()
+        ward.child.channel.close()
+        self._events.emit(EventName.WORKER_ENDED, worker=ward.name, exit=str(exit))
+        return exit
+
+    async def _listen(self, ward: Ward) -> None:
+        while (data := await ward.child.channel.receive()) is not None:
+            try:
+                message = messages.decode(data)
+            except MsgspecError:
+                ward.kill("it says what no worker says")  # code of a handler wrote into our pipe
+                return
+            ward.heard(message)
+            if isinstance(message, messages.Hello):
+                await self._hand_lease(ward, message)
+            elif isinstance(message, messages.Ready):
+                self._welcome(ward)
+
+    def _welcome(self, ward: Ward) -> None:
+        if self._courier is not None:
+            self._courier.deliver()
+        if self._sowing is not None and ward.hello is not None:
+            self._sowing.tend(ward.hello.rows)
+
+    async def _hand_lease(self, ward: Ward, hello: messages.Hello) -> None:
+        """Open the store with the first worker's settings, then this worker's lease; a store out of reach at the start ends us."""
+        give_up, failures = self._clock.monotonic() + START_PATIENCE, 0
+        while not self._drains:
+            try:
+                await self._prepare(hello.settings)
+                await self._open_lease(ward, hello)
+                break
+            except ERRORS as error:
+                self._complain("open", error)
+                if not self._services and isinstance(error, HoldfastError) and not isinstance(error, StoreUnavailable):
+                    self._give_up(USAGE if isinstance(error, ConfigurationError) else FAILED, str(error).splitlines())
+                    break
+            if not self._services and self._clock.monotonic() > give_up:
+                self._give_up(UNREACHABLE)
+                break
+            failures += 1
+            await self._pause(failures, hello.settings)
+        if self._drains:
+            self._drain(ward)
+
+    async def _open_lease(self, ward: Ward, hello: messages.Hello) -> None:
+        assert self._settings is not None
+        process, timing = ward.child.process, self._settings.timing  # by which all are beaten for
+        lease = self._chance.uuid4()
+        name = worker_name(process.host, process.pid, lease)
+        slots = 1 if ward.is_alone else hello.slots
+        new = NewLease(lease, name, process, timing, hello.queues, hello.tasks, self._grace, slots, ward.is_alone)
+        sent = self._now_of_lease()
+        await self._store.open_lease(new)
+        self._contact.answered(sent)
+        ward.leased(new, sent)
+        self._events.emit(EventName.LEASE_OPENED, lease=lease, worker=name)
+        for limit in hello.limits:
+            self._events.emit(EventName.WORKER_LIMITED, worker=name, limit=limit)
+
+    async def _prepare(self, settings: Settings) -> None:
+        """Open store and transport once, reconcile, start the services."""
+        async with self._opening:
+            if self._services:
+                return
+            if self._settings is None:
+                self._store, self._transport = self._open_store(settings), self._open_transport(settings)
+                self._settings = settings
+                for warning in self._store.capabilities.warnings:
+                    self._events.emit(EventName.STORE_WARNED, warning=warning)
+            self._contact = Contact(settings.timing, self._now_of_lease)
+            self._recovery = Recovery(
+                self._store,
+                self._contact,
+                now=self._now_of_lease,
+                chance=self._chance,
+                events=self._events,
+                publish=self._transport.publish,
+                host=None if settings.reconcile == "off" else self._host,
+                own=self._own_leases,
+                compare_clocks=self._beat,
+            )
+            await self._recovery.reconcile(by_host_name=settings.reconcile == "hostname")
+            self._beating = self._service("beat", self._beat, pause=settings.timing.beat / 2)
+            self._recovering = self._service("recovery", self._recover, pause=settings.recovery_interval)
+            watching = self._service("watch", self._watch, pause=settings.timing.beat)
+            running = (self._beating, self._recovering, watching, *self._keepers(settings))
+            self._services = [asyncio.create_task(each.run()) for each in running]
+
+    def _keepers(self, settings: Settings) -> list[Service]:
+        """What goes on beside beating, watching and recovering."""
+        pause = settings.recovery_interval
+        serve = partial(self._service, pause=pause)
+        tasks, queues = partial(tasks_of, self.wards), partial(queues_of, self.wards)
+        self._isolation = Isolation(
+            self._store,
+            self._clock,
+            tasks=tasks,
+            queues=queues,
+            room=self._options.processes if self._options.isolates else 0,
+            live=lambda: self._live(is_alone=True),
+            interval=pause,
+            serve=serve,
+        )
+        client = Client(self._store, self._transport, self._clock, self._chance, self._events, give_up=0)
+        self._sowing = Sowing(Tables(self._open_table), client, serve=serve, chance=self._chance, events=self._events)
+        self._emptiness = Emptiness(self._isolation.is_needed, self._sowing.is_needed)
+        steps = keepers(
+            self._store,
+            self._transport,
+            self._recovery,
+            tasks=tasks,
+            queues=queues,
+            interval=pause,
+            now=self._now_of_lease,
+            events=self._events,
+            chance=self._chance,
+        )
+        return [self._isolation.service, *(self._service(name, step, pause=pause) for name, step in steps)]
+
+    def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:
+        return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
+
+    async def _beat(self) -> float:
+        """One durable write for all workers, however many jobs they run."""
+        async with self._beating_now:
+            return await self._beat_all()
+
+    async def _beat_all(self) -> float:
+        assert self._settings is not None
+        timing = self._settings.timing
+        wards = {ward.lease.id: ward for ward in self.wards if ward.lease is not None and not ward.is_gone}
+        sent = self._now_of_lease()
+        try:
+            # A beat that hangs leaves time for another one before anybody has to stop.
+            async with asyncio.timeout((timing.ttl - timing.margin) / 2):
+                answer = await self._store.beat(tuple(wards), draining=self._drains > 0)
+        except BaseException:
+            self._contact.broke()  # also for a lock: a table that keeps us from beating keeps everybody from it
+            self._pace.forget()
+            raise
+        self._contact.answered(sent)
+        if step := self._pace.step(answer, timing, leases=frozenset(wards), sent=sent, now=self._now_of_lease()):
+            self._events.emit(EventName.STORE_CLOCK_STEPPED, store=step[0], own=step[1])
+            self._contact.broke()
+        for lease, ward in wards.items():
+            if lease in answer.alive:
+                ward.renewed(sent)
+            elif lease in answer.gone:
+                ward.lost()
+            if jobs := answer.cancelled.get(lease):
+                ward.send(messages.Cancelled(jobs))
+        pause = timing.beat if answer.alive | answer.gone >= wards.keys() else timing.beat / 4  # or a lease was locked
+        return max(0.001, sent + pause - self._now_of_lease())
+
+    async def _recover(self) -> float:
+        assert self._settings is not None
+        try:
+            # A call that hangs must not be the last thing that this supervisor does for everybody.
+            async with asyncio.timeout(max(self._settings.timing.ttl, START_PATIENCE)):
+                await self._vouch()
+                if await self._recovery.step():
+                    self._wake_isolation()
+        except BaseException as error:
+            self._contact.failed(error)
+            raise
+        return min(self._settings.recovery_interval, self._recovery.pause, self._recovery.pause_of_locked)
+
+    async def _vouch(self) -> None:
+        """Others judge progress by the row's time: where a clock stood here, it must not have run there."""
+        stood = {ward: ward.limits.stood() for ward in self.wards}
+        if any(stood.values()):
+            updates = [Update(job=job, token=token) for jobs in stood.values() for job, token in jobs]
+            _, locked = await report(self._store, updates)
+            for ward, jobs in stood.items():
+                ward.limits.vouched(job for job, _ in jobs if job not in locked)
+
+    async def _watch(self) -> float:
+        assert self._settings is not None
+        timing = self._settings.timing
+        for ward in tuple(self.wards):
+            ward.watch(timing, self._contact, max_block=self._settings.max_block, grace=self._grace)
+        if self._options.until_empty and not self._drains:
+            async with asyncio.timeout(timing.beat):  # it asks the store, and a call that hangs must not stop the watch
+                if await self._emptiness.is_reached(self.wards, is_burying=bool(self._burials)):
+                    self.drain()
+            return min(timing.beat / 4, 0.1)
+        return min(timing.beat, timing.margin) / 4
+
+    def _bury(self, ward: Ward, exit: Exit) -> None:
+        if ward.lease is not None:
+            self._burials[task := asyncio.create_task(self._move_jobs_of(ward, exit))] = ward
+            task.add_done_callback(self._buried)
+
+    def _buried(self, burial: asyncio.Task[None]) -> None:
+        del self._burials[burial]
+        if self._recovery.has_locked:  # perhaps by the last write of the dead worker, which the server still carries out
+            self._recovering.wake.set()
+
+    async def _move_jobs_of(self, ward: Ward, exit: Exit) -> None:
+        """Again and again until the store answers: until then nobody else may think the lease is alive for long anyway."""
+        assert ward.lease is not None
+        assert self._settings is not None
+        why, failures = ward.epitaph(exit), 0
+        while True:
+            try:
+                if await self._recovery.end(ward.lease.id, ward.name, why, undelivered=ward.undelivered):
+                    self._wake_isolation()
+                return
+            except ERRORS as error:
+                self._complain("end_lease", error)
+                self._contact.failed(error)
+                failures += 1
+                if self._drains and is_refusal(error) and failures > MOST_REFUSALS:
+                    return  # the next supervisor asks again
+                await self._pause(failures, self._settings)
+
+    async def _pause(self, failures: int, settings: Settings) -> None:
+        """Longer each time, up to half a beat: whoever comes back from an outage must act before anybody may judge."""
+        longest = min(settings.timing.beat / 2, SHORTEST_PAUSE * 2.0 ** min(failures, 16))
+        await self._clock.sleep(longest * (0.75 + 0.25 * self._chance.jitter()))
+
+    def _wake_isolation(self) -> None:
+        if self._isolation is not None:
+            self._isolation.service.wake.set()
+
+    def _own_leases(self) -> frozenset[UUID]:
+        return frozenset(ward.lease.id for ward in (*self.wards, *self._burials.values()) if ward.lease is not None)
+
+    def _now_of_lease(self) -> float:
+        """Deadlines are taken on the lease's own clock where the store has none."""
+        if self._settings is not None and self._store.capabilities.lease_clock != "kernel":
+            return self._clock.boottime()
+        return self._clock.monotonic()
+
+    def _complain(self, operation: str, error: BaseException) -> None:
+        require_not_cancelled()
+        self._events.emit(failure_of_store(error), operation=operation, error=described(error))

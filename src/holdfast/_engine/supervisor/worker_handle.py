@@ -1,0 +1,260 @@
+"""One worker process in its supervisor's care, from spawn to burial."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import assert_never
+from uuid import UUID
+
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition
+from holdfast._core.timing import LeaseTiming
+from holdfast._engine import messages
+from holdfast._engine.events import EventName, Events
+from holdfast._engine.supervisor.limits import Limited, Limits
+from holdfast._engine.supervisor.recovery import Contact
+from holdfast._ports.host import Child, Exit
+from holdfast._ports.store import NewLease
+
+START_PATIENCE = 120.0
+"""Seconds from a worker's spawn to its first word, while it imports the application."""
+
+
+class Ward:
+    """What the supervisor knows of one worker, and what it decides about it."""
+
+    def __init__(self, child: Child, *, now: Callable[[], float], events: Events, is_alone: bool = False) -> None:
+        self.child = child
+        self.is_alone = is_alone
+        self.name = str(child.process.pid)
+        self.lease: NewLease | None = None
+        self.hello: messages.Hello | None = None
+        self.refused: tuple[str, ...] = ()
+        self.undelivered: tuple[Transition, ...] = ()
+        self.culprits: dict[UUID, Charge] = {}
+        self.limits = Limits(now)
+        self.stacks: str | None = None
+        self.deadline = float("-inf")
+        self.is_ready = False
+        self.is_gone = self.has_begun = False
+        self.is_idle: bool | None = None
+        self.drain_by: float | None = None
+        self.kill_reason: str | None = None
+        self._is_end_free = False
+        self._now = now
+        self._events = events
+        self._watched = self._ponged = self._answered = now()
+        self._silence = 0.0
+        self._asked = float("-inf")
+        self._deaf_since: float | None = None
+        self._stopped_since: float | None = None
+        self._lapsed: float | None = None
+        self._guard_deadline = float("-inf")
+        self._unguarded_since: float | None = None
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether it has somebody who wants to hear of events, and will be here to."""
+        return self.is_ready and not self.is_gone and self.drain_by is None and self.hello is not None and self.hello.listens
+
+    def leased(self, lease: NewLease, sent: float) -> None:
+        """Its lease is open since a call that was sent then."""
+        self.lease, self.name = lease, lease.worker
+        self._ponged = self._answered = self._now()
+        self._silence = 0.0
+        self.deadline = lease.timing.owner_deadline(sent)
+        self._guard_deadline = lease.timing.guard_deadline(sent)
+        self._tell_guard(lease)
+        self.send(messages.Leased(lease.id, lease.worker, self.deadline, self.is_alone))
+
+    def renewed(self, sent: float) -> None:
+        """A beat that was sent then was answered."""
+        if self.lease is not None:
+            now, timing = self._now(), self.lease.timing
+            if now >= self.deadline:
+                self._lapsed = now
+            self.deadline = timing.owner_deadline(sent)
+            self._guard_deadline = timing.guard_deadline(sent)
+            self._tell_guard(self.lease)
+            self.send(messages.Beaten(self.deadline))
+
+    def _tell_guard(self, lease: NewLease) -> None:
+        """When code of it must be dead, even if we are not there any more to kill what ignores its limit."""
+        is_heard = self.child.set_deadline(
+            min(self._guard_deadline, self.limits.last_moment(_patience(lease.timing, lease.grace)))
+        )
+        if not is_heard and self._unguarded_since is None:
+            self._unguarded_since = self._now()
+
+    def lost(self) -> None:
+        """Somebody ended its lease: it must stop, and is killed if it does not."""
+        if not self.is_gone and self.lease is not None:
+            self.is_gone = True
+            self.send(messages.Gone())
+            self.drain_by = self._now() + self.lease.timing.margin
+
+    def drain(self, grace: float, *, is_free: bool = True) -> None:
+        """Ask it to end; a shorter grace cuts a longer one short. ``is_free``: that explains its end, however it ends."""
+        by = self._now() + grace
+        if self.drain_by is None or by < self.drain_by:
+            self.drain_by = by
+            self._is_end_free = self._is_end_free or is_free
+            self.send(messages.Drain(grace))
+
+    def kill(self, reason: str, *, is_free: bool = False) -> None:
+        """Kill its session, once."""
+        if self.kill_reason is None:
+            self.kill_reason = reason
+            self._is_end_free = self._is_end_free or is_free
+            self._events.emit(EventName.WORKER_KILLED, worker=self.name, reason=reason)
+            self.child.kill()
+
+    def ping(self) -> None:
+        """Ask whether its event loop runs, and whether it has nothing to do."""
+        self._asked = self._now()
+        if self._deaf_since is None:
+            self._deaf_since = self._asked
+        self.is_idle = None
+        self.send(messages.Ping())
+
+    def send(self, message: messages.Message) -> None:
+        """Put a message into its pipe."""
+        self.child.channel.send(messages.encode(message))
+
+    def heard(self, message: messages.Message) -> None:
+        """A message of its own came."""
+        match message:
+            case messages.Hello():
+                self.hello = message
+            case messages.Refused(problems=problems):
+                self.refused = problems
+            case messages.Ready():
+                self.is_ready = True
+            case messages.Pong(answered=answered, is_idle=is_idle):
+                self._answers(answered)
+                self.is_idle = is_idle
+            case messages.Undelivered(transitions=transitions):
+                self.undelivered = transitions
+            case messages.Deaf(jobs=jobs):
+                self.culprits = dict.fromkeys(jobs, Charge.DEAF) | self.culprits
+            case messages.Begun(job=job, token=token, at=at):
+                self.has_begun = True
+                self.limits.begin(job, Limited(token, message.progress_within, message.timeout, at, at))
+            case messages.Moved(job=job, at=at):
+                self.limits.move(job, at)
+            case messages.Stopped(job=job, token=token):
+                self.limits.end(job, token)
+                self.culprits.pop(job, None)
+            case (
+                messages.Leased()
+                | messages.Beaten()
+                | messages.Gone()
+                | messages.Cancelled()
+                | messages.Overrun()
+                | messages.Told()
+                | messages.Dump()
+                | messages.Ping()
+                | messages.Drain()
+            ):
+                pass
+            case _:
+                assert_never(message)
+
+    def _answers(self, store_answered: float) -> None:
+        self._ponged = self._now()
+        if self._deaf_since is not None and self.lease and self._ponged - self._deaf_since > self.lease.timing.beat:
+            store_answered = self._ponged  # its loop was blocked, so it did not ask the store either
+        if store_answered > self._answered:
+            self._answered, self._silence = store_answered, 0.0
+        self._deaf_since = None
+
+    async def until_dead(self) -> Exit:
+        """How it ended. One that hangs before its first word is killed: nobody could ask it anything."""
+        try:
+            async with asyncio.timeout(START_PATIENCE):
+                return await self.child.wait()
+        except TimeoutError:
+            if self.hello is None:
+                self.kill(f"not started within {START_PATIENCE:g} s", is_free=True)
+        return await self.child.wait()
+
+    def watch(self, timing: LeaseTiming, contact: Contact, *, max_block: float, grace: float) -> None:
+        """Judge what cannot judge itself: a stopped, deaf, overdue or cut-off process. Also asks it, once a beat."""
+        now = self._now()
+        was_frozen = now - self._watched > timing.beat  # we were, and may have missed what it did
+        if was_frozen or self._deaf_since is not None or contact.is_silent():
+            self.limits.stand(now - self._watched)
+        if was_frozen or contact.is_silent():
+            self._silence += now - self._watched
+        if was_frozen:
+            self._deaf_since = self._stopped_since = None
+        self._watched = now
+        self._judge_limits(grace)
+        if not self.child.is_stopped():
+            self._stopped_since = None
+        elif self._stopped_since is None:
+            self._stopped_since = now
+        if self.is_ready and now - self._asked >= timing.beat:
+            self.ping()
+        stopped = 0.0 if self._stopped_since is None else now - self._stopped_since
+        # A process stopped inside a write blocks every writer of an embedded store, us included.
+        if stopped >= timing.ttl - timing.margin or (contact.is_silent() and stopped >= timing.beat):
+            self.kill("stopped")
+        elif self._deaf_since is not None and now - self._deaf_since > max_block:
+            self.stacks = self.child.dump_stacks()
+            self.kill("its event loop is blocked")
+        elif self.drain_by is not None and now > self.drain_by + timing.margin:
+            self.stacks = self.child.dump_stacks() if self.culprits else None
+            self.kill("it did not end when asked")
+        elif hopeless := self.limits.hopeless(_patience(timing, grace)):
+            self.culprits |= hopeless  # others may judge them soon, and must find no code of theirs
+            self.stacks = self.child.dump_stacks()
+            self.kill("its code runs far beyond its limit", is_free=True)
+        elif self.culprits or self._is_cut_off(timing, contact):
+            self.drain(grace)
+        elif self._is_unguarded(timing):
+            self.drain(grace, is_free=False)  # perhaps it is dead itself, and only its burial takes long
+
+    def _judge_limits(self, grace: float) -> None:
+        """Ask for the end of code past a limit; what does not stop within the grace costs its process."""
+        for job, token, charge in self.limits.overrun():
+            self._events.emit(EventName.JOB_OVERRUN, job=job, worker=self.name, reason=charge.value)
+            self.send(messages.Overrun(job, token, charge))
+        self.culprits |= self.limits.deaf(grace)
+        if (
+            self.lease is not None
+            and self.limits.last_moment(_patience(self.lease.timing, self.lease.grace)) < self._guard_deadline
+        ):
+            self._tell_guard(self.lease)
+
+    def _is_cut_off(self, timing: LeaseTiming, contact: Contact) -> bool:
+        """Whether the store answers us and not it. Known at its pong only: a blocked loop asks nothing, here or there."""
+        # Not only since our last gap: a store that fails us now and then must not keep us from ever seeing it.
+        asked_in_vain = self._ponged - self._answered - self._silence
+        return self.is_ready and not contact.is_silent() and asked_in_vain > timing.ttl
+
+    def _is_unguarded(self, timing: LeaseTiming) -> bool:
+        """Whether its guard is gone for longer than it takes to notice that all of it is gone."""
+        return self._unguarded_since is not None and self._now() - self._unguarded_since > timing.beat / 2
+
+    def epitaph(self, exit: Exit) -> LeaseEnd:
+        """Why its lease ends: free if the end explains itself or its code had to stop before anyway."""
+        if exit.code == 0 and self.drain_by is not None:
+            return LeaseEnd(End.CLOSED, is_free=True)
+        # Its guard may have ended it at a deadline that we, frozen with it, renewed too late.
+        is_late = self._lapsed is not None and self.lease is not None and self._now() - self._lapsed < self.lease.timing.beat
+        is_free = self._is_end_free or is_late or self._now() >= self.deadline
+        return LeaseEnd(End.CRASHED, str(exit), is_free=is_free, culprits=self.culprits, stacks=self.stacks)
+
+
+def _patience(timing: LeaseTiming, grace: float) -> float:
+    """Seconds after a limit by which its code is dead: others judge it after ttl and grace, and must find none."""
+    return timing.ttl + grace - timing.margin
+
+
+def tasks_of(wards: Sequence[Ward]) -> list[str]:
+    """What they know, by name."""
+    return sorted({task for ward in wards if ward.hello is not None for task in ward.hello.tasks})
+
+
+def queues_of(wards: Sequence[Ward]) -> tuple[str, ...] | None:
+    """What they serve, all the same; ``None``: every one."""
+    return next((ward.hello.queues for ward in wards if ward.hello is not None), ()) or None

@@ -1,0 +1,249 @@
+"""What a handler holds: its job."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent import futures
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from uuid import UUID
+
+from holdfast._core.job import Claim, Hold, Json, NewJob, RescueReason, Token
+from holdfast._core.payload import cut_text, decode_json, encode_checkpoint
+from holdfast._engine.client.client import require_no_conflict
+from holdfast._engine.client.handle import Handle
+from holdfast._ports.store import EnqueueAnswer
+from holdfast.errors import ConfigurationError, JobLost
+
+if TYPE_CHECKING:
+    from holdfast._engine.tasks.task import Bound
+
+MESSAGE_LIMIT = 1024
+Result = TypeVar("Result")
+Payload = ParamSpec("Payload")
+
+
+class Bindable(Protocol[Payload]):
+    """A task, one with options, or one that is bound already."""
+
+    def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> "Bound":
+        """A job to be."""
+        ...
+
+
+class Offspring(Protocol):
+    """Takes the jobs that a handler enqueues."""
+
+    async def enqueue(self, hold: Hold, child: NewJob) -> EnqueueAnswer:
+        """Return once the child is durable. ``JobLost`` if the job is somebody else's: then there is no child."""
+        ...
+
+
+class Reports(Protocol):
+    """Takes what a handler says: the worker's reporter or, in a runner process, the pipe to it."""
+
+    @property
+    def children(self) -> Offspring:
+        """For ``job.enqueue``."""
+        ...
+
+    def progress(self, hold: Hold, *, stage: str | None, fraction: float | None, message: str | None) -> None:
+        """Remember the latest."""
+        ...
+
+    async def checkpoint(self, hold: Hold, data: bytes) -> None:
+        """Return once it is durable; ``JobLost`` if the job is somebody else's."""
+        ...
+
+    def transaction(self, hold: Hold) -> AbstractAsyncContextManager[Any]:
+        """The user's rows and the check of the job's token, together."""
+        ...
+
+    def blocking_transaction(self, hold: Hold) -> AbstractContextManager[Any]:
+        """The same for code outside of an event loop."""
+        ...
+
+
+class Context:
+    """What both kinds of handler see; told from outside when the job is lost or to be cancelled."""
+
+    state: Any = None
+    """What ``App(lifespan=…)`` yielded in this worker: connections and the like, which its handlers share."""
+    on_begun: Callable[[], None] | None = None
+    """The engine's: called where the code runs in another process, when it starts there."""
+
+    def __init__(self, claim: Claim, reporter: Reports) -> None:
+        self._claim = claim
+        self._reporter = reporter
+        self._checkpoint = claim.checkpoint
+        self._is_cancelled = claim.hold.cancel_requested
+        self._is_lost = self._is_draining = False
+        self.was_told = False
+
+    @property
+    def id(self) -> UUID:
+        """The job's id: the same in every attempt, so an idempotency key."""
+        return self._claim.hold.job
+
+    @property
+    def attempt(self) -> int:
+        """Which start of the handler this is, from 1."""
+        return self._claim.hold.attempt
+
+    @property
+    def crashes(self) -> int:
+        """How many workers died under this job so far."""
+        return self._claim.hold.crashes
+
+    @property
+    def rescued(self) -> RescueReason | None:
+        """Why this job was last taken from a worker while its code ran; ``None``: it never was."""
+        return None if self._claim.rescue is None else self._claim.rescue.reason
+
+    @property
+    def token(self) -> Token:
+        """The fencing token of this attempt; give its number to outside systems that can compare."""
+        return self._claim.hold.token
+
+    @property
+    def checkpoint_value(self) -> Json:
+        """What the last checkpoint of any attempt saved, or ``None``."""
+        return None if self._checkpoint is None else decode_json(self._checkpoint)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the handler should end soon. One that saw it and returned nothing has not completed its job."""
+        self.was_told = self._is_cancelled
+        return self.was_told
+
+    def mark_lost(self) -> None:
+        """The engine's: from now on every call raises ``JobLost``."""
+        self._is_lost = True
+
+    def mark_cancelled(self) -> None:
+        """The engine's: tell a handler that looks at ``is_cancelled``."""
+        self._is_cancelled = True
+
+    def mark_draining(self) -> None:
+        """The engine's: a run that could go on for long ends at its next good moment."""
+        self._is_draining = True
+
+    def _require_owned(self) -> None:
+        if self._is_lost:
+            raise JobLost(f"job {self.id} was taken from this attempt ({self.attempt}); its handler must end")
+
+    async def _progress(self, stage: str | None, fraction: float | None, message: str | None) -> None:
+        self._require_owned()
+        # Checked here, where the mistake is made: many jobs share the write, and one bad value would fail it for all.
+        self._reporter.progress(
+            self._claim.hold,
+            stage=None if stage is None else cut_text(stage, MESSAGE_LIMIT),
+            fraction=None if fraction is None else float(fraction),
+            message=None if message is None else cut_text(message, MESSAGE_LIMIT),
+        )
+
+    async def _save(self, value: Json) -> None:
+        self._require_owned()
+        data = encode_checkpoint(value)
+        await self._reporter.checkpoint(self._claim.hold, data)
+        self._checkpoint = data
+
+    async def _enqueue(self, child: "Bound") -> Handle:
+        self._require_owned()
+        if child.options.within is not None:
+            raise ConfigurationError(["within: a child is written under its parent's token; leave within out"])
+        job = child.job()
+        try:
+            answer = await self._reporter.children.enqueue(self._claim.hold, job)
+        except asyncio.CancelledError:
+            self._require_owned()
+            raise
+        require_no_conflict([job], answer)
+        return child.desk.handle(job, answer.duplicates.get(job.id))
+
+
+class Job(Context):
+    """The job of an ``async def`` handler.
+
+    >>> async def analyze(job: Job, url: str) -> None:
+    ...     start = (job.checkpoint_value or {"next": 0})["next"]
+    ...     await job.progress(stage="walk", fraction=0.5)
+    ...     await job.checkpoint({"next": start + 1})
+    """
+
+    async def progress(self, *, stage: str | None = None, fraction: float | None = None, message: str | None = None) -> None:
+        """Say how far the job is; coalesced (the latest wins), returns at once. Raises ``JobLost``."""
+        await self._progress(stage, fraction, message)
+
+    async def alive(self) -> None:
+        """Say that the job moves, without news."""
+        await self._progress(None, None, None)
+
+    async def checkpoint(self, value: Json) -> None:
+        """Save where the next attempt starts; durable when it returns. At most 64 KiB of JSON, else ``PayloadTooLarge``."""
+        await self._save(value)
+
+    async def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
+        """A child: durable when it returns, and never there if this attempt had lost its job. Raises ``JobLost``.
+
+        >>> await job.enqueue(thumbnail.options(priority=5), path="a.png")  # doctest: +SKIP
+        """
+        return await self._enqueue(other.bind(*args, **kwargs))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """A connection to the store's database; what is written through it commits only if the job is still this attempt's.
+
+        Keep it short: it holds up other writers, and is rolled back with an error when it takes too long. Raises ``JobLost``.
+
+        >>> async with job.transaction() as connection:  # doctest: +SKIP
+        ...     await connection.execute("UPDATE orders SET paid = 1 WHERE id = ?", [order])
+        """
+        self._require_owned()
+        async with self._reporter.transaction(self._claim.hold) as connection:
+            yield connection
+
+
+class SyncJob(Context):
+    """The job of a ``def`` handler, which runs in a thread: the same names, blocking.
+
+    >>> def resize(job: SyncJob, path: str) -> None:
+    ...     for done in range(10):
+    ...         job.progress(fraction=done / 10)
+    """
+
+    def __init__(self, claim: Claim, reporter: Reports, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(claim, reporter)
+        self._loop = loop
+
+    def progress(self, *, stage: str | None = None, fraction: float | None = None, message: str | None = None) -> None:
+        """Say how far the job is; coalesced. Raises ``JobLost``."""
+        self._in_loop(self._progress(stage, fraction, message))
+
+    def alive(self) -> None:
+        """Say that the job moves, without news."""
+        self._in_loop(self._progress(None, None, None))
+
+    def checkpoint(self, value: Json) -> None:
+        """Save where the next attempt starts; durable when it returns."""
+        self._in_loop(self._save(value))
+
+    def enqueue(self, other: Bindable[Payload], /, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
+        """A child: durable when it returns, and never there if this attempt had lost its job. Raises ``JobLost``."""
+        return self._in_loop(self._enqueue(other.bind(*args, **kwargs)))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """A connection to the store's database; what is written through it commits only if the job is still this attempt's.
+
+        >>> with job.transaction() as connection:  # doctest: +SKIP
+        ...     connection.execute("UPDATE orders SET paid = 1 WHERE id = ?", [order])
+        """
+        self._require_owned()
+        with self._reporter.blocking_transaction(self._claim.hold) as connection:
+            yield connection
+
+    def _in_loop(self, coroutine: Coroutine[None, None, Result]) -> Result:
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        except futures.CancelledError:
+            raise asyncio.CancelledError(f"job {self.id} is to stop") from None

@@ -1,0 +1,92 @@
+"""``@app.task`` and ``@group.task``: what enqueue accepts is the handler's own signature without the job."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+
+from holdfast._core.durations import Duration
+from holdfast._core.policy import Backoff, CrashPolicy
+from holdfast._core.view import RescuedJob
+from holdfast._engine.tasks.context import Job, SyncJob
+from holdfast._engine.tasks.registry import Errors, define
+from holdfast._engine.tasks.task import Task
+from holdfast.errors import ConfigurationError
+
+Payload = ParamSpec("Payload")
+Result = TypeVar("Result")
+Hook = Callable[[Any, RescuedJob], Any]
+
+
+class Decorator(Protocol):
+    """``@app.task`` and ``@app.task(…)`` once its options are given."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Job, Payload], Coroutine[Any, Any, Result]], /
+    ) -> Task[Concatenate[Job, Payload], Coroutine[Any, Any, Result], Payload]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[SyncJob, Payload], Result], /
+    ) -> Task[Concatenate[SyncJob, Payload], Result, Payload]: ...
+    @overload
+    def __call__(self, function: Callable[Payload, Result], /) -> Task[Payload, Result, Payload]: ...
+
+
+class Tasks(ABC):
+    """Whatever tasks can be registered with: an App or a group."""
+
+    @overload
+    def task(
+        self, function: Callable[Concatenate[Job, Payload], Coroutine[Any, Any, Result]], /
+    ) -> Task[Concatenate[Job, Payload], Coroutine[Any, Any, Result], Payload]: ...
+    @overload
+    def task(
+        self, function: Callable[Concatenate[SyncJob, Payload], Result], /
+    ) -> Task[Concatenate[SyncJob, Payload], Result, Payload]: ...
+    @overload
+    def task(self, function: Callable[Payload, Result], /) -> Task[Payload, Result, Payload]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        max_attempts: int = 3,
+        max_crashes: int = 3,
+        backoff: Backoff | None = None,
+        retry_for: Errors = (),
+        fail_for: Errors = (),
+        timeout: Duration | None = None,
+        progress_within: Duration | None = None,
+        on_crash: CrashPolicy | Literal["retry", "fail", "hold"] = "retry",
+        retention: Duration = "7d",
+        process: bool = False,
+        on_rescue: Hook | None = None,
+    ) -> Decorator: ...
+    def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Register a handler, bare or with options. ``ConfigurationError`` names everything that cannot work.
+
+        The job parameter is optional and comes first: ``Job`` in ``async def``, ``SyncJob`` in ``def``, which
+        runs in a thread or, with ``process=True``, in a process of its own that can be killed: when told to stop in vain, past
+        its limit, or by its own crash, which costs no other job anything.
+        ``on_rescue``: a function of a connection and a ``RescuedJob``, which heals your own rows after an attempt that was cut short.
+
+        >>> @app.task(max_attempts=5, backoff=Backoff.exponential("1s", cap="1h"))  # doctest: +SKIP
+        ... async def analyze(job: Job, repo_url: str, limit: int = 100) -> dict: ...
+        """
+
+        known = set(inspect.signature(define).parameters) - {"function"}
+        if unknown := sorted(set(options) - known):
+            there_are = f"there are {', '.join(sorted(known))}"
+            raise ConfigurationError([f"app.task has no option {name!r}; {there_are}" for name in unknown])
+
+        def register(handler: Callable[..., Any]) -> Task[..., Any, ...]:
+            return self._register(handler, options)
+
+        return register if function is None else register(function)
+
+    @abstractmethod
+    def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
+        """A task of it."""

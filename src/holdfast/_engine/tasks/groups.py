@@ -1,0 +1,55 @@
+"""Tasks registered without an App at hand, for modules that the App's own module imports."""
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast._engine.client.connections import Connections
+from holdfast._engine.tasks.decorator import Tasks
+from holdfast._engine.tasks.registry import Registry, TaskDefinition, define, problems_of_names
+from holdfast._engine.tasks.task import Desk, Task
+from holdfast.errors import ConfigurationError
+
+
+class TaskGroup(Tasks):
+    """Tasks that an App includes later, under names with a prefix and in a queue of their own.
+
+    It breaks the circle of an App that imports its tasks and tasks that import their App.
+
+    >>> email = TaskGroup(prefix="email.", queue="mail")
+    >>> @email.task
+    ... async def send(to: str) -> None: ...
+    >>> app.include(email)  # doctest: +SKIP
+    >>> send.enqueue(to="a@example.org")  # doctest: +SKIP
+    """
+
+    def __init__(self, *, prefix: str = "", queue: str = "default") -> None:
+        if problems := problems_of_names(f"{prefix}-", queue, 0):
+            raise ConfigurationError([problem.replace("name=", "prefix=") for problem in problems])
+        self.prefix, self.queue = prefix, queue
+        self._definitions: list[TaskDefinition] = []
+        self._desk = Desk()
+        self._registry: Registry | None = None
+
+    def __repr__(self) -> str:
+        return f"TaskGroup(prefix={self.prefix!r}, queue={self.queue!r})"
+
+    def join(self, registry: Registry, connections: Connections) -> None:
+        """The App's: register all tasks there, those of later too. Twice in one App is once; a second App is refused.
+
+        A task enqueues into one store, so it belongs to one App.
+        """
+        if self._registry is registry:
+            return
+        if self._registry is not None:
+            raise ConfigurationError([f"{self!r} is included in another App: make a group for each App"])
+        registry.add(*self._definitions)
+        self._registry = registry
+        self._desk.open(connections)
+
+    def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
+        name = options.get("name") or getattr(handler, "__name__", "")
+        definition = define(handler, **{"queue": self.queue, **options, "name": f"{self.prefix}{name}"})
+        if self._registry is not None:
+            self._registry.add(definition)
+        self._definitions.append(definition)
+        return Task(definition, self._desk)

@@ -1,0 +1,125 @@
+"""What a caller says about one job, beyond its payload."""
+
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.durations import Duration, seconds
+from holdfast._core.job import NewJob
+from holdfast._core.policy import Policy
+from holdfast._engine.tasks.registry import problems_of_names
+from holdfast.errors import ConfigurationError
+
+TEXT_LIMIT = 200
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """Checked options; ``None``: as the task says. ``run_at`` wins over ``delay``, which the store's clock counts.
+
+    ``within``: the caller's own database connection, in whose transaction the job is written.
+    """
+
+    queue: str | None = None
+    priority: int | None = None
+    delay: float = 0.0
+    run_at: datetime | None = None
+    expires_in: float | None = None
+    unique_key: str | None = None
+    tags: tuple[str, ...] = ()
+    within: object = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        expires_in: Duration | None = None,
+        unique_key: str | None = None,
+        tags: Sequence[str] = (),
+        within: object = None,
+    ) -> "Options":
+        """Options from what the user wrote; ``ConfigurationError`` with every problem found."""
+        problems = problems_of_names("-", "-" if queue is None else queue, 0 if priority is None else priority)
+        wait, when = due("delay", delay, run_at, problems)
+        lifetime = None if expires_in is None else _seconds("expires_in", expires_in, problems)
+        if lifetime == 0:
+            problems.append(f"expires_in={expires_in!r}: use a positive duration such as '1h', or None for no end")
+        if unique_key is not None:
+            problems += _problems_of_text("unique_key", unique_key)
+        if isinstance(tags, str) or not isinstance(tags, Sequence):
+            problems.append(f"tags={tags!r}: use a list of texts")
+        else:
+            problems += [problem for tag in tags for problem in _problems_of_text("tags", tag)]
+        if problems:
+            raise ConfigurationError(problems)
+        return cls(
+            queue=queue,
+            priority=priority,
+            delay=wait,
+            run_at=when,
+            expires_in=lifetime,
+            unique_key=unique_key,
+            tags=tuple(tags),
+            within=within,
+        )
+
+    def job(self, job: UUID, task: str, payload: bytes, *, queue: str, priority: int, policy: Policy) -> NewJob:
+        """The job to be, with the task's ``queue`` and ``priority`` where nothing else was said."""
+        return NewJob(
+            id=job,
+            task=task,
+            payload=payload,
+            policy=policy,
+            queue=self.queue or queue,
+            priority=priority if self.priority is None else self.priority,
+            delay=self.delay,
+            run_at=self.run_at,
+            expires_in=self.expires_in,
+            unique_key=self.unique_key,
+            tags=self.tags,
+        )
+
+
+def due(name: str, delay: Duration | None, run_at: datetime | None, problems: list[str]) -> tuple[float, datetime | None]:
+    """When a job is due, from what the user wrote; what is wrong with it joins the problems."""
+    wait = 0.0 if delay is None else _seconds(name, delay, problems) or 0.0
+    if delay is not None and run_at is not None:
+        problems.append(f"{name} and run_at: use one of them")
+    if run_at is None:
+        return wait, None
+    if not isinstance(run_at, datetime) or run_at.utcoffset() is None:
+        problems.append(f"run_at={run_at!r}: use a datetime with a time zone, for example datetime.now(UTC)")
+        return wait, None
+    try:
+        return wait, run_at.astimezone(UTC)
+    except OverflowError:
+        problems.append(f"run_at={run_at!r}: it leaves the calendar in UTC; use a nearer one")
+        return wait, None
+
+
+def _seconds(name: str, duration: Duration, problems: list[str]) -> float | None:
+    try:
+        return seconds(duration)
+    except ValueError as error:
+        problems.append(f"{name}: {error}")
+        return None
+
+
+def _problems_of_text(name: str, text: object) -> list[str]:
+    """Other writers share the statement, and people read it in a terminal: nothing in it may break either."""
+    if (
+        isinstance(text, str)
+        and 1 <= len(text) <= TEXT_LIMIT
+        and not any(unicodedata.category(each) in _CONTROL for each in text)
+    ):
+        return []
+    return [f"{name}={text!r}: use a text of 1 to {TEXT_LIMIT} characters without control characters"]
+
+
+_CONTROL = ("Cc", "Cs")

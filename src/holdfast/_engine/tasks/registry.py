@@ -1,0 +1,268 @@
+"""Tasks by name: the function, its options and what it accepts. A registry belongs to one App; there is no global one."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, get_args
+
+from msgspec import Struct, structs
+
+from holdfast._core.durations import Duration, seconds
+from holdfast._core.payload import PayloadType, hints_of
+from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._core.timing import LeaseTiming
+from holdfast._engine.rows.tables import Watched
+from holdfast._engine.tasks.context import Job, SyncJob
+from holdfast.errors import ConfigurationError
+
+NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
+PRIORITIES = range(-(2**31), 2**31)
+
+Errors = type[BaseException] | tuple[type[BaseException], ...]
+
+
+class RunnerKind(StrEnum):
+    """Where a handler runs."""
+
+    LOOP = "loop"
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+class TaskDefinition(Struct, frozen=True, kw_only=True):
+    """A registered handler. ``policy`` is what travels on each job's row, so that others can judge it without the code.
+
+    ``watched``: the table whose rows it works off, if its jobs are runs of such a handler.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    is_async: bool
+    takes_job: bool
+    queue: str
+    priority: int
+    policy: Policy
+    retry_for: tuple[type[BaseException], ...]
+    fail_for: tuple[type[BaseException], ...]
+    payload: PayloadType
+    process: bool = False
+    on_rescue: Callable[..., Any] | None = None
+    watched: Watched | None = None
+
+    @property
+    def kind(self) -> RunnerKind:
+        """Where its handler runs."""
+        if self.is_async:
+            return RunnerKind.LOOP
+        return RunnerKind.PROCESS if self.process else RunnerKind.THREAD
+
+    def is_final(self, error: BaseException) -> bool:
+        """Whether retrying after this exception is pointless, by ``fail_for`` and ``retry_for``."""
+        return isinstance(error, self.fail_for) or (bool(self.retry_for) and not isinstance(error, self.retry_for))
+
+
+class Registry:
+    """The tasks of one App."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, TaskDefinition] = {}
+
+    def add(self, *definitions: TaskDefinition) -> None:
+        """Register all or none; ``ConfigurationError`` if a name is taken, because a job's row knows only the name."""
+        taken = [task.name for task in definitions if task.name in self._tasks]
+        if taken:
+            raise ConfigurationError([f"task {name}: registered twice; give one of them name='…'" for name in taken])
+        self._tasks.update({task.name: task for task in definitions})
+
+    def get(self, name: str) -> TaskDefinition | None:
+        """The task of that name."""
+        return self._tasks.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """All names, in order of registration."""
+        return tuple(self._tasks)
+
+    def watched(self) -> tuple[Watched, ...]:
+        """Tables whose rows are worked off here."""
+        return tuple(task.watched for task in self._tasks.values() if task.watched is not None)
+
+    def problems(self, timing: LeaseTiming) -> list[str]:
+        """What does not go together with the timing of the App's leases."""
+        return [
+            f"task {name}: progress_within >= beat + margin is broken: {within:g}s, {timing.beat:g}s + {timing.margin:g}s;"
+            " raise progress_within or lower the App's ttl"
+            for name, task in self._tasks.items()
+            if (within := task.policy.progress_within) is not None and within < timing.beat + timing.margin
+        ]
+
+    def policies(self, kind: RunnerKind | None = None) -> dict[str, Policy]:
+        """What a claim, for handlers of one kind or all, writes on the rows it takes."""
+        return {name: task.policy for name, task in self._tasks.items() if kind in (None, task.kind)}
+
+
+def define(  # size: one line for each option
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    queue: str = "default",
+    priority: int = 0,
+    max_attempts: int = 3,
+    max_crashes: int = 3,
+    backoff: Backoff | None = None,
+    retry_for: Errors = (),
+    fail_for: Errors = (),
+    timeout: Duration | None = None,
+    progress_within: Duration | None = None,
+    on_crash: CrashPolicy | str = CrashPolicy.RETRY,
+    retention: Duration = "7d",
+    process: bool = False,
+    on_rescue: Callable[..., Any] | None = None,
+) -> TaskDefinition:
+    """A task definition from what the user wrote; ``ConfigurationError`` with every problem found."""
+    name = getattr(function, "__name__", "") if name is None else name
+    problems = [
+        *problems_of_names(name, queue, priority),
+        *_problems_of_function(function),
+        *_problems_of_process(function, process),
+        *_problems_of_hook(function, on_rescue),
+    ]
+    retried, failed = _errors("retry_for", retry_for, problems), _errors("fail_for", fail_for, problems)
+    limits = {"retention": retention, "timeout": timeout, "progress_within": progress_within}
+    policy = _policy(problems, max_attempts, max_crashes, backoff, on_crash=on_crash, durations=limits)
+    takes_job, payload = False, None
+    try:
+        takes_job = _takes_job(function, problems, "a process" if process is True else "a thread")
+        payload = PayloadType.of(function, skip=int(takes_job))
+    except ConfigurationError as error:
+        problems += error.problems
+    except (TypeError, ValueError):  # no signature: said by _problems_of_function
+        pass
+    if problems or policy is None or payload is None:
+        raise ConfigurationError([problem if problem.startswith("task ") else f"task {name}: {problem}" for problem in problems])
+    return TaskDefinition(
+        name=name,
+        function=function,
+        is_async=inspect.iscoroutinefunction(function),
+        takes_job=takes_job,
+        queue=queue,
+        priority=priority,
+        policy=structs.replace(policy, heals=on_rescue is not None),
+        retry_for=retried,
+        fail_for=failed,
+        payload=payload,
+        process=process,
+        on_rescue=on_rescue,
+    )
+
+
+def problems_of_names(task: object, queue: object, priority: object) -> list[str]:
+    """What is wrong with a task's name, its queue and its priority, one sentence each."""
+    found = []
+    if not isinstance(task, str) or not NAME.fullmatch(task):
+        found.append(f"name={task!r}: use 1 to 200 letters, digits and _ . : -")
+    if not isinstance(queue, str) or not NAME.fullmatch(queue):
+        found.append(f"queue={queue!r}: use 1 to 200 letters, digits and _ . : -")
+    if type(priority) is not int or priority not in PRIORITIES:
+        found.append(f"priority={priority!r}: use a whole number of at most 32 bits; smaller runs sooner")
+    return found
+
+
+def _problems_of_function(function: object) -> list[str]:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return ["a handler returns its result; it cannot yield"]
+    if inspect.isclass(function) or not callable(function) or not hasattr(function, "__name__"):
+        return [f"{function!r} is no function: decorate a `def` or an `async def`"]
+    return []
+
+
+def _problems_of_process(function: object, process: object) -> list[str]:
+    if not isinstance(process, bool):
+        return [f"process={process!r}: use True to run the handler in a process of its own, or False"]
+    if process and inspect.iscoroutinefunction(function):
+        return ["process=True is for blocking code: write `def` with a `SyncJob`, or leave process=True out"]
+    return []
+
+
+def _problems_of_hook(function: object, hook: object) -> list[str]:
+    if hook is None:
+        return []
+    if not callable(hook) or inspect.isclass(hook) or inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
+        return [f"on_rescue={hook!r}: use a function of a connection and a RescuedJob"]
+    found = []
+    try:
+        inspect.signature(hook).bind(None, None)
+    except (TypeError, ValueError):
+        found.append("on_rescue: it is called with a connection and a RescuedJob; write `heal(connection, job)`")
+    is_async = inspect.iscoroutinefunction(function)
+    if inspect.iscoroutinefunction(hook) is not is_async:
+        wanted, given = ("async def", "`async def`") if is_async else ("def", "no `async def`")
+        found.append(f"on_rescue: write `{wanted} heal(connection, job)`, because the handler is {given}")
+    return found
+
+
+def _takes_job(function: Callable[..., Any], problems: list[str], place: str) -> bool:
+    """Whether the first parameter is the job. Which class it must be follows from where the handler runs."""
+    hints = hints_of(function)
+    parameters = list(inspect.signature(function).parameters)
+    is_async = inspect.iscoroutinefunction(function)
+    wanted, kind = (Job, "async def") if is_async else (SyncJob, "def")
+    where = "the event loop" if is_async else place
+    for position, parameter in enumerate(parameters):
+        hint = hints.get(parameter)
+        mentioned = any(part is Job or part is SyncJob for part in (hint, *get_args(hint)))
+        if mentioned and position > 0:
+            problems.append(f"the job parameter comes first: move {parameter!r} to the front")
+        elif mentioned and hint is not wanted:
+            problems.append(f"in `{kind}` write `{parameter}: {wanted.__name__}`, because it runs in {where}")
+        elif position == 0 and parameter == "job" and hint is None:
+            problems.append(f"write `job: {wanted.__name__}` to receive the job, or rename this parameter")
+    return bool(parameters) and hints.get(parameters[0]) is wanted
+
+
+def _errors(option: str, given: object, problems: list[str]) -> tuple[type[BaseException], ...]:
+    kinds = given if isinstance(given, (tuple, list)) else (given,)
+    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+        problems.append(f"{option}={given!r}: use exception classes, for example {option}=(TimeoutError,)")
+        return ()
+    return tuple(kinds)
+
+
+def _policy(
+    problems: list[str],
+    max_attempts: int,
+    max_crashes: int,
+    backoff: Backoff | None,
+    *,
+    on_crash: str,
+    durations: Mapping[str, Duration | None],
+) -> Policy | None:
+    before = len(problems)
+    for option, number in (("max_attempts", max_attempts), ("max_crashes", max_crashes)):
+        if type(number) is not int:
+            problems.append(f"{option}={number!r}: use a whole number")
+    if backoff is not None and not isinstance(backoff, Backoff):
+        problems.append(f"backoff={backoff!r}: use Backoff.exponential('1s', cap='1h'), .linear(…) or .fixed(…)")
+    if on_crash not in set(CrashPolicy):
+        problems.append(f"on_crash={on_crash!r}: use 'retry', 'fail' or 'hold'")
+    given = dict[str, float | None]()
+    for option, duration in durations.items():
+        try:
+            given[option] = None if duration is None else seconds(duration)
+        except ValueError as error:
+            problems.append(f"{option}: {error}")
+    if durations["retention"] is None:
+        problems.append("retention=None: use a duration such as '7d'; '0s' keeps only the outcome, for 15 minutes")
+    if len(problems) > before:
+        return None
+    policy = Policy(
+        max_attempts,
+        max_crashes,
+        backoff or Backoff.exponential("1s", cap="1h"),
+        CrashPolicy(on_crash),
+        given["retention"] or 0.0,
+        given["progress_within"],
+        given["timeout"],
+    )
+    problems += policy.problems()
+    return policy

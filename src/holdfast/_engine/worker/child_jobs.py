@@ -1,0 +1,70 @@
+"""Jobs that a handler enqueues: durable when it goes on, and only while its own job is still its own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
+
+from holdfast._core.identity import call_id
+from holdfast._core.job import Hold, NewJob, Token
+from holdfast._engine.client.client import announce, hints_of
+from holdfast._engine.events import Events
+from holdfast._engine.retry import Patience
+from holdfast._ports.clock import Chance
+from holdfast._ports.store import EnqueueAnswer, Store
+from holdfast._ports.transport import Hint
+from holdfast.errors import JobLost
+
+
+class Children:
+    """Writes them by the worker's own connection, under the token of the job that asks."""
+
+    def __init__(
+        self,
+        store: Store,
+        patience: Patience,
+        *,
+        publish: Callable[[Sequence[Hint]], Awaitable[None]],
+        are_delivered: bool = False,
+        chance: Chance,
+        events: Events,
+        lost: Callable[[UUID, Token], None],
+    ) -> None:
+        self._store = store
+        self._patience = patience
+        self._publish, self._are_delivered = publish, are_delivered
+        self._chance = chance
+        self._events = events
+        self._lost = lost
+        self._writing: dict[tuple[UUID, Token], set[asyncio.Future[EnqueueAnswer]]] = {}
+
+    async def enqueue(self, hold: Hold, child: NewJob) -> EnqueueAnswer:
+        """Return once the child is durable. ``JobLost`` if the job is somebody else's: then there is no child."""
+        call = call_id(child.id, self._chance.uuid4())
+
+        def write() -> Awaitable[EnqueueAnswer]:
+            return self._store.enqueue(call, [child], under=(hold.job, hold.token))
+
+        writing = asyncio.ensure_future(self._patience.ask("enqueue", write))
+        self._writing.setdefault((hold.job, hold.token), set()).add(writing)
+        try:
+            answer = await writing
+        finally:
+            self._forget(hold, writing)
+        if answer.is_lost:
+            self._lost(hold.job, hold.token)
+            raise JobLost(f"job {hold.job} was taken from this attempt")
+        if not answer.duplicates:
+            announce([child], self._events)
+            await self._publish(hints_of([child], are_delivered=self._are_delivered))
+        return answer
+
+    def interrupt(self, hold: Hold) -> None:
+        """The handler is to stop: it must not wait here for a store that may not answer for long."""
+        for writing in self._writing.get((hold.job, hold.token), ()) if self._writing else ():
+            writing.cancel()
+
+    def _forget(self, hold: Hold, writing: "asyncio.Future[EnqueueAnswer]") -> None:
+        left = self._writing[hold.job, hold.token]
+        left.discard(writing)
+        if not left:
+            del self._writing[hold.job, hold.token]

@@ -1,0 +1,363 @@
+"""Settle what ended and claim for free slots, in one write; audit what the store thinks we hold."""
+
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+
+from holdfast._core import lifecycle
+from holdfast._core.job import AttemptOutcome, Claim, Hold, State, Token
+from holdfast._core.lifecycle import Transition
+from holdfast._core.policy import Policy
+from holdfast._engine.events import EventName, Events
+from holdfast._engine.service import is_refusal, turn
+from holdfast._engine.worker.executor import Ended, Executor, Stop
+from holdfast._engine.worker.inbox import Inbox
+from holdfast._engine.worker.late_results import Late
+from holdfast._engine.worker.lease import Heart
+from holdfast._engine.worker.locked_outcomes import Locked
+from holdfast._engine.worker.progress_writer import Reporter
+from holdfast._engine.worker.refused_outcomes import Refused
+from holdfast._engine.worker.resting_claims import Resting
+from holdfast._ports.clock import Chance
+from holdfast._ports.store import Answer, ClaimRequest, LastTries, Store
+from holdfast._ports.transport import Via
+
+SETTLE_LIMIT = 1000
+SOON = 0.05
+"""Part of the poll interval to wait when a job is due and yet none was claimed."""
+HALVED_FROM = 64
+"""Slots from which on a claim asks a store that works beside us for half of them at most; for fewer, two claims cost more
+than their waiting for one."""
+Key = tuple[UUID, Token]
+
+
+class Exchange:
+    """The worker's one door to ownership: nothing is claimed or settled elsewhere."""
+
+    def __init__(
+        self,
+        store: Store,
+        executor: Executor,
+        reporter: Reporter,
+        heart: Heart,
+        *,
+        lease: UUID,
+        worker: str,
+        wanted: Callable[[bool], tuple[dict[str, Policy], int, bool]],
+        slots: int,
+        is_halved: bool = False,
+        queues: tuple[str, ...] | None,
+        last_tries: LastTries,
+        poll_interval: float,
+        inbox: Inbox | None = None,
+        events: Events,
+        chance: Chance,
+    ) -> None:
+        self._store, self._executor, self._reporter, self._heart = store, executor, reporter, heart
+        self._lease, self._worker = lease, worker
+        self._wanted = wanted
+        self._slots, self._most = slots, (slots + 1) // 2 if is_halved and slots >= HALVED_FROM else slots
+        self._queues = queues
+        self._last_tries = last_tries
+        self._poll_interval = poll_interval
+        self._inbox = inbox
+        self._gone: list[UUID] = []
+        self._delivered: Mapping[UUID, Via] = {}
+        self._looked = float("-inf")
+        self._events, self._chance = events, chance
+        self._locked, self._resting = Locked(heart.now, poll_interval, events), Resting(slots, heart.now)
+        self._refused = Refused(heart.now, chance, events)
+        self._ended, self._late = list[Ended](), Late(store, heart.now, chance, events)
+        self._abandoned: set[Key] = set()
+        self._needs_audit = self._is_in_doubt = self.is_closed = False
+        self.is_idle = self.is_behind = False
+        self.has_claimed = self._was_full = self._is_narrow = False
+        self.next_due: float | None = 0.0
+
+    @property
+    def undelivered(self) -> tuple[Transition, ...]:
+        """Outcomes the store has not answered yet."""
+        return tuple(ended.transition for ended in self._unanswered() if ended.transition is not None)
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether the store has answered everything, and the queue has been told."""
+        return not (len(self._late) or self._gone or self._unanswered())
+
+    @property
+    def kept(self) -> int:
+        """How many slots are kept by outcomes that the store refuses: half of them at most, or all once twice as many are refused."""
+        refused = len(self._refused)
+        return self._slots if refused >= 2 * self._slots else min(refused, self._slots // 2)
+
+    @property
+    def has_refused_only(self) -> bool:
+        """Whether no code runs, and the store has answered everything but what it refuses."""
+        others = (self._gone, self._ended, self._resting, self._locked.outcomes, self._executor.running)
+        return self._late.has_refused_only and len(self._refused) + len(self._late) > 0 and not any(others)
+
+    def close(self) -> None:
+        """Claim nothing more."""
+        self.is_closed = True
+
+    def add(self, ended: Ended) -> None:
+        """A handler's code has stopped; its outcome goes with the next step."""
+        if ended.transition is None:
+            self._lose(ended)
+        elif ended.pause > 0:
+            self._resting.add(ended)
+        else:
+            self._ended.append(ended)
+
+    async def step(self) -> float:
+        """One exchange, and the next at once where one half of the slots is to work while the other is on its way; seconds
+        until another one is worth it."""
+        if self._needs_audit:
+            await self.audit()
+        # Who hears no answers must not claim: it would take jobs, release them unheard and take them again, for ever.
+        was_in_doubt, goes_on = self._is_in_doubt, True
+        self._ended += self._resting.rested(is_closed=self.is_closed)
+        self._ended += self._locked.due()
+        while goes_on:
+            batch = self._ended[:SETTLE_LIMIT]
+            request = None if was_in_doubt else self._request()
+            claimed = await self._exchange(batch, request) if batch or request is not None or was_in_doubt else 0
+            if claimed is None:
+                break
+            goes_on = self._most < self._slots and request is not None and claimed >= self._most and self._is_half_free()
+        await self._ask_refused()
+        await self._late.deliver()
+        await self._let_go()
+        pause = 0.0 if was_in_doubt or claimed is None else await self._pause(request, claimed=claimed)
+        return min(pause, self._resting.left(), self._locked.remaining(), self._refused.remaining(), self._late.remaining())
+
+    def _is_half_free(self) -> bool:
+        return len(self._ended) >= self._most or self._slots - len(self._executor.running) >= self._most
+
+    async def _exchange(self, batch: Sequence[Ended], request: ClaimRequest | None) -> int | None:
+        """How many jobs were claimed; ``None`` if the store has refused outcomes of the batch, or the claim beside them."""
+        await self._reporter.write_last_words()
+        transitions = tuple(ended.transition for ended in batch if ended.transition is not None)
+        try:
+            answer = await self._store.exchange(transitions, request)
+        except BaseException as error:
+            # Unknown is not no: the claim may have landed, so what the store thinks we hold is looked up first.
+            self._needs_audit = True
+            if not batch or not is_refusal(error):
+                self._is_in_doubt = True
+                raise
+            await self._divide(batch, request, error)
+            return None
+        self._is_in_doubt = False
+        self._heart.store_answered()
+        self._settle(batch, answer.answers)
+        if request is not None:
+            self._take(answer.claims, request.limit)
+            self.has_claimed = True
+            self._was_full = len(answer.claims) >= request.limit
+        if self._inbox is not None:
+            left = {ended.claim.hold.job for ended in self._locked.outcomes}
+            self._gone += [job for ended in batch if (job := ended.claim.hold.job) not in left]
+            await self._acknowledge(self._inbox, request, answer.claims)
+        return len(answer.claims)
+
+    async def _divide(self, batch: Sequence[Ended], request: ClaimRequest | None, error: BaseException) -> None:
+        """Ask for the outcomes of a refused write without its claim, then by halves, until each refused one is alone.
+
+        What refuses the claim itself is raised by the next step, which has nothing else to ask.
+        """
+        if request is not None:
+            await self._exchange(batch, None)
+        elif (half := len(batch) // 2) > 0:
+            await self._exchange(batch[:half], None)
+            await self._exchange(batch[half:], None)
+        else:
+            self._heart.store_answered()
+            self._refused.put_off(batch[0], error)
+            del self._ended[:1]
+
+    async def _ask_refused(self) -> None:
+        """One in each step, alone: beside it nothing else would land."""
+        if (ended := self._refused.next_due()) is not None:
+            self._ended.insert(0, ended)
+            await self._exchange([ended], None)
+
+    async def _acknowledge(self, inbox: Inbox, request: ClaimRequest | None, claims: Sequence[Claim]) -> None:
+        if request is not None and request.ids is not None:
+            await inbox.claimed(request.ids, {claim.hold.job for claim in claims})
+        elif request is not None:
+            self._looked, self.is_behind = self._heart.answered, self._was_full
+
+    async def _let_go(self) -> None:
+        if self._inbox is not None and self._gone:
+            gone, self._gone = self._gone, []
+            await self._inbox.gone(gone)
+
+    async def audit(self) -> None:
+        """Compare what the store thinks we hold with what we hold; unknown outcomes end here.
+
+        Only ``step`` calls it, between two exchanges: no claim is in flight, and a hold that we do not know is one that we
+        never heard of.
+        """
+        before = self._known()
+        running_before = self._running()
+        self._needs_audit = False
+        try:
+            held = await self._store.held(self._lease)
+        except BaseException:
+            self._needs_audit = True
+            raise
+        self._heart.store_answered()
+        theirs = {(hold.job, hold.token) for hold in held}
+        ours = before | self._known()
+        for hold in held:
+            if (hold.job, hold.token) in ours:
+                if hold.cancel_requested:
+                    self._executor.stop(hold.job, Stop.CANCELLED, token=hold.token)
+            else:
+                code_ran = (hold.job, hold.token) in self._abandoned
+                self._ended.append(Ended(Claim(hold=hold, payload=b"null"), lifecycle.release(hold, code_ran=code_ran)))
+        self._abandoned &= theirs
+        for job, token in running_before & self._running():
+            if (job, token) not in theirs:
+                self._executor.stop(job, Stop.LOST, token=token)
+
+    def request_audit(self) -> None:
+        """Look again before the next exchange."""
+        self._needs_audit = True
+
+    def _request(self) -> ClaimRequest | None:
+        self.is_idle, self.next_due = False, 0.0
+        tasks, limit, self._is_narrow = self._wanted(self._was_full)
+        limit = min(limit, self._slots - len(self._executor.running) - self.kept)
+        if self.is_closed or not tasks or limit <= 0 or not self._heart.may_act():
+            return None
+        self._delivered = {} if self._inbox is None else self._next_delivered(self._inbox, min(limit, self._most))
+        return ClaimRequest(
+            lease=self._lease,
+            claim=self._chance.uuid4(),
+            tasks=tasks,
+            limit=min(limit, self._most),
+            queues=self._queues,
+            last_tries=self._last_tries,
+            ids=tuple(self._delivered) or None,
+        )
+
+    def _next_delivered(self, inbox: Inbox, most: int) -> Mapping[UUID, Via]:
+        """None while looking by ourselves finds more than we can do, nor when we have not looked for long: hints get lost."""
+        is_time = self._heart.answered - self._looked >= self._poll_interval
+        return {} if self.is_behind or is_time else inbox.next(most)
+
+    def _take(self, claims: Sequence[Claim], limit: int) -> None:
+        may_start = self._heart.may_act() and not self.is_closed  # each asks again before its first line
+        is_heard = self._events.hears(EventName.JOB_CLAIMED)
+        for place, claim in enumerate(claims):
+            code_of_it_runs = claim.hold.job in self._executor.running
+            if place < limit and may_start and not code_of_it_runs:
+                if is_heard:
+                    via = self._delivered.get(claim.hold.job, Via.POLL)
+                    self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.hold), **_origin_of(claim, via))
+                self._executor.start(claim)
+            else:
+                # More than asked, too late, or an attempt that was taken from us has not stopped yet.
+                pause = self._poll_interval if code_of_it_runs else 0.0  # at once would be to us again, for as long as it runs
+                self.add(Ended(claim, lifecycle.release(claim.hold, code_ran=False), pause))
+
+    async def _pause(self, request: ClaimRequest | None, *, claimed: int) -> float:
+        if self._ended:
+            return 0.0
+        if request is None:
+            return self._poll_interval
+        if claimed >= request.limit or self._is_narrow:  # who was left out may be due
+            return 0.0
+        if self._inbox is not None and self._inbox.has_more and not self.is_behind:
+            return 0.0
+        if claimed:
+            await turn()  # what was claimed begins before anything else is asked, and may have ended
+            if self._ended:
+                return 0.0
+        due = self.next_due = await self._store.next_due(tuple(request.tasks), self._queues, self._last_tries)
+        self.is_idle = due is None and not self._executor.running
+        # What nobody delivers is to be found as soon as if nothing were delivered.
+        longest = self._poll_interval - (0.0 if self._inbox is None else self._heart.answered - self._looked)
+        if due is None:
+            return max(longest, 0.001)
+        # Due, and yet it was not given to us, because it came just now or because our lease has ended unheard: no spinning.
+        return max(min(due, longest), 0.001) if due > 0 else self._poll_interval * SOON
+
+    def _settle(self, batch: Sequence[Ended], answers: Sequence[Answer]) -> None:
+        is_heard = self._events.hears(EventName.JOB_COMPLETED)
+        self._locked.put_off(batch, answers)
+        for ended, answer in zip(batch, answers, strict=True):
+            is_plain = answer is Answer.APPLIED and ended.transition is not None and ended.transition.to is State.COMPLETED
+            if is_heard or not is_plain:
+                self._settled(ended, answer)
+        del self._ended[: len(batch)]  # what has come meanwhile stands behind
+
+    def _settled(self, ended: Ended, answer: Answer) -> None:
+        match answer:
+            case Answer.APPLIED:
+                self._announce(ended.claim.hold, ended.transition)
+            case Answer.LOST:
+                self._lose(ended)
+            case Answer.MISSING:
+                self._events.emit(EventName.JOB_MISSING, **self._fields(ended.claim.hold))
+            case Answer.BUSY:
+                pass
+
+    def _lose(self, ended: Ended) -> None:
+        """The job is somebody else's: an outcome that came too late is kept on our own attempt's record."""
+        hold = ended.claim.hold
+        self._abandoned.add((hold.job, hold.token))
+        if self._inbox is not None:
+            self._gone.append(hold.job)
+        self._late.add(hold, ended.transition)
+        self._events.emit(EventName.JOB_LOST, **self._fields(hold), reason="the store refused a write of a former owner")
+
+    def _known(self) -> set[Key]:
+        return self._running() | {(ended.claim.hold.job, ended.claim.hold.token) for ended in self._unanswered()}
+
+    def _unanswered(self) -> list[Ended]:
+        return [*self._ended, *self._resting, *self._locked.outcomes, *self._refused.outcomes]
+
+    def _running(self) -> set[Key]:
+        return {running.key for running in self._executor.running.values()}
+
+    def _announce(self, hold: Hold, transition: Transition | None) -> None:
+        if transition is None:
+            return
+        name = _EVENT_OF.get((transition.to, transition.record), EventName.JOB_RELEASED)
+        error = transition.error.type if transition.error else None
+        self._events.emit(name, **self._fields(hold), reason=transition.reason, error=error, delay=transition.delay or None)
+
+    def _fields(self, hold: Hold) -> dict[str, object]:
+        return {"job": hold.job, "task": hold.task, "attempt": hold.attempt, "worker": self._worker}
+
+
+def _origin_of(claim: Claim, via: Via) -> dict[str, str]:
+    """What led to the claim, why its job was ever rescued, and who recovers it by this claim from an attempt that was cut
+    short: the store, which had taken it back, or the queue, which delivered it again."""
+    rescue, found = claim.rescue, {"via": via.value}
+    if rescue is not None:
+        found["rescued"] = rescue.reason
+    if rescue is not None and rescue.attempt == claim.hold.attempt - 1:
+        found["recovery"] = "store"
+    elif via is Via.REDELIVERY:
+        found["recovery"] = "redelivery"
+    return found
+
+
+_EVENT_OF: dict[tuple[State, AttemptOutcome | None], EventName] = {
+    (State.COMPLETED, None): EventName.JOB_COMPLETED,
+    (State.COMPLETED, AttemptOutcome.COMPLETED): EventName.JOB_COMPLETED,
+    (State.AVAILABLE, AttemptOutcome.FAILED): EventName.JOB_RETRIED,
+    (State.AVAILABLE, AttemptOutcome.SNOOZED): EventName.JOB_SNOOZED,
+    (State.AVAILABLE, AttemptOutcome.STALLED): EventName.JOB_RETRIED,
+    (State.AVAILABLE, AttemptOutcome.TIMED_OUT): EventName.JOB_RETRIED,
+    (State.AVAILABLE, AttemptOutcome.CRASHED): EventName.JOB_RETRIED,
+    (State.FAILED, AttemptOutcome.FAILED): EventName.JOB_FAILED,
+    (State.FAILED, AttemptOutcome.STALLED): EventName.JOB_FAILED,
+    (State.FAILED, AttemptOutcome.TIMED_OUT): EventName.JOB_FAILED,
+    (State.FAILED, AttemptOutcome.CRASHED): EventName.JOB_FAILED,
+    (State.FAILED, AttemptOutcome.RELEASED): EventName.JOB_FAILED,
+    (State.CANCELLED, AttemptOutcome.CANCELLED): EventName.JOB_CANCELLED,
+}

@@ -1,0 +1,279 @@
+"""One claimed job, from its payload to its transition: decode, run, judge the outcome, decide the move."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from functools import partial
+from typing import Any, assert_never
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from holdfast._core import lifecycle
+from holdfast._core.job import Claim, Hold, Token
+from holdfast._core.lifecycle import Charge, Transition
+from holdfast._core.outcome import Done, Invalid, Outcome
+from holdfast._engine.events import EventName, Events, logger
+from holdfast._engine.runners.current import CURRENT
+from holdfast._engine.runners.loop_tasks import Hands
+from holdfast._engine.runners.outcomes import decode, judge_error, judge_value, raised_by
+from holdfast._engine.runners.runners import LoopRunner, Processes, Runner, ThreadRunner
+from holdfast._engine.runners.stacks import suspended_at
+from holdfast._engine.tasks.context import Context
+from holdfast._engine.tasks.registry import Registry, RunnerKind, TaskDefinition
+from holdfast._engine.worker.progress_writer import Reporter
+from holdfast._engine.worker.rescue_hooks import Healer
+from holdfast._ports.clock import Chance
+from holdfast.errors import StoreUnavailable
+
+
+class Stop(StrEnum):
+    """Why the engine stops a handler's code."""
+
+    LOST = "lost"
+    CANCELLED = "cancelled"
+    LATE = "late"
+    DRAINED = "drained"
+    STALLED = "stalled"
+    TIMED_OUT = "timed_out"
+
+
+_CHARGES = {Stop.STALLED: Charge.STALLED, Stop.TIMED_OUT: Charge.TIMED_OUT}
+
+
+class Running(Struct, eq=False):
+    """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that nobody had ended.
+    ``pause``: seconds before it is worth trying again what has not begun. ``task``: to be cancelled; ``work``: what it awaits.
+    ``was_killed``: its runner, because it did not stop. ``is_healing``: its hook is at work, here, whatever its kind."""
+
+    claim: Claim
+    definition: TaskDefinition
+    context: Context
+    kind: RunnerKind
+    may_start: Callable[[], bool]
+    task: asyncio.Task[Any] | None = None
+    work: Coroutine[Any, Any, None] | None = None
+    has_begun: bool = False
+    stop: Stop | None = None
+    told: frozenset[Stop] = frozenset()
+    stopped_at: float | None = None
+    stacks: str | None = None
+    crash: str | None = None
+    pause: float = 0.0
+    was_killed: bool = False
+    is_healing: bool = False
+
+    @property
+    def key(self) -> tuple[UUID, Token]:
+        """Which attempt of which job."""
+        return self.claim.hold.job, self.claim.hold.token
+
+
+class Ended(Struct, frozen=True):
+    """A handler whose code has stopped. ``transition`` is ``None`` when it answered nothing and its job was somebody else's.
+    ``pause``: seconds for which the worker keeps the claim before it gives it back, or asks again for what was locked.
+    ``refusals``: how often the store has refused the outcome alone."""
+
+    claim: Claim
+    transition: Transition | None
+    pause: float = 0.0
+    refusals: int = 0
+
+
+class Executor:
+    """Runs claims and hands over what became of them."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        reporter: Reporter,
+        *,
+        threads: ThreadRunner,
+        processes: Processes | None = None,
+        healer: Healer | None = None,
+        events: Events,
+        chance: Chance,
+        now: Callable[[], float],
+        may_start: Callable[[], bool],
+        on_ended: Callable[[Ended], None],
+        set_code_running: Callable[[bool], None],
+        on_begun: Callable[[Hold], None],
+    ) -> None:
+        self.running: dict[UUID, Running] = {}
+        self.state: Any = None
+        self._registry = registry
+        self._reporter = reporter
+        self._runners: dict[RunnerKind, Runner] = {RunnerKind.LOOP: LoopRunner(), RunnerKind.THREAD: threads}
+        self._processes = processes
+        self._healer = healer
+        self._events = events
+        self._chance = chance
+        self._now = now
+        self._may_start = may_start
+        self._on_ended = on_ended
+        self._set_code_running = set_code_running
+        self._on_begun = on_begun
+        self._hands = Hands(self._execute, now)
+        self._is_ending = False
+
+    def count(self, kind: RunnerKind) -> int:
+        """How many handlers of that kind run."""
+        return sum(running.kind is kind for running in self.running.values())
+
+    def start(self, claim: Claim) -> None:
+        """Run the claim's handler; its slot is taken from this moment on."""
+        task = self._registry.get(claim.hold.task)
+        runner = None if task is None else self._runners.get(kind := task.kind, self._processes)
+        if task is None or runner is None:
+            self._on_ended(Ended(claim, lifecycle.release(claim.hold, code_ran=False)))
+            return
+        running = Running(claim, task, runner.context(claim, self._reporter), kind, self._may_start)
+        running.context.state = self.state
+        if self._is_ending:
+            running.context.mark_draining()
+        if not self.running:
+            self._set_code_running(True)
+        self.running[claim.hold.job] = running
+        if kind is RunnerKind.LOOP:
+            self._hands.add(running)
+        else:
+            running.work = self._execute(running)
+            running.task = asyncio.get_running_loop().create_task(running.work, name=f"job {claim.hold.job}")
+
+    def stop(self, job: UUID, why: Stop, *, token: Token | None = None) -> None:
+        """Cancel a handler, once for each reason, so that it can clean up in peace. A loss outranks every other reason.
+
+        ``token``: only if it runs under that one; what is said of an earlier attempt does not concern this one.
+        """
+        running = self.running.get(job)
+        if running is None or why in running.told or token not in (None, running.claim.hold.token):
+            return
+        running.told |= {why}
+        running.context.mark_cancelled()
+        if why is Stop.LOST:
+            running.context.mark_lost()
+            running.stop = why
+        running.stop = running.stop or why
+        if running.stopped_at is None:
+            running.stopped_at = self._now()
+        if why in _CHARGES and running.work is not None and running.kind is RunnerKind.LOOP:
+            running.stacks = suspended_at(running.work)
+        self._reporter.interrupt(running.claim.hold, is_lost=why is Stop.LOST)
+        # A task cancelled before its first step would never run a line, and so never end for us.
+        if running.task is not None and running.has_begun:
+            running.task.cancel()
+
+    def ask_to_end(self) -> None:
+        """Those who go on from one piece of work to the next, and look at it; nobody is cancelled."""
+        self._is_ending = True
+        for running in self.running.values():
+            running.context.mark_draining()
+
+    def say_where_jobs_wait(self) -> None:
+        """Into the log."""
+        for running in self.running.values():
+            hold = running.claim.hold
+            if running.work is not None:
+                logger.warning("stacks of job %s (%s):\n%s", hold.job, hold.task, suspended_at(running.work))
+
+    def deaf(self, patience: float) -> tuple[UUID, ...]:
+        """Jobs whose code was told to stop longer ago, or whose hook was rolled back, and runs on; only the end of this process
+        can end it."""
+        handlers = tuple(
+            job
+            for job, running in self.running.items()
+            if (running.kind is not RunnerKind.PROCESS or running.is_healing)  # else ended without ending this process
+            and running.stop in (Stop.CANCELLED, Stop.LOST)
+            and running.stopped_at is not None
+            and self._now() - running.stopped_at > patience
+        )
+        return handlers if self._healer is None else tuple(dict.fromkeys((*handlers, *self._healer.deaf(patience))))
+
+    def stop_all(self, why: Stop) -> None:
+        """Cancel every handler."""
+        for job in tuple(self.running):
+            self.stop(job, why)
+
+    async def _execute(self, running: Running) -> None:
+        hold = running.claim.hold
+        if running.stop is None and not self._may_start():
+            running.stop = Stop.LATE  # other code blocked the loop since the claim, and the right to run has passed
+        running.has_begun = running.stop is None
+        if running.has_begun:
+            CURRENT.set(hold)  # this task is the job's own
+        outcome = await self._outcome(running) if running.has_begun else None
+        # The code has stopped; only now may the job move.
+        running.context.mark_lost()  # what the handler has left behind says nothing about the next attempt
+        self._reporter.forget(hold)
+        del self.running[hold.job]
+        if not self.running:
+            self._set_code_running(False)
+        try:
+            ended = self._judge(running, outcome)
+        except BaseException as error:  # its slot is free; without an end its job would be its worker's for as long as that lives
+            ended = Ended(running.claim, lifecycle.finish(hold, raised_by(error), jitter=0.0))
+        self._on_ended(ended)
+
+    def _judge(self, running: Running, outcome: Outcome | None) -> Ended:
+        hold, jitter = running.claim.hold, 0.0 if isinstance(outcome, Done) else self._chance.jitter()
+        if outcome is not None:
+            # Also of a lost job: the store refuses it and keeps the result, or nobody has moved the job yet.
+            return Ended(running.claim, lifecycle.finish(hold, outcome, jitter=jitter))
+        match running.stop:
+            case Stop.LOST:
+                return Ended(running.claim, None)
+            case Stop.CANCELLED:
+                moved = lifecycle.cancelled(hold, was_killed=running.was_killed)
+            case _ if not running.has_begun:
+                return Ended(running.claim, lifecycle.release(hold, code_ran=False), running.pause)
+            case Stop.STALLED | Stop.TIMED_OUT as why:
+                moved = lifecycle.overrun(hold, _CHARGES[why], jitter=jitter)
+            case Stop.LATE | Stop.DRAINED:
+                moved = lifecycle.release(hold, code_ran=True)
+            case None if running.crash is not None:
+                moved = lifecycle.crashed(hold, running.crash, jitter=jitter)
+            case None:
+                return Ended(running.claim, None)
+            case _:
+                assert_never(running.stop)
+        return Ended(running.claim, moved if running.stacks is None else structs.replace(moved, stacks=running.stacks))
+
+    async def _outcome(self, running: Running) -> Outcome | None:
+        """What the handler answered; ``None`` when it was stopped or its job was lost."""
+        try:
+            if self._healer is not None and self._healer.owes(running.claim):
+                await self._heal(running, self._healer)
+            if running.kind is RunnerKind.PROCESS and self._processes is not None:
+                running.context.on_begun = partial(self._on_begun, running.claim.hold)  # its clocks wait for a runner
+                return await self._processes.run(running)
+            self._on_begun(running.claim.hold)
+            return await self._answer(running)
+        except BaseException as error:
+            if not running.has_begun:
+                return None
+            return judge_error(error, running.definition, is_stopped=running.stop is not None, was_told=running.context.was_told)
+
+    async def _heal(self, running: Running, healer: Healer) -> None:
+        running.is_healing = True
+        try:
+            await healer.heal(running.claim)
+            if running.stop is not None:
+                raise asyncio.CancelledError
+        except BaseException as error:
+            # The handler has not begun: neither a store that is away nor a worker that has to end is its fault.
+            if isinstance(error, StoreUnavailable) or running.stop in (Stop.LATE, Stop.DRAINED):
+                running.has_begun = False
+                running.pause = healer.interval if running.stop is None else 0.0
+            raise
+        finally:
+            running.is_healing = False
+
+    async def _answer(self, running: Running) -> Outcome:
+        hold, task = running.claim.hold, running.definition
+        decoded = decode(task, running.claim.payload)
+        if isinstance(decoded, Invalid):
+            return decoded
+        arguments, ignored = decoded
+        if ignored:
+            self._events.emit(EventName.PAYLOAD_FIELDS_IGNORED, job=hold.job, task=hold.task, fields=",".join(ignored))
+        return judge_value(await self._runners[task.kind].run(task, running.context, arguments))

@@ -1,0 +1,49 @@
+"""Outcomes of jobs whose rows another session has locked: asked for again, less and less often, and no other outcome waits."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
+
+from holdfast._engine.events import EventName, Events
+from holdfast._engine.worker.executor import Ended
+from holdfast._ports.store import Answer
+
+SHORTEST_PAUSE = 0.005
+SAY_FROM = 0.5
+"""Seconds: most locks are free at once. Of those that are not, operators hear once a pause has become so long."""
+
+
+class Locked:
+    """What the store has answered ``BUSY``. Each outcome has a pause of its own, so that those found locked later put off no other."""
+
+    def __init__(self, now: Callable[[], float], longest_pause: float, events: Events) -> None:
+        self._now, self._longest_pause, self._events = now, longest_pause, events
+        self._waiting: list[tuple[float, Ended]] = []
+
+    @property
+    def outcomes(self) -> list[Ended]:
+        """All that wait."""
+        return [ended for _, ended in self._waiting]
+
+    def put_off(self, batch: Sequence[Ended], answers: Sequence[Answer]) -> None:
+        """Keep those outcomes of a batch that the store could not move."""
+        now, longest = self._now(), 0.0
+        for ended, answer in zip(batch, answers, strict=True):
+            if answer is Answer.BUSY:
+                pause = min(max(2 * ended.pause, SHORTEST_PAUSE), self._longest_pause)
+                self._waiting.append((now + pause, structs.replace(ended, pause=pause)))
+                longest = max(longest, pause)
+        if longest >= min(SAY_FROM, self._longest_pause):
+            error = "another session has their rows locked; their outcomes are delivered once it ends its transaction"
+            self._events.emit(EventName.STORE_BUSY, operation="exchange", error=error, jobs=len(self._waiting))
+
+    def due(self) -> list[Ended]:
+        """Take what is to be asked for again now."""
+        now = self._now()
+        outcomes = [ended for until, ended in self._waiting if until <= now]
+        self._waiting = [each for each in self._waiting if each[0] > now]
+        return outcomes
+
+    def remaining(self) -> float:
+        """Return the seconds until something is due."""
+        return max(0.0, min((until for until, _ in self._waiting), default=float("inf")) - self._now())

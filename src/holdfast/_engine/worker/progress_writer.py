@@ -1,0 +1,153 @@
+"""Progress and checkpoints on their way to the store: coalesced, many jobs in one write, fenced."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.job import Hold, Token
+from holdfast._engine.worker.child_jobs import Children
+from holdfast._ports.store import Store, Update
+from holdfast.errors import JobLost, StoreBusy
+
+PROGRESS_INTERVAL = 1.0
+
+
+async def report(store: Store, updates: Sequence[Update]) -> tuple[frozenset[UUID], frozenset[UUID]]:
+    """Write the updates; the jobs that were lost, and those that another session has locked, which are not written."""
+    try:
+        return await store.report(updates), frozenset()
+    except StoreBusy as error:
+        if not error.jobs:
+            raise
+        return error.lost, error.jobs
+
+
+class Reporter:
+    """Collects what handlers say; ``step()`` writes it under the tokens."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        now: Callable[[], float],
+        wake: Callable[[], None],
+        lost: Callable[[UUID, Token], None],
+        moved: Callable[[Hold], None],
+        children: Children,
+        idle: float = 5.0,
+    ) -> None:
+        self.children = children
+        self._store, self._idle = store, idle
+        self._now = now
+        self._wake = wake
+        self._lost = lost
+        self._moved = moved
+        self._last_words: dict[UUID, Update] = {}
+        self._updates: dict[UUID, Update] = {}
+        self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
+        self._holds: dict[UUID, Hold] = {}  # of those who wait
+        self._written = float("-inf")
+        self._order = 0
+        self._locked: frozenset[UUID] = frozenset()  # when they were written last; who waits for them waits for the next time
+
+    def progress(self, hold: Hold, *, stage: str | None, fraction: float | None, message: str | None) -> None:
+        """Remember the latest; written within ``PROGRESS_INTERVAL``."""
+        self._moved(hold)
+        is_first = not self._updates
+        self._add(Update(job=hold.job, token=hold.token, stage=stage, fraction=fraction, message=message))
+        if is_first:
+            self._wake()
+
+    async def checkpoint(self, hold: Hold, data: bytes) -> None:
+        """Return once the checkpoint is durable; ``JobLost`` if the job is somebody else's."""
+        self._moved(hold)
+        done = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(hold.job, []).append(done)
+        self._holds[hold.job] = hold
+        self._add(Update(job=hold.job, token=hold.token, checkpoint=data))
+        self._wake()
+        await done
+
+    def transaction(self, hold: Hold) -> AbstractAsyncContextManager[Any]:
+        """The user's rows and the check of the job's token, together; rolled back after ``idle`` seconds."""
+        return self._store.transaction(hold.job, hold.token, idle=self._idle)
+
+    def blocking_transaction(self, hold: Hold) -> AbstractContextManager[Any]:
+        """The same for code outside of an event loop."""
+        return self._store.blocking_transaction(hold.job, hold.token, idle=self._idle)
+
+    def forget(self, hold: Hold) -> None:
+        """The handler has ended: what it said last is written before its outcome, or never."""
+        if self._updates:  # most jobs say nothing, and each look costs them the hash of a UUID
+            update = self._updates.get(hold.job)
+            if update is not None and update.token == hold.token:
+                self._last_words[hold.job] = self._updates.pop(hold.job)
+        self.interrupt(hold)
+
+    async def write_last_words(self) -> None:
+        """Once, and as well as it goes: an outcome must not wait for news of how far its job has come."""
+        if self._last_words:
+            updates, self._last_words = tuple(self._last_words.values()), {}
+            try:
+                await self._store.report(updates)
+            except Exception:
+                return  # the outcome, which follows, meets the same store and says so
+
+    def interrupt(self, hold: Hold, *, is_lost: bool = False) -> None:
+        """The handler is to stop: it must not wait in a checkpoint for a store that may not answer for long."""
+        self.children.interrupt(hold)
+        if waiting := self._waiters.pop(hold.job, None) if self._waiters else None:
+            del self._holds[hold.job]
+            _answer(waiting, _lost_error(hold.job) if is_lost else asyncio.CancelledError())
+
+    async def step(self) -> float:
+        """Write what there is; seconds until it is worth looking again."""
+        if not self._updates:
+            return PROGRESS_INTERVAL * 60
+        due = self._written + PROGRESS_INTERVAL - self._now()
+        if due > 0 and not self._waiters.keys() - self._locked:
+            return due
+        updates = tuple(self._updates.values())
+        waiters = {job: tuple(waiting) for job, waiting in self._waiters.items()}
+        # If this raises, nothing is known and nothing forgotten: the same may land twice without harm, and newer wins.
+        lost, locked = await report(self._store, updates)
+        self._written, self._locked = self._now(), locked
+        for update in updates:
+            if update.job not in locked and self._updates.get(update.job) is update:
+                del self._updates[update.job]
+            if update.job in lost:
+                self._lost(update.job, update.token)
+        for job, waiting in waiters.items():
+            if job in locked:
+                if job in self._waiters:
+                    self._moved(self._holds[job])  # it is a stranger who keeps it waiting
+                continue
+            _answer(waiting, _lost_error(job) if job in lost else None)
+        self._waiters = {job: left for job, each in self._waiters.items() if (left := [one for one in each if not one.done()])}
+        self._holds = {job: hold for job, hold in self._holds.items() if job in self._waiters}
+        return PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
+
+    def _add(self, update: Update) -> None:
+        self._order += 1
+        older = self._updates.get(update.job)
+        if older is not None and older.token == update.token:
+            said = {name: getattr(update, name) for name in ("stage", "fraction", "message", "checkpoint")}
+            update = structs.replace(older, **{name: value for name, value in said.items() if value is not None})
+        self._updates[update.job] = structs.replace(update, order=self._order)
+
+
+def _lost_error(job: UUID) -> JobLost:
+    return JobLost(f"job {job} was taken from this attempt")
+
+
+def _answer(waiting: Iterable[asyncio.Future[None]], error: BaseException | None) -> None:
+    for future in waiting:
+        if not future.done():
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)

@@ -1,0 +1,167 @@
+"""``on_rescue``: the user's own row is healed before the next attempt, or by the hook alone when none follows.
+
+The hook's transaction takes the mark of the debt away together with the user's rows: whoever comes second finds no mark, and
+whatever kills us in between leaves it for the next.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from holdfast._core.job import Claim, JobRecord, State, Token
+from holdfast._core.timing import LeaseTiming
+from holdfast._core.view import RescuedJob
+from holdfast._engine.events import EventName, Events
+from holdfast._engine.runners.outcomes import contained
+from holdfast._engine.runners.runners import ended_in_children
+from holdfast._engine.service import is_cancelled
+from holdfast._engine.tasks.registry import Registry, TaskDefinition
+from holdfast._ports.store import Capabilities, Store
+from holdfast.errors import HoldfastError, JobLost
+
+HOOKS_PER_STEP = 10
+
+
+class Healer:
+    """A worker's hooks. One may take a ``margin`` of the lease, as ``job.transaction`` may; what failed alone is tried alone
+    again after a ``ttl`` at first. ``interval``: between two looks for such. ``on_idle``: nobody owes anything now."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        *,
+        worker: str,
+        timing: LeaseTiming,
+        interval: float,
+        threads: int,
+        now: Callable[[], float],
+        may_start: Callable[[], bool],
+        on_idle: Callable[[], None],
+        events: Events,
+    ) -> None:
+        self._store, self._events, self._worker = store, events, worker
+        self._idle, self._pause, self.interval = timing.margin, timing.ttl, interval
+        self._now, self._may_start, self._on_idle = now, may_start, on_idle
+        tasks = (registry.get(name) for name in registry.names())
+        self._tasks = {task.name: task for task in tasks if task is not None and task.on_rescue is not None}
+        self._running: dict[UUID, float] = {}
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="holdfast-handler-hook")
+        self.is_idle = not self._tasks
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether any task has one."""
+        return bool(self._tasks)
+
+    def owes(self, claim: Claim) -> bool:
+        """Whether the hook comes before this attempt."""
+        return claim.heal_at is not None and claim.rescue is not None and claim.hold.task in self._tasks
+
+    async def heal(self, claim: Claim) -> None:
+        """Return once the hook's transaction has committed; what the hook raises, and ``JobLost``, comes out.
+
+        When cancelled meanwhile: only after the hook's code has stopped.
+        """
+        if claim.heal_at is not None and claim.rescue is not None:
+            job = RescuedJob.of_claim(claim, claim.rescue)
+            await self._run(self._tasks[job.task], job, claim.hold.token, claim.heal_at)
+
+    async def step(self) -> float:
+        """Hooks alone, for jobs that ended instead of being tried again; seconds until the next look."""
+        owing = await self._store.unhealed(tuple(self._tasks), HOOKS_PER_STEP, pause=self._pause) if self._may_start() else ()
+        for record in owing:
+            if self._may_start():
+                await self._heal_alone(record)
+        self.is_idle = not owing
+        if owing:
+            return 0.0
+        self._on_idle()
+        return self.interval
+
+    def has_been_idle(self) -> bool:
+        """Whether nobody owed anything at the last look, which was since this was asked last."""
+        was_idle, self.is_idle = self.is_idle, not self._tasks
+        return was_idle
+
+    def deaf(self, patience: float) -> tuple[UUID, ...]:
+        """Jobs whose hook runs on for that long after it was rolled back."""
+        by = self._now() - self._idle - patience
+        return tuple(job for job, since in self._running.items() if since < by)
+
+    def close(self) -> None:
+        """Take no more hooks; those in threads are not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _heal_alone(self, record: JobRecord) -> None:
+        """What it raises was reported; it is tried again later."""
+        if record.rescue is None or record.heal_at is None:
+            return
+        job = RescuedJob.of_record(record, record.rescue)
+        try:
+            await self._run(self._tasks[job.task], job, record.token, record.heal_at)
+        except BaseException:
+            if is_cancelled():
+                raise
+
+    async def _run(self, task: TaskDefinition, job: RescuedJob, token: Token, heal_at: datetime) -> None:
+        hook, fields = task.on_rescue, {"job": job.id, "task": job.task, "attempt": job.attempt, "worker": self._worker}
+        assert hook is not None
+        self._running[job.id] = self._now()
+        try:
+            await (self._in_loop if task.is_async else self._in_thread)(hook, job, token, heal_at)
+        except (JobLost, asyncio.CancelledError):
+            raise  # somebody else's, or told to stop: it has not failed
+        except BaseException as error:
+            self._events.emit(EventName.JOB_HEAL_FAILED, **fields, reason=job.reason, error=type(error).__name__)
+            raise
+        finally:
+            del self._running[job.id]
+        self._events.emit(EventName.JOB_HEALED, **fields, reason=job.reason)
+
+    async def _in_loop(self, hook: Callable[..., Any], job: RescuedJob, token: Token, heal_at: datetime) -> None:
+        async with self._store.transaction(job.id, token, idle=self._idle, heal_at=heal_at) as connection:
+            limit = asyncio.timeout(self._idle)
+            try:
+                async with limit:
+                    with ended_in_children():
+                        await hook(connection, job)
+            except TimeoutError as error:
+                if limit.expired():
+                    raise HoldfastError(f"on_rescue took longer than {self._idle:g} s and was rolled back") from error
+                raise
+
+    async def _in_thread(self, hook: Callable[..., Any], job: RescuedJob, token: Token, heal_at: datetime) -> None:
+        def run() -> None:
+            transaction = self._store.blocking_transaction(job.id, token, idle=self._idle, heal_at=heal_at)
+            with transaction as connection, ended_in_children():
+                hook(connection, job)
+
+        call = partial(copy_context().run, contained, run)
+        ended = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        while not ended.done():
+            try:
+                await asyncio.shield(ended)
+            except asyncio.CancelledError:
+                if job.state is not State.RUNNING:
+                    raise  # it moves no job; what its thread still does is judged by the mark
+        _, error = ended.result()
+        if error is not None:
+            raise error
+
+
+def problems_of_hooks(registry: Registry, capabilities: Capabilities) -> list[str]:
+    """What is wrong with having hooks on such a store."""
+    if capabilities.caller_transaction:
+        return []
+    return [
+        f"task {name}: on_rescue writes your rows in a transaction of the store's database, and the {capabilities.name} store has "
+        "none: use a store such as sqlite:///jobs.db, or leave on_rescue out"
+        for name in registry.names()
+        if (task := registry.get(name)) is not None and task.on_rescue is not None
+    ]

@@ -1,0 +1,38 @@
+"""Claims that cannot begin yet: the worker keeps them for a while, because one given back at once would come back at once."""
+
+from collections.abc import Callable, Iterator
+
+from holdfast._engine.worker.executor import Ended
+
+
+class Resting:
+    """Releases that wait here and not in the store, where a job that is given back keeps its place in line.
+
+    ``most``: of more than so many the oldest are not kept any longer, so that a worker that can begin nothing hoards nothing.
+    """
+
+    def __init__(self, most: int, now: Callable[[], float]) -> None:
+        self._most, self._now = most, now
+        self._waiting: list[tuple[float, Ended]] = []
+
+    def __iter__(self) -> Iterator[Ended]:
+        return (ended for _, ended in self._waiting)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, ended: Ended) -> None:
+        """Keep it for its pause."""
+        self._waiting.append((self._now() + ended.pause, ended))
+
+    def rested(self, *, is_closed: bool) -> list[Ended]:
+        """Take out what has waited long enough; everything if the worker claims no more."""
+        now, surplus = self._now(), len(self._waiting) - self._most
+        are_over = [is_closed or place < surplus or until <= now for place, (until, _) in enumerate(self._waiting)]
+        rested = [ended for (_, ended), is_over in zip(self._waiting, are_over, strict=True) if is_over]
+        self._waiting = [each for each, is_over in zip(self._waiting, are_over, strict=True) if not is_over]
+        return rested
+
+    def left(self) -> float:
+        """Seconds until the next one has waited long enough; infinity without any."""
+        return max(0.0, min((until for until, _ in self._waiting), default=float("inf")) - self._now())

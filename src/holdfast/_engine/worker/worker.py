@@ -1,0 +1,400 @@
+"""One process: claim, run, settle, drain. Told by its supervisor until when it may; needs nobody to stop."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, assert_never
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.job import Token
+from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.policy import Policy
+from holdfast._engine import messages
+from holdfast._engine.events import EventName, Events, failure_of_store
+from holdfast._engine.retry import Patience
+from holdfast._engine.runners.current import WORKER
+from holdfast._engine.runners.pool import Pool
+from holdfast._engine.runners.runners import ThreadRunner
+from holdfast._engine.service import ERRORS, Service, Wake
+from holdfast._engine.supervisor.event_relay import event_of
+from holdfast._engine.tasks.lifespan import Lifespan
+from holdfast._engine.tasks.registry import Registry
+from holdfast._engine.worker.attempt_reports import Teller
+from holdfast._engine.worker.child_jobs import Children
+from holdfast._engine.worker.drain import Drain
+from holdfast._engine.worker.exchange import Exchange
+from holdfast._engine.worker.executor import Ended, Executor, Stop
+from holdfast._engine.worker.inbox import Inbox
+from holdfast._engine.worker.lease import Heart
+from holdfast._engine.worker.progress_writer import Reporter
+from holdfast._engine.worker.rescue_hooks import Healer
+from holdfast._engine.worker.slots import Slots
+from holdfast._engine.worker.startup_checks import require_fitting
+from holdfast._engine.worker.undelivered import Deposit
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.host import Cell, RunnerHost
+from holdfast._ports.store import LastTries, Store
+from holdfast._ports.transport import Hint, Transport
+from holdfast.errors import ConfigurationError
+from holdfast.settings import Settings
+
+
+class WorkerOptions(Struct, frozen=True, kw_only=True):
+    """How much one worker does at once, and of what. ``queues=None``: all."""
+
+    concurrency: int = 100
+    threads: int = 8
+    runners: int = 4
+    queues: tuple[str, ...] | None = None
+    last_tries: LastTries = LastTries.LEAVE
+
+
+class Worker:
+    """One incarnation, from its lease to its end."""
+
+    def __init__(
+        self,
+        *,
+        cell: Cell,
+        store: Store,
+        transport: Transport,
+        registry: Registry,
+        settings: Settings,
+        clock: Clock,
+        chance: Chance,
+        events: Events,
+        options: WorkerOptions,
+        limits: Sequence[str] = (),
+        runner_host: RunnerHost | None = None,
+        lifespan: Lifespan | None = None,
+    ) -> None:
+        self._cell, self._store, self._transport = cell, store, transport
+        self._registry, self._settings, self._options = registry, settings, options
+        self._clock, self._chance, self._events = clock, chance, events
+        self._limits = tuple(limits)
+        self._lifespan = lifespan or Lifespan()
+        self._now = clock.monotonic if store.capabilities.lease_clock == "kernel" else clock.boottime
+        self.heart = Heart(self._now)
+        self.threads = ThreadRunner(options.threads)
+        self.pool = None if runner_host is None else self._open_pool(runner_host)
+        self._drain = Drain(self._now)
+        self._is_orphan = False
+        self._ending = Wake()
+        self._is_alone = False
+        self._teller = Teller(self._send, self._now)
+        self._deposit = Deposit(self._send)
+        self._receiving: Service | None = None
+
+    async def run(self) -> None:
+        """Live until drained, orphaned or out of rights; then nothing of it runs and everything is delivered."""
+        tasks, rows = self._registry.names(), tuple(each.settings for each in self._registry.watched())
+        queues, slots = self._options.queues or (), self._options.concurrency
+        listens = self._events.has_subscribers
+        self._send(messages.Hello(self._settings, tasks, queues, self._limits, slots, listens, rows))
+        first = await self._first_message()
+        if first is None:
+            return
+        WORKER.set(first.worker)
+        self.heart.renew(first.deadline)
+        self._assemble(first)
+        try:
+            await require_fitting(self._registry, self._store.capabilities, self._events, patience=self._settings.timing.beat)
+            await self._lifespan.enter()
+            await self._serve(first)
+        except ConfigurationError as error:
+            self._send(messages.Refused(tuple(error.problems)))
+            await self._end_lease(first)
+        finally:
+            await self._transport.close()
+            self.threads.close()
+            self.healer.close()
+            if self.pool is not None:
+                await self.pool.close()
+            await self._lifespan.leave()
+
+    def abandon(self) -> None:
+        """Stop what can be stopped, where ending the process is not ours to do; nothing it says counts any more."""
+        if self.heart.deadline > float("-inf"):
+            self.exchange.close()
+            self.executor.stop_all(Stop.LOST)
+        self.heart.lose()
+
+    async def _serve(self, first: messages.Leased) -> None:
+        self.executor.state = self._lifespan.state
+        services = [self._exchanging, self._reporting, self._auditing, self._watching]
+        if self.healer.has_hooks and not self._is_alone:
+            services.append(self._healing)
+        if self._receiving is not None:
+            services.append(self._receiving)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(coroutine) for coroutine in (*(each.run() for each in services), self._listen())]
+            await self._transport.subscribe(self._hinted)
+            self._send(messages.Ready())
+            self._events.emit(EventName.WORKER_READY, worker=first.worker)
+            await self._until_ended(first)
+            for task in tasks:
+                task.cancel()
+
+    def _assemble(self, leased: messages.Leased) -> None:
+        self._is_alone = self._teller.tells_all = leased.is_alone
+        reporter = self._make_reporter()
+        self.executor = Executor(
+            self._registry,
+            reporter,
+            threads=self.threads,
+            processes=self.pool,
+            healer=self._make_healer(leased),
+            events=self._events,
+            chance=self._chance,
+            now=self._now,
+            may_start=self.heart.may_act,
+            on_ended=self._deliver,
+            set_code_running=self._cell.set_code_running,
+            on_begun=self._teller.begun,
+        )
+        slots = 1 if leased.is_alone else self._options.concurrency
+        self._slots = Slots(self._registry, self.executor, concurrency=slots, threads=self._options.threads, pool=self.pool)
+        self.exchange = Exchange(
+            self._store,
+            self.executor,
+            reporter,
+            self.heart,
+            lease=leased.lease,
+            worker=leased.worker,
+            wanted=self._wanted,
+            slots=slots,
+            is_halved=self._store.capabilities.lease_clock == "server",
+            inbox=self._make_inbox(),
+            queues=self._options.queues,
+            last_tries=LastTries.ONLY if leased.is_alone else self._options.last_tries,
+            poll_interval=self._settings.poll_interval,
+            events=self._events,
+            chance=self._chance,
+        )
+        self._make_services(reporter)
+
+    def _make_services(self, reporter: Reporter) -> None:
+        beat = self._settings.timing.beat
+        self._exchanging = self._service("exchange", self._exchange, pause=min(self._settings.poll_interval, beat))
+        self._reporting = self._service("report", reporter.step, pause=min(1.0, beat))
+        self._auditing = self._service("audit", self._audit, pause=beat)
+        self._watching = self._service("watch", self._watch, pause=beat)
+
+    def _make_inbox(self) -> Inbox | None:
+        """Alone it looks for last tries only, by itself."""
+        deliveries = None if self._is_alone else self._transport.deliveries
+        if deliveries is None:
+            return None
+        pause, queues = self._settings.poll_interval, self._options.queues
+        inbox = Inbox(deliveries, self._transport.publish, queues=queues, room=self._room, wake=self._wake, pause=pause)
+        self._receiving = self._service("receive", inbox.step, pause=pause)
+        return inbox
+
+    def _make_healer(self, leased: messages.Leased) -> Healer:
+        self.healer = Healer(
+            self._store,
+            self._registry,
+            worker=leased.worker,
+            timing=self._settings.timing,
+            interval=self._settings.recovery_interval,
+            threads=self._options.threads + self._options.runners,
+            now=self._now,
+            may_start=lambda: self.heart.may_act() and not self.exchange.is_closed,
+            on_idle=lambda: self._exchanging.wake.set(),
+            events=self._events,
+        )
+        self._healing = self._service("heal", self.healer.step, pause=self._settings.timing.beat)
+        return self.healer
+
+    def _make_reporter(self) -> Reporter:
+        children = Children(
+            self._store,
+            Patience(self._clock, self._chance, self._events),
+            publish=self._transport.publish,
+            are_delivered=self._transport.deliveries is not None,
+            chance=self._chance,
+            events=self._events,
+            lost=self._lose,
+        )
+        return Reporter(
+            self._store,
+            now=self._now,
+            wake=lambda: self._reporting.wake.set(),
+            lost=self._lose,
+            moved=self._teller.moved,
+            children=children,
+            idle=self._settings.timing.margin,
+        )
+
+    async def _exchange(self) -> float:
+        try:
+            wait = await self.exchange.step()
+        except ERRORS:
+            self._deposit.leave(self.exchange.undelivered)  # a kill before the store is back must not cost a result
+            raise
+        if self._receiving is not None:
+            self._receiving.wake.set()
+        if self._is_finished() and not self.exchange.is_closed:
+            self.exchange.close()
+            self._ending.set()
+        return wait
+
+    def _is_finished(self) -> bool:
+        """Alone: one claim, then none any more. Whatever its job does to this process, it does to nobody else."""
+        return self._is_alone and self.exchange.has_claimed
+
+    def _lose(self, job: UUID, token: Token) -> None:
+        self.executor.stop(job, Stop.LOST, token=token)
+
+    def _deliver(self, ended: Ended) -> None:
+        self._teller.stopped(ended.claim.hold)
+        self.exchange.add(ended)
+        self._exchanging.wake.set()
+
+    def _open_pool(self, host: RunnerHost) -> Pool:
+        return Pool(
+            host,
+            size=self._options.runners,
+            grace=self._settings.grace,
+            margin=self._settings.timing.margin,
+            pause=self._settings.poll_interval,
+            events=self._events,
+            chance=self._chance,
+        )
+
+    def _service(self, name: str, step: Callable[[], Coroutine[Any, Any, float]], *, pause: float) -> Service:
+        return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
+
+    def _wanted(self, was_full: bool) -> tuple[dict[str, Policy], int, bool]:
+        return self._slots.wanted(was_full)
+
+    def _wake(self) -> None:
+        self._exchanging.wake.set()
+
+    def _room(self) -> int:
+        """For how many deliveries: none while looking by ourselves finds more than we can do."""
+        is_open = self.heart.may_act() and not self.exchange.is_closed and not self.exchange.is_behind
+        return self._slots.room() - self.exchange.kept if is_open else 0
+
+    async def _audit(self) -> float:
+        """Once a beat: the store may think more or less of us than we know. Unanswered outcomes also go up the pipe."""
+        if not self.heart.is_gone:
+            self.exchange.request_audit()
+            self._exchanging.wake.set()
+        self._deposit.leave_old(self.exchange.undelivered)
+        return self._settings.timing.beat
+
+    async def _watch(self) -> float:
+        """Stop code that has no right to run any more; name code that does not stop."""
+        self._teller.tell_latest()
+        if not self.heart.may_act():
+            if self.executor.running and any(running.stop is None for running in self.executor.running.values()):
+                self._events.emit(EventName.LEASE_LATE, running=len(self.executor.running))
+            self.executor.stop_all(Stop.LOST if self.heart.is_gone else Stop.LATE)
+        deaf = self.executor.deaf(self._settings.grace)
+        if deaf:
+            self._send(messages.Deaf(deaf))
+        beat = self._settings.timing.beat
+        return min(beat, self.heart.remaining() + 0.001) if self.heart.may_act() else beat / 4
+
+    def _hinted(self, hint: Hint) -> None:
+        if hint.queue and self._options.queues is not None and hint.queue not in self._options.queues:
+            return
+        if any(job in self.executor.running for job in hint.ids):
+            self.exchange.request_audit()
+        if not hint.queue:
+            self._healing.wake.set()
+        self._exchanging.wake.set()
+
+    async def _first_message(self) -> messages.Leased | None:
+        while (data := await self._cell.channel.receive()) is not None:
+            message = messages.decode(data)
+            if isinstance(message, messages.Leased):
+                return message
+            if isinstance(message, messages.Drain):
+                return None
+        return None
+
+    async def _listen(self) -> None:
+        while (data := await self._cell.channel.receive()) is not None:
+            self._hear(messages.decode(data))
+        self._is_orphan = True
+        self.exchange.close()
+        self.executor.stop_all(Stop.LATE)
+        self._ending.set()
+
+    def _hear(self, message: messages.Message) -> None:
+        match message:
+            case messages.Beaten(deadline=deadline):
+                self.heart.renew(deadline)
+            case messages.Ping():
+                self._send(messages.Pong(self.heart.answered, self._is_idle()))
+            case messages.Cancelled(jobs=jobs):
+                for job in jobs:
+                    self.executor.stop(job, Stop.CANCELLED)
+            case messages.Overrun(job=job, token=token, charge=charge):
+                self.executor.stop(job, Stop.STALLED if charge is Charge.STALLED else Stop.TIMED_OUT, token=token)
+            case messages.Gone():
+                self.heart.lose()
+                self.exchange.close()
+                self._events.emit(EventName.LEASE_LOST, running=len(self.executor.running))
+                self.executor.stop_all(Stop.LOST)
+                self._ending.set()
+            case messages.Told():
+                self._events.pass_on(event_of(message))
+            case messages.Dump():
+                self.executor.say_where_jobs_wait()
+            case messages.Drain(grace=grace):
+                self.exchange.close()
+                self.executor.ask_to_end()
+                self._drain.begin(grace)
+                self._ending.set()
+            case messages.Leased() | messages.Hello() | messages.Refused() | messages.Ready():
+                pass
+            case (
+                messages.Pong()
+                | messages.Undelivered()
+                | messages.Deaf()
+                | messages.Begun()
+                | messages.Moved()
+                | messages.Stopped()
+            ):
+                pass
+            case _:
+                assert_never(message)
+
+    def _is_idle(self) -> bool:
+        self._healing.wake.set()
+        return self.healer.has_been_idle() and self.exchange.is_idle and self._slots.is_for_all and not self.exchange.undelivered
+
+    async def _until_ended(self, leased: messages.Leased) -> None:
+        """Wait for a reason to end, then for the code to stop and for its outcomes to be delivered."""
+        while not self.exchange.is_closed:
+            await self._ending.wait(self._settings.timing.ttl)
+        while self.executor.running or not self.exchange.is_delivered:
+            if self._drain.is_over:
+                self.executor.stop_all(Stop.DRAINED)
+            if self._is_orphan and self.heart.remaining() <= 0:
+                return
+            if self._may_leave() and not self._is_orphan:
+                self._deposit.leave(self.exchange.undelivered)
+                return  # the supervisor asks the store for them again before it ends the lease
+            self._exchanging.wake.set()
+            await self._ending.wait(self._drain.pause())
+        if not self.heart.is_gone:
+            await self._end_lease(leased)
+
+    def _may_leave(self) -> bool:
+        """Whether outcomes that the store refuses may be left to the supervisor. Until it asks, they are asked for here."""
+        return self._drain.is_over and self.exchange.has_refused_only
+
+    async def _end_lease(self, leased: messages.Leased) -> None:
+        """Best effort: a supervisor, or the lease's own expiry, ends it otherwise."""
+        try:
+            await self._store.end_lease(leased.lease, LeaseEnd(End.CLOSED, is_free=True))
+        except Exception as error:
+            self._events.emit(failure_of_store(error), operation="end_lease", error=type(error).__name__, failures=1)
+
+    def _send(self, message: messages.Message) -> None:
+        self._cell.channel.send(messages.encode(message))
