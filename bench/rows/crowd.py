@@ -12,7 +12,7 @@ from bench.rows.tasks import WATCH
 from holdfast._core.watch import Watch
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.rows import Table
-from holdfast._ports.system_host import SystemHost
+from holdfast._system.host import SystemHost
 from holdfast.rows import open_table
 
 BATCH = 1000

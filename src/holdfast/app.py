@@ -251,7 +251,7 @@ class App(Tasks, Watches):
 
     def _rooms(self, options: "WorkerOptions", open_store: Callable[[Settings], Store]) -> "Rooms":
         from holdfast._engine.embedded.parts import Rooms
-        from holdfast._ports.system_host import SystemHost
+        from holdfast._system.host import SystemHost
 
         return Rooms(
             registry=self.registry,
@@ -271,7 +271,7 @@ class App(Tasks, Watches):
         """``ConfigurationError`` when there are tasks with ``process=True`` that another process could not import."""
         if not has_process_tasks(self.registry):
             return None
-        from holdfast._ports.system_runner import SystemRunnerHost
+        from holdfast._system.runner_host import SystemRunnerHost
 
         target, modules = importable(self, self.registry), homes(self.registry)
         return SystemRunnerHost([RunnerOptions(target=target, modules=modules, path=tuple(sys.path)).encode()])
@@ -298,7 +298,7 @@ def open_store(settings: Settings) -> Store:
 
         return MemoryStore(clock)
     if scheme == "sqlite":
-        from holdfast._ports.system_host import SystemHost
+        from holdfast._system.host import SystemHost
         from holdfast.stores.sqlite.store import SqliteStore
 
         return SqliteStore(_path(settings.url), clock=clock, chance=SystemChance(), process=SystemHost().process())
@@ -306,7 +306,7 @@ def open_store(settings: Settings) -> Store:
 
 
 def _open_postgres(settings: Settings) -> "PostgresStore":
-    from holdfast._ports.system_host import SystemHost
+    from holdfast._system.host import SystemHost
 
     try:
         from holdfast.stores.postgres.store import PostgresStore
@@ -320,7 +320,7 @@ def _open_postgres(settings: Settings) -> "PostgresStore":
 
 def open_table(url: str, watch: Watch) -> Table:
     """The table a watch names, in the database of that URL; drivers are loaded only now."""
-    from holdfast._ports.system_host import SystemHost
+    from holdfast._system.host import SystemHost
 
     try:
         from holdfast.rows import open_table
@@ -337,7 +337,7 @@ def open_transport(settings: Settings) -> Transport:
     if listens(settings.url, address, settings.pooler):
         return _open_listening(settings)
     if address is None and _scheme(settings.url) == "sqlite":
-        from holdfast._ports.system_host import SystemHost
+        from holdfast._system.host import SystemHost
         from holdfast.transports.local import LocalTransport
 
         return LocalTransport(_path(settings.url), SystemHost().process())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from holdfast._ports.forks import care_for
+from holdfast._forks import care_for
 from holdfast.errors import InsideEventLoop
 
 Parameters = ParamSpec("Parameters")

@@ -10,9 +10,9 @@ import pytest
 
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.messages import Hello
+from holdfast._processes.logs import JsonFormatter
+from holdfast._processes.worker import ProcessOptions
 from holdfast.cli.banner import Banner
-from holdfast.cli.logs import JsonFormatter
-from holdfast.cli.process import ProcessOptions
 from holdfast.settings import Settings, public_url
 
 SECRET = "s3cr3t"

@@ -12,7 +12,7 @@ import pytest
 from holdfast import App
 from holdfast._engine.events import Event
 from holdfast._ports.transport import Hint
-from holdfast.cli.logs import JsonFormatter, TextFormatter
+from holdfast._processes.logs import JsonFormatter, TextFormatter
 from holdfast.transports.local import LocalTransport
 from tests.cli.support import run, url
 

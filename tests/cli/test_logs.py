@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from holdfast._engine.events import EventName, Events
-from holdfast.cli.loading import load_app
-from holdfast.cli.logs import JsonFormatter, TextFormatter, configure_logs, unlogged
-from holdfast.cli.outage import QuietOutage
+from holdfast._processes.loading import load_app
+from holdfast._processes.logs import JsonFormatter, TextFormatter, configure_logs, unlogged
+from holdfast._processes.outage_log import QuietOutage
 from tests.cli.support import url
 
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from holdfast.cli.logs import TextFormatter
-from holdfast.cli.outage import QuietOutage
+from holdfast._processes.logs import TextFormatter
+from holdfast._processes.outage_log import QuietOutage
 
 
 class Told:

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from holdfast import ConfigurationError
-from holdfast.cli.process import ProcessOptions
+from holdfast._processes.worker import ProcessOptions
 
 
 def test_a_worker_process_needs_neither_click_nor_rich() -> None:
-    code = "import sys, holdfast.cli.process; print(sorted({'click', 'rich', 'sqlite3'} & set(sys.modules)))"
+    code = "import sys, holdfast._processes.worker; print(sorted({'click', 'rich', 'sqlite3'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

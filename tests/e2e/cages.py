@@ -78,7 +78,7 @@ def _pretended(folder: Path, version: int) -> Cage:
     counter.parent.mkdir(parents=True)
     counter.write_text("oom_kill 0\n")
     look = f"kills.__defaults__ = (pathlib.Path({str(groups)!r}), pathlib.Path({str(mounted)!r}))"
-    kills = "import pathlib; from holdfast._ports.cgroup import MemoryKills; kills = MemoryKills.__init__"
+    kills = "import pathlib; from holdfast._system.memory_kills import MemoryKills; kills = MemoryKills.__init__"
     return Cage(("-c", f"{kills}; {look}; from holdfast.cli import main; main()"), counter)
 
 

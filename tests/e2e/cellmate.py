@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from holdfast._ports.system_host import SystemCell
+from holdfast._system.host import SystemCell
 
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
 

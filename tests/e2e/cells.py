@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast._ports import guard
-from holdfast._ports.system_host import SystemChild, SystemHost
+from holdfast._system import guard
+from holdfast._system.host import SystemChild, SystemHost
 
 HERE = Path(__file__).parent
 NEVER_LONGER = 30.0

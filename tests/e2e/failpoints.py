@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast._engine.runners import messages as runner_messages
-from holdfast._ports import guard
-from holdfast._ports.system_channel import SystemChannel
-from holdfast._ports.system_host import identify
+from holdfast._system import guard
+from holdfast._system.channel import SystemChannel
+from holdfast._system.host import identify
 from holdfast.settings import Settings
 from holdfast.testing.deeds import Deed, tell, told
 from holdfast.testing.doors import VERBS

@@ -17,8 +17,8 @@ from msgspec import structs
 
 from holdfast import App, JobView
 from holdfast._core.identity import ProcessIdentity
-from holdfast._ports import guard
-from holdfast._ports.system_host import identify
+from holdfast._system import guard
+from holdfast._system.host import identify
 from holdfast.testing import history_sqlite
 from tests.e2e.cells import end, is_alive, living
 from tests.e2e.journal import Journal

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holdfast import App, Backoff, Job, SyncJob
 from holdfast._engine.events import Event
-from holdfast._ports.system_host import identify
+from holdfast._system.host import identify
 from tests.e2e import failpoints
 from tests.e2e.journal import Journal
 from tests.e2e.records import record_of

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast._ports import guard
 from holdfast._ports.host import Exit
-from holdfast._ports.system_host import SystemChild
+from holdfast._system import guard
+from holdfast._system.host import SystemChild
 from tests.e2e.cells import ask, cellmate, end, guard_of, is_alive, living, run
 from tests.e2e.waiting import eventually, until
 

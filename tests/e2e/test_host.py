@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from holdfast._core.identity import ProcessIdentity, is_provably_dead
-from holdfast._ports import system_host
 from holdfast._ports.host import Exit
-from holdfast._ports.system_host import SystemHost, identify
+from holdfast._system import host as system_host
+from holdfast._system.host import SystemHost, identify
 from tests.e2e.cells import ask, cellmate, end, guard_of, is_alive, living, run
 from tests.e2e.waiting import eventually, until
 
@@ -364,7 +364,7 @@ def unreadable(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
 HIDDEN = """
 import os, sys
 from holdfast._core.identity import ProcessIdentity, is_provably_dead
-from holdfast._ports.system_host import SystemHost
+from holdfast._system.host import SystemHost
 import msgspec
 theirs, host = msgspec.json.decode(sys.argv[1], type=ProcessIdentity), SystemHost()
 if sys.argv[2] == "another user":

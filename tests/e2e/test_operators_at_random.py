@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast._core.job import PLACE_OF, Place, State
-from holdfast._ports.system_host import identify
+from holdfast._system.host import identify
 from holdfast.testing.checker import Rules, check
 from tests.e2e.fleet import fleet
 from tests.e2e.machines import HERE

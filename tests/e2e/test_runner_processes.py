@@ -16,7 +16,7 @@ import pytest
 from holdfast._engine.runners import messages
 from holdfast._engine.runners.options import RunnerOptions
 from holdfast._ports.host import Exit
-from holdfast._ports.system_runner import SystemRunnerHost
+from holdfast._system.runner_host import SystemRunnerHost
 from tests.e2e.cells import end, guard_of, is_alive, living, run
 from tests.e2e.fleet import ROOT, START, Fleet, fleet, thaw
 from tests.e2e.waiting import STALL, until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast._ports.system_host import identify
+from holdfast._system.host import identify
 from holdfast.testing.deeds import Deed, tell
 from tests.e2e.records import SAID
 from tests.e2e.tormentor import SEED

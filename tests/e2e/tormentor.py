@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._ports.system_host import identify
+from holdfast._system.host import identify
 from holdfast.testing.checker import Report, Rules, check
 from holdfast.testing.deeds import Deed
 from holdfast.testing.verdicts import percentile

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._ports.system_host import identify
+from holdfast._system.host import identify
 from holdfast.testing.deeds import Deed, tell, told
 from tests.e2e.records import UP
 

@@ -17,7 +17,7 @@ from holdfast._engine.runners import messages
 from holdfast._engine.runners.options import homes
 from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import define
-from holdfast._ports.system_channel import MOST_UNSENT
+from holdfast._system.channel import MOST_UNSENT
 from holdfast.errors import ConfigurationError, JobLost
 from tests.engine.runners_support import RunnerBench, processed
 from tests.engine.support import TIMING, Bench, Held, beside, claim, forever, run, run_virtual, stubborn, turns, until

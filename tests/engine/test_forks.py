@@ -2,7 +2,7 @@
 
 import gc
 
-from holdfast._ports.forks import Forks
+from holdfast._forks import Forks
 
 
 class Thing:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import App, ConfigurationError
-from holdfast.cli.loading import load_app
+from holdfast._processes.loading import load_app
 
 TASKS = """
 from shop_of_{name} import app

@@ -18,7 +18,7 @@ from holdfast._engine.tasks.context import SyncJob
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast._ports.store import Duplicate, EnqueueAnswer
-from holdfast._ports.system_channel import SystemChannel
+from holdfast._system.channel import SystemChannel
 from holdfast.errors import ConfigurationError, JobLost, StoreUnavailable
 from tests.engine.support import JOB, Held, claim, registry, run, until
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast._ports.cgroup import BELIEVED, MemoryKills
 from holdfast._ports.host import Exit
+from holdfast._system.memory_kills import BELIEVED, MemoryKills
 from holdfast.testing.clock import FakeClock
 
 V1 = "9:name=systemd:/\n4:cpu,memory:/app/worker\n0::/\n"

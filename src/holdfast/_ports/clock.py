@@ -8,7 +8,7 @@ import time
 from typing import Protocol
 from uuid import UUID
 
-from holdfast._ports.forks import care_for
+from holdfast._forks import care_for
 
 FREE_BITS = 74
 """Of a UUIDv7: those after its milliseconds that say neither version nor variant."""

@@ -16,7 +16,7 @@ from holdfast.settings import public_url
 if TYPE_CHECKING:
     from holdfast._engine.messages import Hello
     from holdfast._engine.supervisor.supervisor import Supervisor
-    from holdfast.cli.process import ProcessOptions
+    from holdfast._processes.worker import ProcessOptions
 
 MOST_NAMED = 20
 

@@ -22,7 +22,7 @@ def check(context: click.Context, target: str, as_json: bool) -> None:
     Settings, tasks and store are looked at; each finding names its remedy. The exit code is 1 if anything is an error,
     2 if the settings do not even make an App.
     """
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.printing import print_json, print_table
 
     with opened(target) as app:

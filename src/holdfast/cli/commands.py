@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 import click
 
 from holdfast._core.cleaning import clean
+from holdfast._processes.logs import configure_logs
 from holdfast.cli.backup import backup
 from holdfast.cli.check import check
 from holdfast.cli.completion import VARIABLE, completion
 from holdfast.cli.demo import demo
 from holdfast.cli.enqueue import enqueue
 from holdfast.cli.jobs import jobs
-from holdfast.cli.logs import configure_logs
 from holdfast.cli.migrate import migrate
 from holdfast.cli.printing import to_json
 from holdfast.cli.prune import prune

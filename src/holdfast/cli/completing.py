@@ -46,7 +46,7 @@ def complete_job(context: click.Context, _parameter: click.Parameter, typed: str
 
 def _ask(context: click.Context, question: "Callable[[App], Coroutine[Any, Any, Answered]]") -> Answered | None:
     """What the store named by options or environment answers, soon or not at all; one that does not exist is not made."""
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.sync import PORTAL
 
     try:

@@ -15,7 +15,7 @@ def enqueue(target: str, task: str, payload: str) -> None:
     PAYLOAD is a JSON object, checked against the task's signature: '{"repo_url": "…"}'.
     """
     from holdfast._core.payload import decode_json
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.errors import PayloadInvalid, UnknownTask
 
     with opened(target) as app:

@@ -38,7 +38,7 @@ def list_jobs(target: str | None, url: str | None, as_json: bool, limit: int, **
 
     What jobs were given, what they answered and what their errors said is no part of a list: see `holdfast jobs show`.
     """
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.printing import print_json, print_table
 
     with opened(target, url) as app:
@@ -58,7 +58,7 @@ def list_jobs(target: str | None, url: str | None, as_json: bool, limit: int, **
 @JSON
 def show(id: str, target: str | None, url: str | None, as_json: bool) -> None:
     """Everything about a job: its payload and result, its attempts with their tracebacks, signals and stacks."""
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.printing import print_json, print_table, shown
 
     with opened(target, url) as app:
@@ -89,7 +89,7 @@ def show(id: str, target: str | None, url: str | None, as_json: bool) -> None:
 @JSON
 def explain(id: str, target: str | None, url: str | None, as_json: bool) -> None:
     """Why a job is where it is, and what can be done about it."""
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.printing import print_json, shown
 
     with opened(target, url) as app:
@@ -110,7 +110,7 @@ def explain(id: str, target: str | None, url: str | None, as_json: bool) -> None
 @JSON
 def counts(by: Literal["queue", "task"] | None, target: str | None, url: str | None, as_json: bool) -> None:
     """How many jobs there are in each state."""
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.printing import print_json, print_table
 
     with opened(target, url) as app:

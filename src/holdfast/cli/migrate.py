@@ -10,7 +10,7 @@ from holdfast.cli.options import TARGET
 @click.option("--roles", "with_roles", is_flag=True, help="Also make SQL roles that may enqueue, work, read, own. [PostgreSQL]")
 def migrate(target: str, with_roles: bool) -> None:
     """Bring the store's schema up to date."""
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
 
     with opened(target) as app:
         before, after = app.migrate()

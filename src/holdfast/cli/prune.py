@@ -16,7 +16,7 @@ def prune(target: str | None, url: str | None, as_json: bool) -> None:
     That is: finished jobs whose retention has passed, and old receipts, leases and snoozes, in bounded batches. Every
     running `holdfast worker` does that by itself, by and by.
     """
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.printing import print_json
 
     if sys.stderr.isatty():

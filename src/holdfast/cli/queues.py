@@ -25,7 +25,7 @@ def queues() -> None:
 def list_queues(target: str | None, url: str | None, as_json: bool) -> None:
     """Queues that have jobs or are paused."""
     from holdfast._core.job import State
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.printing import print_json, print_table
 
     with opened(target, url) as app:
@@ -62,7 +62,7 @@ def resume(names: tuple[str, ...], target: str | None, url: str | None) -> None:
 def purge(name: str, dry_run: bool, yes: bool, target: str | None, url: str | None, as_json: bool) -> None:
     """Delete all jobs of a queue that wait, those that are due later included; what runs or is held is left alone."""
     from holdfast._core.job import State
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.printing import print_json
 
     with opened(target, url) as app:
@@ -80,7 +80,7 @@ def purge(name: str, dry_run: bool, yes: bool, target: str | None, url: str | No
 
 
 def _pause(names: tuple[str, ...], target: str | None, url: str | None, *, is_paused: bool) -> None:
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
 
     with opened(target, url) as app:
         for name in names:

@@ -16,8 +16,8 @@ def recover(target: str, now: bool, as_json: bool) -> None:
     for its beat + margin, because after an outage every lease looks like that.
     """
     from holdfast._engine.events import EventName
-    from holdfast.cli.loading import opened
-    from holdfast.cli.logs import unlogged
+    from holdfast._processes.loading import opened
+    from holdfast._processes.logs import unlogged
     from holdfast.cli.printing import print_json, print_table
 
     with opened(target) as app, unlogged(EventName.JOB_RESCUED):

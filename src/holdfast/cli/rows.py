@@ -35,7 +35,7 @@ def rows() -> None:
 @JSON
 def list_rows(names: tuple[str, ...], target: str | None, as_json: bool) -> None:
     """How they stand: rows by status, how many are due, how many are stuck, and who has some."""
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.printing import print_json, print_table, span
 
     with opened(_target(target)) as app:
@@ -59,7 +59,7 @@ def list_rows(names: tuple[str, ...], target: str | None, as_json: bool) -> None
 @JSON
 def reset(names: tuple[str, ...], dry_run: bool, yes: bool, target: str | None, as_json: bool) -> None:
     """Take rows back, now, from whoever has had them for longer than stale_after; supervisors do that by themselves."""
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.printing import print_json, print_table
 
     with opened(_target(target)) as app:
@@ -82,7 +82,7 @@ def reset(names: tuple[str, ...], dry_run: bool, yes: bool, target: str | None, 
 @JSON
 def indexes(names: tuple[str, ...], create: bool, target: str | None, as_json: bool) -> None:
     """The indexes that their tables lack: without, each look for due or stuck rows reads whatever the table has."""
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.printing import print_json, print_table
 
     with opened(_target(target)) as app:

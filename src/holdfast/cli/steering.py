@@ -126,7 +126,7 @@ def _steer(
     yes: bool,
     **typed: Any,
 ) -> None:
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
 
     chosen = Selection(**typed)
     chosen.check()

@@ -31,8 +31,8 @@ def top(interval: float, once: bool, target: str | None, url: str | None, as_jso
     Jobs per second are those that ended, counted from one look to the next. --json prints one frame as a document.
     """
     from holdfast._ports.clock import SystemClock
+    from holdfast._processes.loading import opened
     from holdfast.cli.frame import draw, read
-    from holdfast.cli.loading import opened
     from holdfast.cli.printing import print_json
 
     with opened(target, url) as app:

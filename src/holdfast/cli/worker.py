@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast._core.cleaning import clean
-from holdfast.cli.logs import LEVELS
+from holdfast._processes.logs import LEVELS
 from holdfast.cli.options import DURATION, TARGET
 from holdfast.cli.saying import give_up_unsaid, open_missing, say
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from holdfast._engine.events import Events
     from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
     from holdfast._ports.clock import Clock
+    from holdfast._processes.worker import ProcessOptions
     from holdfast.cli.banner import Banner
-    from holdfast.cli.process import ProcessOptions
     from holdfast.cli.reload import Changes
 
 
@@ -62,9 +62,9 @@ def worker(
     from holdfast._engine.events import Events
     from holdfast._engine.supervisor.supervisor import SupervisorOptions
     from holdfast._ports.clock import SystemClock
+    from holdfast._processes.logs import configure_logs
+    from holdfast._processes.worker import ProcessOptions
     from holdfast.cli.banner import Banner
-    from holdfast.cli.logs import configure_logs
-    from holdfast.cli.process import ProcessOptions
 
     open_missing()
     options = ProcessOptions.of(concurrency, queues, log_level, log_format)
@@ -92,7 +92,7 @@ def _maker(
 ) -> "Callable[[], Supervisor]":
     from holdfast._engine.supervisor.supervisor import Supervisor
     from holdfast._ports.clock import SystemChance
-    from holdfast._ports.system_host import SystemHost
+    from holdfast._system.host import SystemHost
     from holdfast.app import open_store, open_table, open_transport
     from holdfast.cli.printing import to_json
     from holdfast.errors import ConfigurationError

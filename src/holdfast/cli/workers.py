@@ -20,7 +20,7 @@ def workers() -> None:
 @JSON
 def list_workers(target: str | None, url: str | None, as_json: bool) -> None:
     """Workers whose lease has not ended, oldest first, with what they hold and what they can run."""
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.printing import print_json, print_table
 
     with opened(target, url) as app:
@@ -56,7 +56,7 @@ def ping(context: click.Context, names: tuple[str, ...], target: str | None, url
     host. The exit code is 1 if one is silent, or if there is none.
     """
     from holdfast._ports.clock import SystemClock, blocking_sleep
-    from holdfast.cli.loading import opened
+    from holdfast._processes.loading import opened
     from holdfast.cli.ping import ask
     from holdfast.cli.printing import print_json, print_table
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast._ports.guard import read_stat, sees_processes
+from holdfast._system.guard import read_stat, sees_processes
 from holdfast.demo.stage import TRANSPORT
 
 GRACE = 15.0

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.transport import Hint
-from holdfast._ports.upkeep import PerLoop, Upkeep
+from holdfast.transports._upkeep import PerLoop, Upkeep
 
 INTERVAL, LONGEST_INTERVAL = 0.005, 0.02
 """Seconds between two notifications of one event loop: the first after a pause goes at once, and while there is always more to

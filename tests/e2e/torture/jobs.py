@@ -19,7 +19,7 @@ from uuid import UUID
 
 from holdfast import App, Backoff, Batch, Job, SyncJob
 from holdfast._engine.events import Event
-from holdfast._ports.system_host import identify
+from holdfast._system.host import identify
 from holdfast.testing.deeds import Deed
 from holdfast.testing.deeds import tell as tell_deed
 from tests.e2e.records import REFUSED, SAID, UP, record_of

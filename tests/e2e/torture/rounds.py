@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, State
-from holdfast._ports import guard
+from holdfast._system import guard
 from holdfast.testing.checker import check
 from holdfast.testing.history import History
 from holdfast.testing.verdicts import Report

@@ -14,7 +14,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._ports import guard
+from holdfast._system import guard
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.deeds import Deed, tell
 from tests.e2e.cells import end, guard_of, is_alive

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from holdfast._engine.client.client import Client
 from holdfast._engine.events import Events
+from holdfast._forks import care_for
 from holdfast._ports.clock import SystemChance, SystemClock
-from holdfast._ports.forks import care_for
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError

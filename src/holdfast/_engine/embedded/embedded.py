@@ -16,7 +16,7 @@ from holdfast._engine.embedded.parts import Rooms
 from holdfast._engine.events import Event, Events
 from holdfast._engine.supervisor.supervisor import FAILED, UNREACHABLE, USAGE, Supervisor, SupervisorOptions
 from holdfast._engine.worker.worker import Worker
-from holdfast._ports.forks import care_for
+from holdfast._forks import care_for
 from holdfast._ports.host import Cell, Host
 from holdfast._ports.store import Store
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable

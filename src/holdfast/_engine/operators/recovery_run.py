@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.events import Events
 from holdfast._engine.supervisor.recovery import Contact, Recovery, Rescued
-from holdfast._ports.system_host import SystemHost
+from holdfast._system.host import SystemHost
 from holdfast.settings import Settings
 
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from holdfast._core.location import public_url
 from holdfast._core.watch import Watch
-from holdfast._ports.forks import care_for
+from holdfast._forks import care_for
 from holdfast._ports.rows import Table
 from holdfast.errors import ConfigurationError, Unsupported
 

@@ -15,8 +15,8 @@ import asyncpg
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob
 from holdfast._core.location import Location, problems_of_location, problems_of_schema
+from holdfast._forks import care_for
 from holdfast._ports.clock import Chance, Clock, loop_sleep
-from holdfast._ports.forks import care_for
 from holdfast._ports.store import Capabilities
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.stores.postgres import failures, sessions

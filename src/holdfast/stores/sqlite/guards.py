@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from holdfast._ports.forks import care_for
+from holdfast._forks import care_for
 
 try:
     import fcntl

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
-from holdfast._ports.forks import care_for
+from holdfast._forks import care_for
 
 SPARE = 8
 

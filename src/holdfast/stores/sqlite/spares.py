@@ -5,7 +5,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast._ports.forks import care_for
+from holdfast._forks import care_for
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.files import Files
 from holdfast.stores.sqlite.location import identity_of

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
-from holdfast._ports.forks import care_for
+from holdfast._forks import care_for
 from holdfast.stores.sqlite.lane import Closed, Lane
 
 

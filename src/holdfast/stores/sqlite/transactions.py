@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from holdfast._core.job import Token
+from holdfast._forks import care_for
 from holdfast._ports.clock import Chance
-from holdfast._ports.forks import care_for
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.alarms import Alarm, Alarms

@@ -20,8 +20,8 @@ from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Events
 from holdfast._engine.operators.operators import Jobs
 from holdfast._engine.tasks.task import Bound, Desk
-from holdfast._ports import guard
 from holdfast._ports.clock import SystemClock, blocking_sleep
+from holdfast._system import guard
 from holdfast.app import open_store, open_transport
 from holdfast.errors import ConfigurationError, InsideEventLoop, Unsupported
 from holdfast.sync import PORTAL

@@ -13,7 +13,7 @@ from holdfast._core.cleaning import clean
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.store import Due
 from holdfast._ports.transport import Delivery, Hint
-from holdfast._ports.upkeep import PerLoop, Upkeep
+from holdfast.transports._upkeep import PerLoop, Upkeep
 from holdfast.transports.nats.session import FAILURES, Session
 
 CONNECT_LIMIT, CLOSING = 5.0, 1.0

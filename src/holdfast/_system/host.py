@@ -14,14 +14,14 @@ import threading
 from collections.abc import Sequence
 
 from holdfast._core.identity import Look, ProcessIdentity, is_provably_dead, may_run
-from holdfast._ports import guard
-from holdfast._ports.cgroup import MemoryKills
 from holdfast._ports.clock import Clock, SystemClock, blocking_sleep
 from holdfast._ports.host import Exit
-from holdfast._ports.system_channel import SystemChannel
+from holdfast._system import guard
+from holdfast._system.channel import SystemChannel
+from holdfast._system.memory_kills import MemoryKills
 
 # -P: a file in the current folder that is named like a module of ours or of the standard library is not imported.
-WORKER_COMMAND = (sys.executable, "-P", "-m", "holdfast.cli.process")
+WORKER_COMMAND = (sys.executable, "-P", "-m", "holdfast._processes.worker")
 MARK = "HOLDFAST_WORKER"
 """In the environment of every worker and, unless they clear it, of everything it starts."""
 EXEC_LOOKS = 10

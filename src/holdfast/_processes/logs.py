@@ -12,7 +12,7 @@ import msgspec
 from holdfast._core.cleaning import IN_JSON, IN_LINES, clean
 from holdfast._engine.events import EventName, logger
 from holdfast._engine.runners.current import CURRENT, WORKER
-from holdfast.cli.outage import QuietOutage
+from holdfast._processes.outage_log import QuietOutage
 
 LEVELS = ("debug", "info", "warning", "error")
 WHO = ("job", "task", "attempt", "worker")

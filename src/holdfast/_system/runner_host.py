@@ -10,15 +10,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from holdfast._ports import guard
-from holdfast._ports.cgroup import MemoryKills
 from holdfast._ports.clock import Clock, SystemClock
 from holdfast._ports.host import Exit
-from holdfast._ports.system_channel import SystemChannel
-from holdfast._ports.system_host import MOST_STACKS, death_of, exit_of, shared_file
+from holdfast._system import guard
+from holdfast._system.channel import SystemChannel
+from holdfast._system.host import MOST_STACKS, death_of, exit_of, shared_file
+from holdfast._system.memory_kills import MemoryKills
 
 # -P: as for workers; what is to be found in the current folder, the runner adds to the path itself.
-RUNNER_COMMAND = (sys.executable, "-P", "-m", "holdfast.cli.runner")
+RUNNER_COMMAND = (sys.executable, "-P", "-m", "holdfast._processes.runner")
 PR_SET_PDEATHSIG = 1
 STACKS_WITHIN = 1.0
 STACKS_PAUSE = 0.01

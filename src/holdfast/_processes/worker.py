@@ -1,4 +1,4 @@
-"""A worker process: ``python -m holdfast.cli.process --channel FD --guard FD --stacks FD module:app OPTIONS``.
+"""A worker process: ``python -m holdfast._processes.worker --channel FD --guard FD --stacks FD module:app OPTIONS``.
 
 Only a supervisor starts it. It stays small: neither click nor rich is imported here.
 """
@@ -25,11 +25,11 @@ from holdfast._engine.service import run_until_done
 from holdfast._engine.tasks.registry import NAME
 from holdfast._engine.worker.worker import Worker, WorkerOptions
 from holdfast._ports.clock import SystemChance, SystemClock
-from holdfast._ports.system_host import SystemCell
-from holdfast._ports.system_runner import SystemRunnerHost
+from holdfast._processes.loading import load_app
+from holdfast._processes.logs import configure_logs
+from holdfast._system.host import SystemCell
+from holdfast._system.runner_host import SystemRunnerHost
 from holdfast.app import App, open_store, open_transport
-from holdfast.cli.loading import load_app
-from holdfast.cli.logs import configure_logs
 from holdfast.errors import ConfigurationError
 
 FAILED, USAGE = 1, 2

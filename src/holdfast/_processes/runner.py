@@ -1,6 +1,6 @@
-"""A runner process: ``python -m holdfast.cli.runner --channel FD --stacks FD --worker PID OPTIONS``.
+"""A runner process: ``python -m holdfast._processes.runner --channel FD --stacks FD --worker PID OPTIONS``.
 
-Only a worker starts it. It stays small, as ``holdfast.cli.process`` does.
+Only a worker starts it. It stays small, as ``holdfast._processes.worker`` does.
 """
 
 import signal
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from holdfast._engine.runners.options import RunnerOptions
 from holdfast._engine.runners.process import RunnerProcess
 from holdfast._engine.tasks.imports import import_module
-from holdfast._ports.system_runner import RunnerCell
+from holdfast._processes.loading import load_app
+from holdfast._processes.logs import configure_logs
+from holdfast._processes.worker import USAGE, leave, leave_it_to_the_supervisor
+from holdfast._system.runner_host import RunnerCell
 from holdfast.app import open_store
-from holdfast.cli.loading import load_app
-from holdfast.cli.logs import configure_logs
-from holdfast.cli.process import USAGE, leave, leave_it_to_the_supervisor
 from holdfast.errors import ConfigurationError
 
 
