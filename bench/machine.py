@@ -7,7 +7,7 @@ import platform
 import time
 from pathlib import Path
 
-from holdfast.stores.sqlite.location import file_system_of
+from holdfast.databases.sqlite.file_location import file_system_of
 
 PAGE, PROBES = 8192, 400
 

@@ -12,12 +12,12 @@ from msgspec import Struct
 from bench.rows.crowd import BATCH
 from holdfast._core.watch import End
 from holdfast._ports.rows import Mark, Table
+from holdfast.databases.postgres import session_settings as sessions
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.postgres.table import PostgresTable
 from holdfast.rows.sqlite.file import File
 from holdfast.rows.sqlite.statements import Statements as SqliteStatements
 from holdfast.rows.sqlite.table import SqliteTable
-from holdfast.stores.postgres import sessions
 
 DUE, STUCK, DONE = "holdfast_pastes_due", "holdfast_pastes_stuck", "holdfast_pastes_done"
 _ALONG = re.compile(r'"Index Name": "(\w+)"|USING (?:COVERING )?INDEX (\w+)|USING (INTEGER PRIMARY KEY)')

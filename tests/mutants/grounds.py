@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.stores.postgres.connect import Pools
+from holdfast.databases.postgres.database import Pools
 from holdfast.testing.servers import PostgresServer
 from tests.stores.postgres_homes import Home, Homes, Tenant
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from holdfast.stores.postgres import sessions
+from holdfast.databases.postgres import session_settings as sessions
 from tests.mutants.grounds import PLACE
 
 

@@ -12,8 +12,8 @@ import psycopg
 from holdfast._core.watch import Watch
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.rows import Claimed, Table
+from holdfast.databases.sqlite import driver
 from holdfast.rows import open_table
-from holdfast.stores.sqlite import driver
 from holdfast.testing.contracts.scene import PROCESS
 
 TYPES = {

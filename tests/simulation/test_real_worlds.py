@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.stores.postgres.connect import Connected
-from holdfast.stores.sqlite.database import QUERIES
+from holdfast.databases.postgres.database import Connected
+from holdfast.databases.sqlite.database import QUERIES
 from holdfast.testing.cases import broken_by
 from holdfast.testing.decisions import Strike
 from holdfast.testing.profiles import Brand

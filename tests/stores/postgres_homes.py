@@ -12,7 +12,7 @@ import pytest
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, Token
 from holdfast._ports.store import EnqueueAnswer, Store
-from holdfast.stores.postgres.connect import Pools
+from holdfast.databases.postgres.database import Pools
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS

@@ -12,7 +12,7 @@ from holdfast._core.job import NewJob
 from holdfast._core.policy import Policy
 from holdfast._ports.clock import Chance
 from holdfast._ports.store import Store
-from holdfast.stores.sqlite.database import Database
+from holdfast.databases.sqlite.database import Database
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, Part

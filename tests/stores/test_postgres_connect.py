@@ -15,8 +15,8 @@ import pytest
 import holdfast.stores.postgres
 from holdfast._core.job import State
 from holdfast.app import App
+from holdfast.databases.postgres import session_settings as sessions
 from holdfast.errors import ConfigurationError, HoldfastError, MissingExtra, SchemaMissing, StoreUnavailable
-from holdfast.stores.postgres import sessions
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import Scene, in_threads, play

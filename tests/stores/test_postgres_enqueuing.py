@@ -10,8 +10,8 @@ from msgspec import structs
 from holdfast._core.job import NewJob, State
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer
+from holdfast.databases.postgres.database import CONNECTIONS
 from holdfast.errors import HoldfastError
-from holdfast.stores.postgres.connect import CONNECTIONS
 from holdfast.testing.contracts.scene import Scene, done, play
 from tests.e2e.waiting import STALL
 from tests.stores.postgres_homes import Home

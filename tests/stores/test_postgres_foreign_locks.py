@@ -14,8 +14,9 @@ from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, overrun_
 from holdfast._core.outcome import Cancel, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import Answer, Note, Update
+from holdfast.databases.postgres import session_settings as sessions
 from holdfast.errors import StoreBusy
-from holdfast.stores.postgres import moving, sessions
+from holdfast.stores.postgres import moving
 from holdfast.stores.postgres.packing import INLINE
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock

@@ -11,8 +11,8 @@ import pytest
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.store import Answer, EnqueueAnswer
+from holdfast.databases.postgres import database as connect
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.postgres import connect
 from holdfast.testing.contracts.scene import Scene, done, play, raised
 from holdfast.testing.servers import TcpProxy
 from tests.e2e.waiting import STALL, eventually

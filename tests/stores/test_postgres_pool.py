@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
+from holdfast.databases.postgres import pool
+from holdfast.databases.postgres.pool import Link, Pool
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.postgres import pool
-from holdfast.stores.postgres.pool import Link, Pool
 from tests.engine.support import run_virtual, turns
 
 

@@ -11,8 +11,8 @@ from holdfast._core.job import State
 from holdfast._core.lifecycle import cancelled
 from holdfast._engine.worker.progress_writer import report
 from holdfast._ports.store import Answer, Update
+from holdfast.databases.postgres import pool
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.postgres import pool
 from holdfast.testing.contracts.scene import Scene, done, insist, play, raised
 from tests.e2e.waiting import STALL, eventually
 from tests.stores.postgres_sites import Site

@@ -19,8 +19,8 @@ from holdfast import App
 from holdfast._core.job import Hold, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.store import Store, Update
+from holdfast.databases.postgres.transactions import CONNECTIONS
 from holdfast.errors import HoldfastError, JobLost, MissingExtra, StoreUnavailable
-from holdfast.stores.postgres.transactions import CONNECTIONS
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Part, Scene, done, play, rescued, stale
 from tests.e2e.waiting import STALL, eventually
@@ -500,7 +500,7 @@ def test_settings_of_the_url_and_of_the_store_hold_for_them(plain: Notes, transa
 
 def test_psycopg_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "holdfast.stores.postgres.transactions_psycopg", raising=False)
+    monkeypatch.delitem(sys.modules, "holdfast.databases.postgres.transactions_psycopg", raising=False)
     monkeypatch.delattr(holdfast.stores.postgres, "transactions_psycopg", raising=False)
     blocking = store_at("postgresql:///nowhere").blocking_transaction(UUID(int=1), Token(UUID(int=2), 3), idle=LONG)
     with pytest.raises(MissingExtra, match=r"psycopg is not installed: pip install 'holdfast\[postgres\]'"):

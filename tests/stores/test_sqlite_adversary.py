@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.transactions import Turns
 from holdfast.errors import HoldfastError
-from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.store import SqliteStore
-from holdfast.stores.sqlite.transactions import Turns
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, Part, Scene, play
 from tests.engine.support import turns as turns_of_the_loop

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.stores.sqlite.alarms import Alarms
+from holdfast.databases.sqlite.timers import Alarms
 
 PATIENCE = 30.0
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast._core.job import State
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.file_location import identity_of
 from holdfast.errors import ConfigurationError, StoreUnavailable
-from holdfast.stores.sqlite import driver
-from holdfast.stores.sqlite.location import identity_of
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS

@@ -15,9 +15,9 @@ import pytest
 
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast.databases.sqlite import log_guards as guards
+from holdfast.databases.sqlite.files import Files
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.sqlite import guards
-from holdfast.stores.sqlite.files import Files
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, Scene, play

@@ -10,9 +10,9 @@ import pytest
 
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast.databases.sqlite import database, driver
+from holdfast.databases.sqlite.database import QUERIES, require_version
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
-from holdfast.stores.sqlite import database, driver
-from holdfast.stores.sqlite.database import QUERIES, require_version
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import TTL, Scene, play
 from tests.stores.support import OnFile, inside, new_job, sql, store_on, using

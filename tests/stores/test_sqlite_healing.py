@@ -15,9 +15,9 @@ from holdfast._core.job import JobRecord, Json, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._ports.store import Store
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.database import QUERIES, Database
 from holdfast.errors import HoldfastError, JobLost
-from holdfast.stores.sqlite import driver
-from holdfast.stores.sqlite.database import QUERIES, Database
 from holdfast.testing.contracts.scene import Scene, done, play, rescued, stale
 from tests.stores.support import inside, sql
 from tests.stores.test_sqlite_transactions import (

@@ -10,7 +10,7 @@ from weakref import ref
 
 import pytest
 
-from holdfast.stores.sqlite.lane import SPARE, Closed, Lane, SpareLanes
+from holdfast.databases.sqlite.call_thread import SPARE, Closed, Lane, SpareLanes
 from tests.stores.support import store_on
 
 

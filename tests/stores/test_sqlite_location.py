@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.databases.sqlite import file_location as location
+from holdfast.databases.sqlite.file_location import file_system_of, require_local_disk
 from holdfast.errors import ConfigurationError
-from holdfast.stores.sqlite import location
-from holdfast.stores.sqlite.location import file_system_of, require_local_disk
 from tests.stores.support import store_on, using
 
 MOUNTS = r"""

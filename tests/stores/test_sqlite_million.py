@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast._ports.clock import SystemClock
-from holdfast.stores.sqlite import driver
+from holdfast.databases.sqlite import driver
 from holdfast.testing.contracts.scene import Scene, play
 from tests.stores.support import OnFile
 

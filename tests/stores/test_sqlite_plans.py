@@ -13,8 +13,8 @@ from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import ClaimRequest, Store
+from holdfast.databases.sqlite.database import QUERIES, Database
 from holdfast.stores.sqlite import schema
-from holdfast.stores.sqlite.database import QUERIES, Database
 from holdfast.testing.contracts.scene import Scene, answered, done, play, raised
 from tests.stores.support import OnFile, inside
 

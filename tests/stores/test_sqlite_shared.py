@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.stores.sqlite import driver
-from holdfast.stores.sqlite.shared import SharedConnection, SharedCursor
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.shared_connection import SharedConnection, SharedCursor
 
 # In a process of its own: without turns it stands still in a way that no time limit of a test ends.
 SPEAKS = """
@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 from holdfast._ports.clock import SystemChance
 from holdfast.errors import HoldfastError
-from holdfast.stores.sqlite.spares import Spares
-from holdfast.stores.sqlite.transactions import Block, Turns, blocking
+from holdfast.databases.sqlite.spare_connection import Spares
+from holdfast.databases.sqlite.transactions import Block, Turns, blocking
 
 path, turns = Path(sys.argv[1]), Turns()
 spares = Spares(path, use_apsw=False)

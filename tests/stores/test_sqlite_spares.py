@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from holdfast._ports.clock import Chance, SystemChance
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.call_thread import SpareLanes
+from holdfast.databases.sqlite.connection_thread import INHERITED
+from holdfast.databases.sqlite.spare_connection import Spares
+from holdfast.databases.sqlite.transactions import _LANES, Block, Turns, blocking, in_thread
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.sqlite import driver
-from holdfast.stores.sqlite.lane import SpareLanes
-from holdfast.stores.sqlite.spares import Spares
-from holdfast.stores.sqlite.thread import INHERITED
-from holdfast.stores.sqlite.transactions import _LANES, Block, Turns, blocking, in_thread
 from holdfast.testing.clock import FakeChance
 
 

@@ -14,8 +14,8 @@ from msgspec import structs
 from holdfast._core.job import Hold, State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.store import EnqueueAnswer, Store
+from holdfast.databases.sqlite import driver
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
-from holdfast.stores.sqlite import driver
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, Part, Scene, done, play, rescued, stale

@@ -18,8 +18,8 @@ from holdfast._core.job import Reason, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast.stores.sqlite import driver
-from holdfast.stores.sqlite.driver import Connection
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.driver import Connection
 from holdfast.testing.deeds import CALLS, Deed
 from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
 

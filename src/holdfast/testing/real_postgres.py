@@ -21,8 +21,8 @@ from msgspec import structs
 from holdfast._core.identity import ProcessIdentity
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import ClaimRequest, Store
+from holdfast.databases.postgres.database import Pools
 from holdfast.errors import HoldfastError
-from holdfast.stores.postgres.connect import Pools
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing import history_postgres
 from holdfast.testing.clock import FakeChance, FakeClock

@@ -19,9 +19,9 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._ports.clock import Clock
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.database import Database, is_busy
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.sqlite import driver
-from holdfast.stores.sqlite.database import Database, is_busy
 from holdfast.stores.sqlite.packing import micros
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing import history_sqlite

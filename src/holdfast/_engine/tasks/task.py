@@ -19,7 +19,7 @@ from holdfast._engine.client.handle import Handle
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._ports.store import Duplicate, EnqueueAnswer
-from holdfast._ports.wrappers import wrapper_of
+from holdfast.databases.wrapped import wrapper_of
 from holdfast.errors import ConfigurationError, PayloadInvalid, Unsupported
 from holdfast.sync import blocking, refuse_inside_loop, soon
 

@@ -10,15 +10,16 @@ import asyncpg
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.watch import Key
 from holdfast._ports.clock import Chance, Clock
+from holdfast.databases.postgres import errors as failures
+from holdfast.databases.postgres import session_settings as sessions
+from holdfast.databases.postgres.database import ANSWER_LIMIT, SEARCH_LIMIT, Connected
+from holdfast.databases.postgres.pool import Link
+from holdfast.databases.postgres.transactions import CONNECTIONS as TRANSACTIONS
+from holdfast.databases.postgres.transactions import Block, Turns
 from holdfast.errors import ConfigurationError, HoldfastError, StoreBusy, StoreUnavailable
 from holdfast.rows.postgres.sessions import Sessions
 from holdfast.rows.refusals import Parts
-from holdfast.stores.postgres import failures, sessions
-from holdfast.stores.postgres.connect import ANSWER_LIMIT, SEARCH_LIMIT, Connected
-from holdfast.stores.postgres.pool import Link
 from holdfast.stores.postgres.sharing import KEPT_ALIVE
-from holdfast.stores.postgres.transactions import CONNECTIONS as TRANSACTIONS
-from holdfast.stores.postgres.transactions import Block, Turns
 
 CONNECTIONS = 4
 """At most in one event loop: each is used for one statement at a time, never while user code runs."""

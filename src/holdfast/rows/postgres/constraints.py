@@ -3,12 +3,12 @@
 import asyncpg
 
 from holdfast._core.watch import Watch
+from holdfast.databases.postgres.errors import said_by
 from holdfast.rows import wording
 from holdfast.rows.postgres.connect import Way
 from holdfast.rows.postgres.facts import TEXTS, Column, Facts
 from holdfast.rows.postgres.statements import Statements, literal
 from holdfast.rows.spelling import quoted
-from holdfast.stores.postgres.failures import said_by
 
 _ADD = {"E": "ALTER TYPE … ADD VALUE"}
 

@@ -6,6 +6,7 @@ import asyncpg
 
 from holdfast._core.watch import Watch
 from holdfast._ports.rows import Findings
+from holdfast.databases.postgres.errors import said_by
 from holdfast.errors import ConfigurationError
 from holdfast.rows import wording
 from holdfast.rows.indexes import Wanted, serves
@@ -14,7 +15,6 @@ from holdfast.rows.postgres.connect import Way
 from holdfast.rows.postgres.facts import TEXTS, Column, Facts, Usable, facts_of, indexes_of
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.spelling import nearest, quoted
-from holdfast.stores.postgres.failures import said_by
 
 OWNER_LENGTH = 64
 """Characters that an owner's name may have."""

@@ -6,11 +6,11 @@ from typing import Any
 
 from holdfast._core.watch import End, Key
 from holdfast._ports.rows import Mark
+from holdfast.databases.postgres.transactions import Block
 from holdfast.rows.postgres.connect import Way
 from holdfast.rows.postgres.facts import TEXTS
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.wording import undone_moves
-from holdfast.stores.postgres.transactions import Block
 
 IDLE = 30.0
 """Seconds without a statement, after which the server rolls it back: it may hold locks that others wait for."""

@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 
 from asyncpg.pool import PoolConnectionProxy
 
+from holdfast.databases.postgres import errors as failures
+from holdfast.databases.postgres.database import Connected, keep_alive
+from holdfast.databases.postgres.pool import Link, Pool, file_of
+from holdfast.databases.postgres.transactions import GOOD_BYE, Block, awaited
 from holdfast.errors import MissingExtra
-from holdfast.stores.postgres import failures
-from holdfast.stores.postgres.connect import Connected, keep_alive
-from holdfast.stores.postgres.pool import Link, Pool, file_of
-from holdfast.stores.postgres.transactions import GOOD_BYE, Block, awaited
 
 KEPT = 60.0
 """Seconds: by then what statements were planned for may have changed."""
@@ -58,7 +58,7 @@ class Sessions(Connected):
     def run_blocking(self, block: Block) -> Iterator[Any]:
         """The same through psycopg, for any number of threads."""
         try:
-            from holdfast.stores.postgres import transactions_psycopg  # noqa: PLC0415
+            from holdfast.databases.postgres import transactions_psycopg  # noqa: PLC0415
         except ImportError as error:
             raise MissingExtra("psycopg", "postgres") from error
         is_kept, connection, born = not self._location.is_pooled, None, self._clock.monotonic()

@@ -5,9 +5,9 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.database import Database
 from holdfast.errors import ConfigurationError, HoldfastError
-from holdfast.stores.sqlite import driver
-from holdfast.stores.sqlite.database import Database
 from holdfast.stores.sqlite.packing import micros
 
 PASSING = 10_000

@@ -6,10 +6,10 @@ from typing import Any
 
 from holdfast._core.watch import End, Key
 from holdfast._ports.rows import Mark
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.transactions import Block
 from holdfast.rows.sqlite.statements import Statements
 from holdfast.rows.wording import undone_moves
-from holdfast.stores.sqlite import driver
-from holdfast.stores.sqlite.transactions import Block
 
 Question = tuple[str, tuple[Any, ...]]
 

@@ -12,7 +12,7 @@ from typing import Final
 import asyncpg
 from asyncpg import Connection
 
-from holdfast.stores.postgres.connect import Connected
+from holdfast.databases.postgres.database import Connected
 from holdfast.stores.postgres.rows import Row
 
 AHEAD: Final = 9

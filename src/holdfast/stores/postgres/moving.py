@@ -25,9 +25,10 @@ from holdfast._ports.store import (
     ReopenAnswer,
     Update,
 )
+from holdfast.databases.postgres import errors as failures
+from holdfast.databases.postgres.database import Connected
 from holdfast.errors import HoldfastError, StoreBusy
-from holdfast.stores.postgres import answers, failures, packing, rows
-from holdfast.stores.postgres.connect import Connected
+from holdfast.stores.postgres import answers, packing, rows
 from holdfast.stores.postgres.trail import Trail, kind_of
 
 _KINDS = 64  # of claims whose trails are kept

@@ -7,8 +7,8 @@ from uuid import UUID
 from holdfast._core.job import PLACE_OF, AttemptRecord, JobRecord, State
 from holdfast._core.texts import json_text, text
 from holdfast._ports.store import MOST_ATTEMPTS, Due, JobFilter, LastTries, LeaseView, QueueView
+from holdfast.databases.postgres.database import Connected
 from holdfast.stores.postgres import rows
-from holdfast.stores.postgres.connect import Connected
 from holdfast.stores.postgres.rows import Row
 
 _ATTEMPT: Final = (

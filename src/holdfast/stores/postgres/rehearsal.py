@@ -6,9 +6,9 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 
-from holdfast.stores.postgres import failures
-from holdfast.stores.postgres.connect import ANSWER_LIMIT, Connected
-from holdfast.stores.postgres.pool import Link
+from holdfast.databases.postgres import errors as failures
+from holdfast.databases.postgres.database import ANSWER_LIMIT, Connected
+from holdfast.databases.postgres.pool import Link
 
 HURRIED: Final = "SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '10s'"
 """Another session must not wait for long because of a rehearsal, nor a rehearsal for another session."""

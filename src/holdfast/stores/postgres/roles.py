@@ -9,9 +9,9 @@ from typing import Final
 
 from asyncpg import Connection
 
+from holdfast.databases.postgres.database import Connected
 from holdfast.errors import ConfigurationError
 from holdfast.stores.postgres import schema as schemas
-from holdfast.stores.postgres.connect import Connected
 
 KINDS: Final = ("enqueue", "work", "read", "own")
 LONGEST: Final = 63

@@ -10,10 +10,11 @@ from uuid import UUID
 
 from holdfast._core.job import NewJob, Token
 from holdfast._ports.store import EnqueueAnswer
+from holdfast.databases.postgres import errors as failures
+from holdfast.databases.postgres.database import Connected
+from holdfast.databases.postgres.transactions import Transaction, Turns, awaited
 from holdfast.errors import MissingExtra
-from holdfast.stores.postgres import answers, failures, packing, within
-from holdfast.stores.postgres.connect import Connected
-from holdfast.stores.postgres.transactions import Transaction, Turns, awaited
+from holdfast.stores.postgres import answers, packing, within
 
 KEPT_ALIVE = {
     "tcp_keepalives_idle": "10",
@@ -49,7 +50,7 @@ class Sharing(Connected):
     @contextmanager
     def blocking_transaction(self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None) -> Iterator[Any]:
         try:
-            from holdfast.stores.postgres import transactions_psycopg
+            from holdfast.databases.postgres import transactions_psycopg
         except ImportError as error:
             raise MissingExtra("psycopg", "postgres") from error
         transaction = self._transaction_of(job, token, idle, heal_at)

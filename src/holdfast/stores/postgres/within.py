@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from holdfast._core.location import Location
 from holdfast._ports.store import EnqueueAnswer
-from holdfast._ports.wrappers import Opened, is_a, wrapper_of
+from holdfast.databases.wrapped import Opened, is_a, wrapper_of
 from holdfast.errors import Unsupported
 from holdfast.stores.postgres import schema
 

@@ -10,9 +10,10 @@ from itertools import count
 from pathlib import Path
 
 from holdfast._ports.backup import Backup
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.file_location import create_private, require_local_disk
 from holdfast.errors import ConfigurationError, StoreUnavailable
-from holdfast.stores.sqlite import driver, schema
-from holdfast.stores.sqlite.location import create_private, require_local_disk
+from holdfast.stores.sqlite import schema
 
 _PATIENCE = "PRAGMA busy_timeout = 5000"
 _COUNT = "SELECT count(*) FROM holdfast_jobs"

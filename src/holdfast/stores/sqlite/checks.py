@@ -6,10 +6,11 @@ from pathlib import Path
 
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.store import Check
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.database import FIRST_WITHOUT_RESET_RACE, Database
+from holdfast.databases.sqlite.file_location import require_local_disk
 from holdfast.errors import HoldfastError
-from holdfast.stores.sqlite import driver, schema
-from holdfast.stores.sqlite.database import FIRST_WITHOUT_RESET_RACE, Database
-from holdfast.stores.sqlite.location import require_local_disk
+from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.packing import micros
 from holdfast.stores.sqlite.schema import VERSION
 

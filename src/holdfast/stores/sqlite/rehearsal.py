@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from holdfast.stores.sqlite.database import Database
+from holdfast.databases.sqlite.database import Database
 
 Answer = TypeVar("Answer")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from holdfast.databases.sqlite.driver import Connection, Speaker
 from holdfast.errors import SchemaTooNew
-from holdfast.stores.sqlite.driver import Connection, Speaker
 
 _MIGRATIONS = sorted((Path(__file__).parent / "migrations").glob("[0-9]*.sql"))
 VERSION = len(_MIGRATIONS)

@@ -48,13 +48,14 @@ from holdfast._ports.store import (
     Update,
 )
 from holdfast._ports.trial import try_out
-from holdfast.stores.sqlite import answers, backup, checks, driver, packing, rows, transactions, within
-from holdfast.stores.sqlite.database import BUSY_LIMIT, Database
+from holdfast.databases.sqlite import driver, transactions
+from holdfast.databases.sqlite.connection_thread import OwnThread
+from holdfast.databases.sqlite.database import BUSY_LIMIT, Database
+from holdfast.databases.sqlite.spare_connection import Spares
+from holdfast.databases.sqlite.transactions import Transaction, Turns
+from holdfast.stores.sqlite import answers, backup, checks, packing, rows, within
 from holdfast.stores.sqlite.leases import Watch
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
-from holdfast.stores.sqlite.spares import Spares
-from holdfast.stores.sqlite.thread import OwnThread
-from holdfast.stores.sqlite.transactions import Transaction, Turns
 
 INLINE = 512  # payloads up to this long stay in the job's row
 

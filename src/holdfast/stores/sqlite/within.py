@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast._ports.store import EnqueueAnswer
-from holdfast._ports.wrappers import Opened, is_a, wrapper_of
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.database import QUERIES
+from holdfast.databases.sqlite.file_location import identity_of
+from holdfast.databases.wrapped import Opened, is_a, wrapper_of
 from holdfast.errors import HoldfastError, Unsupported
-from holdfast.stores.sqlite import answers, driver, schema
-from holdfast.stores.sqlite.database import QUERIES
-from holdfast.stores.sqlite.location import identity_of
+from holdfast.stores.sqlite import answers, schema
 from holdfast.stores.sqlite.packing import Values
 
 _TABLE = re.compile(r"\bholdfast_(jobs|bodies|receipts)\b")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from holdfast._forks import care_for
-from holdfast.stores.sqlite.lane import Closed, Lane
+from holdfast.databases.sqlite.call_thread import Closed, Lane
 
 
 class Closing(Protocol):

@@ -15,10 +15,11 @@ from typing import TypeVar
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Json
 from holdfast._ports.clock import Chance, Clock, blocking_sleep
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.file_location import create_private, require_local_disk
+from holdfast.databases.sqlite.files import Files
 from holdfast.errors import ConfigurationError, HoldfastError, StoreRefused, StoreUnavailable
-from holdfast.stores.sqlite import driver, schema
-from holdfast.stores.sqlite.files import Files
-from holdfast.stores.sqlite.location import create_private, require_local_disk
+from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.packing import Values, micros
 
 OLDEST = (3, 35, 0)
@@ -26,7 +27,7 @@ FIRST_WITHOUT_RESET_RACE = (3, 51, 3)
 BUSY_LIMIT = 5.0
 _LOOK_AGAIN = 1_000_000  # microseconds
 _LONGEST_PAUSE = 0.0006
-_FOLDER = Path(__file__).parent / "queries"
+_FOLDER = Path(__file__).parents[2] / "stores/sqlite/queries"
 _MARK = "-- call\n"
 
 Answer = TypeVar("Answer")

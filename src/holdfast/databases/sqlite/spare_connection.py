@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast._forks import care_for
-from holdfast.stores.sqlite import driver
-from holdfast.stores.sqlite.files import Files
-from holdfast.stores.sqlite.location import identity_of
-from holdfast.stores.sqlite.thread import INHERITED
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.connection_thread import INHERITED
+from holdfast.databases.sqlite.file_location import identity_of
+from holdfast.databases.sqlite.files import Files
 
 Opened = tuple[driver.Connection, Files]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from holdfast.databases.postgres.pool import Link
 from holdfast.errors import ConfigurationError, StoreUnavailable
 from holdfast.stores.postgres import schema as schemas
-from holdfast.stores.postgres.pool import Link
 
 OLDEST = 14
 """The first release that can detach a partition without blocking anybody."""

@@ -9,8 +9,8 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from holdfast._core.location import Location
-from holdfast.stores.postgres import failures
-from holdfast.stores.postgres.transactions import Block, Question
+from holdfast.databases.postgres import errors as failures
+from holdfast.databases.postgres.transactions import Block, Question
 
 _ALIVE = {"keepalives_idle": "10", "keepalives_interval": "3", "keepalives_count": "3", "tcp_user_timeout": "15000"}
 

@@ -15,9 +15,9 @@ from uuid import UUID
 import asyncpg
 
 from holdfast._core.job import Token
+from holdfast.databases.postgres import errors as failures
+from holdfast.databases.postgres.pool import Link
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
-from holdfast.stores.postgres import failures
-from holdfast.stores.postgres.pool import Link
 
 CONNECTIONS = 8
 """At most for the transactions of one event loop, and as many for those of threads: they are not to use up the server's."""

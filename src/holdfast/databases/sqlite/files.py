@@ -8,10 +8,10 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.file_location import identity_of
+from holdfast.databases.sqlite.log_guards import GUARDS
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.sqlite import driver
-from holdfast.stores.sqlite.guards import GUARDS
-from holdfast.stores.sqlite.location import identity_of
 
 
 class Files:

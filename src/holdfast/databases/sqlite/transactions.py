@@ -17,15 +17,15 @@ from uuid import UUID
 from holdfast._core.job import Token
 from holdfast._forks import care_for
 from holdfast._ports.clock import Chance
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.call_thread import Lane, SpareLanes
+from holdfast.databases.sqlite.database import QUERIES, is_busy, pause
+from holdfast.databases.sqlite.file_location import identity_of
+from holdfast.databases.sqlite.files import Files
+from holdfast.databases.sqlite.spare_connection import Spares
+from holdfast.databases.sqlite.timers import Alarm, Alarms
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
-from holdfast.stores.sqlite import driver
-from holdfast.stores.sqlite.alarms import Alarm, Alarms
-from holdfast.stores.sqlite.database import QUERIES, is_busy, pause
-from holdfast.stores.sqlite.files import Files
-from holdfast.stores.sqlite.lane import Lane, SpareLanes
-from holdfast.stores.sqlite.location import identity_of
 from holdfast.stores.sqlite.packing import Values, micros_of
-from holdfast.stores.sqlite.spares import Spares
 
 _OPERATIONS = 10_000  # of SQLite's machine, between two looks at whether a statement has to stop
 _LOOK_AGAIN = 0.05

@@ -18,9 +18,10 @@ from holdfast._core.location import Location, problems_of_location, problems_of_
 from holdfast._forks import care_for
 from holdfast._ports.clock import Chance, Clock, loop_sleep
 from holdfast._ports.store import Capabilities
+from holdfast.databases.postgres import errors as failures
+from holdfast.databases.postgres import session_settings as sessions
+from holdfast.databases.postgres.pool import EARLY, Link, Pool
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
-from holdfast.stores.postgres import failures, sessions
-from holdfast.stores.postgres.pool import EARLY, Link, Pool
 
 CONNECTIONS = 8
 """At most, besides the one for beats, in one event loop; a worker that is idle has opened two or three."""
@@ -33,7 +34,7 @@ BEAT_LIMIT = 5.0
 REFUSED_LIMIT = 5.0
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
-_FOLDER = Path(__file__).parent / "queries"
+_FOLDER = Path(__file__).parents[2] / "stores/postgres/queries"
 _OURS = re.compile(r"\bholdfast\.")
 
 Answer = TypeVar("Answer")

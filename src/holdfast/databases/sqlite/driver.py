@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from holdfast._core.job import Json
+from holdfast.databases.sqlite.shared_connection import SharedConnection, turn_of
 from holdfast.errors import ConfigurationError, MissingExtra
-from holdfast.stores.sqlite.shared import SharedConnection, turn_of
 
 try:
     import apsw
