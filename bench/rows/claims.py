@@ -13,8 +13,8 @@ import psycopg
 from bench.rounds import Told
 from bench.rows import crowd
 from bench.rows.site import Site
-from holdfast._core.watch import End
-from holdfast._ports.rows import Table
+from holdfast._core.table_spec import End
+from holdfast._ports.table import Table
 
 Answer = TypeVar("Answer")
 Figures = dict[str, list[float]]

@@ -10,12 +10,12 @@ from typing import Any
 from msgspec import Struct
 
 from bench.rows.crowd import BATCH
-from holdfast._core.watch import End
-from holdfast._ports.rows import Mark, Table
+from holdfast._core.table_spec import End
+from holdfast._ports.table import Mark, Table
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.postgres.table import PostgresTable
-from holdfast.rows.sqlite.file import File
+from holdfast.rows.sqlite.database import File
 from holdfast.rows.sqlite.statements import Statements as SqliteStatements
 from holdfast.rows.sqlite.table import SqliteTable
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import structs
 
-from holdfast._core.address import Address, listens
 from holdfast._core.durations import Duration
-from holdfast._core.location import public_url
-from holdfast._core.watch import Watch
+from holdfast._core.postgres_url import public_url
+from holdfast._core.table_spec import Watch
+from holdfast._core.transport_url import Address, listens
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event, Events
@@ -32,8 +32,8 @@ from holdfast._engine.tasks.task import Desk, Task
 from holdfast._ports.backup import Backup
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.host import RunnerHost
-from holdfast._ports.rows import Table
 from holdfast._ports.store import Check, HasRoles, Pruned, Store
+from holdfast._ports.table import Table
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, MissingExtra, Unsupported
 from holdfast.settings import Settings, problems_of_url, stream_of

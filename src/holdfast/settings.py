@@ -6,10 +6,10 @@ from typing import Literal, Self
 
 from msgspec import Struct
 
-from holdfast._core import location
-from holdfast._core.address import problems_of_address
+from holdfast._core import postgres_url as location
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.timing import LeaseTiming, problems_of_intervals
+from holdfast._core.transport_url import problems_of_address
 from holdfast.errors import ConfigurationError
 
 

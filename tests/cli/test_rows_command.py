@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast import App
-from holdfast._core.watch import Watch
+from holdfast._core.table_spec import Watch
 from holdfast._ports.clock import SystemClock
-from holdfast._ports.rows import Findings
+from holdfast._ports.table import Findings
 from holdfast.testing.memory_table import MemoryTable
 from tests.cli.support import answer, run
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from holdfast._ports.store import Store
+from holdfast.stores.postgres.claim_cursor import Seen, Trail
 from holdfast.stores.postgres.store import PostgresStore
-from holdfast.stores.postgres.trail import Seen, Trail
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
 from holdfast.testing.contracts.claiming import ClaimContract

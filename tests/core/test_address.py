@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast._core.address import Address, problems_of_address
 from holdfast._core.timing import LeaseTiming
+from holdfast._core.transport_url import Address, problems_of_address
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast._core.location import Location, problems_of_location
+from holdfast._core.postgres_url import Location, problems_of_location
 
 SECRET = "s3cr3t"
 

@@ -7,11 +7,12 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from holdfast._core.idempotency import is_repeated
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Claim, Failure, Hold, JobRecord, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Charge, End, Judge, LeaseEnd, Transition, cancelled, finish, overrun, release, rescue
 from holdfast._core.outcome import Cancel, Done, Fail, Raised, Retry, Snooze
 from holdfast._core.policy import Policy
-from holdfast._core.rows import (
+from holdfast._core.record import (
     Ended,
     hold_of,
     is_expired,
@@ -25,7 +26,6 @@ from holdfast._core.rows import (
     unowned,
     view,
 )
-from holdfast._core.settling import is_repeated
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 ROW = structs.replace(

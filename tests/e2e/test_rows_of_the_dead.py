@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.watch import End
-from holdfast._ports.rows import Claimed, Table
+from holdfast._core.table_spec import End
+from holdfast._ports.table import Claimed, Table
 from tests.e2e.cells import end
 from tests.e2e.fleet import START, Fleet, fleet, thaw
 from tests.e2e.waiting import until

@@ -7,15 +7,15 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import State
-from holdfast._core.watch import End, Key
+from holdfast._core.table_spec import End, Key
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
 from holdfast._engine.rows.scheduler import PAUSE, PRUNING, Plot
 from holdfast._engine.rows.tables import RowsSettings, Tables
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
 from holdfast._ports.host import Exit
-from holdfast._ports.rows import Findings, Refusal
 from holdfast._ports.store import JobFilter
+from holdfast._ports.table import Findings, Refusal
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock

@@ -323,7 +323,7 @@ def _reread(store: str, query: str) -> None:
         database = import_module("holdfast.databases.sqlite.database")
         database.QUERIES[query] = database.Query(query)
         if query == "enqueue":
-            reload(import_module("holdfast.stores.sqlite.within"))
+            reload(import_module("holdfast.stores.sqlite.caller_transactions"))
 
 
 def _recorded(store: str) -> set[str]:
@@ -333,9 +333,12 @@ def _recorded(store: str) -> set[str]:
         _record(import_module("holdfast.databases.postgres.database").Connected, "_sql", lambda _, query: asked.add(query))
         return asked
     if store.startswith("rows-"):
-        _record(import_module("holdfast.rows.spelling").Texts, "of", lambda _, name: asked.add(name))
+        _record(import_module("holdfast.rows.sql").Texts, "of", lambda _, name: asked.add(name))
         return asked
-    database, within = import_module("holdfast.databases.sqlite.database"), import_module("holdfast.stores.sqlite.within")
+    database, within = (
+        import_module("holdfast.databases.sqlite.database"),
+        import_module("holdfast.stores.sqlite.caller_transactions"),
+    )
     _record(within, "enqueue", lambda *_: asked.add("enqueue"))
 
     class Recorded:

@@ -9,9 +9,9 @@ from typing import Any
 
 import psycopg
 
-from holdfast._core.watch import Watch
+from holdfast._core.table_spec import Watch
 from holdfast._ports.clock import SystemChance, SystemClock
-from holdfast._ports.rows import Claimed, Table
+from holdfast._ports.table import Claimed, Table
 from holdfast.databases.sqlite import driver
 from holdfast.rows import open_table
 from holdfast.testing.contracts.scene import PROCESS

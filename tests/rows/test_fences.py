@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.watch import End
-from holdfast._ports.rows import Mark, Table
+from holdfast._core.table_spec import End
+from holdfast._ports.table import Mark, Table
 from holdfast.errors import Unsupported
 from tests.rows.grounds import OWNED, Ground, keys
 

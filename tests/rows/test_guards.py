@@ -3,8 +3,8 @@
 import psycopg
 import pytest
 
-from holdfast._core.watch import End
-from holdfast._ports.rows import Table
+from holdfast._core.table_spec import End
+from holdfast._ports.table import Table
 from holdfast.errors import HoldfastError
 from tests.rows.grounds import OWNED, Ground, keys
 from tests.rows.test_inspection import inspected, the_problem

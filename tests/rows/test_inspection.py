@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast._ports.rows import Findings, Table
+from holdfast._ports.table import Findings, Table
 from holdfast.errors import ConfigurationError
 from tests.rows.grounds import ENDING, OWNED, Ground
 

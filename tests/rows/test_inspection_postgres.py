@@ -3,8 +3,8 @@
 import psycopg
 import pytest
 
-from holdfast._core.watch import End
-from holdfast._ports.rows import Table
+from holdfast._core.table_spec import End
+from holdfast._ports.table import Table
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable, Unsupported
 from tests.rows.grounds import ENDING, OWNED, Ground, watch
 from tests.rows.test_inspection import inspected, the_problem

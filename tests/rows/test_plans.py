@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.watch import End
-from holdfast._ports.rows import Mark
+from holdfast._core.table_spec import End
+from holdfast._ports.table import Mark
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.postgres.table import PostgresTable
-from holdfast.rows.sqlite.file import File
+from holdfast.rows.sqlite.database import File
 from holdfast.rows.sqlite.statements import Statements as SqliteStatements
 from holdfast.rows.sqlite.table import SqliteTable
 from holdfast.testing.servers import PostgresServer

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast._core.watch import End
-from holdfast._ports.rows import Table
+from holdfast._core.table_spec import End
+from holdfast._ports.table import Table
 from holdfast.testing.servers import PgBouncer, PostgresServer
 from holdfast.testing.servers.pgbouncer import has_pgbouncer
 from tests.rows.grounds import OWNED, Ground

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.watch import End
-from holdfast._ports.rows import Refusal, Table
+from holdfast._core.table_spec import End
+from holdfast._ports.table import Refusal, Table
 from holdfast.errors import HoldfastError
 from tests.rows.grounds import ENDING, OWNED, Ground, keys
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.watch import End
+from holdfast._core.table_spec import End
 from holdfast._ports.clock import SystemChance, SystemClock
-from holdfast._ports.rows import Moves, Table
+from holdfast._ports.table import Moves, Table
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.rows.sqlite.checks import checks_in
 from holdfast.rows.sqlite.statements import MOST_VALUES

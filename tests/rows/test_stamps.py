@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.watch import End
+from holdfast._core.table_spec import End
 from holdfast._ports.clock import SystemChance, SystemClock
-from holdfast._ports.rows import Mark, Table
+from holdfast._ports.table import Mark, Table
 from holdfast.rows.sqlite.table import LOOKED_THROUGH, SqliteTable
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import PROCESS

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._core.watch import End
-from holdfast._ports.rows import Table
+from holdfast._core.table_spec import End
+from holdfast._ports.table import Table
 from tests.rows.grounds import OWNED, Ground, watch
 
 ONE = "00000000-0000-7000-8000-000000000001"

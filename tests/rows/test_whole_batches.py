@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.watch import End, Key
-from holdfast._ports.rows import Mark, Table
-from holdfast.rows.sqlite.file import File
+from holdfast._core.table_spec import End, Key
+from holdfast._ports.table import Mark, Table
+from holdfast.rows.sqlite.database import File
 from holdfast.rows.sqlite.statements import Statements
 from holdfast.rows.sqlite.table import SqliteTable
 from tests.rows.grounds import OWNED, Ground, keys, watch

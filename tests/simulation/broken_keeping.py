@@ -10,7 +10,7 @@ from msgspec import structs
 
 from holdfast._core.job import PLACE_OF, JobRecord, NewJob, Place, Reason, State, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._core.rows import new_row, reopened
+from holdfast._core.record import new_row, reopened
 from holdfast._ports.store import EnqueueAnswer, Pruned, ReopenAnswer
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore

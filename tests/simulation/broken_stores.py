@@ -10,7 +10,7 @@ from msgspec import structs
 from holdfast._core.job import PLACE_OF, Claim, Hold, JobRecord, Place, State
 from holdfast._core.lifecycle import Charge, Judge, LeaseEnd, Transition
 from holdfast._core.policy import Policy
-from holdfast._core.rows import hold_of
+from holdfast._core.record import hold_of
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Answer, BeatAnswer, ClaimRequest, LastTries, NewLease, Update
 from holdfast.stores.memory import MemoryStore

@@ -16,7 +16,8 @@ from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, Store, Update
 from holdfast.errors import StoreBusy
-from holdfast.stores.postgres import packing, schema
+from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres import schema
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.contracts.scene import EARLY, PROCESS, Scene, done, play, raised, rescued
 from tests.e2e.waiting import STALL

@@ -10,7 +10,7 @@ import pytest
 from holdfast._core.job import Hold, State
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import Pruned, Store
-from holdfast.stores.postgres.days import AHEAD
+from holdfast.stores.postgres.partitions import AHEAD
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Part, Scene, done, play, raised, released
 from tests.e2e.waiting import STALL, eventually

@@ -16,8 +16,8 @@ from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import Answer, Note, Update
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.errors import StoreBusy
-from holdfast.stores.postgres import moving
-from holdfast.stores.postgres.packing import INLINE
+from holdfast.stores.postgres import moves as moving
+from holdfast.stores.postgres.parameters import INLINE
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Scene, answered, done, play, raised, rescued

@@ -12,8 +12,9 @@ from msgspec import structs
 
 from holdfast._core.job import NewJob
 from holdfast._ports.store import Answer, ClaimRequest, LastTries
-from holdfast.stores.postgres import packing, trail
-from holdfast.stores.postgres.trail import FAST, FRESH
+from holdfast.stores.postgres import claim_cursor as trail
+from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres.claim_cursor import FAST, FRESH
 from holdfast.testing.contracts.scene import Scene, play, released
 from tests.stores.postgres_homes import Home
 from tests.stores.postgres_rivals import Stage, locked

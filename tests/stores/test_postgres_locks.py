@@ -14,7 +14,7 @@ from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, LastTries, Update
-from holdfast.stores.postgres import packing
+from holdfast.stores.postgres import parameters as packing
 from holdfast.testing.contracts.isolating import with_last_try
 from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOLDS, TASKS, crashed
 from holdfast.testing.contracts.scene import Scene, answered, done, play, raised

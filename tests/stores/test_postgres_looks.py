@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from holdfast.stores.postgres import packing
-from holdfast.stores.postgres.trail import Trail
+from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres.claim_cursor import Trail
 from tests.stores.postgres_sites import store_at
 from tests.stores.test_postgres_adversary import AS_OURS
 from tests.stores.test_postgres_plans import JOB, LEASE, REQUEST, Plans

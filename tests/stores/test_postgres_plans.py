@@ -15,9 +15,9 @@ from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done, Snooze
 from holdfast._core.policy import Policy
 from holdfast._ports.store import ClaimRequest, LastTries
-from holdfast.stores.postgres import packing
+from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres.claim_cursor import Trail
 from holdfast.stores.postgres.store import PostgresStore
-from holdfast.stores.postgres.trail import Trail
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
 from holdfast.testing.servers import PostgresServer

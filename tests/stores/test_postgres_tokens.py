@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from holdfast._core.job import Token
-from holdfast.stores.postgres import packing
+from holdfast.stores.postgres import parameters as packing
 from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOLDS, again, crashed
 from holdfast.testing.contracts.scene import Scene, play, stale
 from tests.stores.postgres_homes import Home

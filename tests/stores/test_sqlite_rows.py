@@ -8,7 +8,7 @@ from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._ports.store import Answer, JobFilter, Update
-from holdfast.stores.sqlite.packing import json_text, records
+from holdfast.stores.sqlite.parameters import json_text, records
 from holdfast.stores.sqlite.store import INLINE
 from holdfast.testing.contracts.scene import BOOM, Scene, done, play, raised, rescued
 from tests.stores.support import OnFile, inside, sql

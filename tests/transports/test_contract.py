@@ -6,8 +6,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from holdfast._core.address import Address
 from holdfast._core.identity import ProcessIdentity
+from holdfast._core.transport_url import Address
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.transport import Transport
 from holdfast.testing.transport_contract import DeliveryContract, TransportContract

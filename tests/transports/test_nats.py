@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from nats.aio.client import Client
 
-from holdfast._core.address import Address
+from holdfast._core.transport_url import Address
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.transport import Delivery, Hint
 from holdfast.testing.servers import NatsServer

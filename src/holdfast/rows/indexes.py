@@ -5,8 +5,8 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from holdfast._core.watch import Value, Watch
-from holdfast.rows.spelling import ended, quoted
+from holdfast._core.table_spec import Value, Watch
+from holdfast.rows.sql import ended, quoted
 
 _COMPARED = re.compile(r"""\s*\(*\s*(?:"((?:[^"]|"")+)"|([^\W\d]\w*))\s*(?:<=?|>=?|=)""")
 _NAME_LIMIT = 40

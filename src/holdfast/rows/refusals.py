@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from holdfast._core.watch import Key
-from holdfast._ports.rows import Refusal
+from holdfast._core.table_spec import Key
+from holdfast._ports.table import Refusal
 
 REMEMBERED = 600.0
 """Seconds for which parts of a batch are made without a row that was refused. A whole batch is always tried first, with it."""

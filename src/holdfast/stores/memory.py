@@ -18,11 +18,12 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
+from holdfast._core.idempotency import is_repeated
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import PLACE_OF, Claim, Hold, JobRecord, NewJob, Place, Reason, State, Token
 from holdfast._core.lifecycle import Charge, End, Judge, LeaseEnd, Transition
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast._core.rows import (
+from holdfast._core.record import (
     Ended,
     hold_of,
     is_expired,
@@ -37,7 +38,6 @@ from holdfast._core.rows import (
     stub,
     view,
 )
-from holdfast._core.settling import is_repeated
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import (

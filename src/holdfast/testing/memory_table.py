@@ -9,9 +9,9 @@ from copy import deepcopy
 from threading import RLock
 from typing import Any
 
-from holdfast._core.watch import End, Key, Watch
+from holdfast._core.table_spec import End, Key, Watch
 from holdfast._ports.clock import Clock
-from holdfast._ports.rows import Claimed, Findings, Holder, Mark, Refusal, Reset, States
+from holdfast._ports.table import Claimed, Findings, Holder, Mark, Refusal, Reset, States
 
 Row = dict[str, Any]
 

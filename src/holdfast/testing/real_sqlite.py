@@ -22,7 +22,7 @@ from holdfast._ports.store import Store
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import Database, is_busy
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.sqlite.packing import micros
+from holdfast.stores.sqlite.parameters import micros
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing import history_sqlite
 from holdfast.testing.clock import FakeChance, FakeClock

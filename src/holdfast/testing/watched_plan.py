@@ -4,7 +4,7 @@ import random
 
 from msgspec import Struct
 
-from holdfast._core.watch import Watch
+from holdfast._core.table_spec import Watch
 from holdfast._engine.rows.tables import RowsSettings
 
 SHARE = 0.2  # of the worlds that may have one

@@ -6,9 +6,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from copy import deepcopy
 from typing import Any, cast
 
-from holdfast._core.watch import End, Key, Watch
+from holdfast._core.table_spec import End, Key, Watch
 from holdfast._ports.clock import Clock
-from holdfast._ports.rows import BlockingMoves, Claimed, Mark, Moves, Refusal, Reset, Table
+from holdfast._ports.table import BlockingMoves, Claimed, Mark, Moves, Refusal, Reset, Table
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.faults import Faulty, verb_of
 from holdfast.testing.history import By, Event, History, Phase, TableRow

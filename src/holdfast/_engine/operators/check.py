@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from typing import Final
 from uuid import UUID
 
-from holdfast._core.address import server_of_hints
 from holdfast._core.job import State
+from holdfast._core.transport_url import server_of_hints
 from holdfast._engine.rows.rows import Rows
 from holdfast._engine.service import Wake
 from holdfast._engine.tasks.registry import Registry

@@ -8,13 +8,13 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from holdfast._core.payload import ERROR_TEXT_LIMIT, cut_text
-from holdfast._core.watch import End, Key
+from holdfast._core.table_spec import End, Key
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.retry import Patience
 from holdfast._engine.rows.batch_state import Ledger, said
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._ports.clock import Clock
-from holdfast._ports.rows import BlockingMoves, Moves, Table
+from holdfast._ports.table import BlockingMoves, Moves, Table
 from holdfast.errors import ConfigurationError, HoldfastError, JobLost, RowsLost, StoreUnavailable, Unsupported
 
 Answered = TypeVar("Answered")

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from holdfast._core.watch import End, Key, Watch
-from holdfast._ports.rows import Claimed
+from holdfast._core.table_spec import End, Key, Watch
+from holdfast._ports.table import Claimed
 
 MOST_SAID = 20
 """Keys in an event."""

@@ -5,8 +5,8 @@ from functools import cached_property
 from typing import Any
 
 from holdfast._core.durations import Duration, seconds
-from holdfast._core.watch import Value, Watch
-from holdfast._core.watch_problems import problems_of_watch
+from holdfast._core.table_problems import problems_of_watch
+from holdfast._core.table_spec import Value, Watch
 from holdfast._engine.rows.rows import Rows, Surroundings
 from holdfast._engine.rows.tables import RowsSettings
 from holdfast._engine.tasks.registry import problems_of_names

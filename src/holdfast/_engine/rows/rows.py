@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 from msgspec import Struct, structs
 
 from holdfast._core.payload import hints_of
-from holdfast._core.watch import Key, Watch
+from holdfast._core.table_spec import Key, Watch
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.events import Events
 from holdfast._engine.rows.batch import Batch, SyncBatch
@@ -18,7 +18,7 @@ from holdfast._engine.rows.tables import RowsSettings, Tables, Watched
 from holdfast._engine.runners.outcomes import ANSWERS
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import Registry, define
-from holdfast._ports.rows import Findings, Reset, States
+from holdfast._ports.table import Findings, Reset, States
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.sync import blocking
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
-from holdfast._core.watch import LAST, End, has_resets_left, rows_at_once
+from holdfast._core.table_spec import LAST, End, has_resets_left, rows_at_once
 from holdfast._engine.error_text import text_of
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.retry import Patience
@@ -18,7 +18,7 @@ from holdfast._engine.runners.outcomes import leaves_of
 from holdfast._engine.service import is_cancelled
 from holdfast._engine.tasks.context import Context
 from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.rows import Mark, Table
+from holdfast._ports.table import Mark, Table
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 SLICE = 60.0

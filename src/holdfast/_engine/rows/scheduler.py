@@ -8,14 +8,14 @@ from uuid import UUID
 
 from holdfast._core.job import NewJob
 from holdfast._core.policy import Backoff, Policy
-from holdfast._core.watch import End, Key, Watch
+from holdfast._core.table_spec import End, Key, Watch
 from holdfast._engine.client.client import Client
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.rows.batch_state import said
 from holdfast._engine.rows.tables import RowsSettings, Tables, Watched
 from holdfast._engine.service import Service
 from holdfast._ports.clock import Chance
-from holdfast._ports.rows import Refusal, Reset, Table
+from holdfast._ports.table import Refusal, Reset, Table
 
 PAUSE = 0.05
 """Seconds between two full batches of a watchdog: others want to write too."""

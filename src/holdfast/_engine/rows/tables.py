@@ -6,10 +6,10 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from holdfast._core.location import public_url
-from holdfast._core.watch import Watch
+from holdfast._core.postgres_url import public_url
+from holdfast._core.table_spec import Watch
 from holdfast._forks import care_for
-from holdfast._ports.rows import Table
+from holdfast._ports.table import Table
 from holdfast.errors import ConfigurationError, Unsupported
 
 OpenTable = Callable[[str, Watch], Table]

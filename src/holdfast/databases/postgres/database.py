@@ -14,7 +14,7 @@ import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob
-from holdfast._core.location import Location, problems_of_location, problems_of_schema
+from holdfast._core.postgres_url import Location, problems_of_location, problems_of_schema
 from holdfast._forks import care_for
 from holdfast._ports.clock import Chance, Clock, loop_sleep
 from holdfast._ports.store import Capabilities

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 import psycopg
 from psycopg.rows import tuple_row
 
-from holdfast._core.location import Location
+from holdfast._core.postgres_url import Location
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres.transactions import Block, Question
 

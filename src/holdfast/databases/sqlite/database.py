@@ -20,7 +20,7 @@ from holdfast.databases.sqlite.file_location import create_private, require_loca
 from holdfast.databases.sqlite.files import Files
 from holdfast.errors import ConfigurationError, HoldfastError, StoreRefused, StoreUnavailable
 from holdfast.stores.sqlite import schema
-from holdfast.stores.sqlite.packing import Values, micros
+from holdfast.stores.sqlite.parameters import Values, micros
 
 OLDEST = (3, 35, 0)
 FIRST_WITHOUT_RESET_RACE = (3, 51, 3)

@@ -25,7 +25,7 @@ from holdfast.databases.sqlite.files import Files
 from holdfast.databases.sqlite.spare_connection import Spares
 from holdfast.databases.sqlite.timers import Alarm, Alarms
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
-from holdfast.stores.sqlite.packing import Values, micros_of
+from holdfast.stores.sqlite.parameters import Values, micros_of
 
 _OPERATIONS = 10_000  # of SQLite's machine, between two looks at whether a statement has to stop
 _LOOK_AGAIN = 0.05

@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import asyncpg
 
-from holdfast._core.watch import Watch
-from holdfast._ports.rows import Findings
+from holdfast._core.table_spec import Watch
+from holdfast._ports.table import Findings
 from holdfast.databases.postgres.errors import said_by
 from holdfast.errors import ConfigurationError
-from holdfast.rows import wording
+from holdfast.rows import messages as wording
 from holdfast.rows.indexes import Wanted, serves
-from holdfast.rows.postgres import constraints
-from holdfast.rows.postgres.connect import Way
-from holdfast.rows.postgres.facts import TEXTS, Column, Facts, Usable, facts_of, indexes_of
+from holdfast.rows.postgres import checks as constraints
+from holdfast.rows.postgres.catalog import TEXTS, Column, Facts, Usable, facts_of, indexes_of
+from holdfast.rows.postgres.database import Way
 from holdfast.rows.postgres.statements import Statements
-from holdfast.rows.spelling import nearest, quoted
+from holdfast.rows.sql import nearest, quoted
 
 OWNER_LENGTH = 64
 """Characters that an owner's name may have."""

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from holdfast._core.watch import End, Key
-from holdfast._ports.rows import Mark
+from holdfast._core.table_spec import End, Key
+from holdfast._ports.table import Mark
 from holdfast.databases.postgres.transactions import Block
-from holdfast.rows.postgres.connect import Way
-from holdfast.rows.postgres.facts import TEXTS
+from holdfast.rows.messages import undone_moves
+from holdfast.rows.postgres.catalog import TEXTS
+from holdfast.rows.postgres.database import Way
 from holdfast.rows.postgres.statements import Statements
-from holdfast.rows.wording import undone_moves
 
 IDLE = 30.0
 """Seconds without a statement, after which the server rolls it back: it may hold locks that others wait for."""

@@ -5,13 +5,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from holdfast._core.table_spec import End, Key, Value, Watch
 from holdfast._core.texts import text
-from holdfast._core.watch import End, Key, Value, Watch
-from holdfast._ports.rows import Mark
-from holdfast.rows.changes import Changes, Dialect
+from holdfast._ports.table import Mark
+from holdfast.rows.assignments import Changes, Dialect
 from holdfast.rows.indexes import Wanted, wanted
-from holdfast.rows.postgres.facts import Facts
-from holdfast.rows.spelling import Texts, ended, quoted
+from holdfast.rows.postgres.catalog import Facts
+from holdfast.rows.sql import Texts, ended, quoted
 
 _FOLDER = Path(__file__).parent / "queries"
 _STAMP = """'YYYY-MM-DD"T"HH24:MI:SS.US'"""

@@ -9,14 +9,14 @@ from typing import Any
 import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.watch import MOST, End, Key, Watch
+from holdfast._core.table_spec import MOST, End, Key, Watch
 from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.rows import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Refusal, Reset, States
+from holdfast._ports.table import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Refusal, Reset, States
 from holdfast.errors import HoldfastError, Unsupported
-from holdfast.rows import wording
+from holdfast.rows import messages as wording
 from holdfast.rows.postgres import inspection, moves
-from holdfast.rows.postgres.connect import Change, Way, is_refusal
-from holdfast.rows.postgres.facts import facts_of, indexes_of
+from holdfast.rows.postgres.catalog import facts_of, indexes_of
+from holdfast.rows.postgres.database import Change, Way, is_refusal
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.records import keys_of
 from holdfast.rows.refusals import ROUNDS, Parts, Refusals

@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 
-from holdfast._core.watch import Watch
-from holdfast.rows import wording
-from holdfast.rows.spelling import quoted
-from holdfast.rows.sqlite.facts import TOKEN, Facts
+from holdfast._core.table_spec import Watch
+from holdfast.rows import messages as wording
+from holdfast.rows.sql import quoted
+from holdfast.rows.sqlite.catalog import TOKEN, Facts
 from holdfast.rows.sqlite.forms import Stamp, form_of
 
 _SOME_TIME = 1.5e9

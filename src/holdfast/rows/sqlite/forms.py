@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from holdfast._core.watch import STAMPS, Watch
-from holdfast.rows.spelling import quoted
-from holdfast.rows.sqlite.facts import Column
+from holdfast._core.table_spec import STAMPS, Watch
+from holdfast.rows.sql import quoted
+from holdfast.rows.sqlite.catalog import Column
 
 Stamp = str | float | int
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from holdfast._core.watch import Watch
-from holdfast._ports.rows import Findings
+from holdfast._core.table_spec import Watch
+from holdfast._ports.table import Findings
 from holdfast.errors import ConfigurationError
-from holdfast.rows import wording
+from holdfast.rows import messages as wording
 from holdfast.rows.indexes import Wanted, serves
-from holdfast.rows.spelling import nearest, quoted
+from holdfast.rows.sql import nearest, quoted
 from holdfast.rows.sqlite import checks
-from holdfast.rows.sqlite.facts import Facts, facts_of
-from holdfast.rows.sqlite.file import File, Refused
+from holdfast.rows.sqlite.catalog import Facts, facts_of
+from holdfast.rows.sqlite.database import File, Refused
 from holdfast.rows.sqlite.forms import form_of, forms_of
 from holdfast.rows.sqlite.statements import Statements, literal
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast._core.watch import End, Key
-from holdfast._ports.rows import Mark
+from holdfast._core.table_spec import End, Key
+from holdfast._ports.table import Mark
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.transactions import Block
+from holdfast.rows.messages import undone_moves
 from holdfast.rows.sqlite.statements import Statements
-from holdfast.rows.wording import undone_moves
 
 Question = tuple[str, tuple[Any, ...]]
 

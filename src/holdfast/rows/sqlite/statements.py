@@ -9,14 +9,14 @@ from typing import Any
 
 from msgspec.json import encode
 
+from holdfast._core.table_spec import End, Key, Value, Watch
 from holdfast._core.texts import text
-from holdfast._core.watch import End, Key, Value, Watch
-from holdfast._ports.rows import Mark
-from holdfast.rows.changes import Changes, Dialect
+from holdfast._ports.table import Mark
+from holdfast.rows.assignments import Changes, Dialect
 from holdfast.rows.indexes import Wanted, wanted
 from holdfast.rows.records import Reader, Record, keys_of
-from holdfast.rows.spelling import Texts, ended, quoted
-from holdfast.rows.sqlite.facts import Facts
+from holdfast.rows.sql import Texts, ended, quoted
+from holdfast.rows.sqlite.catalog import Facts
 from holdfast.rows.sqlite.forms import Stamp, form_of
 
 MOST_VALUES = 32_000

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.watch import MOST, End, Key, Watch
+from holdfast._core.table_spec import MOST, End, Key, Watch
 from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.rows import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Refusal, Reset, States
+from holdfast._ports.table import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Refusal, Reset, States
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.connection_thread import OwnThread
 from holdfast.databases.sqlite.database import BUSY_LIMIT
 from holdfast.databases.sqlite.spare_connection import Spares
 from holdfast.databases.sqlite.transactions import Turns, blocking, in_thread
 from holdfast.errors import Unsupported
-from holdfast.rows import wording
+from holdfast.rows import messages as wording
 from holdfast.rows.refusals import ROUNDS, Refusals
 from holdfast.rows.sqlite import inspection, moves
-from holdfast.rows.sqlite.facts import facts_of
-from holdfast.rows.sqlite.file import File, Refused, Rows
+from holdfast.rows.sqlite.catalog import facts_of
+from holdfast.rows.sqlite.database import File, Refused, Rows
 from holdfast.rows.sqlite.forms import Stamp
 from holdfast.rows.sqlite.statements import Statements
 

@@ -9,7 +9,7 @@ from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.store import Check
 from holdfast.errors import SchemaMissing, SchemaTooNew
 from holdfast.stores.postgres import objects, schema
-from holdfast.stores.postgres.rows import Row
+from holdfast.stores.postgres.records import Row
 
 LONG: Final = 300.0
 LATE: Final = 3600.0

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast._ports.store import Check
-from holdfast.stores.postgres.rows import Row
+from holdfast.stores.postgres.records import Row
 from holdfast.stores.postgres.schema import MIGRATIONS
 
 _WRITTEN: Final = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE"})

@@ -8,8 +8,8 @@ from holdfast._core.job import PLACE_OF, AttemptRecord, JobRecord, State
 from holdfast._core.texts import json_text, text
 from holdfast._ports.store import MOST_ATTEMPTS, Due, JobFilter, LastTries, LeaseView, QueueView
 from holdfast.databases.postgres.database import Connected
-from holdfast.stores.postgres import rows
-from holdfast.stores.postgres.rows import Row
+from holdfast.stores.postgres import records as rows
+from holdfast.stores.postgres.records import Row
 
 _ATTEMPT: Final = (
     *("job", "claim", "number", "attempt", "worker", "outcome", "error", "started_at", "ended_at", "signal", "stacks"),

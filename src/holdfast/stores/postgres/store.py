@@ -5,12 +5,12 @@ from holdfast._ports.trial import stuck, try_out
 from holdfast.databases.postgres.pool import Link
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.stores.postgres import checks
-from holdfast.stores.postgres.keeping import Keeping
-from holdfast.stores.postgres.moving import Moving
-from holdfast.stores.postgres.owning import Owning
+from holdfast.stores.postgres.leases import Owning
+from holdfast.stores.postgres.maintenance import Keeping
+from holdfast.stores.postgres.moves import Moving
 from holdfast.stores.postgres.reading import Reading
 from holdfast.stores.postgres.rehearsal import HURRIED, OneTransaction
-from holdfast.stores.postgres.sharing import Sharing
+from holdfast.stores.postgres.shared_transactions import Sharing
 
 
 class PostgresStore(Moving, Sharing, Owning, Reading, Keeping):

@@ -11,7 +11,7 @@ from holdfast.databases.sqlite.database import FIRST_WITHOUT_RESET_RACE, Databas
 from holdfast.databases.sqlite.file_location import require_local_disk
 from holdfast.errors import HoldfastError
 from holdfast.stores.sqlite import schema
-from holdfast.stores.sqlite.packing import micros
+from holdfast.stores.sqlite.parameters import micros
 from holdfast.stores.sqlite.schema import VERSION
 
 REMEDY = "pip install 'holdfast[apsw]', and set HOLDFAST_SQLITE=apsw if no other code of the process opens the file by sqlite3"

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._ports.store import LeaseView
-from holdfast.stores.sqlite.packing import micros
-from holdfast.stores.sqlite.rows import Row, end_of, names_of, process_of, timing_of
+from holdfast.stores.sqlite.parameters import micros
+from holdfast.stores.sqlite.records import Row, end_of, names_of, process_of, timing_of
 
 
 class Sighting(Struct, frozen=True):

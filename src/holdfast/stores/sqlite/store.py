@@ -53,7 +53,11 @@ from holdfast.databases.sqlite.connection_thread import OwnThread
 from holdfast.databases.sqlite.database import BUSY_LIMIT, Database
 from holdfast.databases.sqlite.spare_connection import Spares
 from holdfast.databases.sqlite.transactions import Transaction, Turns
-from holdfast.stores.sqlite import answers, backup, checks, packing, rows, within
+from holdfast.stores.sqlite import backup, checks
+from holdfast.stores.sqlite import caller_transactions as within
+from holdfast.stores.sqlite import parameters as packing
+from holdfast.stores.sqlite import records as rows
+from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.leases import Watch
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
 

@@ -11,7 +11,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolic
 from nats.js.errors import NotFoundError
 from nats.js.manager import JetStreamManager
 
-from holdfast._core.address import Address
+from holdfast._core.transport_url import Address
 from holdfast._ports.store import Due
 from holdfast._ports.transport import Delivery, Hint
 from holdfast.transports.nats import messages

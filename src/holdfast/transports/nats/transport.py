@@ -8,8 +8,8 @@ from contextlib import suppress
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
-from holdfast._core.address import Address
 from holdfast._core.cleaning import clean
+from holdfast._core.transport_url import Address
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.store import Due
 from holdfast._ports.transport import Delivery, Hint

@@ -12,7 +12,7 @@ from holdfast._core.reading import first_readable
 from holdfast._core.texts import json_text, text
 from holdfast._ports.store import BeatAnswer, LeaseView, NewLease, Overdue
 from holdfast.databases.postgres.database import BEAT_LIMIT, Connected
-from holdfast.stores.postgres import rows
+from holdfast.stores.postgres import records as rows
 
 SHORTEST_BEAT_LIMIT: Final = 0.5
 

@@ -13,7 +13,7 @@ import asyncpg
 from asyncpg import Connection
 
 from holdfast.databases.postgres.database import Connected
-from holdfast.stores.postgres.rows import Row
+from holdfast.stores.postgres.records import Row
 
 AHEAD: Final = 9
 """Days for which partitions are made; ``make_days`` knows it too."""

@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from msgspec import Struct
 
-from holdfast._core.location import Location
+from holdfast._core.postgres_url import Location
 from holdfast._ports.store import EnqueueAnswer
 from holdfast.databases.wrapped import Opened, is_a, wrapper_of
 from holdfast.errors import Unsupported

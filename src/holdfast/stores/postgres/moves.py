@@ -28,8 +28,10 @@ from holdfast._ports.store import (
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres.database import Connected
 from holdfast.errors import HoldfastError, StoreBusy
-from holdfast.stores.postgres import answers, packing, rows
-from holdfast.stores.postgres.trail import Trail, kind_of
+from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres import records as rows
+from holdfast.stores.postgres import results as answers
+from holdfast.stores.postgres.claim_cursor import Trail, kind_of
 
 _KINDS = 64  # of claims whose trails are kept
 _NEW = Trail()

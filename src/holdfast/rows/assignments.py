@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from holdfast._core.watch import End, Value, Watch
+from holdfast._core.table_spec import End, Value, Watch
 from holdfast.errors import ConfigurationError
-from holdfast.rows.spelling import quoted
+from holdfast.rows.sql import quoted
 
 
 class Dialect(Struct, frozen=True):

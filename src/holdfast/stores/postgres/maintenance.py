@@ -8,7 +8,7 @@ from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.texts import text
 from holdfast._ports.store import Pruned
 from holdfast.stores.postgres import schema
-from holdfast.stores.postgres.days import Days
+from holdfast.stores.postgres.partitions import Days
 from holdfast.stores.postgres.roles import Roles
 
 

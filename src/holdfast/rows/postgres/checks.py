@@ -2,13 +2,13 @@
 
 import asyncpg
 
-from holdfast._core.watch import Watch
+from holdfast._core.table_spec import Watch
 from holdfast.databases.postgres.errors import said_by
-from holdfast.rows import wording
-from holdfast.rows.postgres.connect import Way
-from holdfast.rows.postgres.facts import TEXTS, Column, Facts
+from holdfast.rows import messages as wording
+from holdfast.rows.postgres.catalog import TEXTS, Column, Facts
+from holdfast.rows.postgres.database import Way
 from holdfast.rows.postgres.statements import Statements, literal
-from holdfast.rows.spelling import quoted
+from holdfast.rows.sql import quoted
 
 _ADD = {"E": "ALTER TYPE … ADD VALUE"}
 

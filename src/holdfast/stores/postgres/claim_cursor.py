@@ -14,7 +14,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._ports.store import ClaimRequest
-from holdfast.stores.postgres.rows import Row
+from holdfast.stores.postgres.records import Row
 
 FAST = 200
 """Jobs taken in a row, from which on it pays."""

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast._core.idempotency import is_repeated
 from holdfast._core.job import JobRecord, State
 from holdfast._core.lifecycle import Transition
-from holdfast._core.settling import is_repeated
 from holdfast._ports.store import Answer, BeatAnswer, Duplicate, EnqueueAnswer, Expired, Pruned, QueueView
-from holdfast.stores.sqlite.rows import Row, attempt_of, ended_of, instant, record_of
+from holdfast.stores.sqlite.records import Row, attempt_of, ended_of, instant, record_of
 
 _ATTEMPT = 11  # columns
 

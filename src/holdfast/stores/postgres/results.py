@@ -8,15 +8,15 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from holdfast._core.idempotency import is_repeated
 from holdfast._core.job import AttemptOutcome, AttemptRecord, Claim, Hold, JobRecord, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import Policy
-from holdfast._core.rows import Ended
-from holdfast._core.settling import is_repeated
+from holdfast._core.record import Ended
 from holdfast._ports.store import Answer, ClaimRequest, Duplicate, EnqueueAnswer
 from holdfast.errors import HoldfastError
-from holdfast.stores.postgres import packing
-from holdfast.stores.postgres.rows import Row, failure_of, rescue_of
+from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres.records import Row, failure_of, rescue_of
 
 ALL = EnqueueAnswer()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

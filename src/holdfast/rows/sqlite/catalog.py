@@ -6,11 +6,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from holdfast._core.watch import Watch
+from holdfast._core.table_spec import Watch
 from holdfast.rows.indexes import Index
-from holdfast.rows.spelling import Texts
-from holdfast.rows.sqlite.file import File
-from holdfast.rows.wording import missing_table
+from holdfast.rows.messages import missing_table
+from holdfast.rows.sql import Texts
+from holdfast.rows.sqlite.database import File
 
 TEXTS = Texts(Path(__file__).parent / "queries", {})
 _WHERE = re.compile(r"\bWHERE\b", re.IGNORECASE)

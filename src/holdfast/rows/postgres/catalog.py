@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast._core.watch import Watch
+from holdfast._core.table_spec import Watch
 from holdfast.rows.indexes import Index
-from holdfast.rows.postgres.connect import Way
-from holdfast.rows.spelling import Texts, quoted
-from holdfast.rows.wording import missing_table
+from holdfast.rows.messages import missing_table
+from holdfast.rows.postgres.database import Way
+from holdfast.rows.sql import Texts, quoted
 
 TEXTS = Texts(Path(__file__).parent / "queries", {})
 

@@ -25,7 +25,7 @@ from holdfast._core.job import (
 )
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import policy_of
-from holdfast._core.rows import Ended
+from holdfast._core.record import Ended
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import ClaimRequest, Due, Overdue
 

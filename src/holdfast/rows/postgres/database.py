@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.watch import Key
+from holdfast._core.table_spec import Key
 from holdfast._ports.clock import Chance, Clock
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres import session_settings as sessions
@@ -19,7 +19,7 @@ from holdfast.databases.postgres.transactions import Block, Turns
 from holdfast.errors import ConfigurationError, HoldfastError, StoreBusy, StoreUnavailable
 from holdfast.rows.postgres.sessions import Sessions
 from holdfast.rows.refusals import Parts
-from holdfast.stores.postgres.sharing import KEPT_ALIVE
+from holdfast.stores.postgres.shared_transactions import KEPT_ALIVE
 
 CONNECTIONS = 4
 """At most in one event loop: each is used for one statement at a time, never while user code runs."""

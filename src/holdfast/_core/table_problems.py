@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from holdfast._core.durations import seconds
-from holdfast._core.watch import MOST, STAMPS, Value
+from holdfast._core.table_spec import MOST, STAMPS, Value
 
 STATES = ("pending", "in_progress", "done", "failed")
 OPTIONAL = ("failed",)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from holdfast._core.watch import End, Key, Watch
+from holdfast._core.table_spec import End, Key, Watch
 
 
 class Mark(Struct, frozen=True):

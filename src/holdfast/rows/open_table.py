@@ -1,10 +1,10 @@
 """The table that a URL and a watch name."""
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.location import SCHEMES
-from holdfast._core.watch import Watch
+from holdfast._core.postgres_url import SCHEMES
+from holdfast._core.table_spec import Watch
 from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.rows import Table
+from holdfast._ports.table import Table
 from holdfast.errors import ConfigurationError, MissingExtra
 
 

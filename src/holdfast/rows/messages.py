@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from holdfast._core.watch import STAMPS, Value, Watch
+from holdfast._core.table_spec import STAMPS, Value, Watch
 from holdfast.errors import ConfigurationError, HoldfastError
-from holdfast.rows.spelling import nearest, quoted
+from holdfast.rows.sql import nearest, quoted
 
 _FORMS = {
     "text": "'YYYY-MM-DD HH:MM:SS' of UTC",

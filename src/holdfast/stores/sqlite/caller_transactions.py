@@ -16,8 +16,9 @@ from holdfast.databases.sqlite.database import QUERIES
 from holdfast.databases.sqlite.file_location import identity_of
 from holdfast.databases.wrapped import Opened, is_a, wrapper_of
 from holdfast.errors import HoldfastError, Unsupported
-from holdfast.stores.sqlite import answers, schema
-from holdfast.stores.sqlite.packing import Values
+from holdfast.stores.sqlite import results as answers
+from holdfast.stores.sqlite import schema
+from holdfast.stores.sqlite.parameters import Values
 
 _TABLE = re.compile(r"\bholdfast_(jobs|bodies|receipts)\b")
 _BODY = QUERIES["enqueue"].programs[-1].partition("\nBEGIN\n")[2].rpartition("END;")[0]

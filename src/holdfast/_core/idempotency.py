@@ -6,7 +6,7 @@ what was kept of each attempt remember what every token did.
 
 from holdfast._core.job import PLACE_OF, Failure, JobRecord, Place
 from holdfast._core.lifecycle import Judge, Transition
-from holdfast._core.rows import OUTCOME_OF, Ended
+from holdfast._core.record import OUTCOME_OF, Ended
 
 
 def is_repeated(transition: Transition, row: JobRecord | None, ended: Ended | None) -> bool:

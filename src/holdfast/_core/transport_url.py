@@ -6,7 +6,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
-from holdfast._core import location
+from holdfast._core import postgres_url as location
 from holdfast._core.durations import seconds
 from holdfast._core.timing import LeaseTiming
 

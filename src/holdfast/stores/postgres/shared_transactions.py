@@ -14,7 +14,9 @@ from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres.database import Connected
 from holdfast.databases.postgres.transactions import Transaction, Turns, awaited
 from holdfast.errors import MissingExtra
-from holdfast.stores.postgres import answers, packing, within
+from holdfast.stores.postgres import caller_transactions as within
+from holdfast.stores.postgres import parameters as packing
+from holdfast.stores.postgres import results as answers
 
 KEPT_ALIVE = {
     "tcp_keepalives_idle": "10",
