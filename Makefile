@@ -44,16 +44,16 @@ test: $(DEV) $(SERVERS) ## run the tests, two at a time (ARGS="-k lease -x", or 
 check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs
 	@echo "lint (ruff)"; .venv/bin/ruff check -q .
 	@echo "format (ruff)"; .venv/bin/ruff format -q --check .
-	@echo "types (mypy --strict)"; .venv/bin/mypy --strict --no-error-summary src tests/typing bench
+	@echo "types (mypy --strict)"; .venv/bin/mypy --strict --no-error-summary src proof tests/typing bench
 	@echo "import direction (import-linter)"; .venv/bin/lint-imports --no-logo
 	@echo "sizes of files and functions"; .venv/bin/python scripts/check_sizes.py
 	@echo "paths and links in the documents"; .venv/bin/python scripts/check_docs.py
 
 simulate: $(DEV) ## run the engine under seeded faults (SEEDS=1000)
-	@.venv/bin/python -m holdfast.testing.simulate --seeds $(SEEDS) $(ARGS)
+	@.venv/bin/python -m proof.simulate --seeds $(SEEDS) $(ARGS)
 
 worlds: $(DEV) ## run every small world to a depth (ARGS="--script one")
-	@.venv/bin/python -m holdfast.testing.enumerate $(ARGS)
+	@.venv/bin/python -m proof.enumerate $(ARGS)
 
 mutants: $(DEV) $(SERVERS) ## take out every guard, of the engine and of the stores' SQL: what notices it?
 	@.venv/bin/python -m tests.simulation.hunt

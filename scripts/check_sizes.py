@@ -74,4 +74,4 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "src/holdfast")))
+    sys.exit(max(main(Path(folder)) for folder in sys.argv[1:] or ("src/holdfast", "proof")))

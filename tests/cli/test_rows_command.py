@@ -13,7 +13,7 @@ from holdfast import App
 from holdfast._core.table_spec import Watch
 from holdfast._ports.clock import SystemClock
 from holdfast._ports.table import Findings
-from holdfast.testing.memory_table import MemoryTable
+from proof.stores.memory_table import MemoryTable
 from tests.cli.support import answer, run
 
 WATCHED = """

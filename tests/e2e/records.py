@@ -62,7 +62,7 @@ class PostgresRecord:
         self._url, self._said = url, folder / SAID
 
     def watch(self) -> None:
-        from holdfast.testing import history_postgres
+        from proof.checker import history_postgres
 
         history_postgres.watch(self._url)
 
@@ -70,7 +70,7 @@ class PostgresRecord:
         tell_deed(self._said, Deed(time.time(), what, process, job, token))
 
     def read(self, deeds: Iterable[Deed] = ()) -> History:
-        from holdfast.testing import history_postgres
+        from proof.checker import history_postgres
 
         return history_postgres.read(self._url, [*deeds, *told(self._said)[0]])
 

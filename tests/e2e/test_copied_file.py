@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import App
-from holdfast.testing.checker import Rules
+from proof.checker.checker import Rules
 from tests.e2e.fleet import START, fleet
 from tests.e2e.machines import HERE
 from tests.e2e.tormentor import SEED, Tormentor

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.checker import Rules
+from proof.checker.checker import Rules
 from tests.e2e import failpoints
 from tests.e2e.fleet import ROOT, START, fleet
 from tests.e2e.machines import HERE

@@ -16,10 +16,10 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.store import ClaimRequest, NewLease, Update
 from holdfast.stores.postgres.store import PostgresStore
-from holdfast.testing import history_postgres
-from holdfast.testing.checker import Report, Rules, check
 from holdfast.testing.deeds import Deed
 from holdfast.testing.history import JobRow, LeaseRow
+from proof.checker import history_postgres
+from proof.checker.checker import Report, Rules, check
 
 OURS = ProcessIdentity("host", 1, 1, "boot", "pid", "clock")
 LEASE, JOB, CLAIM = UUID(int=1), UUID(int=2), UUID(int=3)

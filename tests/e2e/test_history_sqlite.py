@@ -17,9 +17,9 @@ from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.store import ClaimRequest, NewLease, Update
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing import history_sqlite
-from holdfast.testing.checker import Report, Rules, check
 from holdfast.testing.deeds import Deed
 from holdfast.testing.history import JobRow, LeaseRow
+from proof.checker.checker import Report, Rules, check
 
 OURS = ProcessIdentity("host", 1, 1, "boot", "pid", "clock")
 LEASE, JOB, CLAIM = UUID(int=1), UUID(int=2), UUID(int=3)

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._system.host import identify
-from holdfast.testing.checker import Rules, check
+from proof.checker.checker import Rules, check
 from tests.e2e.fleet import fleet
 from tests.e2e.machines import HERE
 from tests.e2e.meddling import Operator, amend

@@ -11,7 +11,7 @@ from msgspec import structs
 from rich.console import Console
 
 from holdfast.testing.history import History
-from holdfast.testing.verdicts import Report, Violation
+from proof.checker.verdicts import Report, Violation
 from tests.e2e.torture import __main__ as torture
 from tests.e2e.torture import figures, leftovers
 from tests.e2e.torture.figures import Figures, Sum

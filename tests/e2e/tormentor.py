@@ -9,9 +9,9 @@ from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._system.host import identify
-from holdfast.testing.checker import Report, Rules, check
 from holdfast.testing.deeds import Deed
-from holdfast.testing.verdicts import percentile
+from proof.checker.checker import Report, Rules, check
+from proof.checker.verdicts import percentile
 from tests.e2e.cells import end, is_alive
 from tests.e2e.fleet import START, Crew, Fleet, is_stopped
 from tests.e2e.machines import HERE, Machine

@@ -10,7 +10,7 @@ from holdfast._core.job import JobRecord
 from holdfast._engine.rows.declaration import settings_of
 from holdfast._engine.rows.rows import Rows, Surroundings
 from holdfast._engine.rows.tables import RowsSettings, Tables
-from holdfast.testing.memory_table import MemoryTable
+from proof.stores.memory_table import MemoryTable
 from tests.engine.support import Bench, Flaky, beside
 
 URL = "sqlite:///shop.db"

@@ -24,7 +24,7 @@ from holdfast._ports.store import ClaimRequest, NewLease
 from holdfast._ports.transport import Via
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance
-from holdfast.testing.queue import FaultyQueue, FaultyTransport, Mishaps
+from proof.simulator.queue import FaultyQueue, FaultyTransport, Mishaps
 from tests.engine.machines import MemoryCell, MemoryChannel
 from tests.engine.support import (
     PROCESS,

@@ -19,7 +19,7 @@ from holdfast._ports.table import Findings, Refusal
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
-from holdfast.testing.memory_table import MemoryTable
+from proof.stores.memory_table import MemoryTable
 from tests.engine.garden import FlakyTable, settings
 from tests.engine.machines import MemoryHost, MemoryTransport
 from tests.engine.support import Log, LoopClock, beside, run, run_virtual, turns

@@ -10,7 +10,7 @@ from holdfast import App, Batch, ConfigurationError, Rows, State, StoreUnavailab
 from holdfast._core.table_spec import Watch
 from holdfast._ports.clock import SystemClock
 from holdfast._ports.table import Findings
-from holdfast.testing.memory_table import MemoryTable
+from proof.stores.memory_table import MemoryTable
 from tests.e2e import waiting
 from tests.engine.garden import URL, FlakyTable
 from tests.engine.support import run, until

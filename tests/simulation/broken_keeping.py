@@ -14,7 +14,7 @@ from holdfast._core.record import new_row, reopened
 from holdfast._ports.store import EnqueueAnswer, Pruned, ReopenAnswer
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.hooks import HookedStore
+from proof.checker.hooks import HookedStore
 
 Under = tuple[UUID, Token] | None
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from holdfast._engine.rows.run import Run
 from holdfast._ports.table import Mark
-from holdfast.testing.memory_table import MemoryTable, Row
+from proof.stores.memory_table import MemoryTable, Row
 from tests.simulation.patching import patched
 
 

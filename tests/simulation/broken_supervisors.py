@@ -17,8 +17,8 @@ from holdfast._engine.supervisor.supervisor import Supervisor
 from holdfast._engine.supervisor.worker_handle import Ward
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Answer, NewLease
-from holdfast.testing.hosts import Machine, SimChild
-from holdfast.testing.world import World
+from proof.simulator.hosts import Machine, SimChild
+from proof.simulator.world import World
 from tests.simulation.broken_stores import ExpiryByWallClock
 from tests.simulation.patching import patched
 

@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.plans import draw
-from holdfast.testing.simulation import Outcome, perform
+from proof.simulator.plans import draw
+from proof.simulator.simulation import Outcome, perform
 from tests.simulation.mutants import MUTANTS, Mutant
 
 SEEDS = Path(__file__).with_name("seeds.json")

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.testing.cases import Case, write
-from holdfast.testing.plans import Plan
-from holdfast.testing.shrinking import Shrinker
-from holdfast.testing.simulate import revision
-from holdfast.testing.simulation import Outcome, perform
+from proof.search.cases import Case, write
+from proof.search.shrinking import Shrinker
+from proof.simulate import revision
+from proof.simulator.plans import Plan
+from proof.simulator.simulation import Outcome, perform
 from tests.simulation.hunt import fitting, play
 from tests.simulation.mutants import MUTANTS, Mutant
 

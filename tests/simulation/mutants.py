@@ -8,11 +8,11 @@ from msgspec import Struct, structs
 
 from holdfast._core.timing import LeaseTiming
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.faults import Fault
-from holdfast.testing.outfits import Outfit
-from holdfast.testing.plans import OPERATIONS, Mode, Plan
-from holdfast.testing.profiles import Profile
-from holdfast.testing.threads import PROCESSES, THREADED
+from proof.simulator.faults import Fault
+from proof.simulator.outfits import Outfit
+from proof.simulator.plans import OPERATIONS, Mode, Plan
+from proof.simulator.profiles import Profile
+from proof.simulator.threads import PROCESSES, THREADED
 from tests.simulation import broken_keeping as keeping
 from tests.simulation import broken_rows as rows
 from tests.simulation import broken_stores as stores

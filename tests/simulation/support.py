@@ -3,8 +3,8 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from holdfast.testing.hosts import Machine, SimClock
-from holdfast.testing.loop import VirtualLoop
+from proof.simulator.hosts import Machine, SimClock
+from proof.simulator.loop import VirtualLoop
 
 
 class Stage:

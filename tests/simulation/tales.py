@@ -7,9 +7,9 @@ from msgspec import structs
 from holdfast._core.job import AttemptOutcome, Reason, State, Token
 from holdfast._core.lifecycle import Charge, Judge
 from holdfast._core.policy import Policy
-from holdfast.testing.checker import check
 from holdfast.testing.history import IN_CARE, By, Event, History, JobRow, LeaseRow, Phase, TableRow
-from holdfast.testing.verdicts import Report, Rules
+from proof.checker.checker import check
+from proof.checker.verdicts import Report, Rules
 
 JOB, LEASE, OTHER_LEASE, CHILD, CALL = (UUID(int=number) for number in range(1, 6))
 FIRST, SECOND = Token(UUID(int=11), 1), Token(UUID(int=12), 2)

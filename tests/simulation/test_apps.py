@@ -9,13 +9,13 @@ from msgspec import structs
 from holdfast._core.job import State
 from holdfast._engine.embedded.in_process import LoopChannel
 from holdfast._ports.host import Exit
-from holdfast.testing.decisions import Birth, Decision, Strike
 from holdfast.testing.history import EMBEDDED, Event, JobRow, LeaseRow, Phase
-from holdfast.testing.loop import PROCESS, Process
-from holdfast.testing.outfits import APPS
-from holdfast.testing.plans import Mode, Plan, draw, draw_for
-from holdfast.testing.profiles import Brand
-from holdfast.testing.simulation import Outcome, perform, simulate
+from proof.search.decisions import Birth, Decision, Strike
+from proof.simulator.loop import PROCESS, Process
+from proof.simulator.outfits import APPS
+from proof.simulator.plans import Mode, Plan, draw, draw_for
+from proof.simulator.profiles import Brand
+from proof.simulator.simulation import Outcome, perform, simulate
 from tests.simulation.support import Stage, on_stage
 from tests.simulation.tales import FIRST, FRAGILE, LEASE, OTHER, OTHER_LEASE, SECOND, WORKER, Tale
 from tests.simulation.test_promises import ALONE, OPEN, ZOMBIES

@@ -7,7 +7,7 @@ from holdfast._core.job import AttemptOutcome, State, Token
 from holdfast._core.lifecycle import Judge
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast.testing.history import FAIL_OVER, By, Phase
-from holdfast.testing.verdicts import Rules
+from proof.checker.verdicts import Rules
 from tests.simulation.tales import FIRST, LEASE, OTHER, SECOND, Tale, begun, dead, stopped
 
 BACK = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None}

@@ -12,9 +12,9 @@ from msgspec import structs
 
 from holdfast._core.job import State, Token
 from holdfast._core.policy import Policy
-from holdfast.testing.checker import check
 from holdfast.testing.history import FAIL_OVER, IN_CARE, By, Event, History, JobRow, LeaseRow, Phase
-from holdfast.testing.verdicts import PROPERTIES, Rules, percentile
+from proof.checker.checker import check
+from proof.checker.verdicts import PROPERTIES, Rules, percentile
 from tests.simulation.tales import (
     CHILD,
     FIRST,

@@ -8,10 +8,10 @@ import pytest
 from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.connections import Connections
-from holdfast.testing.fates import Fault, Faults, Mix
-from holdfast.testing.faults import faulty
 from holdfast.testing.history import History
+from proof.simulator.connections import Connections
+from proof.simulator.fates import Fault, Faults, Mix
+from proof.simulator.faults import faulty
 from tests.simulation.support import Stage, on_stage
 from tests.simulation.test_profiles import CALL, JOB, OTHER, new
 

@@ -6,11 +6,11 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast.testing.decisions import Birth, Lookup, Mishap, Operation, Strike
-from holdfast.testing.fates import Fault, Faults, Luck, Mix
 from holdfast.testing.history import Phase
-from holdfast.testing.programs import TAIL
-from holdfast.testing.simulation import Outcome, perform, simulate
+from proof.search.decisions import Birth, Lookup, Mishap, Operation, Strike
+from proof.simulator.fates import Fault, Faults, Luck, Mix
+from proof.simulator.programs import TAIL
+from proof.simulator.simulation import Outcome, perform, simulate
 
 SEEDS = range(40)
 

@@ -17,10 +17,10 @@ from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable, Unsupported
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
-from holdfast.testing.doors import VERBS
-from holdfast.testing.fates import Fault, Faults, Mix
-from holdfast.testing.faults import faulty
 from holdfast.testing.history import History, Phase
+from proof.simulator.fates import Fault, Faults, Mix
+from proof.simulator.faults import faulty
+from proof.stores.doors import VERBS
 from tests.simulation.support import Stage, on_stage
 
 JOB, CALL = UUID(int=1), UUID(int=2)

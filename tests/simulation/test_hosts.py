@@ -6,8 +6,8 @@ from typing import Any
 
 from holdfast._core.identity import is_provably_dead
 from holdfast._ports.host import Cell, Exit
-from holdfast.testing.hosts import SimChannel, SimHost
-from holdfast.testing.loop import Process
+from proof.simulator.hosts import SimChannel, SimHost
+from proof.simulator.loop import Process
 from tests.simulation.support import Stage, on_stage
 
 

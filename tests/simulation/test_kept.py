@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.cases import read
+from proof.search.cases import read
 from tests.simulation.keep import KEPT
 from tests.simulation.mutants import MUTANTS
 

@@ -15,14 +15,14 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import Answer, Capabilities, ClaimRequest, ExchangeAnswer, NewLease, Update
 from holdfast.errors import StoreBusy
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.decisions import Strike
 from holdfast.testing.history import By, History, JobRow, Phase
-from holdfast.testing.locked_rows import LockedRows
-from holdfast.testing.plans import draw_for
-from holdfast.testing.profiles import Brand
-from holdfast.testing.simulation import simulate
-from holdfast.testing.truth import Witness, witnessed
-from holdfast.testing.verdicts import Rules
+from proof.checker.verdicts import Rules
+from proof.search.decisions import Strike
+from proof.simulator.plans import draw_for
+from proof.simulator.profiles import Brand
+from proof.simulator.simulation import simulate
+from proof.stores.locked_rows import LockedRows
+from proof.stores.truth import Witness, witnessed
 from tests.simulation.support import Stage, on_stage
 from tests.simulation.tales import CHILD, JOB, LEASE, NOBODY, SECOND, Tale
 from tests.simulation.tales import OTHER as OTHER_WORKER

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast._ports.host import Exit
-from holdfast.testing.loop import PROCESS, Stuck, VirtualLoop
+from proof.simulator.loop import PROCESS, Stuck, VirtualLoop
 from tests.simulation.support import Stage, on_stage
 
 

@@ -18,16 +18,16 @@ from holdfast._ports.host import Exit
 from holdfast._ports.store import Capabilities, JobFilter, NewLease, Store
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.decisions import Birth, Strike
-from holdfast.testing.doors import READING, VERBS, Door
 from holdfast.testing.history import Event, History, Phase
-from holdfast.testing.hosts import SimClock
-from holdfast.testing.loop import Process
-from holdfast.testing.plans import Mode, draw
-from holdfast.testing.profiles import Entrance, LeaseClock, Profile
-from holdfast.testing.programs import NEW
-from holdfast.testing.simulation import Outcome, perform
-from holdfast.testing.truth import witnessed
+from proof.search.decisions import Birth, Strike
+from proof.simulator.hosts import SimClock
+from proof.simulator.loop import Process
+from proof.simulator.plans import Mode, draw
+from proof.simulator.profiles import Entrance, LeaseClock, Profile
+from proof.simulator.programs import NEW
+from proof.simulator.simulation import Outcome, perform
+from proof.stores.doors import READING, VERBS, Door
+from proof.stores.truth import witnessed
 from tests.simulation.support import Stage, on_stage
 
 TTL, BEAT = 30.0, 6.0

@@ -9,7 +9,7 @@ from holdfast._core.job import AttemptOutcome, Reason, State, Token
 from holdfast._core.lifecycle import Charge, Judge
 from holdfast._core.policy import Policy
 from holdfast.testing.history import FAIL_OVER, By, History, JobRow, Phase
-from holdfast.testing.verdicts import Rules
+from proof.checker.verdicts import Rules
 from tests.simulation.tales import (
     CALL,
     CHILD,

@@ -13,10 +13,10 @@ from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import Capabilities, ClaimRequest, NewLease
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.checker import check
 from holdfast.testing.history import History
-from holdfast.testing.truth import Witness, witnessed
-from holdfast.testing.verdicts import Report, Rules
+from proof.checker.checker import check
+from proof.checker.verdicts import Report, Rules
+from proof.stores.truth import Witness, witnessed
 from tests.simulation.support import Stage, on_stage
 
 JOB, FIRST, SECOND = UUID(int=1), UUID(int=2), UUID(int=3)

@@ -21,9 +21,9 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, TTL, Scene, answered, raised, released, rescued
-from holdfast.testing.fates import ODD_ERRORS, Fault, Faults, Mix, is_odd
-from holdfast.testing.faults import faulty
 from holdfast.testing.history import History
+from proof.simulator.fates import ODD_ERRORS, Fault, Faults, Mix, is_odd
+from proof.simulator.faults import faulty
 from tests.stores.postgres_homes import Homes
 
 LATEST = 0.003

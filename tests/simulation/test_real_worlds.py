@@ -6,10 +6,10 @@ import pytest
 
 from holdfast.databases.postgres.database import Connected
 from holdfast.databases.sqlite.database import QUERIES
-from holdfast.testing.cases import broken_by
-from holdfast.testing.decisions import Strike
-from holdfast.testing.profiles import Brand
-from holdfast.testing.simulation import simulate
+from proof.search.cases import broken_by
+from proof.search.decisions import Strike
+from proof.simulator.profiles import Brand
+from proof.simulator.simulation import simulate
 
 SEEDS = {Brand.SQLITE: range(16), Brand.POSTGRES: range(8)}
 REAL = pytest.mark.parametrize("brand", SEEDS)

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from holdfast.testing.history import History
-from holdfast.testing.plans import WATCHED, draw
-from holdfast.testing.simulation import simulate
-from holdfast.testing.verdicts import Rules, TableRules
+from proof.checker.verdicts import Rules, TableRules
+from proof.simulator.plans import WATCHED, draw
+from proof.simulator.simulation import simulate
 from tests.simulation.tales import Tale
 
 TABLE = TableRules(stale_after=10.0, late=2.0, max_resets=1, poison=(7,))

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-SIMULATE = [sys.executable, "-m", "holdfast.testing.simulate"]
+SIMULATE = [sys.executable, "-m", "proof.simulate"]
 SEEDS = os.environ.get("SEEDS", "2000")
 
 

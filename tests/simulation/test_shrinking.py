@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from holdfast.testing import simulate as command
-from holdfast.testing.cases import Case, broken_by, read, write
-from holdfast.testing.decisions import Birth, Mishap, Operation, Strike, describe
-from holdfast.testing.failure import explain
-from holdfast.testing.fates import Fault
-from holdfast.testing.plans import STRIKES as STRIKE_NAMES
-from holdfast.testing.plans import WORLDWIDE, Plan, draw
-from holdfast.testing.shrinking import Shrinker, fewest
-from holdfast.testing.simulation import Outcome, perform, simulate
-from holdfast.testing.strikes import BREAKS
+from proof import simulate as command
+from proof.report.failure import explain
+from proof.search.cases import Case, broken_by, read, write
+from proof.search.decisions import Birth, Mishap, Operation, Strike, describe
+from proof.search.shrinking import Shrinker, fewest
+from proof.simulator.fates import Fault
+from proof.simulator.plans import STRIKES as STRIKE_NAMES
+from proof.simulator.plans import WORLDWIDE, Plan, draw
+from proof.simulator.simulation import Outcome, perform, simulate
+from proof.simulator.strikes import BREAKS
 from tests.simulation.broken_keeping import EnqueueLosesLast
 
 STORE = "tests.simulation.broken_keeping:EnqueueLosesLast"
@@ -120,7 +120,7 @@ def test_the_command_explains_a_failure_and_replays_it(tmp_path: Path, capsys: p
     words = ["--store", STORE, "--folder", str(tmp_path), "--budget", "12"]
     assert command.main(["--seeds", "4", "--jobs", "1", *words]) == 1
     told = capsys.readouterr().out
-    assert f"python -m holdfast.testing.simulate --seed 0 --store {STORE}" in told
+    assert f"python -m proof.simulate --seed 0 --store {STORE}" in told
     assert "decisions break S6 alone" in told
     assert "client 0 enqueues its job" in told
     assert "client 0 is called client 1" in told

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.deviations import Deviation, Until, What
-from holdfast.testing.enumerate import main
-from holdfast.testing.enumeration import ALL, SCRIPTS, Enumeration, Reach, Trial, attempt, perform
 from holdfast.testing.history import Event, Phase
+from proof.enumerate import main
+from proof.search.deviations import Deviation, Until, What
+from proof.search.enumeration import ALL, SCRIPTS, Enumeration, Reach, Trial, attempt, perform
 from tests.simulation import broken_stores as stores
 from tests.simulation import broken_workers as workers
 
@@ -22,7 +22,7 @@ ONE = SCRIPTS[0]
 
 
 def _enumerate(*words: str) -> str:
-    command = [sys.executable, "-m", "holdfast.testing.enumerate", "--depth", "1", *words]
+    command = [sys.executable, "-m", "proof.enumerate", "--depth", "1", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
     return done.stdout
@@ -98,7 +98,7 @@ def test_a_world_is_decided_by_its_script_and_its_deviations() -> None:
     words = [
         sys.executable,
         "-m",
-        "holdfast.testing.enumerate",
+        "proof.enumerate",
         "--script",
         "batch",
         "--world",

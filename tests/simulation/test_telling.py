@@ -19,11 +19,11 @@ from holdfast._ports.store import ClaimRequest, NewLease
 from holdfast.databases.sqlite import database
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing import history_sqlite
-from holdfast.testing.beats import LONGEST
-from holdfast.testing.cast import Cast
-from holdfast.testing.checker import check
 from holdfast.testing.history import FAIL_OVER, By, Event, History, Phase
-from holdfast.testing.verdicts import Rules
+from proof.checker.checker import check
+from proof.checker.verdicts import Rules
+from proof.report.beats import LONGEST
+from proof.report.cast import Cast
 from tests.simulation.tales import CALL, CHILD, FIRST, JOB, LEASE, NOBODY, OTHER, OTHER_LEASE, SECOND, WORKER, Tale
 
 CLIENT, BOSS = "c-1-1", "s-1-1"

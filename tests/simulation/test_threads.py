@@ -14,12 +14,12 @@ from holdfast._engine.worker.progress_writer import Reporter
 from holdfast._ports.host import Exit
 from holdfast.errors import JobLost
 from holdfast.testing.history import CRASHED, Phase
-from holdfast.testing.loop import Process
-from holdfast.testing.plans import WATCHED, Mode, draw_for
-from holdfast.testing.profiles import Brand
-from holdfast.testing.programs import SCENE, Scene
-from holdfast.testing.simulation import perform
-from holdfast.testing.threads import PROCESSES, THREADED, SimThreads, ThreadJob
+from proof.simulator.loop import Process
+from proof.simulator.plans import WATCHED, Mode, draw_for
+from proof.simulator.profiles import Brand
+from proof.simulator.programs import SCENE, Scene
+from proof.simulator.simulation import perform
+from proof.simulator.threads import PROCESSES, THREADED, SimThreads, ThreadJob
 from tests.engine.test_reporter import hold
 from tests.simulation.support import Stage, on_stage
 from tests.simulation.tales import FIRST, JOB, WORKER, Tale

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from rich.table import Table
 
-from holdfast.testing.verdicts import Report
+from proof.checker.verdicts import Report
 
 LOST, OWNED_TWICE, ZOMBIE, STUCK = ("S6",), ("S1", "S2"), ("S3",), ("L1", "L2")
 """The properties whose violations are counted under that name."""

@@ -6,10 +6,10 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from holdfast.testing.checker import check
 from holdfast.testing.history import History
 from holdfast.testing.servers import PostgresServer
-from holdfast.testing.verdicts import Rules
+from proof.checker.checker import check
+from proof.checker.verdicts import Rules
 from tests.e2e.meddling import amend
 from tests.e2e.records import record_of
 

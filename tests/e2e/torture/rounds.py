@@ -12,9 +12,9 @@ from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._system import guard
-from holdfast.testing.checker import check
 from holdfast.testing.history import History
-from holdfast.testing.verdicts import Report
+from proof.checker.checker import check
+from proof.checker.verdicts import Report
 from tests.e2e.fleet import Fleet, living_in
 from tests.e2e.meddling import Operator
 from tests.e2e.records import REFUSED, SAID

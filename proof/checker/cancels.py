@@ -1,0 +1,59 @@
+"""Cancelling: whoever was told that a job is or will be cancelled is right, whoever has it then and whoever settles it."""
+
+from uuid import UUID
+
+from holdfast._core.job import PLACE_OF, Place, State
+from holdfast.testing.history import FAIL_OVER, Event, JobRow, Phase
+from proof.checker.verdicts import Ledger, Seers
+
+
+class Cancels:
+    """S10 as far as it speaks of cancelling."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._expect = ledger.expect
+        self._rows: dict[UUID, JobRow] = {}
+        self._asked: dict[UUID, dict[str, bool]] = {}  # by job and caller: whether it was heeded since
+
+    def seers(self) -> Seers:
+        """Which events it looks at."""
+        return {"job": self._see_row, "request_cancel": self._see_call}
+
+    def finish(self) -> None:
+        """Nothing is left to be said."""
+
+    def _see_call(self, event: Event) -> None:
+        if event.job is None:
+            return
+        asked = self._asked.setdefault(event.job, {})
+        if event.phase is Phase.INVOKE:
+            asked[event.process] = _is_heeded(self._rows.get(event.job))
+        elif event.phase is Phase.OK:
+            # Where the asking itself was not recorded, as by who works at real stores, the row must say it by now.
+            is_heeded = asked.pop(event.process, False) or _is_heeded(self._rows.get(event.job))
+            self._expect("S10", is_heeded, event.job, "a cancellation was confirmed, and the job goes on unmarked")
+
+    def _see_row(self, event: Event) -> None:
+        assert event.job is not None
+        before, after = event.before, event.after
+        if isinstance(after, JobRow):
+            self._rows[event.job] = after
+        else:
+            self._rows.pop(event.job, None)
+        if asked := self._asked.get(event.job):
+            is_heeded = _is_heeded(self._rows.get(event.job))
+            self._asked[event.job] = {caller: was or is_heeded for caller, was in asked.items()}
+        is_forgetting = event.by is not None and event.by.verb == FAIL_OVER
+        if isinstance(before, JobRow) and isinstance(after, JobRow) and not is_forgetting:
+            self._expect_honoured(event.job, before, after)
+
+    def _expect_honoured(self, job: UUID, before: JobRow, after: JobRow) -> None:
+        if before.is_cancel_requested and PLACE_OF[before.state] is Place.ACTIVE:
+            is_kept = after.is_cancel_requested or after.state in (State.COMPLETED, State.CANCELLED)
+            is_ended = PLACE_OF[after.state] is Place.ACTIVE or after.state in (State.COMPLETED, State.CANCELLED)
+            self._expect("S10", is_kept and is_ended, job, "it was marked for cancellation and became {}", after.state)
+
+
+def _is_heeded(row: JobRow | None) -> bool:
+    """There is nothing left to cancel, or its owner will hear of it."""
+    return row is None or row.is_finished or row.is_cancel_requested

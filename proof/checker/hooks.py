@@ -1,0 +1,105 @@
+"""Hooks of simulated users: the rows that they heal, and the judge of whether each was healed in time, once, and at last."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.job import PLACE_OF, JobRecord, Place, State, Token
+from holdfast._core.lifecycle import Judge
+from holdfast._ports.clock import Clock
+from holdfast.errors import JobLost
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.history import FAIL_OVER, Event, JobRow
+from proof.checker.verdicts import Ledger, Seers
+
+Rows = list[str]
+
+
+class HookedStore(MemoryStore):
+    """A memory store with transactions for its users' rows: of each job a list of what its hooks wrote."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.rows: defaultdict[UUID, Rows] = defaultdict(list)
+
+    @asynccontextmanager
+    async def transaction(  # type: ignore[override]
+        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+    ) -> AsyncIterator[Rows]:
+        """Only for hooks: what is written lands with the mark, or not at all."""
+        self._require_mark(job, token, heal_at)
+        written: Rows = []
+        yield written
+        self._heal(self._require_mark(job, token, heal_at), token, written)
+
+    def _require_mark(self, job: UUID, token: Token, heal_at: datetime | None) -> JobRecord:
+        row = self._all.jobs.get(job)
+        if row is None or row.token != token or row.heal_at is None or row.heal_at != heal_at:
+            raise JobLost(f"job {job} owes no hook under token {token}")
+        return row
+
+    def _heal(self, row: JobRecord, token: Token, written: Rows) -> None:
+        self.rows[row.id] += written
+        self._put(structs.replace(row, heal_at=None))
+
+
+class Debts:
+    """S3, S7 and L2 as far as they speak of hooks: a rescued job's rows are healed before code of it runs again, with the mark of that
+    debt, under its token; and at last also where none runs again."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger, self._expect = ledger, ledger.expect
+        self._rows: dict[UUID, JobRow] = {}
+        self._is_done = False
+
+    def seers(self) -> Seers:
+        """Which events it looks at."""
+        return {"job": self._see_row, "handler.start": self._see_start, "done": self._see_done}
+
+    def finish(self) -> None:
+        """Nothing may be owed for ever."""
+        if self._ledger.rules.is_complete and not self._is_done:
+            for job, row in self._rows.items():
+                is_left = row.is_owed and row.is_known and (row.is_finished or row.state is State.HELD)
+                self._expect("L2", not is_left, job, "at the end the hook of the job is still owed")
+
+    def _see_done(self, event: Event) -> None:
+        self._is_done = True
+
+    def _see_start(self, event: Event) -> None:
+        row = None if event.job is None else self._rows.get(event.job)
+        if row is not None and row.policy.heals and row.token == event.token:
+            self._expect("S7", not row.is_owed, event.job, "code of the job starts, and its hook is owed")
+
+    def _see_row(self, event: Event) -> None:
+        assert event.job is not None
+        before, after, job = event.before, event.after, event.job
+        if not isinstance(after, JobRow):
+            self._rows.pop(job, None)
+            is_pruned = event.by is not None and event.by.verb == "prune"
+            if isinstance(before, JobRow) and is_pruned:
+                self._expect("S7", not before.is_owed, job, "the job was forgotten, and its hook was owed")
+            return
+        self._rows[job] = after
+        if isinstance(before, JobRow) and not (event.by is not None and event.by.verb == FAIL_OVER):
+            self._judge(event, job, before, after)
+
+    def _judge(self, event: Event, job: UUID, before: JobRow, after: JobRow) -> None:
+        if event.by is not None and event.by.verb == "prune":
+            self._expect("S7", not before.is_owed, job, "the payload of the job was forgotten, and its hook was owed")
+        healed = after.healed - before.healed
+        is_paid = before.is_owed and not after.is_owed
+        if healed:
+            is_own = event.by is not None and event.by.token == before.token
+            self._expect("S3", is_own, job, "the hook of a former owner has committed")
+            self._expect("S7", healed == 1 and is_paid, job, "a hook of the job has committed, and none was owed")
+        elif is_paid:
+            is_completed = after.state is State.COMPLETED and PLACE_OF[before.state] is Place.ACTIVE
+            self._expect("S7", is_completed, job, "the hook of the job is owed no more, and has not committed")
+        is_rescue = event.by is not None and event.by.judge in (Judge.LEASE_ENDED, Judge.STALLED, Judge.TIMED_OUT)
+        if is_rescue and before.state is State.RUNNING and PLACE_OF[after.state] is not Place.ACTIVE:
+            self._expect("S7", after.is_owed is before.policy.heals or before.is_owed, job, "it was rescued, and owes no hook")

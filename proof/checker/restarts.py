@@ -1,0 +1,142 @@
+"""How soon code runs again: a job that came back without a wait that is meant starts as soon as a healthy worker has a free slot.
+
+Places in line are judged by claims. A claim is only a row: what people wait for is the start of code.
+"""
+
+from uuid import UUID
+
+from msgspec import Struct, field
+
+from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, State
+from holdfast.testing.history import FAIL_OVER, IN_CARE, Event, JobRow, LeaseRow
+from proof.checker.verdicts import RATE, Ledger, Seers
+
+NEVER = float("inf")
+
+
+class _Worker(Struct):
+    lease: LeaseRow | None = None
+    running: set[UUID] = field(default_factory=set)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether less code runs in it than it has slots for. A worker for last tries takes no others."""
+        lease = self.lease
+        return lease is not None and not (lease.is_ended or lease.is_alone) and len(self.running) < lease.slots
+
+
+class Restarts:
+    """L10 by the start of code, in worlds with a healthy core.
+
+    Only the core's workers count, and only the time in which one of them has had a free slot without a break: how long the
+    handlers in front take is theirs to say. All slots are taken again and again while other jobs stand before the one that is back.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger, self._expect = ledger, ledger.expect
+        self._back: dict[UUID, tuple[float, JobRow]] = {}
+        self._leases: dict[UUID, LeaseRow] = {}
+        self._workers: dict[str, _Worker] = {}
+        self._free_since = NEVER
+        self._paused: set[str] = set()
+        self._resumed: dict[str, float] = {}
+
+    def seers(self) -> Seers:
+        """Which events it looks at, where such starts are promised."""
+        if self._ledger.rules.restart is None:
+            return {}
+        return {
+            "job": self._see_row,
+            "lease": self._see_lease,
+            "queue": self._see_queue,
+            "worker.ready": self._see_ready,
+            "process.end": self._see_death,
+            "handler.start": self._see_start,
+            "handler.end": self._see_end,
+        }
+
+    def finish(self) -> None:
+        """None may be left waiting beside a free slot."""
+        for job in list(self._back):
+            self._expect_soon(job)
+
+    # workers of the core
+
+    def _see_ready(self, event: Event) -> None:
+        if event.note == IN_CARE:
+            leases = [each for each in self._leases.values() if each.process == event.process]
+            self._workers[event.process] = _Worker(leases[-1] if leases else None)
+            self._judge_room()
+
+    def _see_lease(self, event: Event) -> None:
+        if event.lease is None or not isinstance(event.after, LeaseRow):
+            return
+        self._leases[event.lease] = event.after
+        if worker := self._workers.get(event.after.process):
+            worker.lease = event.after
+            self._judge_room()
+
+    def _see_death(self, event: Event) -> None:
+        if self._workers.pop(event.process, None) is not None:
+            self._judge_room()
+
+    def _see_end(self, event: Event) -> None:
+        if event.job is not None and (worker := self._workers.get(event.process)):
+            worker.running.discard(event.job)
+            self._judge_room()
+
+    def _judge_room(self) -> None:
+        if not any(each.has_room for each in self._workers.values()):
+            self._free_since = NEVER
+        elif self._free_since == NEVER:
+            self._free_since = self._ledger.now
+
+    # jobs
+
+    def _see_queue(self, event: Event) -> None:
+        verb, _, queue = event.note.partition(" ")
+        (self._paused.add if verb == "paused" else self._paused.discard)(queue)
+        self._resumed[queue] = event.time
+
+    def _see_row(self, event: Event) -> None:
+        assert event.job is not None
+        job, before, after = event.job, event.before, event.after
+        known = self._back.get(job)
+        if not isinstance(after, JobRow) or not isinstance(before, JobRow) or event.by is None or event.by.verb == FAIL_OVER:
+            self._back.pop(job, None)
+            return
+        is_owned = PLACE_OF[after.state] is Place.ACTIVE
+        if is_owned and known is not None and not self._is_in_care(after):
+            del self._back[job]  # that worker may be frozen, or cut off from the store
+        elif not is_owned and not self._comes_back(event, before, after):
+            self._back.pop(job, None)
+        elif not is_owned and known is None:
+            self._back[job] = event.time, after
+
+    def _comes_back(self, event: Event, before: JobRow, after: JobRow) -> bool:
+        is_plain = after.state is State.AVAILABLE and not (after.is_last_try or after.is_owed) and after.expires_in is None
+        record = None if event.by is None else event.by.record
+        is_first = record is AttemptOutcome.CRASHED and after.crashes == 1
+        was_owned = PLACE_OF[before.state] is Place.ACTIVE
+        return was_owned and is_plain and after.is_known and (is_first or record in (None, AttemptOutcome.RELEASED))
+
+    def _is_in_care(self, row: JobRow) -> bool:
+        lease = None if row.lease is None else self._leases.get(row.lease)
+        return lease is not None and lease.process in self._workers
+
+    def _see_start(self, event: Event) -> None:
+        assert event.job is not None
+        if event.job in self._back:
+            self._expect_soon(event.job)
+            del self._back[event.job]
+        if worker := self._workers.get(event.process):
+            worker.running.add(event.job)
+            self._judge_room()
+
+    def _expect_soon(self, job: UUID) -> None:
+        since, row = self._back[job]
+        if row.queue in self._paused or self._ledger.locked[job]:
+            return
+        bound = (self._ledger.rules.restart or 0.0) * RATE
+        waited = self._ledger.now - max(since, self._free_since, self._resumed.get(row.queue, 0.0), self._ledger.unlocked_at[job])
+        self._expect("L10", waited <= bound, job, "it was back in line, and its code waited {:.2f} s beside a free slot", waited)

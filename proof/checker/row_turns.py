@@ -1,0 +1,84 @@
+"""Rows of a watched table (semantics §9): S1, S3, S4, S5, S7, L2 and L4 as far as they speak of those."""
+
+from holdfast.testing.history import Event, TableRow
+from proof.checker.verdicts import Ledger, Seers, TableRules
+
+PENDING, BUSY, ENDED = "new", "busy", ("done", "failed")
+_TOO_LONG = "row {} was in progress for {:.2f} s, and {:.2f} s are promised"
+
+
+class RowTurns:
+    """Judges each change of a row by the mark under which the row was, and by the mark that the call carried."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger, self._rules = ledger, ledger.rules.table
+        self._rows: dict[int, TableRow] = {}
+        self._since: dict[int, float] = {}
+        self._calm_since = 0.0 if ledger.rules.is_always_calm else float("inf")
+        self._is_done = False
+
+    def seers(self) -> Seers:
+        """Which events it looks at; none where no table is watched."""
+        return {} if self._rules is None else {"row": self._see, "calm": self._see_calm, "done": self._see_done}
+
+    def finish(self) -> None:
+        """Each row has come to an end."""
+        if self._rules is not None and self._ledger.rules.is_complete and not self._is_done:
+            self._expect_ended(self._rules)
+
+    def _see_calm(self, event: Event) -> None:
+        self._calm_since = min(self._calm_since, event.time)
+
+    def _see_done(self, event: Event) -> None:
+        del event
+        self._is_done = True
+        if self._rules is not None:
+            self._expect_ended(self._rules)
+
+    def _expect_ended(self, rules: TableRules) -> None:
+        for key, row in self._rows.items():
+            # Others may end only if rows that are poison stop none of them.
+            name = "L4" if rules.poison and key not in rules.poison else "L2"
+            self._expect(name, row.status in ENDED, "at the end row {} is still {}", key, row.status)
+
+    def _see(self, event: Event) -> None:
+        before, after = event.before, event.after
+        if isinstance(after, TableRow) and self._rules is not None:
+            if isinstance(before, TableRow):
+                self._judge(event, self._rules, before, after)
+            self._rows[after.key] = after
+            if after.status == BUSY:
+                self._since[after.key] = event.time
+
+    def _judge(self, event: Event, rules: TableRules, before: TableRow, after: TableRow) -> None:
+        verb, mark = ("", "") if event.by is None else (event.by.verb, event.by.outcome)
+        key = after.key
+        is_same = before.status == after.status
+        self._expect("S4", is_same or before.status not in ENDED, "row {} was {} and became {}", key, before.status, after.status)
+        if before.status == BUSY == after.status:
+            is_held = before.mark == after.mark or verb == "adopt"
+            self._expect("S1", is_held, "row {} was taken by {} while {} had it", key, after.mark, before.mark)
+        elif before.status == PENDING and not is_same:
+            is_claim = verb == "claim" and after.status == BUSY
+            self._expect("S3", is_claim, "row {} became {} under {}, and had not been claimed", key, after.status, mark)
+        elif before.status == BUSY:
+            self._judge_end(rules, before, after, verb, mark)
+        effects = before.effects + (verb == "transaction" and before.status == BUSY and after.status == "done")
+        self._expect("S7", after.effects in (before.effects, effects), "an effect of row {} was committed without it", key)
+
+    def _judge_end(self, rules: TableRules, before: TableRow, after: TableRow, verb: str, mark: str) -> None:
+        key, now = after.key, self._ledger.now
+        if verb == "reset":
+            is_stale = before.held > rules.stale_after
+            self._expect("S5", is_stale, "row {} was taken from its owner after {:.2f} s", key, before.held)
+        else:
+            self._expect("S3", mark == before.mark, "row {} was moved under {}, and {} had it", key, mark, before.mark)
+        if after.status == "failed" and key not in rules.poison and rules.max_resets is not None:
+            is_spent = after.resets >= rules.max_resets
+            self._expect("L4", is_spent, "row {} failed, was no poison, and was taken back {} times", key, after.resets)
+        if rules.late is not None and now >= self._calm_since:
+            took, bound = now - max(self._since[key], self._calm_since), rules.stale_after + rules.late
+            self._expect("L2", took <= bound, _TOO_LONG, key, took, bound)
+
+    def _expect(self, name: str, is_so: bool, said: str, *values: object) -> None:
+        self._ledger.expect(name, is_so, None, said, *values)

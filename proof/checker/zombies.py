@@ -1,0 +1,94 @@
+"""Processes that lost their right, and processes that cannot reach the store: the one ends soon, the other asks seldom."""
+
+from uuid import UUID
+
+from msgspec import Struct, field
+
+from holdfast.testing.history import Event, LeaseRow
+from proof.checker.verdicts import Ledger, Seers
+
+NEVER = float("inf")
+
+
+class _Process(Struct):
+    """``leases``: its own that live. ``ended``: when somebody else ended the last one. ``hampered``: until when it was frozen."""
+
+    leases: set[UUID] = field(default_factory=set)
+    ended: tuple[float, LeaseRow] | None = None
+    hampered: float = 0.0
+    is_frozen: bool = False
+    is_dead: bool = False
+
+
+class Zombies:
+    """L5 and L9."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger, self._expect = ledger, ledger.expect
+        self._processes: dict[str, _Process] = {}
+        self._calm_since = NEVER
+
+    def seers(self) -> Seers:
+        """Which events it looks at, where anything of it is promised."""
+        seers: Seers = {}
+        if self._ledger.rules.calls is not None:
+            seers |= {"process.connect": self._see_connect}
+        if self._ledger.rules.zombie_bound is not None:
+            seers |= {"lease": self._see_lease, "process.end": self._see_death, "calm": self._see_calm}
+            seers |= {"process.freeze": self._see_freeze, "process.thaw": self._see_thaw}
+        return seers
+
+    def finish(self) -> None:
+        """Nobody may be left who should have learnt long ago."""
+        for name, process in self._processes.items():
+            if not process.is_dead and not process.is_frozen:
+                self._expect_gone(name, process)
+
+    def _see_lease(self, event: Event) -> None:
+        after = event.after
+        if not isinstance(after, LeaseRow) or event.lease is None:
+            return
+        process = self._of(after.process)
+        if not after.is_ended:
+            if after.process in self._ledger.apps - self._ledger.blocked:  # it goes on with another worker instead of dying
+                self._expect_gone(after.process, process)
+            process.leases.add(event.lease)  # several, when it was not heard that the first one had been opened
+            process.ended = None
+        elif event.lease in process.leases:
+            process.leases.remove(event.lease)
+            if not process.leases and event.process != after.process:
+                process.ended = event.time, after
+
+    def _see_death(self, event: Event) -> None:
+        process = self._of(event.process)
+        process.is_dead = True
+        self._expect_gone(event.process, process)
+
+    def _expect_gone(self, name: str, process: _Process) -> None:
+        if process.ended is None or self._calm_since == NEVER:
+            return
+        bound = self._ledger.rules.zombie_bound_of(process.ended[1])
+        took = self._ledger.now - max(process.ended[0], process.hampered, self._calm_since)
+        self._expect("L5", took <= bound, None, "{} lived for {:.2f} s after its lease had been ended", name, took)
+
+    def _see_freeze(self, event: Event) -> None:
+        self._of(event.process).is_frozen = True
+
+    def _see_thaw(self, event: Event) -> None:
+        process = self._of(event.process)
+        process.is_frozen, process.hampered = False, event.time
+
+    def _see_calm(self, event: Event) -> None:
+        self._calm_since = event.time
+
+    def _see_connect(self, event: Event) -> None:
+        """Its note says how many calls it made in vain, and for how long."""
+        certain, each_second = self._ledger.rules.calls or (NEVER, NEVER)
+        calls, seconds = (float(word) for word in event.note.split())
+        both = 2 if event.process in self._ledger.apps else 1  # a worker and its supervisor
+        allowed = both * (certain + each_second * seconds)
+        said = "{} asked {:.0f} times in {:.1f} s without a store, and {:.0f} are allowed"
+        self._expect("L9", calls <= allowed, None, said, event.process, calls, seconds, allowed)
+
+    def _of(self, name: str) -> _Process:
+        return self._processes.setdefault(name, _Process())

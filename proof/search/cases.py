@@ -1,0 +1,46 @@
+"""A world that broke something, as a file: everything that happens in it, and what was broken by it."""
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.stores.memory import MemoryStore
+from proof.simulator.plans import Plan
+from proof.simulator.simulation import Outcome, perform
+
+COMPLAINT = "complaint"  # no property: the engine raised what it should not
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """``breaks``: the name of a property; ``mutant``: under which it is broken, nothing when it was broken by the engine itself.
+
+    ``revision``: at which it was found.
+    """
+
+    what: str
+    breaks: str
+    mutant: str = ""
+    revision: str = ""
+    seed: int
+    plan: Plan
+
+    def play(self, kind: type[MemoryStore] = MemoryStore) -> Outcome:
+        """What becomes of it now."""
+        return perform(self.plan, self.seed, kind)
+
+
+def broken_by(outcome: Outcome) -> list[str]:
+    """The names of the properties, the first one first."""
+    names = dict.fromkeys(violation.name for violation in outcome.report.violations)
+    return [*names, *([COMPLAINT] if outcome.complaints else [])]
+
+
+def read(path: Path) -> Case:
+    """The case of a file."""
+    return msgspec.json.decode(path.read_bytes(), type=Case)
+
+
+def write(case: Case, path: Path) -> None:
+    """One that people can read as well."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(case), indent=1) + b"\n")

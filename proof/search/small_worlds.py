@@ -1,0 +1,321 @@
+"""Worlds in which nothing is left to chance: a script, and a few deviations from it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+from msgspec import Struct
+
+from holdfast._core.job import NewJob
+from holdfast._core.timing import LeaseTiming
+from holdfast._engine.client.client import Client
+from holdfast._ports.clock import compose_uuid7
+from holdfast._ports.host import Exit
+from holdfast._ports.store import Store
+from holdfast.errors import StoreUnavailable, UniqueConflict
+from holdfast.settings import Settings
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.history import Event, Phase
+from proof.search.deviations import Deviation, Until, What
+from proof.simulator.fates import Fate, Fault, Faults, Luck, Mix, is_odd
+from proof.simulator.holds import LASTING, HoldingClock, Holds, Owners
+from proof.simulator.hosts import SimClock
+from proof.simulator.loop import Process
+from proof.simulator.plans import Mode, Plan
+from proof.simulator.profiles import LeaseClock, Profile
+from proof.simulator.steady import SteadyLoop
+from proof.simulator.world import Slot, World
+from proof.stores.doors import VERBS
+
+TIMING = LeaseTiming(ttl=6.0, beat=2.25, margin=1.5)  # the fewest beats that a lease may have
+INTERVAL = 1.5  # of recovery, and of polls
+LATENCY = 0.01
+TIMEOUT = 0.3  # from a call that fails to its error
+LONGEST = 2.5 * TIMING.ttl  # that anything is held
+PAUSE = 0.5  # between two calls of the client
+GLANCE = 0.25  # how often is looked whether all is done
+KILLED = Exit(signal="SIGKILL")
+FAULTS = {
+    What.REFUSED: Fault.BEFORE, What.ANSWER_LOST: Fault.ANSWER_LOST, What.LATE: Fault.LATE, What.TWICE: Fault.TWICE,
+    What.HELD: Fault.IN_FLIGHT, What.ANSWER_HELD: Fault.SLOW,
+    What.CRASH_BEFORE: Fault.CRASH_BEFORE, What.CRASH_AFTER: Fault.CRASH_AFTER, What.CRASH_SENT: Fault.IN_FLIGHT,
+    What.CREW_CRASH_BEFORE: Fault.CRASH_BEFORE, What.CREW_CRASH_AFTER: Fault.CRASH_AFTER, What.POWER_LOST: Fault.CRASH_AFTER,
+    What.FREEZE_BEFORE: Fault.SLOW, What.CREW_FREEZE_BEFORE: Fault.SLOW, What.RELEASE_BEFORE: Fault.SLOW,
+    What.WRONG: Fault.WRONG_AFTER, What.CUT_OFF: Fault.BEFORE, What.OUTAGE: Fault.BEFORE,
+}  # fmt: skip
+CLOCKS: dict[Profile, LeaseClock] = {
+    Profile.PLAIN: "server", Profile.SQLITE: "kernel", Profile.MONGODB: "server", Profile.OBJECTS: "none",
+}  # fmt: skip
+HOLDING = (What.LATE, What.TWICE, What.HELD, What.ANSWER_HELD, What.CRASH_SENT)  # the call; others hold processes
+LOOKS = ("expired", "overdue", "held", "unhealed")  # who finds something there acts on it
+
+
+class Script(Struct, frozen=True):
+    """What happens where nothing deviates: a client enqueues these jobs in one call, or with a key one after the other.
+
+    ``profile``: what the store is like; both supervisors are on the machine of one that is a file.
+    """
+
+    name: str
+    jobs: tuple[str, ...]
+    key: str | None = None
+    profile: Profile = Profile.PLAIN
+    has_hooks: bool = False
+    has_queue: bool = False
+
+
+class Call(Struct):
+    """A call as it went. ``is_busy``: it changed more than an expiry, or its answer asks for something; ``is_held``: something
+    was, when it was made."""
+
+    verb: str
+    sender: str
+    is_held: bool
+    is_busy: bool = False
+
+
+class SmallWorld(World):
+    """``calls``: of everybody, in order; together with the moments of its loop they are what can be deviated from."""
+
+    loop: SteadyLoop
+
+    def __init__(self, script: Script, deviations: Sequence[Deviation], kind: type[MemoryStore]) -> None:
+        super().__init__(plan_of(script), 0, kind, SteadyLoop(0))
+        self.calls: list[Call] = []
+        self._script = script
+        self._deviations = {each.at: each for each in deviations if each.what is not What.SWAP}
+        self.loop.swaps = {each.at: each.first for each in deviations if each.what is What.SWAP}
+        self._last = max(self._deviations, default=0)
+        self.holds = Holds(self.loop, self._owners, longest=LONGEST)
+        self.true_clock = HoldingClock(self.loop, self.holds)
+
+    def faults_of(self, process: Process, *, is_healthy: bool, title: str = "") -> Faults:
+        """As the script wants it; nobody's connection is better than others'."""
+        return _Fates(self, process)
+
+    def door(self, process: Process) -> Store:
+        """Watched."""
+        return cast(Store, _Watched(self, process, super().door(process)))
+
+    def start_clients(self) -> None:
+        """One, who enqueues."""
+        self._start_client("client 0", self._enqueue_all)
+
+    async def _enqueue_all(self, client: Client, clock: SimClock) -> None:
+        jobs = [self._new(name, number, clock) for number, name in enumerate(self._script.jobs, 1)]
+        for call in [jobs] if self._script.key is None else [[job] for job in jobs]:
+            try:
+                await client.enqueue(call)
+            except (StoreUnavailable, UniqueConflict, RuntimeError) as error:
+                _require_expected(error)
+            await self.pause(PAUSE)
+
+    def _new(self, name: str, number: int, clock: SimClock) -> NewJob:
+        task, job, key = self.known(TIMING.ttl)[name], compose_uuid7(int(clock.wall() * 1000), number), self._script.key
+        return NewJob(id=job, task=name, payload=b"{}", policy=task.policy, queue=task.queue, unique_key=key)
+
+    async def live(self) -> None:
+        """Until all is done and what was held has come back."""
+        for slot in self.slots:
+            self.start(slot)
+        self.start_clients()
+        is_calm = is_done = False
+        while not is_done and self.now() < self.plan.patience:
+            await self.pause(GLANCE)
+            is_over = len(self.calls) >= self._last
+            if is_over and not self.holds and not is_calm:
+                is_calm = True
+                self.write("calm", "the world")
+            is_done = is_over and self.is_done()
+        if is_done:
+            self.write("done", "the world")
+        self.holds.end()
+        await self.pause(TIMING.beat / 2)
+
+    # what deviates
+
+    def next_call(self, process: Process, verb: str) -> Fate:
+        """What becomes of it."""
+        self.calls.append(Call(verb, process.title, bool(self.holds)))
+        deviation = self._deviations.get(len(self.calls))
+        if deviation is None:
+            return WELL
+        self._strike(deviation, process)
+        what = deviation.what
+        return _fate(
+            FAULTS.get(what, Fault.NONE), LASTING[deviation.until] if what in HOLDING else 0.0, is_there=what is What.ANSWER_HELD
+        )
+
+    def _strike(self, deviation: Deviation, process: Process) -> None:
+        soon, until = partial(self.loop.call_soon, context=self.loop.outside), deviation.until
+        match deviation.what:
+            case What.CRASH_SENT:
+                soon(process.end, KILLED)
+            case What.CREW_CRASH_BEFORE | What.CREW_CRASH_AFTER:
+                for each in self._crew(process):
+                    if each is not process:
+                        each.end(KILLED)
+            case What.POWER_LOST:
+                soon(self._lose_power, process, until)
+            case What.FREEZE_BEFORE | What.FREEZE_AFTER:
+                self._freeze([process], until)
+            case What.CREW_FREEZE_BEFORE | What.CREW_FREEZE_AFTER:
+                self._freeze(self._crew(process), until)
+            case What.CUT_OFF:
+                self._cut(self._crew(process), until)
+            case What.OUTAGE:
+                self._cut([each for machine in self.machines for each in machine.processes], until)
+            case What.RELEASE_BEFORE:
+                self.holds.end()
+            case What.RELEASE_AFTER:
+                soon(self.holds.end)
+            case What.CANCEL | What.RETRY | What.RESCHEDULE | What.DELETE:
+                self._start_client("operator", partial(self._ask, what=deviation.what))
+            case _:
+                pass
+
+    async def _ask(self, client: Client, clock: SimClock, *, what: What) -> None:
+        ids = list(self.store.snapshot().jobs)[:1]
+        try:
+            match what:
+                case What.CANCEL:
+                    await client.cancel(ids)
+                case What.RETRY:
+                    await client.retry(ids)
+                case What.RESCHEDULE:
+                    await client.reschedule(ids, delay=2 * GLANCE, run_at=None)
+                case _:
+                    await client.delete(ids)
+        except (StoreUnavailable, RuntimeError) as error:
+            _require_expected(error)
+
+    def _crew(self, process: Process) -> list[Process]:
+        return next((members for slot in self.slots if process in (members := slot.members())), [process])
+
+    def _lose_power(self, process: Process, until: Until) -> None:
+        slots = [slot for slot in self.slots if process in slot.machine.processes]
+        for slot in slots:
+            slot.is_broken = True
+        for machine in {slot.machine: None for slot in slots}:
+            machine.lose_power()
+        self.holds.add(until, partial(self._boot, slots), whom=process.title)
+
+    def _boot(self, slots: Sequence[Slot]) -> None:
+        for slot in slots:
+            slot.is_broken = False
+            self.start(slot)
+
+    def _freeze(self, whom: Sequence[Process], until: Until) -> None:
+        for each in whom:
+            each.freeze()
+            self.write("process.freeze", each.name)
+        self.holds.add(until, partial(self._thaw, whom), whom=whom[0].title)
+
+    def _thaw(self, whom: Sequence[Process]) -> None:
+        for each in whom:
+            if not each.is_dead and each.is_frozen:
+                self.write("process.thaw", each.name)
+                each.thaw()
+
+    def _cut(self, whom: Sequence[Process], until: Until) -> None:
+        cut = [self.faults[each.name] for each in whom if each.name in self.faults and not each.is_dead]
+        self._set_out(cut, is_out=True)
+        self.holds.add(until, partial(self._set_out, cut, is_out=False), whom=whom[0].title)
+
+    def _set_out(self, whom: Sequence[Faults], *, is_out: bool) -> None:
+        for each in whom:
+            each.is_out = is_out
+
+    def _owners(self) -> Owners:
+        return {job: row.token for job, row in self.store.snapshot().jobs.items() if row.lease is not None}
+
+
+class _Fates(Faults):
+    """Asks the world."""
+
+    def __init__(self, world: SmallWorld, process: Process) -> None:
+        super().__init__(process.numbers, Mix())
+        self._world, self._process = world, process
+
+    def draw(self, verb: str) -> Fate:
+        """Whatever happens, a call that cannot be sent is not."""
+        self.calls += 1
+        fate = self._world.next_call(self._process, verb)
+        return CUT if self.is_out else fate
+
+
+def _fate(fault: Fault, lasting: float = 0.0, *, is_there: bool = False) -> Fate:
+    mix = Mix(latency=LATENCY, timeout=TIMEOUT, slowest=lasting, latest=lasting)
+    return Fate(fault, Luck(side=0.5, there=0.0 if is_there else 1.0, back=1.0, wait=1.0), mix)
+
+
+WELL, CUT = _fate(Fault.NONE), _fate(Fault.BEFORE)
+
+
+def _require_expected(error: Exception) -> None:
+    if isinstance(error, RuntimeError) and not is_odd(error):
+        raise error
+
+
+class _Watched:
+    """The store as one process reaches it; what its calls do there is noted on them."""
+
+    def __init__(self, world: SmallWorld, process: Process, door: Store) -> None:
+        self._world, self._process, self._door = world, process, door
+        self.capabilities = door.capabilities
+
+    def __getattr__(self, name: str) -> Any:
+        asked = getattr(self._door, name)
+        return partial(self._apply, asked, name) if name in VERBS else asked
+
+    async def _apply(self, ask: Callable[..., Awaitable[Any]], verb: str, *arguments: Any, **keywords: Any) -> Any:
+        world = self._world
+        call, past = world.calls[-1], len(world.history)
+        answer = await ask(*arguments, **keywords)
+        is_found = (verb in LOOKS and answer) or (verb == "beat" and (answer.gone or answer.cancelled))
+        if is_found or any(self._is_change(event) for event in world.history.events[past:]):
+            call.is_busy = True
+        if world.holds:
+            world.loop.call_soon(world.holds.look, self._process.title, context=world.loop.outside)
+        return answer
+
+    def _is_change(self, event: Event) -> bool:
+        """Its own, and no mere renewal."""
+        is_own = event.phase is Phase.TRUTH and event.process == self._process.name
+        return is_own and not (event.by is not None and event.by.verb == "beat" and event.job is None)
+
+
+def plan_of(script: Script) -> Plan:
+    """Two supervisors with a worker each."""
+    settings = Settings(
+        url="simulated:",
+        timing=TIMING,
+        recovery_interval=INTERVAL,
+        poll_interval=INTERVAL,
+        max_block=4 * TIMING.ttl,
+        grace=TIMING.ttl / 2,
+    )
+    return Plan(
+        mode=Mode.SAFETY,
+        profile=script.profile,
+        longest_write=0.0 if script.profile is Profile.PLAIN else 2 * LATENCY,
+        lease_clock=CLOCKS[script.profile],
+        settings=settings,
+        supervisors=2,
+        processes=1,
+        concurrency=2,
+        jobs=len(script.jobs),
+        clients=1,
+        tasks=script.jobs,
+        operations=(),
+        chaos=0.0,
+        patience=20 * TIMING.ttl,
+        interval=TIMING.ttl,
+        strikes=(),
+        mix=Mix(latency=LATENCY, timeout=TIMEOUT),
+        rate_error=0.001,
+        step=0.0,
+        hint_loss=0.0,
+        has_hooks=script.has_hooks,
+        has_queue=script.has_queue,
+    )

@@ -1,0 +1,210 @@
+"""``python -m proof.simulate --seeds 500``: many worlds, or one of them again with its story.
+
+A seed that breaks something is printed with the command that repeats it, and the simplest of them explained: the few things
+that must happen for it to break, and the story of what they lead to. The exit code is 1 then.
+"""
+
+import argparse
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from queue import SimpleQueue
+
+import msgspec
+from msgspec import structs
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
+from rich.text import Text
+
+from holdfast._ports.clock import SystemClock
+from holdfast.stores.memory import MemoryStore
+from proof.report.failure import COMMAND, explain, tell
+from proof.report.summary import Summary, problems_of
+from proof.search import cases
+from proof.search.shrinking import BUDGET
+from proof.simulator.profiles import Brand
+from proof.simulator.simulation import Outcome, perform, simulate
+
+World = Callable[[int], Outcome]
+REPEAT = 50  # every so many seeds one runs twice, and both histories must be equal
+PORTION = 20  # seeds that a process takes at once
+MOST_TOLD = 5  # failing seeds
+
+
+class _Speed(ProgressColumn):
+    """Seeds a minute so far."""
+
+    def render(self, task: Task) -> Text:
+        """Nothing before the first portion is done."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{60 * speed:,.0f} seeds a minute")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; its exit code."""
+    given = _parser().parse_args(arguments)
+    kind, brand = _store(given.store)
+    world = partial(simulate, kind=kind, brand=brand, has_hooks=given.hooks, has_queue=given.queue)
+    if given.script is not None:
+        return _tell_one(cases.read(given.script).play(kind))
+    if given.seed is not None:
+        return _tell_one(world(given.seed), given, kind)
+    seeds = range(given.first, given.first + given.seeds)
+    if given.part is not None:
+        gc.freeze()  # what was imported is never garbage
+        for part in _run_here(seeds[given.part :: given.jobs], world):
+            print(msgspec.json.encode(part).decode(), flush=True)
+        return 0
+    given.jobs = max(1, min(given.jobs, given.seeds // PORTION))
+    clock = SystemClock()
+    started = clock.monotonic()
+    summary = _run_all(seeds, given, world)
+    for told in summary.told[:MOST_TOLD]:
+        print(told)
+    for line in summary.lines(clock.monotonic() - started, given.jobs):
+        print(line)
+    for _, seed in summary.failed[:MOST_TOLD]:
+        print(f"repeat it at {revision()}: {COMMAND} --seed {seed}{_more(given)}")
+    if summary.failed:
+        _explain(world(summary.failed[0][1]), given, kind)
+    return 1 if summary.failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--seeds", type=int, default=500, help="how many worlds (500)")
+    parser.add_argument("--first", "--from", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--seed", type=int, help="only this one, explained if it breaks something")
+    parser.add_argument("--script", type=Path, help="only the world of this file, which an earlier failure has left")
+    parser.add_argument("--jobs", type=int, default=cores, help=f"processes to run them in ({cores})")
+    parser.add_argument("--hooks", action="store_true", help="all worlds have tasks with an on_rescue, not only some")
+    parser.add_argument("--queue", action="store_true", help="in all worlds a queue delivers the jobs, not only in some")
+    parser.add_argument(
+        "--store",
+        default="memory",
+        help="memory, sqlite or postgres: a real file, or a real server; or MODULE:CLASS of a memory store, a broken one perhaps",
+    )
+    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--budget", type=int, default=BUDGET, help=f"worlds to try for an explanation ({BUDGET}); 0: none")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()), help="where a failing world is left as a file"
+    )
+    return parser
+
+
+def _store(name: str) -> tuple[type[MemoryStore], Brand]:
+    if name in list(Brand):
+        return MemoryStore, Brand(name)
+    module, _, kind = name.partition(":")
+    found: type[MemoryStore] = getattr(import_module(module), kind)
+    return found, Brand.MEMORY
+
+
+def _more(given: argparse.Namespace) -> str:
+    words = [f"--{name}" for name in ("hooks", "queue") if getattr(given, name)]
+    return "".join(f" {word}" for word in [*words, *([f"--store {given.store}"] if given.store != Brand.MEMORY else [])])
+
+
+def _run_all(seeds: range, given: argparse.Namespace, world: World) -> Summary:
+    summary, columns = Summary(), (*Progress.get_default_columns(), MofNCompleteColumn(), _Speed())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("simulating", total=len(seeds))
+        parts = _run_elsewhere(given) if given.jobs > 1 else _run_here(seeds, world)
+        for part in parts:
+            summary.merge(part)
+            progress.update(task, advance=part.seeds)
+    summary.failed.sort()
+    return summary
+
+
+def _run_here(seeds: range, world: World) -> Iterator[Summary]:
+    for first in range(0, len(seeds), PORTION):
+        yield _run(seeds[first : first + PORTION], world)
+
+
+def _run_elsewhere(given: argparse.Namespace) -> Iterator[Summary]:
+    """Each process says after each portion what came of it."""
+    words = [sys.executable, "-m", "proof.simulate", *_more(given).split()]
+    words += [f"--first={given.first}", f"--seeds={given.seeds}", f"--jobs={given.jobs}"]
+    parts = [[*words, f"--part={part}"] for part in range(given.jobs)]
+    # In sessions of their own, so that Ctrl-C is heard by one of us only.
+    running = [subprocess.Popen(part, stdout=subprocess.PIPE, start_new_session=True) for part in parts]
+    heard: SimpleQueue[bytes] = SimpleQueue()
+
+    def hear(process: subprocess.Popen[bytes]) -> None:
+        for line in process.stdout or ():
+            heard.put(line)
+        heard.put(b"")
+
+    with ThreadPoolExecutor(len(running)) as readers:
+        readers.map(hear, running)
+        left = len(running)
+        try:
+            while left:
+                line = heard.get()
+                if line:
+                    yield msgspec.json.decode(line, type=Summary, dec_hook=lambda kind, value: kind(value))
+                left -= not line
+        except BaseException:
+            for process in running:
+                process.kill()
+            raise
+    if failed := [process for process in running if process.wait()]:
+        raise SystemExit(f"{len(failed)} parts of the simulation ended with an error")
+
+
+def _run(seeds: Sequence[int], world: World) -> Summary:
+    summary = Summary()
+    for seed in seeds:
+        outcome = world(seed)
+        problems = problems_of(outcome)
+        if seed % REPEAT == 0 and world(seed).history.digest() != outcome.history.digest():
+            problems.append("the same seed gave another history: something is not decided by it")
+        summary.add(outcome, problems)
+    return summary
+
+
+def _tell_one(outcome: Outcome, given: argparse.Namespace | None = None, kind: type[MemoryStore] = MemoryStore) -> int:
+    print(f"seed {outcome.seed} at revision {revision()}: {outcome.seconds:.0f} s, {len(outcome.history)} events")
+    print(outcome.plan if outcome.plan.script is None else structs.replace(outcome.plan, script=None))
+    if given is None or outcome.is_clean:
+        for line in tell(outcome):
+            print(line)
+    else:
+        _explain(outcome, given, kind)
+    print(f"digest {outcome.history.digest()}")
+    return 0 if outcome.is_clean else 1
+
+
+def _explain(found: Outcome, given: argparse.Namespace, kind: type[MemoryStore]) -> None:
+    if not cases.broken_by(found):
+        return
+    run = partial(perform, seed=found.seed, kind=kind)
+    for line in explain(found, run, budget=given.budget, folder=given.folder, revision=revision()):
+        print(line, flush=True)
+
+
+def revision() -> str:
+    """The commit this code is at, marked when it was changed since."""
+    folder = Path(__file__).parent
+    words = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        found = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return found.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

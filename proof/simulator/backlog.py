@@ -1,0 +1,32 @@
+"""Jobs that wait from the start of a world, so many that whoever stands behind them waits for long."""
+
+import random
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+from holdfast._core.job import NewJob, State
+from holdfast._engine.tasks.registry import TaskDefinition
+from holdfast._ports.clock import compose_uuid7
+from holdfast.stores.memory import Snapshot
+from proof.stores.mirror import Seen
+
+SLOW = ("silent", "long")  # tasks that keep their slots, so that a backlog stays one
+
+
+def backlog(size: int, numbers: random.Random, known: Mapping[str, TaskDefinition], millis: int) -> list[NewJob]:
+    """All of it, made at that time on the wall clock."""
+    return [
+        NewJob(
+            id=compose_uuid7(millis, 1 << 62 | number << 32 | numbers.getrandbits(32)),
+            task=task.name,
+            payload=b"{}",
+            policy=task.policy,
+            queue=task.queue,
+        )
+        for number, task in enumerate(known[numbers.choice(SLOW)] for _ in range(size))
+    ]
+
+
+def left_of(jobs: Collection[UUID], known: Snapshot | Seen) -> list[UUID]:
+    """Those that still wait."""
+    return [job for job in jobs if job in known.jobs and known.jobs[job].state is State.AVAILABLE]

@@ -1,0 +1,299 @@
+"""Faults around every verb of a store: refused, applied but unanswered, applied late, applied twice, slow, cut off,
+answered with an error that no store promises.
+
+The wrapper is generated from the ``Store`` protocol, so a new verb cannot be forgotten. It runs around the memory
+store in virtual time and around a real one in real time: it only waits through the clock it is given.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from datetime import datetime
+from functools import partial
+from typing import Any, NoReturn, cast
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.job import NewJob, Token
+from holdfast._ports.clock import Clock
+from holdfast._ports.store import Answer, Capabilities, EnqueueAnswer, Store
+from holdfast.errors import StoreUnavailable
+from holdfast.testing.history import By, Event, History, Phase, outcome_of
+from proof.simulator.connections import Connections
+from proof.simulator.fates import Fate, Fault, Faults
+from proof.stores.doors import VERBS, Ask, Carry, Door
+
+Item = tuple[str, UUID, Token | None, By | None]
+
+
+class Faulty:
+    """The wrapper; its verbs are added below. What runs in the caller's own transaction is passed on as it is."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        process: str,
+        faults: Faults,
+        clock: Clock,
+        history: History,
+        now: Callable[[], float],
+        carry: Carry,
+        crash: Callable[[], None],
+        introduce: Callable[[str], None],
+        connections: Connections | None,
+    ) -> None:
+        self._store = store
+        self._process = process
+        self._faults = faults
+        self._clock = clock
+        self._history = history
+        self._now = now
+        self._carry = carry
+        self._crash = crash
+        self._introduce = introduce
+        self._connections = connections
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The store's."""
+        return self._store.capabilities
+
+    def enqueue_within(
+        self, connection: Any, call: UUID, jobs: Sequence[NewJob]
+    ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+        """The store's: the connection is the caller's own."""
+        return self._store.enqueue_within(connection, call, jobs)
+
+    def transaction(
+        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+    ) -> AbstractAsyncContextManager[Any]:
+        """The store's; that of a hook meets faults of its own."""
+        transaction = self._store.transaction(job, token, idle=idle, heal_at=heal_at)
+        return transaction if heal_at is None else self._committing(transaction)
+
+    def blocking_transaction(
+        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+    ) -> AbstractContextManager[Any]:
+        """The store's."""
+        return self._store.blocking_transaction(job, token, idle=idle, heal_at=heal_at)
+
+    @asynccontextmanager
+    async def _committing(self, transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+        fate = self._faults.draw("transaction")
+        if fate.fault in (Fault.BEFORE, Fault.CRASH_BEFORE, Fault.WRONG_BEFORE):
+            await self._travel_nowhere(fate)
+        await self._clock.sleep(fate.delay)
+        async with AsyncExitStack() as commit:
+            yield await commit.enter_async_context(transaction)
+            if fate.fault is Fault.LATE:
+                self._carry(self._deliver(fate.lateness, commit.pop_all().aclose))
+        if fate.fault in (Fault.LATE, Fault.ANSWER_LOST, Fault.CRASH_AFTER, Fault.WRONG_AFTER):
+            await self._travel_nowhere(fate)
+
+    async def _travel_nowhere(self, fate: Fate) -> None:
+        if fate.fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
+            self._crash()
+            await asyncio.get_running_loop().create_future()
+        await self._clock.sleep(fate.patience)
+        if fate.fault in (Fault.WRONG_BEFORE, Fault.WRONG_AFTER):
+            raise fate.odd()
+        raise StoreUnavailable("transaction: the store cannot be reached, or its answer was lost")
+
+    async def _call(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if verb == "close":  # never leaves the process
+            return await self._store.close()
+        items = _items(verb, arguments, keywords)
+        self._note(items, Phase.INVOKE)
+        try:
+            async with nullcontext() if self._connections is None else self._connections.lend(verb):
+                answer = await self._travel(verb, arguments, keywords)
+        except BaseException:
+            self._note(items, Phase.UNKNOWN)
+            raise
+        self._note_answers(verb, items, answer)
+        return answer
+
+    async def _ask(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        self._introduce(self._process)
+        return await getattr(self._store, verb)(*arguments, **keywords)
+
+    def _late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
+        """A store that composes what it writes of what it has read does that when the call is sent."""
+        return self._store.late_copy(verb, arguments, keywords, ask) if isinstance(self._store, Door) else ask
+
+    async def _travel(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        fate, ask = self._faults.draw(verb), partial(self._ask, verb, arguments, keywords)
+        if (standstill := self._faults.standstill()) > 0 and fate.fault is not Fault.BEFORE:
+            return await self._arrive(self._deliver(standstill, ask))
+        match fate.fault:
+            case Fault.BEFORE:
+                await self._clock.sleep(fate.patience)
+                raise StoreUnavailable(f"{verb}: the store cannot be reached")
+            case Fault.ANSWER_LOST:
+                await self._clock.sleep(fate.delay)
+                await ask()
+                await self._clock.sleep(fate.patience)
+                raise StoreUnavailable(f"{verb}: the answer was lost")
+            case Fault.LATE:
+                self._carry(self._deliver(fate.lateness, self._late_copy(verb, arguments, keywords, ask)))
+                await self._clock.sleep(fate.patience)
+                raise StoreUnavailable(f"{verb}: no answer in time")
+            case Fault.TWICE:
+                self._carry(self._deliver(fate.lateness, self._late_copy(verb, arguments, keywords, ask)))
+            case Fault.SLOW:
+                await self._clock.sleep(fate.slow_way_there)
+                answer = await ask()
+                await self._clock.sleep(fate.slow_way_back)
+                return answer
+            case Fault.IN_FLIGHT:
+                return await self._arrive(self._deliver(fate.slow_way_there, ask))
+            case Fault.CRASH_BEFORE | Fault.CRASH_AFTER:
+                if fate.fault is Fault.CRASH_AFTER:
+                    await ask()
+                self._crash()
+                await asyncio.get_running_loop().create_future()
+            case Fault.WRONG_BEFORE | Fault.WRONG_AFTER:
+                await self._go_wrong(fate, ask)
+        if fate.luck.side < 0.5:  # the way there takes the time, or the way back
+            await self._clock.sleep(fate.delay)
+            return await ask()
+        answer = await ask()
+        await self._clock.sleep(fate.delay)
+        return answer
+
+    async def _arrive(self, delivery: Coroutine[Any, Any, Any]) -> Any:
+        """It is on its way: only its sender can stop waiting for it."""
+        sent = self._carry(delivery)
+        await asyncio.wait([sent])
+        return sent.result()
+
+    async def _go_wrong(self, fate: Fate, ask: Ask) -> NoReturn:
+        await self._clock.sleep(fate.delay)
+        if fate.fault is Fault.WRONG_AFTER:
+            await ask()
+        raise fate.odd()
+
+    async def _deliver(self, delay: float, ask: Callable[[], Awaitable[Any]]) -> Any:
+        await self._clock.sleep(delay)
+        return await ask()
+
+    def _note(self, items: Iterable[Item], phase: Phase, note: str = "") -> None:
+        for what, job, token, by in items:
+            self._history.add(
+                Event(time=self._now(), process=self._process, what=what, phase=phase, job=job, token=token, by=by, note=note)
+            )
+
+    def _note_answers(self, verb: str, items: list[Item], answer: Any) -> None:
+        match verb:
+            case "exchange":
+                for item, settled in zip(items, answer.answers, strict=True):
+                    phase = Phase.OK if settled is Answer.APPLIED else Phase.FAIL
+                    self._note([item], phase, settled.value)
+                self._note([("claim", claim.hold.job, claim.hold.token, None) for claim in answer.claims], Phase.OK)
+            case "enqueue":
+                for item in items:
+                    self._note([_answered(item, answer)], Phase.FAIL if _is_refused(item, answer) else Phase.OK)
+            case "start" | "report":
+                for item in items:
+                    self._note([item], Phase.FAIL if item[1] in answer else Phase.OK)
+            case _:
+                self._note(items, Phase.OK)
+
+
+def _items(verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> list[Item]:
+    """The jobs a call speaks of, each with the token it carries."""
+    match verb:
+        case "enqueue":
+            parent, token = keywords.get("under") or (None, None)
+            by = By(verb, token, call=arguments[0], parent=parent)
+            # A job without a key is written whenever any job of its call is.
+            return [(verb, job.id, None, structs.replace(by, outcome="keyed" if job.unique_key else "")) for job in arguments[1]]
+        case "exchange":
+            return [("settle", move.job, move.token, By(verb, move.token, move.judge, outcome_of(move))) for move in arguments[0]]
+        case "start":
+            return [(verb, job, token, None) for job, token in arguments[0]]
+        case "report" | "annotate":
+            return [(verb, each.job, each.token, None) for each in arguments[0]]
+        case "request_cancel" | "reopen" | "reschedule" | "delete":
+            return [(verb, job, None, None) for job in arguments[0]]
+        case _:
+            return []
+
+
+def _is_refused(item: Item, answer: EnqueueAnswer) -> bool:
+    return answer.is_lost or answer.is_refused or item[1] in answer.duplicates
+
+
+def _answered(item: Item, answer: EnqueueAnswer) -> Item:
+    what, job, token, by = item
+    duplicate = answer.duplicates.get(job)
+    return what, job, token, by if by is None or duplicate is None else structs.replace(by, holder=duplicate.job)
+
+
+def verb_of(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def call(self: Faulty, *arguments: Any, **keywords: Any) -> Any:
+        return await self._call(name, arguments, keywords)
+
+    call.__name__ = name
+    call.__doc__ = f"``{name}``, with faults."
+    return call
+
+
+for _name in VERBS:
+    setattr(Faulty, _name, verb_of(_name))
+
+
+def faulty(
+    store: Store,
+    *,
+    process: str,
+    faults: Faults,
+    clock: Clock,
+    history: History,
+    now: Callable[[], float] | None = None,
+    carry: Carry | None = None,
+    crash: Callable[[], None] = lambda: None,
+    introduce: Callable[[str], None] = lambda process: None,
+    connections: Connections | None = None,
+) -> Store:
+    """The store as one process meets it on a bad day, with everything it saw written into ``history``.
+
+    ``carry`` runs what is on its way independently of its sender; ``crash`` ends the sender; ``introduce`` is told for
+    whom the store works next; ``now`` stamps the events. ``connections``: of the process, if it cannot have any number.
+    """
+    return cast(
+        Store,
+        Faulty(
+            store,
+            process=process,
+            faults=faults,
+            clock=clock,
+            history=history,
+            now=clock.monotonic if now is None else now,
+            carry=_Background() if carry is None else carry,
+            crash=crash,
+            introduce=introduce,
+            connections=connections,
+        ),
+    )
+
+
+class _Background:
+    """Tasks nobody waits for, kept until they end."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __call__(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            # A late copy that fails tells nobody, as on a real wire.
+            return

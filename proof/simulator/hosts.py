@@ -1,0 +1,354 @@
+"""Simulated machines: clocks, chance, processes, pipes, and the guard that ends code at its deadline."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from uuid import UUID
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._ports.clock import compose_uuid7
+from holdfast._ports.host import Cell, Exit
+from holdfast.testing.history import label
+from proof.simulator.loop import Process, VirtualLoop
+
+EPOCH = 1_750_000_000.0
+REAPING = (0.001, 0.02)  # from the death of a worker to the moment its supervisor can know
+IMPORTING = (0.05, 0.4)  # from the spawn of a worker to its first line
+
+
+class SimClock:
+    """The clocks of one machine: they run at their own rate, and its wall clock is wrong."""
+
+    def __init__(self, loop: VirtualLoop, *, rate: float = 1.0, origin: float = 0.0, wall_error: float = 0.0) -> None:
+        self._loop = loop
+        self._rate = rate
+        self._origin = origin
+        self.wall_error = wall_error
+
+    def monotonic(self) -> float:
+        """Since this machine's boot, at this machine's rate."""
+        return self._origin + self._loop.time() * self._rate
+
+    def boottime(self) -> float:
+        """The same: these machines are never suspended, only stopped."""
+        return self.monotonic()
+
+    def wall(self) -> float:
+        """As wrong as ``wall_error`` says."""
+        return EPOCH + self._loop.time() * self._rate + self.wall_error
+
+    def moment(self, reading: float) -> float:
+        """The loop's time at which this machine's monotonic clock shows ``reading``."""
+        return (reading - self._origin) / self._rate
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait in virtual time, by this machine's rate."""
+        waiter = self._loop.create_future()
+        timer = self._loop.call_later(max(seconds, 0.0) / self._rate, _wake, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+
+
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class SimStoreClock(SimClock):
+    """A store's own clock, which may step."""
+
+    def __init__(self, loop: VirtualLoop, *, rate: float = 1.0) -> None:
+        super().__init__(loop, rate=rate)
+        self.stepped = 0.0
+
+    def monotonic(self) -> float:
+        """With all steps so far."""
+        return super().monotonic() + self.stepped
+
+    def wall(self) -> float:
+        """With all steps so far."""
+        return super().wall() + self.stepped
+
+
+class SimChance:
+    """Ids and jitter out of the seed."""
+
+    def __init__(self, numbers: random.Random, clock: SimClock) -> None:
+        self._numbers = numbers
+        self._clock = clock
+        self._count = 0
+
+    def uuid4(self) -> UUID:
+        """128 random bits."""
+        return UUID(int=self._numbers.getrandbits(128))
+
+    def uuid7(self) -> UUID:
+        """Sorts by creation within the process."""
+        self._count += 1
+        return compose_uuid7(int(self._clock.wall() * 1000), self._count << 32 | self._numbers.getrandbits(32))
+
+    def jitter(self) -> float:
+        """Uniform in [-1, 1]."""
+        return self._numbers.uniform(-1.0, 1.0)
+
+
+class SimChannel:
+    """One end of a pipe: whole messages, in order, until either end is closed."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._inbox: deque[bytes | None] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_closed = False
+        self.other: SimChannel = self
+
+    @classmethod
+    def pair(cls, loop: VirtualLoop) -> "tuple[SimChannel, SimChannel]":
+        """Both ends."""
+        left, right = cls(loop), cls(loop)
+        left.other, right.other = right, left
+        return left, right
+
+    def send(self, message: bytes) -> None:
+        """Queue a message for the other end."""
+        if not self._is_closed:
+            self.other._put(message)
+
+    async def receive(self) -> bytes | None:
+        """The next message, ``None`` at the end."""
+        while not self._inbox:
+            if self._is_closed:
+                return None
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        message = self._inbox.popleft()
+        if message is None:
+            self._inbox.append(None)
+        return message
+
+    def close(self) -> None:
+        """Close this end; the other one reads what was sent, then the end."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.other._put(None)
+            self._ring()
+
+    def _put(self, message: bytes | None) -> None:
+        self._inbox.append(message)
+        self._ring()
+
+    def _ring(self) -> None:
+        if self._waiter is not None:
+            _wake(self._waiter)
+            self._waiter = None
+
+
+class Machine:
+    """Where processes run. Its name stays when it boots anew; process ids come back soon."""
+
+    def __init__(self, loop: VirtualLoop, name: str, clock: SimClock) -> None:
+        self.loop = loop
+        self.name = name
+        self.clock = clock
+        self.processes: list[Process] = []
+        self.on_process: Callable[[Process, str], None] = lambda process, role: None
+        self._boots = 1
+
+    def process(self, role: str, title: str = "") -> Process:
+        """A new process, not yet running anything."""
+        taken = {each.identity.pid for each in self.processes if not each.is_dead}
+        pid = 100
+        while pid in taken:
+            pid += 1
+        start = int(self.loop.time() * 100) + len(self.processes)
+        identity = ProcessIdentity(
+            host=self.name, pid=pid, start=start, boot=f"{self.name}-boot-{self._boots}", pid_namespace="1", clock="1"
+        )
+        made = Process(self.loop, label(identity), identity, title or role)
+        self.processes.append(made)
+        self.on_process(made, role)
+        return made
+
+    def find(self, wanted: ProcessIdentity) -> Process | None:
+        """The living process with that id and start time."""
+        for each in self.processes:
+            if not each.is_dead and (each.identity.pid, each.identity.start) == (wanted.pid, wanted.start):
+                return each
+        return None
+
+    def lose_power(self) -> None:
+        """Everything on it dies at once; it comes back under the same name, as another boot."""
+        self._boots += 1
+        for each in self.processes:
+            each.end(Exit(signal="SIGKILL"))
+
+
+class Guard:
+    """The small process in a worker's session that ends its code at the deadline its supervisor last sent."""
+
+    def __init__(self, loop: VirtualLoop, clock: SimClock, process: Process, worker: Process) -> None:
+        self.process = process
+        self._loop = loop
+        self._clock = clock
+        self._worker = worker
+        self._context = loop.context_of(process)
+        self._deadline: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_code_running = False
+        worker.on_exit.append(process.end)
+
+    def tell(self, deadline: float) -> None:
+        """A new deadline came down the pipe."""
+        self._deadline = deadline
+        self._watch()
+
+    def set_code_running(self, is_running: bool) -> None:
+        """The flag that the worker sets."""
+        self._is_code_running = is_running
+        if is_running:
+            self._watch()
+
+    def lose_supervisor(self) -> None:
+        """The end of its pipe: a worker that never had a lease ends now, any other one by its last deadline."""
+        if self._deadline is None:
+            self._worker.end(Exit(signal="SIGKILL"))
+
+    def _watch(self) -> None:
+        if self._deadline is not None:
+            moment = max(self._clock.moment(self._deadline), self._loop.time())
+            # In the guard's own context: a frozen guard looks when it is thawed, a dead one never.
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(moment, self._look, context=self._context)
+
+    def _look(self) -> None:
+        is_over = self._deadline is not None and self._clock.monotonic() >= self._deadline - 1e-6
+        if self._is_code_running and is_over:
+            self._worker.end(Exit(signal="SIGKILL"))
+
+
+class SimCell:
+    """A worker process from inside."""
+
+    def __init__(self, process: Process, channel: SimChannel, guard: Guard) -> None:
+        self._process = process
+        self._channel = channel
+        self._guard = guard
+
+    @property
+    def channel(self) -> SimChannel:
+        """Its end of the pipe."""
+        return self._channel
+
+    def process(self) -> ProcessIdentity:
+        """Who it is."""
+        return self._process.identity
+
+    def set_code_running(self, is_running: bool) -> None:
+        """Tell the guard."""
+        self._guard.set_code_running(is_running)
+
+
+class SimChild:
+    """A worker process from outside."""
+
+    def __init__(self, loop: VirtualLoop, process: Process, channel: SimChannel, guard: Guard) -> None:
+        self._loop = loop
+        self._process = process
+        self._channel = channel
+        self._guard = guard
+        self._reaping = process.numbers.uniform(*REAPING)
+        self._reaped: asyncio.Future[Exit] = loop.create_future()
+        process.on_exit.append(self._die)
+
+    @property
+    def process(self) -> ProcessIdentity:
+        """Who it is."""
+        return self._process.identity
+
+    @property
+    def channel(self) -> SimChannel:
+        """The supervisor's end of the pipe."""
+        return self._channel
+
+    def set_deadline(self, guard_deadline: float) -> bool:
+        """Down the guard's own pipe."""
+        self._guard.tell(guard_deadline)
+        return True
+
+    def is_stopped(self) -> bool:
+        """A stopped process, not one that merely computes for long."""
+        return self._process.is_frozen_by("stopped")
+
+    def dump_stacks(self) -> str:
+        """There are no stacks here."""
+        return "stacks of " + self._process.name
+
+    def kill(self) -> None:
+        """The worker and its guard."""
+        self._process.end(Exit(signal="SIGKILL"))
+
+    async def wait(self) -> Exit:
+        """Once it is dead and reaped."""
+        return await asyncio.shield(self._reaped)
+
+    def _die(self, how: Exit) -> None:
+        self._loop.call_later(self._reaping, self._reap, how, context=self._loop.outside)
+
+    def _reap(self, how: Exit) -> None:
+        if not self._reaped.done():
+            self._reaped.set_result(how)
+
+
+class SimHost:
+    """The machine as one supervisor on it sees it."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        supervisor: Process,
+        run_worker: Callable[[Cell, Process, Sequence[str]], Coroutine[object, object, object]],
+        title: Callable[[str], str] = str,
+    ) -> None:
+        self._title = title
+        self._machine = machine
+        self._supervisor = supervisor
+        self._run_worker = run_worker
+        self.workers: list[tuple[Process, Guard]] = []
+
+    def process(self) -> ProcessIdentity:
+        """The supervisor."""
+        return self._supervisor.identity
+
+    def is_running(self, process: ProcessIdentity) -> bool:
+        """Whether a living process has that id and start time."""
+        return self._machine.find(process) is not None
+
+    def kill_leftovers(self, process: ProcessIdentity) -> int:
+        """Sessions die whole here."""
+        del process
+        return 0
+
+    async def spawn(self, arguments: Sequence[str]) -> SimChild:
+        """A worker with a pipe and a guard; its first line runs when its imports are done."""
+        loop = self._machine.loop
+        title = self._title("worker")
+        worker, watcher = self._machine.process("worker", title), self._machine.process("guard", f"the guard of {title}")
+        ours, theirs = SimChannel.pair(loop)
+        guard = Guard(loop, self._machine.clock, watcher, worker)
+        child = SimChild(loop, worker, ours, guard)
+        importing = worker.numbers.uniform(*IMPORTING)
+        worker.on_exit.append(lambda _: theirs.close())
+        self._supervisor.on_exit += [lambda _: ours.close(), lambda _: guard.lose_supervisor()]
+        self.workers = [(each, its) for each, its in self.workers if not each.is_dead]
+        self.workers.append((worker, guard))
+
+        async def main() -> None:
+            await self._machine.clock.sleep(importing)
+            await self._run_worker(SimCell(worker, theirs, guard), worker, arguments)
+
+        loop.start(worker, main())
+        return child

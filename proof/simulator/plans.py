@@ -1,0 +1,395 @@
+"""What one seed draws: the size of its world and its own mix of faults (swarm: each run leaves most kinds of fault out)."""
+
+import random
+from enum import StrEnum
+from typing import assert_never
+
+from msgspec import Struct, structs
+
+from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.timing import LeaseTiming
+from holdfast.settings import Settings
+from proof.checker.verdicts import Rules, TableRules
+from proof.search.decisions import Decision
+from proof.simulator.fates import Fault, Mix
+from proof.simulator.outfits import Outfit, draw_apps, draw_outfits
+from proof.simulator.profiles import Brand, LeaseClock, Profile, draw_profile
+from proof.simulator.programs import LIMITED, NAMES
+from proof.simulator.threads import PROCESSES, THREADED
+from proof.simulator.watched_plan import RowsPlan, draw_rows
+
+STRIKES = (
+    "kill_worker", "kill_supervisor", "kill_together", "lose_power", "drain",
+    "freeze_worker", "freeze_session", "freeze_supervisor", "freeze_together",
+    "cut_worker", "cut_supervisor", "cut_together", "outage", "step_clock",
+)  # fmt: skip
+WORLDWIDE = ("outage", "step_clock")  # no core would stay healthy
+GENTLE = ("quick", "long", "silent", "raising", "answering", "resuming", "parent", "steady")
+MORTAL = (*GENTLE, "poison", "crashing")
+FOCUS = ("", "", "enqueue", "exchange", "report", "beat", "end_lease", "held", "expired")
+CALLS = 6  # that it takes to bury a worker
+NEIGHBOURS = 8  # whose writes may come first
+WAYS = 8  # there and back, of an exchange and what is asked between two of them
+THREADS = 0.2  # of the worlds in which anything may happen have handlers in threads
+MIXED = 0.5  # of the worlds have supervisors that differ
+BACKLOGS = (10, 10, 20, 50, 50, 100, 200, 500) * 6 + (10_000,)
+OPERATION = 2.0  # one round of store calls on a healthy connection
+
+
+class Mode(StrEnum):
+    """What a world is for."""
+
+    SAFETY = "safety"  # all suffer, then all heals
+    LIVENESS = "liveness"  # one supervisor stays healthy, the others break and stay broken
+    OUTAGES = "outages"  # nothing is wrong but a store that is away for all at once: nobody may be charged
+    BRINK = "brink"  # supervisors come back at the very moment at which their leases are judged
+    FORGETFUL = "forgetful"  # the store fails over again and again, and its stand-in has not heard of the newest writes
+    BEYOND = "beyond"  # clocks leave their assumptions: only what holds even then is promised
+    LULLS = "lulls"  # nothing is wrong but silences that a lease outlives: nothing may be lost
+    DRAINS = "drains"  # nothing is wrong but that workers are asked to end: nobody may pay
+    CROWD = "crowd"  # nothing is wrong but jobs that nobody can run in front of others: these start promptly
+
+
+WEIGHTS = {
+    Mode.SAFETY: 38, Mode.LIVENESS: 15, Mode.OUTAGES: 8, Mode.BRINK: 11, Mode.FORGETFUL: 6, Mode.BEYOND: 8,
+    Mode.LULLS: 4, Mode.DRAINS: 3, Mode.CROWD: 7,
+}  # fmt: skip
+WATCHED = (Mode.SAFETY, Mode.LIVENESS, Mode.BRINK, Mode.FORGETFUL, Mode.BEYOND)  # they may have a watched table
+PILED = (Mode.SAFETY, Mode.LIVENESS, Mode.DRAINS)  # they may have a backlog
+UNHURT = (Mode.OUTAGES, Mode.LULLS)  # nothing happens for which anybody might pay
+QUIET = (Mode.OUTAGES, Mode.LULLS, Mode.DRAINS, Mode.CROWD)  # the store's calls meet no fault but an outage
+DEPLOYED = (Mode.SAFETY, Mode.LIVENESS, Mode.BEYOND, Mode.DRAINS)
+STRIKES_OF = {Profile.MONGODB: ("lose_quorum",) * 5, Profile.SQLITE: ("freeze_writer",)}
+UNFIT = {Profile.MONGODB: (Mode.FORGETFUL,), Profile.OBJECTS: (Mode.FORGETFUL, Mode.CROWD)}
+"""A primary that was confirmed loses nothing, nor do objects; and what is sent again until nobody is in the way is not prompt."""
+CONNECTIONS = (0, 0, 1, 2, 4)
+QUEUES = ("default", "slow")
+OPERATIONS = ("cancel", "cancel", "retry", "retry", "reschedule", "delete", "purge", "pause", "resume", "prune")
+HARMLESS = ("reschedule", "purge", "pause", "resume", "prune")
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """A world to be; times in seconds. ``interval``: between two strikes of the nemesis; ``step``: of the store's clock.
+
+    ``keys``: how many unique keys there are; ``operations``: what an operator does at random; ``has_strangers``: some jobs are of
+    a task that nobody knows; ``hint_loss``: how many hints get lost.
+    ``profile``: what the store is like; ``longest_write``: how long one takes there, while others may not write;
+    ``connections``: how many each process may have to it, beside one for beats; 0 is any number.
+    ``has_releases``: some of those who work and enqueue are of the release before.
+    ``outfits``: what each supervisor starts with; without any, all have ``settings`` and every second one the release before.
+    ``has_hooks``: all tasks have an ``on_rescue``; ``has_queue``: jobs are delivered by a queue that suffers too.
+    ``backlog``: so many slow jobs wait from the start; what is left of them when all is well is deleted.
+    ``rows``: a table of the users' own that is watched.
+    ``locks``: so often a stranger locks the row of a job, for a while.
+    ``brand``: whose statements the store runs.
+    ``apps``: so many processes of the users' own run a worker in their event loop.
+    ``script``: all that happens; then nothing is drawn from ``jobs``, ``operations``, ``strikes`` and the rates of ``mix``.
+    """
+
+    mode: Mode
+    lease_clock: LeaseClock
+    settings: Settings
+    supervisors: int
+    processes: int
+    concurrency: int
+    jobs: int
+    clients: int
+    tasks: tuple[str, ...]
+    operations: tuple[str, ...]
+    chaos: float
+    patience: float
+    interval: float
+    strikes: tuple[str, ...]
+    mix: Mix
+    rate_error: float
+    step: float
+    keys: int = 0
+    expires: bool = False
+    has_strangers: bool = False
+    hint_loss: float = 0.3
+    floor: float = RETENTION_FLOOR
+    script: tuple[Decision, ...] | None = None
+    has_hooks: bool = False
+    has_queue: bool = False
+    has_releases: bool = False
+    profile: Profile = Profile.PLAIN
+    longest_write: float = 0.0
+    connections: int = 0
+    brand: Brand = Brand.MEMORY
+    outfits: tuple[Outfit, ...] = ()
+    backlog: int = 0
+    rows: RowsPlan | None = None
+    locks: int = 0
+    apps: int = 0
+
+    def settings_of(self, slot: int) -> Settings:
+        """Those of the supervisor in that place."""
+        return self.outfits[slot].settings if slot < len(self.outfits) else self.settings
+
+    def is_new(self, slot: int) -> bool:
+        """Whether the supervisor in that place starts with the newest release."""
+        return not self.has_releases or (self.outfits[slot].is_new if slot < len(self.outfits) else slot % 2 == 0)
+
+    @property
+    def all_settings(self) -> tuple[Settings, ...]:
+        """Of all supervisors."""
+        return tuple(self.settings_of(slot) for slot in range(self.supervisors))
+
+    @property
+    def longest_ttl(self) -> float:
+        """Of all leases."""
+        return max(each.timing.ttl for each in self.all_settings)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a core stays healthy all the time."""
+        return self.mode is Mode.LIVENESS
+
+    @property
+    def rules(self) -> Rules:
+        """What the history of this world must obey."""
+        recovery = max(each.recovery_interval for each in self.all_settings)  # anybody may be the one who looks
+        # A lease runs out; without a clock somebody must have looked at it for as long, to see that it stays as it is.
+        bound, ttls = self.step + recovery + OPERATION, 1.001 if self.lease_clock != "none" else 2.001
+        if self.brand is Brand.SQLITE and "lose_power" in self.strikes:  # no clock tells of leases from before it
+            bound, ttls = bound + recovery, ttls + 1.0
+        if not self.is_live:  # everybody comes back from an outage: amnesty, and the pause of a failing service
+            bound += recovery + 1.0
+        is_timed = self.mode not in (Mode.BEYOND, Mode.FORGETFUL)
+        # A write waits for those of others, or is composed again after them.
+        latency, is_crowd = self.mix.latency + NEIGHBOURS * self.longest_write, self.mode is Mode.CROWD
+        return Rules(
+            step=self.step,
+            has_lease_clock=self.lease_clock != "none",
+            rate_error=self.rate_error,
+            is_timed=is_timed,
+            is_always_calm=self.is_live,
+            bound=bound if is_timed else None,
+            lease_ttls=ttls,
+            # Who is used to rarer beats listens as often as the lease is beaten, for so long, before it judges.
+            lease_amnesties=(0.0 if self.is_live else 1.0) + (2.0 if self.outfits else 0.0),
+            local_bound=1.0 + CALLS * latency,
+            prompt=self.settings.poll_interval + WAYS * latency + 0.1 if is_crowd else None,
+            zombie_bound=OPERATION if is_timed and not self.is_live else None,
+            zombie_amnesties=2.0,
+            # Each of its workers that died is buried, and each that follows wants a lease, whatever becomes of the others.
+            calls=(60.0, 60.0 / self.settings.timing.ttl + 4.0 * self.processes),
+            floor=self.floor,
+            has_hints=self.hint_loss < 1.0,
+            has_crashes=self.mode not in (*UNHURT, Mode.DRAINS),
+            has_kills=self._has_kills(),
+            has_long_silence=self.mode is not Mode.LULLS,
+            has_stalls=self.mode not in UNHURT,
+            keeps_results=self.mode in UNHURT,
+            returns_tokens=True,
+            isolates=True,
+            keeps_order=self._keeps_order,
+            restart=self.settings.poll_interval + WAYS * latency + 0.1 if self._restarts_soon else None,
+            table=None if self.rows is None else self._table_rules(self.rows, is_timed=is_timed, latency=latency),
+        )
+
+    def _table_rules(self, rows: RowsPlan, *, is_timed: bool, latency: float) -> TableRules:
+        """A row is taken back by the next look of a watchdog, whose pause after a failure is that of recovery."""
+        recovery = max(each.recovery_interval for each in self.all_settings)
+        late = 2 * self.step + rows.interval + recovery + OPERATION + CALLS * latency
+        return TableRules(
+            stale_after=rows.stale_after,
+            late=late + 0.001 * rows.stale_after if is_timed else None,
+            max_resets=rows.max_resets,
+            poison=(*rows.raising, *rows.killing),
+        )
+
+    @property
+    def _keeps_order(self) -> bool:
+        """Whether each claim sees all of the line: no queue names jobs to it, and no store forgets or composes."""
+        is_whole = self.mode is not Mode.FORGETFUL and self.profile in (Profile.PLAIN, Profile.SQLITE)
+        # A runner that could not be started is not asked for again at once: others are claimed meanwhile.
+        return is_whole and not self.has_queue and self.brand is Brand.MEMORY and {*PROCESSES}.isdisjoint(self.tasks)
+
+    @property
+    def _restarts_soon(self) -> bool:
+        """Whether a healthy core takes what came back: nothing blocks its event loop."""
+        is_blocked = self.rows is not None or {"blocking", "stuck"} & set(self.tasks)
+        return self.is_live and self._keeps_order and not is_blocked
+
+    def _has_kills(self) -> bool:
+        """Whether a healthy supervisor may have a reason to kill its worker: code that does not stop when told."""
+        tasks = set(self.tasks)
+        is_told = "cancel" in self.operations or not tasks.isdisjoint((*LIMITED, "thread_creeping"))
+        return not tasks.isdisjoint(("stuck", "numb")) or (is_told and not tasks.isdisjoint(("deaf", "blocking", *THREADED)))
+
+
+def draw(numbers: random.Random) -> Plan:
+    """A plan out of the seed's first numbers. What was added later has numbers of its own, so that the rest stays as it was."""
+    plan = _draw(numbers)
+    varied = _vary(plan, random.Random(plan.chaos))
+    rows = draw_rows(random.Random(f"rows {plan.chaos}"), plan.settings.timing.ttl) if plan.mode in WATCHED else None
+    tasks = plan.tasks + _draw_threads(random.Random(f"threads {plan.chaos}"), plan.mode)
+    locks, apps = _draw_locks(random.Random(f"locks {plan.chaos}"), plan), draw_apps(random.Random(f"apps {plan.chaos}"))
+    return structs.replace(varied, rows=rows, locks=locks, tasks=tasks, apps=apps)
+
+
+def _draw_threads(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
+    """Some worlds have handlers in threads, which nobody can interrupt, or in processes of their own."""
+    threads = tuple(numbers.sample(THREADED, numbers.choice([1, 2, 4]))) if numbers.random() < THREADS else ()
+    processes = tuple(numbers.sample(PROCESSES, numbers.choice([1, 2, 4]))) if numbers.random() < THREADS else ()
+    return threads + processes if mode in WATCHED else ()
+
+
+def _draw_locks(numbers: random.Random, plan: Plan) -> int:
+    """Only a server has locks for rows."""
+    _, modes = LOCKS[Brand.POSTGRES]
+    has_locks = plan.profile is Profile.PLAIN and plan.mode in modes and numbers.random() < 0.25
+    return numbers.choice([1, 3, 10, 30]) if has_locks else 0
+
+
+def _vary(plan: Plan, numbers: random.Random) -> Plan:
+    """Some worlds have supervisors that differ."""
+    is_mixed, is_gentle = numbers.random() < MIXED and plan.supervisors > 1, plan.mode is Mode.LULLS
+    outfits = draw_outfits(numbers, plan.settings, plan.supervisors, is_gentle=is_gentle) if is_mixed else ()
+    strikes = plan.strikes
+    if plan.mode in (Mode.OUTAGES, Mode.SAFETY):
+        strikes += ("stand_still",) * (numbers.random() < 0.3) + ("brief_outage",) * (is_mixed and numbers.random() < 0.5)
+    plan = structs.replace(plan, outfits=outfits, strikes=strikes)
+    backlog = numbers.choice(BACKLOGS) if plan.mode in PILED and numbers.random() < 0.25 else 0
+    return structs.replace(plan, patience=20 * plan.longest_ttl, backlog=backlog)
+
+
+def _draw(numbers: random.Random) -> Plan:
+    mode = numbers.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+    ttl = numbers.choice([6.0, 10.0, 30.0])
+    settings = _settings(numbers, ttl, poll=ttl / 20 if mode is Mode.CROWD else ttl / 5)
+    crowds = mode is Mode.CROWD
+    tasks = _tasks(numbers, mode)
+    has_hints = not crowds or numbers.random() < 0.6
+    profile, lease_clock = _draw_profile(numbers, mode)
+    has_releases = numbers.random() < 0.25 and mode is not Mode.CROWD  # where a free worker takes what there is
+    return Plan(
+        mode=mode,
+        profile=profile,
+        lease_clock=lease_clock,
+        longest_write=0.0 if profile is Profile.PLAIN else 0.004 * ttl * numbers.random() ** 3,
+        settings=settings,
+        supervisors=numbers.choice([2, 3] if mode in (Mode.LIVENESS, Mode.BRINK, Mode.CROWD) else [1, 2, 2, 3]),
+        processes=numbers.choice([1, 1, 2]),
+        # Several that block one after the other would exceed anybody's patience together.
+        concurrency=numbers.choice([1, 3] if "blocking" in tasks else [1, 3, 10]),
+        jobs=numbers.randint(4, 24),
+        clients=numbers.randint(1, 2),
+        tasks=tasks,
+        operations=_operations(numbers, mode) if has_hints else (),
+        chaos=ttl * numbers.uniform(2.5, 5.0),
+        patience=20 * ttl,
+        interval=ttl * (0.15 if mode is Mode.FORGETFUL else numbers.choice([0.25, 0.5, 1.0])),
+        strikes=_strikes(numbers, mode, profile, has_releases=has_releases),
+        mix=_mix(numbers, ttl, mode),
+        rate_error=0.1 if mode is Mode.BEYOND else 0.001,
+        step=5 * ttl if mode is Mode.BEYOND else 0.4 * settings.timing.margin,
+        keys=numbers.choice([0, 0, 1, 3]),
+        expires=numbers.random() < 0.3,
+        has_strangers=has_hints and numbers.random() < (0.7 if crowds else 0.1),
+        hint_loss=0.3 if has_hints else 1.0,
+        floor=_floor(numbers, mode, ttl),
+        has_hooks=numbers.random() < 0.15,
+        has_queue=numbers.random() < 0.25,
+        has_releases=has_releases,
+        connections=numbers.choice(CONNECTIONS) if profile is Profile.PLAIN and mode is not Mode.CROWD else 0,
+    )
+
+
+FIT = {Brand.SQLITE: (Profile.SQLITE, "kernel"), Brand.POSTGRES: (Profile.PLAIN, "server")}
+"""What of the drawn profiles a real store is."""
+LOCKS = {
+    Brand.SQLITE: ("lock_file", (Mode.SAFETY, Mode.BEYOND, Mode.OUTAGES)),  # an outage for those who write
+    Brand.POSTGRES: ("lock_row", (Mode.SAFETY, Mode.LIVENESS, Mode.BRINK, Mode.BEYOND, Mode.OUTAGES, Mode.LULLS, Mode.DRAINS)),
+}
+"""What a stranger locks there, in every other world of these modes."""
+
+
+def draw_for(seed: int, brand: Brand) -> Plan:
+    """The plan of a seed, for a memory store; or the first of its plans that a real store of that brand can have."""
+    plan, tries = draw(random.Random(seed)), 0
+    if brand is Brand.MEMORY:
+        return plan
+    while plan.mode is Mode.FORGETFUL or (plan.profile, plan.lease_clock) != FIT[brand]:
+        tries += 1
+        plan = draw(random.Random(f"{seed}/{tries}"))
+    lock, modes = LOCKS[brand]
+    strikes = plan.strikes + ((lock,) if plan.mode in modes and seed % 2 else ())
+    return structs.replace(plan, brand=brand, has_hooks=False, rows=None, locks=0, floor=RETENTION_FLOOR, strikes=strikes)
+
+
+def _draw_profile(numbers: random.Random, mode: Mode) -> tuple[Profile, LeaseClock]:
+    return draw_profile(numbers, [each for each in Profile if mode not in UNFIT.get(each, ())])
+
+
+def _strikes(numbers: random.Random, mode: Mode, profile: Profile, *, has_releases: bool) -> tuple[str, ...]:
+    strikes = _allowed(mode, profile) + (("deploy",) if has_releases and mode in DEPLOYED else ())
+    return tuple(numbers.sample(strikes, min(len(strikes), numbers.randint(1, 4))))
+
+
+def _floor(numbers: random.Random, mode: Mode, ttl: float) -> float:
+    """Longer than anything is under way."""
+    return 4 * ttl + 30.0 if mode is Mode.SAFETY and numbers.random() < 0.1 else RETENTION_FLOOR
+
+
+def _tasks(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
+    names = MORTAL if mode is Mode.CROWD else GENTLE if mode in QUIET else NAMES
+    return tuple(numbers.sample(names, numbers.randint(2, 6)))
+
+
+def _operations(numbers: random.Random, mode: Mode) -> tuple[str, ...]:
+    if numbers.random() < 0.55:
+        return ()
+    return HARMLESS if mode in (Mode.CROWD, Mode.LULLS) else OPERATIONS
+
+
+def _settings(numbers: random.Random, ttl: float, *, poll: float) -> Settings:
+    return Settings(
+        url="simulated:",
+        timing=LeaseTiming.of(ttl),
+        recovery_interval=ttl / 5,
+        poll_interval=poll,
+        max_block=4 * ttl,
+        grace=ttl / 2,
+        reconcile=numbers.choice(["process", "process", "off"]),
+    )
+
+
+def _allowed(mode: Mode, profile: Profile) -> tuple[str, ...]:
+    match mode:
+        case Mode.OUTAGES:
+            return ("outage", "lose_quorum") if profile is Profile.MONGODB else ("outage",)
+        case Mode.BRINK:
+            return ("freeze_supervisor", "freeze_together", "cut_supervisor", "cut_together")
+        case Mode.FORGETFUL:
+            return ("fail_over",)
+        case Mode.LULLS:
+            return ("lull",)
+        case Mode.DRAINS:
+            return ("drain",)
+        case Mode.CROWD:
+            return ()
+        case Mode.LIVENESS:
+            return tuple(each for each in STRIKES if each not in WORLDWIDE)
+        case Mode.SAFETY | Mode.BEYOND:
+            return STRIKES + STRIKES_OF.get(profile, ())
+        case _:
+            assert_never(mode)
+
+
+def _mix(numbers: random.Random, ttl: float, mode: Mode) -> Mix:
+    latency = 0.01 * ttl * numbers.random() ** 3
+    times = Mix(latency=latency, timeout=ttl / 5, slowest=ttl / 3, latest=2 * ttl)
+    if mode in QUIET:
+        return structs.replace(times, timeout=ttl / 10)
+    if mode is Mode.BRINK:  # whoever judges takes its time between looking and acting
+        return structs.replace(times, rates={Fault.SLOW: 0.1, Fault.IN_FLIGHT: 0.05}, focus="end_lease")
+    shares: dict[Fault, float] = {}
+    for fault in list(Fault)[1:]:
+        is_crash = fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+        if numbers.random() < 0.5:
+            shares[fault] = numbers.random() * (0.05 if is_crash else 1.0)
+    heat = numbers.choice([0.03, 0.1, 0.3])
+    rates = {fault: heat * share / sum(shares.values()) for fault, share in shares.items()}
+    return structs.replace(times, rates=rates, focus=numbers.choice(FOCUS))

@@ -1,0 +1,88 @@
+"""What the store of a world is like, and what stands at its door for that."""
+
+import random
+from collections.abc import Callable, Collection
+from enum import StrEnum
+from typing import Literal
+
+from holdfast._ports.store import Store
+from proof.simulator.hosts import SimClock
+from proof.simulator.loop import Process, VirtualLoop
+from proof.stores.doors import Carry, Door, as_store
+from proof.stores.mirror import Mirror
+from proof.stores.objects import ObjectDoor
+from proof.stores.replicas import Quorum, ReplicaDoor
+from proof.stores.truth import Witness
+from proof.stores.writing import Pen, WriterDoor
+
+LeaseClock = Literal["kernel", "server", "none"]
+
+
+class Brand(StrEnum):
+    """Whose statements the store of a world runs."""
+
+    MEMORY = "memory"  # the reference, which also plays the profiles below
+    SQLITE = "sqlite"  # a real file
+    POSTGRES = "postgres"  # a real server
+
+
+class Profile(StrEnum):
+    """Which kind of store it behaves like. What a file locks on disk, a server does with its memory and a service with its
+    network is not played: only what of it reaches those who call."""
+
+    PLAIN = "plain"  # every call is one step, as on PostgreSQL
+    SQLITE = "sqlite"  # one process writes at a time; who is stopped meanwhile keeps the lock
+    MONGODB = "mongodb"  # a primary without a majority goes on, and what it wrote alone may be rolled back
+    OBJECTS = "objects"  # no clock; a write replaces what it was composed on, or nothing
+
+
+WEIGHTS = {Profile.PLAIN: 46, Profile.SQLITE: 26, Profile.MONGODB: 14, Profile.OBJECTS: 14}
+
+
+def draw_profile(numbers: random.Random, allowed: Collection[Profile]) -> tuple[Profile, LeaseClock]:
+    """One of those, and whose clock its leases go by."""
+    lot, kinds = numbers.random(), [each for each in Profile if each in allowed]
+    profile = numbers.choices(kinds, [WEIGHTS[each] for each in kinds])[0]
+    match profile:
+        case Profile.SQLITE:
+            return profile, "kernel"
+        case Profile.OBJECTS:
+            return profile, "none"
+        case Profile.MONGODB:
+            return profile, "server"
+        case Profile.PLAIN:
+            return profile, "kernel" if lot < 0.2 else "server"
+
+
+class Entrance:
+    """One for each store. ``pen`` and ``quorum``: where there is one. Times in seconds, ``longest``: that a write takes."""
+
+    def __init__(
+        self, profile: Profile, loop: VirtualLoop, store: Witness | Mirror, clock: SimClock, *, patience: float, longest: float
+    ) -> None:
+        self.pen = Pen(loop, patience=patience) if profile is Profile.SQLITE else None
+        self.quorum = Quorum(loop, store) if profile is Profile.MONGODB and isinstance(store, Witness) else None
+        self._profile, self._loop, self._store, self._clock = profile, loop, store, clock
+        self._patience, self._longest = patience, longest
+
+    def door(self, process: Process, introduce: Callable[[], None], carry: Carry) -> Store:
+        """The store as this process comes to it."""
+        numbers, store = self._loop.stream(f"door of {process.title}"), self._store.reached_by(process)
+        if self.pen is not None:
+            return as_store(
+                WriterDoor(
+                    store,
+                    introduce,
+                    self.pen,
+                    self._clock,
+                    process=process,
+                    carry=carry,
+                    numbers=numbers,
+                    longest=self._longest,
+                )
+            )
+        if self.quorum is not None:
+            return as_store(ReplicaDoor(store, introduce, self.quorum, self._clock, numbers, patience=self._patience))
+        if isinstance(self._store, Witness) and self._profile is Profile.OBJECTS:
+            return as_store(ObjectDoor(self._store, introduce, self._clock, numbers, longest=self._longest))
+        return as_store(Door(store, introduce))

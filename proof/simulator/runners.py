@@ -1,0 +1,153 @@
+"""Runner processes of simulated workers: handlers in processes of their own, which may die alone, and which die with their worker."""
+
+import asyncio
+
+from msgspec import Struct
+
+from holdfast._core.outcome import Outcome
+from holdfast._engine.runners import messages
+from holdfast._engine.runners.outcomes import judge_error, judge_value
+from holdfast._engine.runners.process import Line
+from holdfast._engine.tasks.context import Job
+from holdfast._engine.tasks.registry import TaskDefinition
+from holdfast._ports.host import Exit
+from holdfast._ports.store import Store
+from holdfast.testing.history import CRASHED
+from proof.simulator.hosts import IMPORTING, REAPING, SimChannel, SimClock
+from proof.simulator.loop import Process, VirtualLoop
+from proof.simulator.programs import SCENE, Scene
+from proof.simulator.threads import contained
+
+
+class _Work(Struct):
+    job: Job
+    task: TaskDefinition
+    is_stopped: bool = False
+
+
+class SimRunnerHost:
+    """Where one worker gets its runners from. In the history they have its name."""
+
+    def __init__(
+        self, loop: VirtualLoop, worker: Process, clock: SimClock, scene: Scene, known: dict[str, TaskDefinition]
+    ) -> None:
+        self._loop, self._worker, self._clock, self._scene, self._known = loop, worker, clock, scene, known
+        self._count = 0
+
+    async def spawn(self) -> "SimRunner":
+        """A runner; it is ready when its imports are done."""
+        self._count += 1
+        process = self._worker.beside(f"runner {self._count} of {self._worker.title}")
+        return SimRunner(self._loop, self._worker, process, self._clock, self._scene.within(process), self._known)
+
+
+class SimRunner:
+    """One runner, from outside and from inside. Its handlers are told to end, and never interrupted."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        worker: Process,
+        process: Process,
+        clock: SimClock,
+        scene: Scene,
+        known: dict[str, TaskDefinition],
+    ) -> None:
+        self._loop, self._worker, self._process, self._clock = loop, worker, process, clock
+        self._scene, self._known = scene, known
+        self._channel, self._inside = SimChannel.pair(loop)
+        self._line = Line(self._inside, _no_store, 0.0)
+        self._work: _Work | None = None
+        self._is_killed = False
+        self._importing, self._reaping = process.numbers.uniform(*IMPORTING), process.numbers.uniform(*REAPING)
+        self._reaped: asyncio.Future[Exit] = loop.create_future()
+        process.on_exit.append(self._die)
+        context = loop.context_of(process)
+        context.run(SCENE.set, scene)
+        loop.create_task(self._live(), context=context)
+
+    # from outside
+
+    @property
+    def channel(self) -> SimChannel:
+        """The worker's end of the pipe."""
+        return self._channel
+
+    async def dump_stacks(self) -> str:
+        """There are no stacks here."""
+        return f"stacks of {self._process.title}"
+
+    def last_stacks(self) -> str:
+        """Nor here."""
+        return ""
+
+    def kill(self) -> None:
+        """At once."""
+        self._is_killed = True
+        self._process.end(Exit(signal="SIGKILL"))
+
+    async def wait(self) -> Exit:
+        """Once it is dead and reaped."""
+        return await asyncio.shield(self._reaped)
+
+    def _die(self, how: Exit) -> None:
+        self._inside.close()
+        if self._work is not None and not self._worker.is_dead:
+            self._scene.write("handler.end", self._work.job, "" if self._is_killed else CRASHED)
+        self._loop.call_later(self._reaping, self._reap, how, context=self._loop.outside)
+
+    def _reap(self, how: Exit) -> None:
+        if not self._reaped.done():
+            self._reaped.set_result(how)
+
+    # from inside
+
+    async def _live(self) -> None:
+        await self._clock.sleep(self._importing)
+        self._line.send(messages.Ready())
+        while (data := await self._inside.receive()) is not None:
+            self._hear(messages.decode(data))
+        self._process.end(Exit(code=0))
+
+    def _hear(self, message: messages.Message) -> None:
+        work = self._work
+        match message:
+            case messages.Run(claim=claim):
+                task = self._known.get(claim.hold.task)
+                if task is None:
+                    self._line.send(messages.Unknown())
+                else:
+                    self._work = _Work(Job(claim, self._line), task)
+                    self._loop.create_task(self._run(self._work))
+            case messages.Told() | messages.Lost():
+                if work is not None:
+                    work.is_stopped = True
+                    (work.job.mark_lost if isinstance(message, messages.Lost) else work.job.mark_cancelled)()
+            case messages.Answered():
+                self._line.answered(message)
+            case messages.Finish():
+                self._process.end(Exit(code=0))
+            case _:
+                pass
+
+    async def _run(self, work: _Work) -> None:
+        self._line.send(messages.Begun())
+        value, error = await contained(work.task.function(work.job))
+        outcome = _judge(work, value, error)
+        self._work = None
+        work.job.mark_lost()
+        self._line.send(messages.Ended(None if outcome is None else messages.Verdict.of(outcome)))
+
+
+def _judge(work: _Work, value: object, error: BaseException | None) -> Outcome | None:
+    """As a runner does."""
+    was_told = work.job.was_told
+    if error is None and was_told and value is None:
+        error = asyncio.CancelledError()
+    if error is None:
+        return judge_value(value)
+    return judge_error(error, work.task, is_stopped=work.is_stopped, was_told=was_told)
+
+
+def _no_store() -> Store:
+    raise AssertionError("simulated handlers in runners open no transactions")

@@ -1,0 +1,113 @@
+"""One seed, one world: run it, judge it, tell its story."""
+
+import gc
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from msgspec import Struct, structs
+
+from holdfast._core.policy import RETENTION_FLOOR
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.history import History
+from proof.checker.checker import check
+from proof.checker.verdicts import Report
+from proof.search.decisions import Decision
+from proof.simulator.loop import Stuck
+from proof.simulator.nemesis import Nemesis
+from proof.simulator.plans import Plan, draw_for
+from proof.simulator.profiles import Brand
+from proof.simulator.world import World
+
+PRUNING = 80.0  # seconds in which every supervisor has pruned once
+
+
+class Outcome(Struct):
+    """What became of one seed. ``decisions``: all that happened; ``complaints``: exceptions nobody caught in a living process;
+    ``titles``: of processes, with the names they have in the history."""
+
+    seed: int
+    plan: Plan
+    decisions: list[Decision]
+    report: Report
+    history: History
+    complaints: list[str]
+    seconds: float
+    titles: dict[str, str]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything held."""
+        return not self.report.violations and not self.complaints
+
+    def explain(self) -> str:
+        """What broke, with the story."""
+        story = [self.report.explain(self.history)] if self.report.violations or not self.complaints else []
+        return "\n".join([*self.complaints[:5], *story])
+
+
+def simulate(
+    seed: int,
+    kind: type[MemoryStore] = MemoryStore,
+    *,
+    brand: Brand = Brand.MEMORY,
+    has_hooks: bool = False,
+    has_queue: bool = False,
+) -> Outcome:
+    """Run one world and check its history. The same seed gives the same history; ``kind`` may be a broken store.
+
+    ``brand``: whose statements the store runs; of a real store ``kind`` is not asked for.
+    ``has_hooks``: its tasks have an ``on_rescue`` in any case. ``has_queue``: a queue delivers its jobs in any case.
+    """
+    plan = draw_for(seed, brand)
+    plan = structs.replace(plan, has_hooks=plan.has_hooks or has_hooks, has_queue=plan.has_queue or has_queue)
+    return perform(plan, seed, kind)
+
+
+def perform(plan: Plan, seed: int, kind: type[MemoryStore] = MemoryStore) -> Outcome:
+    """Run the world of a plan and check its history."""
+    world = World(plan, seed, kind)
+    return watch(world, partial(_run, world), seed)
+
+
+def watch(world: World, live: Callable[[], Coroutine[Any, Any, None]], seed: int = 0) -> Outcome:
+    """Let a world go its way and check its history."""
+    was_collecting = gc.isenabled()
+    gc.disable()  # when it runs must not depend on what ran before
+    try:
+        try:
+            world.loop.run_until_complete(live())
+        except Stuck as error:
+            world.loop.complaints.append(str(error))
+        seconds = world.now()
+    finally:
+        world.is_over = True
+        processes = [process for machine in world.machines for process in machine.processes]
+        titles = {process.title: process.name for process in processes}
+        history, world.history.events = History(world.history.events), []
+        world.loop.dispose(processes)
+        world.store.close_world()
+        if was_collecting:
+            gc.enable()
+    plan, report = world.plan, check(history, world.plan.rules)
+    return Outcome(seed, plan, world.decisions, report, history, list(world.loop.complaints), seconds, titles)
+
+
+async def _run(world: World) -> None:
+    for slot in world.slots:
+        world.start(slot)
+    for app in world.apps:
+        app.start()
+    world.start_clients()
+    nemesis = Nemesis(world)
+    await nemesis.rage()
+    nemesis.heal()
+    until = world.now() + world.plan.patience
+    while not world.is_done() and world.now() < until:
+        await world.pause(world.plan.settings.timing.beat)
+        world.resume_late_pauses()
+    if world.is_done():
+        world.write("done", "the world")
+    # What is late, and who was frozen, may still come back; and what is short-lived is forgotten.
+    is_kept = world.plan.floor >= RETENTION_FLOOR
+    await world.pause(world.plan.settings.timing.ttl / 2 if is_kept else world.plan.floor + PRUNING)

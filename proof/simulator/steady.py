@@ -1,0 +1,61 @@
+"""Chance taken out: streams that always give the middle and the first, and a loop that runs who came first."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any, TypeVar
+from zlib import crc32
+
+from proof.simulator.loop import PROCESS, VirtualLoop
+
+T = TypeVar("T")
+
+
+class Steady(random.Random):
+    """The middle of every range, the first of every choice; ids are the stream's purpose and a number."""
+
+    def __init__(self, purpose: str) -> None:
+        super().__init__(0)
+        self._purpose = crc32(purpose.encode()) << 32
+        self._count = 0
+
+    def random(self) -> float:
+        """The middle."""
+        return 0.5
+
+    def choice(self, seq: Sequence[T]) -> T:  # type: ignore[override]
+        """The first."""
+        return seq[0]
+
+    def getrandbits(self, k: int, /) -> int:
+        """One more than the last time."""
+        self._count += 1
+        # First the number, which is what people are shown of an id.
+        return (self._count << 104 | self._purpose | self._count) & ((1 << k) - 1)
+
+
+class SteadyLoop(VirtualLoop):
+    """Whoever came first runs first, but for ``swaps``: at the n-th moment at which several could run, who does instead.
+
+    ``moments``: how many could, each time.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.swaps: dict[int, int] = {}
+        self.moments: list[int] = []
+
+    def stream(self, purpose: str) -> random.Random:
+        """Without chance."""
+        return Steady(purpose)
+
+    def _interleaved(self, batch: list[asyncio.Handle]) -> list[asyncio.Handle]:
+        owners: list[Any] = [handle._context.get(PROCESS) for handle in batch]  # type: ignore[attr-defined]
+        if owners.count(owners[0]) == len(owners):
+            return batch
+        several = list(dict.fromkeys(owners))
+        self.moments.append(len(several))
+        place = self.swaps.get(len(self.moments), 0)
+        first = several[min(place, len(several) - 1)]
+        order = sorted(range(len(batch)), key=lambda each: owners[each] is not first) if place else range(len(batch))
+        return [batch[each] for each in order]

@@ -1,0 +1,118 @@
+"""When something happens to whom: drawn before anything runs, so that nothing that runs changes it."""
+
+import random
+from collections.abc import Iterator
+
+from proof.search.decisions import Operation, Strike
+from proof.simulator.plans import QUEUES, Mode, Plan
+
+BREAKS = ("kill_together", "freeze_together", "freeze_supervisor", "freeze_sessions", "cut_together", "cut_sessions", "")
+APP_BREAKS = ("kill_app", "freeze_app", "cut_app", "")
+_ALL_APP_STRIKES = ("kill_app", "freeze_app", "cut_app", "drain_app")
+APP_STRIKES = {
+    Mode.SAFETY: _ALL_APP_STRIKES,
+    Mode.LIVENESS: _ALL_APP_STRIKES,
+    Mode.BEYOND: _ALL_APP_STRIKES,
+    Mode.BRINK: ("freeze_app", "cut_app"),
+    Mode.DRAINS: ("drain_app",),
+}
+"""In the other modes nothing happens to one process alone."""
+
+
+def strikes_of(plan: Plan, numbers: random.Random) -> list[Strike]:
+    """Those of the script, or else those that are drawn."""
+    if plan.script is not None:
+        return [each for each in plan.script if isinstance(each, Strike)]
+    targets = range(1 if plan.is_live else 0, plan.supervisors)  # the core is spared
+    strikes = list(_draw_strikes(plan, targets, numbers)) if targets and plan.strikes else []
+    if plan.is_live:
+        strikes += _draw_breaks(plan, targets, numbers)
+    strikes += [_draw_lock(plan, numbers) for _ in range(plan.locks)]
+    return sorted(strikes, key=lambda each: each.time)
+
+
+def strikes_of_apps(plan: Plan, numbers: random.Random) -> list[Strike]:
+    """What happens to processes with a worker of their own; ``numbers`` of their own leave all else as it was drawn."""
+    names = APP_STRIKES.get(plan.mode, ())
+    if plan.script is not None or not plan.apps or not names:
+        return []
+    strikes = [_draw_strike(time, names, plan, numbers) for time in _times(plan, numbers)]
+    if plan.is_live:
+        time, ends = numbers.random() * plan.chaos, [numbers.choice(APP_BREAKS) for _ in range(plan.apps)]
+        strikes += [Strike(time, name, app, is_for_ever=True) for app, name in enumerate(ends) if name]
+    return sorted(strikes, key=lambda each: each.time)
+
+
+def _times(plan: Plan, numbers: random.Random) -> list[float]:
+    times = [numbers.expovariate(1 / plan.interval)]
+    while times[-1] < plan.chaos:
+        times.append(times[-1] + numbers.expovariate(1 / plan.interval))
+    return times[:-1]
+
+
+def _draw_strike(time: float, names: tuple[str, ...], plan: Plan, numbers: random.Random) -> Strike:
+    name, app = numbers.choice(names), numbers.randrange(plan.apps)
+    seconds = _draw_seconds(name, plan, app, numbers)
+    return Strike(time, name, app, numbers.random(), seconds, is_refusing=numbers.random() < 0.5)
+
+
+def operations_of(plan: Plan, numbers: random.Random) -> list[Operation]:
+    """Those of the script, or else those that are drawn."""
+    if plan.script is not None:
+        return [each for each in plan.script if isinstance(each, Operation)]
+    return list(_draw_operations(plan, numbers)) if plan.operations else []
+
+
+def _draw_strikes(plan: Plan, targets: range, numbers: random.Random) -> Iterator[Strike]:
+    time = numbers.expovariate(1 / plan.interval)
+    while time < plan.chaos:
+        name, slot = numbers.choice(plan.strikes), numbers.choice(targets)
+        yield Strike(
+            time,
+            name,
+            slot,
+            numbers.random(),
+            _draw_seconds(name, plan, slot, numbers),
+            is_refusing=numbers.random() < 0.5,
+        )
+        time += numbers.expovariate(1 / plan.interval)
+
+
+def _draw_lock(plan: Plan, numbers: random.Random) -> Strike:
+    time, seconds = numbers.random() * plan.chaos, _draw_seconds("lock_row", plan, 0, numbers)
+    return Strike(time, "lock_row", 0, numbers.random(), seconds, is_refusing=numbers.random() < 0.5)
+
+
+def _draw_breaks(plan: Plan, targets: range, numbers: random.Random) -> Iterator[Strike]:
+    """Every slot but the core stays dead, frozen, cut off or under faults."""
+    time = numbers.random() * plan.chaos
+    for slot in targets:
+        name = numbers.choice(BREAKS)
+        if name:
+            yield Strike(time, name, slot, is_refusing=numbers.random() < 0.5, is_for_ever=True)
+
+
+def _draw_seconds(name: str, plan: Plan, slot: int, numbers: random.Random) -> float:
+    """A step's size, a lull's length; else well below the slot's ttl, below it, on the brink of it, or far beyond."""
+    is_common = name in ("step_clock", "lull") or name.endswith("_app")
+    settings = plan.settings if is_common else plan.settings_of(slot)
+    timing, number = settings.timing, numbers.random()
+    ttl, margin = timing.ttl, timing.margin
+    if name == "step_clock":
+        return (2 * number - 1) * plan.step
+    if name == "lull":  # so short that a beat comes through in time before and after it, also one that hangs at its end
+        return (ttl - margin - 2.6 * timing.beat) * number
+    if name == "brief_outage":  # some leases outlive it, and others do not
+        return plan.settings.timing.ttl * (0.75 + number / 2)
+    brink = ttl - margin + number * (2 * margin + settings.recovery_interval)
+    if plan.mode is Mode.BRINK:
+        return brink
+    return numbers.choice([ttl * number / 2, ttl * (1 + number) / 2, brink, ttl * (1 + 1.5 * number)])
+
+
+def _draw_operations(plan: Plan, numbers: random.Random) -> Iterator[Operation]:
+    time = numbers.random() * plan.chaos / 8
+    while time < plan.chaos:
+        name, pick, queue = numbers.choice(plan.operations), numbers.random(), numbers.choice(QUEUES)
+        yield Operation(time, name, pick, queue, delay=numbers.random() * plan.settings.timing.ttl)
+        time += numbers.random() * plan.chaos / 8

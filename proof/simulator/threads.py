@@ -1,0 +1,111 @@
+"""Handlers in threads of simulated workers: code beside the event loop, which nobody can interrupt."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import cache
+from typing import Any, TypeVar
+
+from holdfast._core.job import Claim, Json
+from holdfast._core.policy import Backoff
+from holdfast._engine.runners.runners import ThreadRunner
+from holdfast._engine.tasks.context import Job, Reports, SyncJob
+from holdfast._engine.tasks.registry import TaskDefinition, define
+from holdfast._engine.tasks.task import Bound
+from holdfast._engine.worker.progress_writer import Reporter
+from proof.simulator.loop import Process, VirtualLoop
+from proof.simulator.programs import (
+    CREEP,
+    SCENE,
+    STEPS,
+    crashing,
+    creeping,
+    long,
+    parent,
+    raising,
+    resuming,
+    silent,
+)
+
+Result = TypeVar("Result")
+
+
+class SimThreads(ThreadRunner):
+    """Threads of one process. They go on while its event loop is busy, are stopped with it, and die with it.
+
+    Their code is awaited, because no thread is there that could wait; what it asks of its job is done in the event loop.
+    """
+
+    def __init__(self, loop: VirtualLoop, process: Process) -> None:
+        super().__init__(1)
+        self._loop, self._process = loop, process
+
+    def context(self, claim: Claim, reporter: Reporter) -> "ThreadJob":
+        """Its verbs are awaited too."""
+        return ThreadJob(claim, reporter, self._loop, self._process)
+
+    def _begin(self, call: Callable[[], Any]) -> "asyncio.Future[tuple[Any, BaseException | None]]":
+        context = self._loop.context_of(self._process.thread)
+        context.run(SCENE.set, SCENE.get())
+        return self._loop.create_task(contained(call()), context=context)
+
+
+class ThreadJob(Job):
+    """What a handler in a thread holds."""
+
+    def __init__(self, claim: Claim, reporter: Reports, loop: VirtualLoop, process: Process) -> None:
+        super().__init__(claim, reporter)
+        self._loop, self._process = loop, process
+
+    async def _progress(self, stage: str | None, fraction: float | None, message: str | None) -> None:
+        await self._in_loop(super()._progress(stage, fraction, message))
+
+    async def _save(self, value: Json) -> None:
+        await self._in_loop(super()._save(value))
+
+    async def _enqueue(self, child: Bound) -> Any:
+        return await self._in_loop(super()._enqueue(child))
+
+    async def _in_loop(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        task: asyncio.Task[Result] = self._loop.create_task(coroutine, context=self._loop.context_of(self._process))
+        return await task
+
+
+@cache
+def threaded(ttl: float) -> dict[str, TaskDefinition]:
+    """Tasks whose code is in threads and in processes of its own, by name, in a world whose leases last so long."""
+    rest = CREEP / STEPS * ttl
+    made = [
+        define(
+            _as_def(handler),
+            name=f"{where}_{handler.__name__}",
+            process=where == "process",
+            max_attempts=4,
+            backoff=Backoff.fixed("500ms", "1s", "2s"),
+            progress_within=rest if handler is creeping else None,
+        )
+        for where in ("thread", "process")
+        for handler in _HANDLERS
+    ]
+    return {definition.name: definition for definition in made}
+
+
+def _as_def(handler: Callable[[Job], Awaitable[Json]]) -> Callable[[SyncJob], Any]:
+    def call(job: SyncJob) -> Any:
+        return handler(job)  # type: ignore[arg-type]
+
+    call.__doc__ = handler.__doc__
+    return call
+
+
+async def contained(code: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """What it returns, or what it raises, whatever that is."""
+    try:
+        return await code, None
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        return None, error
+
+
+_HANDLERS: tuple[Callable[[Job], Awaitable[Json]], ...] = (long, silent, raising, resuming, crashing, parent, creeping)
+THREADED, PROCESSES = (tuple(f"{where}_{handler.__name__}" for handler in _HANDLERS) for where in ("thread", "process"))

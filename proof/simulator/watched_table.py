@@ -1,0 +1,181 @@
+"""A watched table of a world: what it really did, as events, and the faults that its callers meet on the way to it."""
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from copy import deepcopy
+from typing import Any, cast
+
+from holdfast._core.table_spec import End, Key, Watch
+from holdfast._ports.clock import Clock
+from holdfast._ports.table import BlockingMoves, Claimed, Mark, Moves, Refusal, Reset, Table
+from holdfast.errors import StoreUnavailable
+from holdfast.testing.history import By, Event, History, Phase, TableRow
+from proof.simulator.faults import Faulty, verb_of
+from proof.stores.memory_table import MemoryTable, Row
+
+VERBS = tuple(name for name, member in vars(Table).items() if inspect.iscoroutinefunction(member))
+
+
+class _Moves:
+    """Moves of one transaction, made when it commits. ``connection``: keys of rows whose effect it commits with them."""
+
+    def __init__(self, table: "WitnessedTable", mark: Mark) -> None:
+        self._table, self._mark = table, mark
+        self.connection: list[Any] = []
+        self.sent: list[tuple[Key, End, str]] = []
+
+    async def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+        """Which of them are under the mark now."""
+        self._table.require_all(self._mark, keys, is_all=is_all)
+        found = self._table.under(self._mark, keys)
+        self.sent += [(key, end, reason) for key in found]
+        return found
+
+
+class WitnessedTable(MemoryTable):
+    """It writes down each change of a row, with the mark that the call carried. ``complain``: of callers that are wrong."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        clock: Clock,
+        rows: Sequence[Row],
+        *,
+        tells_stamps: bool,
+        history: History,
+        now: Callable[[], float],
+        complain: Callable[[str], None],
+    ) -> None:
+        super().__init__(watch, clock, rows, tells_stamps=tells_stamps)
+        self.caller = ""
+        self._history, self._now, self._complain = history, now, complain
+        for key in self.rows:
+            self._write("insert", "", None, self._shown(key))
+
+    def introduce(self, process: str) -> None:
+        """For whom it works next."""
+        self.caller = process
+
+    async def claim(self, owner: str, limit: int, stamp: str = "") -> Claimed:
+        """Told."""
+        before = deepcopy(self.rows)
+        claimed = await super().claim(owner, limit, stamp)
+        self._tell(before, "claim", claimed.mark)
+        return claimed
+
+    async def renew(self, mark: Mark) -> Mark | None:
+        """Told."""
+        before = deepcopy(self.rows)
+        renewed = await super().renew(mark)
+        self._tell(before, "renew", mark)
+        return renewed
+
+    async def adopt(self, limit: int) -> list[Key]:
+        """Told."""
+        before = deepcopy(self.rows)
+        adopted = await super().adopt(limit)
+        self._tell(before, "adopt")
+        return adopted
+
+    async def reset(self, limit: int, past: int = 0) -> list[Reset]:
+        """Told."""
+        before = deepcopy(self.rows)
+        found = await super().reset(limit, past)
+        self._tell(before, "reset")
+        return found
+
+    def transaction(self, mark: Mark) -> AbstractAsyncContextManager[Any]:  # type: ignore[override]
+        """Its moves are made in one instant, when it commits. A row that was taken meanwhile aborts it, as a lock would."""
+        return self._transaction(mark, self.caller)
+
+    def moved(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+        """Told."""
+        self.require_all(mark, keys, is_all=is_all)
+        before = deepcopy(self.rows)
+        found = super().moved(mark, keys, end, reason)
+        self._tell(before, "move", mark)
+        return found
+
+    def under(self, mark: Mark, keys: Iterable[Key]) -> list[Key]:
+        """Those that are under the mark."""
+        return [key for key in keys if key in self.rows and self._is_under(self.rows[key], mark)]
+
+    def require_all(self, mark: Mark, keys: Sequence[Key], *, is_all: bool) -> None:
+        """Complain of a caller that says that no other row is under its mark, and one is."""
+        if is_all and (others := set(self.under(mark, self.rows)) - set(keys)):
+            self._complain(f"{self.caller} said that these are all rows of its batch, and {sorted(others)} were too")
+
+    @asynccontextmanager
+    async def _transaction(self, mark: Mark, caller: str) -> AsyncIterator[_Moves]:
+        yield (moves := _Moves(self, mark))
+        self.caller, before, sent = caller, deepcopy(self.rows), [key for key, _, _ in moves.sent]
+        if self.under(mark, sent) != sent:
+            raise StoreUnavailable("transaction: a row was taken by another one, and it is rolled back")
+        for key in moves.connection:
+            self.others[key,] = self.others.get((key,), 0) + 1
+        for key, end, reason in moves.sent:
+            self._move(key, end, reason)
+        self._tell(before, "transaction", mark, [(key,) for key in moves.connection])
+
+    def _tell(self, before: dict[Key, Row], verb: str, mark: Mark | None = None, effects: Sequence[Key] = ()) -> None:
+        carried = "" if mark is None else self._mark_of(mark.owner, mark.stamp)
+        for key, old in before.items():
+            if self.rows.get(key) != old or key in effects:
+                self._write(verb, carried, self._row_of(old, key in effects), self._shown(key))
+
+    def _write(self, verb: str, mark: str, before: TableRow | None, after: TableRow | None) -> None:
+        by = By(verb, outcome=mark)
+        event = Event(time=self._now(), process=self.caller, what="row", phase=Phase.TRUTH, by=by, before=before, after=after)
+        self._history.add(event)
+
+    def _shown(self, key: Key) -> TableRow | None:
+        return self._row_of(self.rows[key]) if key in self.rows else None
+
+    def _row_of(self, row: Row, has_effect: bool = False) -> TableRow:
+        watch = self.watch
+        is_busy, since, key = row[watch.status] == watch.in_progress, row[watch.claimed_at], row[watch.key[0]]
+        return TableRow(
+            key=key,
+            status=row[watch.status],
+            mark=self._mark_of(self._owner(row) or "", "" if since is None else repr(since)) if is_busy else "",
+            held=self._clock.wall() - since if is_busy and since is not None else 0.0,
+            resets=(row[watch.resets] or 0) if watch.resets else 0,
+            effects=self.others.get((key,), 0) - has_effect,
+        )
+
+    def _mark_of(self, owner: str, stamp: str) -> str:
+        return owner if self.watch.owner else stamp
+
+
+class _FaultyTable(Faulty):
+    """The wrapper of a store's verbs around those of a table."""
+
+    _store: Any
+
+    @property
+    def watch(self) -> Watch:
+        """The table's."""
+        return cast(Watch, self._store.watch)
+
+    def refused(self) -> list[Refusal]:
+        """The table's."""
+        return cast(list[Refusal], self._store.refused())
+
+    def transaction(self, mark: Mark) -> AbstractAsyncContextManager[Moves]:  # type: ignore[override]
+        """With faults of its own."""
+        self._introduce(self._process)
+        return self._committing(self._store.transaction(mark))
+
+    def blocking_transaction(self, mark: Mark) -> AbstractContextManager[BlockingMoves]:  # type: ignore[override]
+        """The table's."""
+        return cast("AbstractContextManager[BlockingMoves]", self._store.blocking_transaction(mark))
+
+
+for _name in VERBS:
+    setattr(_FaultyTable, _name, verb_of(_name))
+
+
+def faulty_table(table: WitnessedTable, **around: Any) -> Table:
+    """The table as one process meets it on a bad day; ``around``: as ``faulty`` takes it."""
+    return cast(Table, _FaultyTable(cast(Any, table), introduce=table.introduce, connections=None, **around))

@@ -1,0 +1,73 @@
+"""Simulated workers: the engine's own, with the tasks, the store and the luck of their process."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast._engine.worker.worker import Worker, WorkerOptions
+from holdfast._ports.store import LastTries
+from proof.simulator.ears import Ears
+from proof.simulator.hosts import SimChance, SimClock
+from proof.simulator.plans import QUIET
+from proof.simulator.programs import SCENE, Scene, registry
+from proof.simulator.runners import SimRunnerHost
+from proof.simulator.threads import SimThreads
+
+if TYPE_CHECKING:
+    from holdfast._engine.tasks.registry import TaskDefinition
+    from holdfast._ports.host import Cell
+    from holdfast.settings import Settings
+    from proof.simulator.loop import Process
+    from proof.simulator.world import World
+
+
+def worker_of(
+    world: World,
+    cell: Cell,
+    process: Process,
+    clock: SimClock,
+    settings: Settings,
+    known: dict[str, TaskDefinition],
+    *,
+    is_healthy: bool = False,
+    last_tries: LastTries = LastTries.LEAVE,
+) -> Worker:
+    """One that is not running yet. Called in the context in which it will run."""
+    scene, most = _scene(world, process, clock, settings, known), world.plan.concurrency
+    SCENE.set(scene)
+    found, chance, ears = registry(known), SimChance(process.numbers, clock), Ears(world, process)
+    world.watched.register(found, process, clock, chance, ears, is_healthy=is_healthy)
+    worker = Worker(
+        cell=cell,
+        store=world.connect(process, is_healthy=is_healthy),
+        transport=world.transport(process),
+        registry=found,
+        settings=settings,
+        clock=clock,
+        chance=chance,
+        events=ears,
+        options=WorkerOptions(concurrency=most, threads=most, runners=most, last_tries=last_tries),
+        runner_host=SimRunnerHost(world.loop, process, clock, scene, known),
+    )
+    worker.threads = SimThreads(world.loop, process)
+    return worker
+
+
+def _scene(world: World, process: Process, clock: SimClock, settings: Settings, known: dict[str, TaskDefinition]) -> Scene:
+    return Scene(
+        world.loop,
+        process,
+        clock=clock,
+        history=world.history,
+        now=world.now,
+        pace=partial(_pace, world, settings.timing.ttl),
+        is_rough=lambda: not world.is_calm and world.plan.mode not in QUIET,
+        tasks=known,
+        runs=world.runs,
+    )
+
+
+def _pace(world: World, ttl: float) -> float:
+    """Handlers hurry once all is calm: nothing more is to be learnt from long ones."""
+    return ttl / (100 if world.is_calm else 10)

@@ -1,0 +1,267 @@
+"""A real server of PostgreSQL under simulation: one database, emptied for each world, whose clock is the world's.
+
+The event loop of a world knows no sockets. Each statement runs in an event loop of a thread of its own, and the world stands
+still until it has its answer: so a statement takes no virtual time, and between the statements of a verb others come.
+"""
+
+import asyncio
+import atexit
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import cache, partial
+from itertools import groupby
+from operator import itemgetter
+from threading import Thread
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+import asyncpg
+from msgspec import structs
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._ports.clock import Clock
+from holdfast._ports.store import ClaimRequest, Store
+from holdfast.databases.postgres.database import Pools
+from holdfast.errors import HoldfastError
+from holdfast.stores.postgres.store import PostgresStore
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.testing.history import JobRow
+from holdfast.testing.servers.postgres import PostgresServer
+from proof.checker import history_postgres
+from proof.simulator.hosts import EPOCH, SimClock
+from proof.simulator.loop import Process
+from proof.stores.doors import READING
+from proof.stores.mirror import CALL, Change, Mirror, told
+
+AGAIN: Final = 0.25  # seconds after which a statement that met a lock is sent again
+LOCK_LIMIT: Final = 5.0  # seconds for which it waits for a lock, as the store's own sessions do
+
+_SETTINGS: Final = {"autovacuum": "off", "max_connections": "20", "synchronous_commit": "on"}
+_CLOCK: Final = """
+CREATE SCHEMA fake;
+CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql VOLATILE
+    AS $$ BEGIN RETURN current_setting('holdfast.now')::timestamptz; END $$;
+"""
+_EMPTY: Final = """
+SELECT string_agg(format('DELETE FROM %I.%I', relnamespace::regnamespace, relname), '; ') FROM pg_class
+WHERE relnamespace IN ('holdfast'::regnamespace, 'history'::regnamespace) AND relkind IN ('r', 'p') AND NOT relispartition
+    AND relname NOT IN ('versions', 'days')
+"""
+VACUUM: Final = 25  # worlds after which the remains of earlier ones are cleared away
+_NEW: Final = "SELECT place, move, what, id, before::text, after::text FROM history.rows WHERE place > $1 ORDER BY place"
+_PAUSED: Final = "SELECT queue FROM holdfast.paused"
+
+Answer = TypeVar("Answer")
+
+
+class Portal:
+    """An event loop in a thread of its own, for those who cannot wait in theirs."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        Thread(target=self.loop.run_forever, name="real statements", daemon=True).start()
+
+    def run(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+        """Its answer; the caller's whole thread waits."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+
+
+class Site:
+    """A server and one database with the schema, the log and a clock that can be set; one for each operating-system process."""
+
+    def __init__(self) -> None:
+        self._server = PostgresServer(settings=_SETTINGS)
+        self._server.start()
+        atexit.register(self._server.close)
+        self.dsn, self.portal = self._server.create_database(), Portal()
+        self.portal.run(self._furnish())
+
+    async def _furnish(self) -> None:
+        database = self.dsn.rpartition("/")[2]
+        owner = await asyncpg.connect(self.dsn)
+        await owner.execute(_CLOCK)
+        await owner.execute(f'ALTER DATABASE "{database}" SET search_path = fake, pg_catalog')
+        await owner.execute(f"ALTER DATABASE \"{database}\" SET holdfast.now = '{datetime.fromtimestamp(EPOCH, UTC)}'")
+        await owner.close()
+        founder = PostgresStore(
+            self.dsn,
+            clock=FakeClock(),
+            chance=FakeChance(),
+            process=ProcessIdentity("simulation", 1),
+            server_settings={"lock_timeout": "2ms"},
+        )
+        await founder.migrate()
+        await history_postgres.install(self.dsn)
+        self.pools = Pools(founder._connect, 1)
+        self.pools.beats = self.pools.shared
+        self.observer = await founder.connect()
+        self._empty = await self.observer.fetchval(_EMPTY)
+        self._worlds = 0
+
+    def empty(self) -> None:
+        """Nothing has ever happened in the database."""
+        self._worlds += 1
+        restart = "ALTER SEQUENCE holdfast.claim_numbers RESTART; ALTER SEQUENCE history.rows_place_seq RESTART"
+        self.portal.run(self.observer.execute(f"{self._empty}; {restart}"))
+        if self._worlds % VACUUM == 0:
+            self.portal.run(self.observer.execute("VACUUM"))
+
+    async def set_clock(self, now: datetime) -> None:
+        """What the server's clock says to the stores of a world."""
+        async with self.pools.shared.lend() as link:
+            await link.execute(f"SET holdfast.now = '{now}'")
+
+
+site = cache(Site)
+
+
+class PostgresDatabase(Mirror):
+    """The site's database, for one world. ``clock``: the server's."""
+
+    def __init__(self, clock: SimClock, *mirrored: Any) -> None:
+        super().__init__(*mirrored)
+        self.site, self._clock, self._place = site(), clock, 0
+        self._set: datetime | None = None
+        self._rows: list[asyncpg.Record] = []
+        self._strangers: list[asyncpg.Connection] = []
+        self._queues: list[asyncpg.Record] | None = None
+        self.site.empty()
+
+    def reached_by(self, process: Process) -> Store:
+        clock = self.clock_of(process.name)
+        return told(_Simulated(self, clock, process.identity), process.name)
+
+    def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
+        """In a session of its own, wherever the jobs are."""
+        strength = "UPDATE" if is_exclusive else "KEY SHARE"
+        session = self.site.portal.run(asyncpg.connect(self.site.dsn))
+        self._strangers.append(session)
+        self.site.portal.run(session.execute("BEGIN"))
+        for place in ("pending", "active", "finished"):
+            statement = f"SELECT FROM holdfast.{place} WHERE id = ANY($1) FOR {strength} SKIP LOCKED"
+            self.site.portal.run(session.execute(statement, list(jobs)))
+        return partial(self._leave, session)
+
+    def _leave(self, session: asyncpg.Connection) -> None:
+        self._strangers.remove(session)
+        self.site.portal.run(session.close())
+
+    def close_world(self) -> None:
+        """The next world empties it."""
+        for session in list(self._strangers):
+            self._leave(session)
+
+    def run(self, statement: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        """What a statement answers that is sent now."""
+        try:
+            return self.site.portal.run(self._at(self.wall(), statement))
+        finally:
+            self.look()
+
+    def wall(self) -> datetime:
+        """The server's time."""
+        return datetime.fromtimestamp(self._clock.wall(), UTC)
+
+    async def _at(self, now: datetime, statement: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        if self._set != now:
+            await self.site.set_clock(now)
+            self._set = now
+        try:
+            return await statement()
+        finally:
+            if (verb := CALL.get().verb) not in READING:
+                self._rows = await self.site.observer.fetch(_NEW, self._place)
+                self._queues = await self.site.observer.fetch(_PAUSED) if verb == "pause" else None
+
+    def changes(self) -> Iterator[Change]:
+        now, rows, queues = self.wall(), self._rows, self._queues
+        self._rows, self._queues = [], None
+        if rows:
+            self._place = rows[-1]["place"]
+        yield from self._moves(rows, now)
+        if queues is not None:
+            yield from self._pauses({queue for (queue,) in queues})
+
+    def _moves(self, rows: Sequence[asyncpg.Record], now: datetime) -> Iterator[Change]:
+        """A row that leaves one place and comes to another in the same transaction, in whatever order, has moved.
+
+        The rows of one transaction change at once, in an order that depends on where earlier worlds left room in a page: here
+        they have that of their claim numbers, so that the same seed gives the same history.
+        """
+        for _, transaction in groupby(rows, itemgetter("move")):
+            found = self._moves_at_once(transaction, now)
+            ranks = {change.id: _rank(change) for change in reversed(found)}
+            yield from sorted(found, key=lambda change: ranks[change.id])
+
+    def _moves_at_once(self, rows: Iterable[asyncpg.Record], now: datetime) -> list[Change]:
+        told_of: dict[UUID, int] = {}
+        found: list[Change] = []
+        for row in rows:
+            if row["what"] == "lease":
+                old, new = history_postgres.lease_row(row["before"], now), history_postgres.lease_row(row["after"], now)
+                found.append(Change("lease", row["id"], old, new))
+                continue
+            change = Change("job", row["id"], self._job(row["before"], now), self._job(row["after"], now))
+            half = told_of.pop(row["id"], None)
+            if half is not None and (change.before is None) != (change.after is None):
+                other = found[half]
+                found[half] = Change("job", row["id"], other.before or change.before, other.after or change.after)
+                continue
+            if (change.before is None) != (change.after is None):
+                told_of[row["id"]] = len(found)
+            found.append(change)
+        return found
+
+    def _pauses(self, paused: set[str]) -> Iterator[Change]:
+        for queue in sorted(paused ^ self._paused):
+            yield Change("queue", note=f"{'paused' if queue in paused else 'resumed'} {queue}")
+
+    def _job(self, text: str | None, now: datetime) -> JobRow | None:
+        row = history_postgres.job_row(text, now)
+        return None if row is None else structs.replace(row, is_known=self.is_known(row.task))
+
+
+class _Simulated(PostgresStore):
+    """The real store, but for how its statements reach the server."""
+
+    def __init__(self, mirror: PostgresDatabase, clock: Clock, process: ProcessIdentity) -> None:
+        super().__init__(mirror.site.dsn, clock=clock, chance=FakeChance(), process=process)
+        self._mirror = mirror
+
+    def _here(self) -> Pools:
+        return self._mirror.site.pools
+
+    async def close(self) -> None:
+        """The connections stay."""
+
+    def _fetch(self, name: str, *arguments: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
+        return self._send(partial(super()._fetch, name, *arguments))
+
+    async def _beat_fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        return await self._send(partial(super()._beat_fetch, name, *arguments))
+
+    async def _search(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        return await self._send(partial(super()._search, name, *arguments))
+
+    async def _claim_alone(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> list[asyncpg.Record]:
+        return await self._send(partial(super()._claim_alone, request, name, where))
+
+    async def _send(self, statement: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        until = self._clock.monotonic() + LOCK_LIMIT
+        while True:
+            try:
+                return self._mirror.run(statement)
+            except (HoldfastError, asyncpg.LockNotAvailableError) as error:
+                if not _is_locked(error) or self._clock.monotonic() >= until:
+                    raise
+            await self._clock.sleep(AGAIN)
+
+
+def _rank(change: Change) -> tuple[int, int]:
+    row = change.after or change.before
+    assert change.id is not None
+    return (row.token.number if isinstance(row, JobRow) else 0), change.id.int
+
+
+def _is_locked(error: BaseException) -> bool:
+    return any(isinstance(each, asyncpg.LockNotAvailableError) for each in (error, error.__cause__))

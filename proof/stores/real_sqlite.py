@@ -1,0 +1,153 @@
+"""A real file of SQLite under simulation: each process has a connection of its own, and each statement takes no virtual time.
+
+No power is lost here, so nothing waits for a disk. A statement that meets another connection's lock is told BUSY at once and
+asks again in virtual time, as the store itself does in real time.
+"""
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._ports.clock import Clock
+from holdfast._ports.host import Exit
+from holdfast._ports.store import Store
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.database import Database, is_busy
+from holdfast.errors import StoreUnavailable
+from holdfast.stores.sqlite.parameters import micros
+from holdfast.stores.sqlite.store import SqliteStore
+from holdfast.testing import history_sqlite
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.testing.history import JobRow
+from proof.simulator.hosts import SimClock
+from proof.simulator.loop import Process
+from proof.stores.mirror import Change, Mirror, told
+
+AGAIN = 0.05  # seconds after which a statement that was told BUSY asks again
+_NEW = "SELECT place, what, id, before, after FROM history WHERE place > ? ORDER BY place"
+_NUMBERS = count()
+_TEMPLATE: list[bytes] = []
+
+Result = TypeVar("Result")
+
+
+class SqliteFile(Mirror):
+    """One file for one world. ``clock``: of the machine on which all its processes run; ``patience``: seconds of a BUSY call."""
+
+    def __init__(self, clock: SimClock, patience: float, *mirrored: Any) -> None:
+        super().__init__(*mirrored)
+        self._clock, self._patience, self._place = clock, patience, 0
+        self.path = _folder() / f"holdfast-world-{os.getpid()}-{next(_NUMBERS)}.db"
+        self.path.write_bytes(_template())
+        self._databases: list[Database] = []
+        self._observer, self._stranger = (driver.connect(self.path, use_apsw=driver.is_apsw()) for _ in range(2))
+
+    def reached_by(self, process: Process) -> Store:
+        clock = self.clock_of(process.name)
+        database = _database(self.path, clock, process.identity)
+        self._databases.append(database)
+        process.on_exit.append(lambda how: _let_go(database, how))
+        return told(_Simulated(self, database, clock, process.identity, self._patience), process.name)
+
+    def changes(self) -> Iterator[Change]:
+        wall, monotonic = micros(self._clock.wall()), micros(self._clock.monotonic())
+        for place, what, key, before, after in self._observer.execute(_NEW, (self._place,)).fetchall():
+            self._place = place
+            match what:
+                case "job":
+                    yield Change(what, UUID(bytes=key), self._job(before, wall), self._job(after, wall))
+                case "lease":
+                    old, new = history_sqlite.lease_row(before, monotonic), history_sqlite.lease_row(after, monotonic)
+                    yield Change(what, UUID(bytes=key), old, new)
+                case _:
+                    yield Change("queue", note=after)
+
+    def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
+        """Of the whole file, against other writers: SQLite knows no smaller lock."""
+        del jobs, is_exclusive
+        self._stranger.execute("BEGIN IMMEDIATE")
+        return self._leave
+
+    def _leave(self) -> None:
+        self._stranger.execute("ROLLBACK")
+
+    def close_world(self) -> None:
+        for database in self._databases:
+            database.close()
+        self._observer.close()
+        self._stranger.close()
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+
+    def _job(self, text: str | None, wall: int) -> JobRow | None:
+        row = history_sqlite.job_row(text, wall)
+        return None if row is None else structs.replace(row, is_known=self.is_known(row.task))
+
+
+class _Inline:
+    """Runs what the store would run in its thread: here, at once, and without passing of time."""
+
+    def __init__(self, mirror: Mirror, database: Database, clock: Clock, patience: float) -> None:
+        self._mirror, self._database, self._clock, self._patience = mirror, database, clock, patience
+
+    async def run(self, action: Callable[[Database], Result]) -> Result:
+        until = self._clock.monotonic() + self._patience
+        while True:
+            try:
+                return action(self._database)
+            except StoreUnavailable as error:
+                if not isinstance(error.__cause__, sqlite3.Error) or not is_busy(error.__cause__):
+                    raise
+                if self._clock.monotonic() >= until:
+                    raise
+            finally:
+                self._mirror.look()
+            await self._clock.sleep(AGAIN)
+
+    async def close(self) -> None:
+        self._database.close()
+
+
+class _Simulated(SqliteStore):
+    """The real store, but for its thread."""
+
+    def __init__(self, mirror: SqliteFile, database: Database, clock: Clock, process: ProcessIdentity, patience: float) -> None:
+        super().__init__(mirror.path, clock=clock, chance=FakeChance(), process=process)
+        self._thread = _Inline(mirror, database, clock, patience)  # type: ignore[assignment]
+
+
+def _database(path: Path, clock: Clock, process: ProcessIdentity) -> Database:
+    """One that never waits: whoever is told BUSY asks again in virtual time."""
+    return Database(path, clock, FakeChance(), process, busy_limit=0.0, use_apsw=driver.is_apsw())
+
+
+def _let_go(database: Database, how: Exit) -> None:
+    del how
+    database.close()
+
+
+def _folder() -> Path:
+    """Where files cost no disk, if there is such a place."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and "TMPDIR" not in os.environ else Path(tempfile.gettempdir())
+
+
+def _template() -> bytes:
+    """An empty file with the schema and the log, made once in each process."""
+    if not _TEMPLATE:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "jobs.db"
+            database = _database(path, FakeClock(), ProcessIdentity("template", 1))
+            database.migrate()
+            history_sqlite.watch(path)
+            database.close()
+            _TEMPLATE.append(path.read_bytes())
+    return _TEMPLATE[0]
