@@ -18,8 +18,8 @@ from holdfast._core.job import Reason, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast.testing.deeds import Deed
 from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
+from holdfast.testing.process_log import Deed
 
 # By its owner's right, so that what a role does that may not write here is told all the same.
 _TELL = """

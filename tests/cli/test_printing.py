@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from holdfast.cli.printing import print_table, shown, to_json
+from holdfast.cli.output import print_table, shown, to_json
 
 ID = "01a1f960-80fc-74a2-8bb1-1f0678730c4c"
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast.cli.keeper import Keeper
 from holdfast.cli.reload import Changes
+from holdfast.cli.serve import Keeper
 
 
 class Acts:

@@ -15,7 +15,7 @@ from holdfast._system import guard
 from holdfast._system.channel import SystemChannel
 from holdfast._system.host import identify
 from holdfast.settings import Settings
-from holdfast.testing.deeds import Deed, tell, told
+from holdfast.testing.process_log import Deed, tell, told
 from proof.stores.doors import VERBS
 
 POINTS = tuple(filter(None, os.environ.get("E2E_FAILPOINTS", "").split(",")))

@@ -9,9 +9,9 @@ from uuid import UUID
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Token
 from holdfast.testing import history_sqlite
-from holdfast.testing.deeds import Deed, told
-from holdfast.testing.deeds import tell as tell_deed
 from holdfast.testing.history import History
+from holdfast.testing.process_log import Deed, told
+from holdfast.testing.process_log import tell as tell_deed
 
 SAID = "said"
 REFUSED = "write.refused"

@@ -16,8 +16,8 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.store import ClaimRequest, NewLease, Update
 from holdfast.stores.postgres.store import PostgresStore
-from holdfast.testing.deeds import Deed
 from holdfast.testing.history import JobRow, LeaseRow
+from holdfast.testing.process_log import Deed
 from proof.checker import history_postgres
 from proof.checker.checker import Report, Rules, check
 

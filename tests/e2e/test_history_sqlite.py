@@ -17,8 +17,8 @@ from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.store import ClaimRequest, NewLease, Update
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing import history_sqlite
-from holdfast.testing.deeds import Deed
 from holdfast.testing.history import JobRow, LeaseRow
+from holdfast.testing.process_log import Deed
 from proof.checker.checker import Report, Rules, check
 
 OURS = ProcessIdentity("host", 1, 1, "boot", "pid", "clock")

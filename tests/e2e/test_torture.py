@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast._system.host import identify
-from holdfast.testing.deeds import Deed, tell
+from holdfast.testing.process_log import Deed, tell
 from tests.e2e.records import SAID
 from tests.e2e.tormentor import SEED
 from tests.e2e.torture.kept import look

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._system.host import identify
-from holdfast.testing.deeds import Deed
+from holdfast.testing.process_log import Deed
 from proof.checker.checker import Report, Rules, check
 from proof.checker.verdicts import percentile
 from tests.e2e.cells import end, is_alive

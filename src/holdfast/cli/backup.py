@@ -15,7 +15,7 @@ def backup(path: str, target: str | None, url: str | None, as_json: bool) -> Non
     The copy is one moment of the store. It is verified before it gets its name, and replaces no file. Only you may read it.
     """
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json
+    from holdfast.cli.output import print_json
 
     with opened(target, url) as app:
         copied = app.backup(path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._core.cleaning import clean
 from holdfast._engine.events import Event, EventName, Events
-from holdfast.cli.saying import say
+from holdfast.cli.stderr import say
 from holdfast.settings import public_url
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ def check(context: click.Context, target: str, as_json: bool) -> None:
     2 if the settings do not even make an App.
     """
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json, print_table
+    from holdfast.cli.output import print_json, print_table
 
     with opened(target) as app:
         findings = [*_of_workers(app, target), *app.check()]

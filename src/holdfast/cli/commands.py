@@ -16,7 +16,7 @@ from holdfast.cli.demo import demo
 from holdfast.cli.enqueue import enqueue
 from holdfast.cli.jobs import jobs
 from holdfast.cli.migrate import migrate
-from holdfast.cli.printing import to_json
+from holdfast.cli.output import to_json
 from holdfast.cli.prune import prune
 from holdfast.cli.queues import queues
 from holdfast.cli.recover import recover

@@ -10,7 +10,7 @@ from holdfast._core.cleaning import clean
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.view import JobView
 from holdfast._ports.store import LeaseView, QueueView
-from holdfast.cli.printing import span
+from holdfast.cli.output import span
 from holdfast.cli.workers import condition
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import click
 from msgspec import structs
 
 from holdfast._core.job import State
-from holdfast.cli.completing import complete_job, complete_queue, complete_task
+from holdfast.cli.completions import complete_job, complete_queue, complete_task
+from holdfast.cli.job_actions import cancel, delete, reschedule, retry
 from holdfast.cli.options import JSON, store_options
-from holdfast.cli.steering import cancel, delete, reschedule, retry
 
 if TYPE_CHECKING:
     from holdfast._core.job import Failure
@@ -39,7 +39,7 @@ def list_jobs(target: str | None, url: str | None, as_json: bool, limit: int, **
     What jobs were given, what they answered and what their errors said is no part of a list: see `holdfast jobs show`.
     """
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json, print_table
+    from holdfast.cli.output import print_json, print_table
 
     with opened(target, url) as app:
         found = app.jobs.list(limit=limit, **which)  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def list_jobs(target: str | None, url: str | None, as_json: bool, limit: int, **
 def show(id: str, target: str | None, url: str | None, as_json: bool) -> None:
     """Everything about a job: its payload and result, its attempts with their tracebacks, signals and stacks."""
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json, print_table, shown
+    from holdfast.cli.output import print_json, print_table, shown
 
     with opened(target, url) as app:
         job = app.jobs.get(id)
@@ -90,7 +90,7 @@ def show(id: str, target: str | None, url: str | None, as_json: bool) -> None:
 def explain(id: str, target: str | None, url: str | None, as_json: bool) -> None:
     """Why a job is where it is, and what can be done about it."""
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json, shown
+    from holdfast.cli.output import print_json, shown
 
     with opened(target, url) as app:
         found = app.jobs.explain(id)
@@ -111,7 +111,7 @@ def explain(id: str, target: str | None, url: str | None, as_json: bool) -> None
 def counts(by: Literal["queue", "task"] | None, target: str | None, url: str | None, as_json: bool) -> None:
     """How many jobs there are in each state."""
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json, print_table
+    from holdfast.cli.output import print_json, print_table
 
     with opened(target, url) as app:
         found = app.jobs.counts(by)
@@ -141,7 +141,7 @@ def _row(job: "JobView") -> tuple[object, ...]:
 
 def _print_forensics(attempts: "tuple[AttemptView, ...]", error: "Failure | None") -> None:
     """Tracebacks, stacks and late results below the table, each under a line that says whose it is."""
-    from holdfast.cli.printing import shown
+    from holdfast.cli.output import shown
 
     for each in attempts:
         parts = {
@@ -157,7 +157,7 @@ def _print_forensics(attempts: "tuple[AttemptView, ...]", error: "Failure | None
 
 
 def _print_part(title: str, text: str) -> None:
-    from holdfast.cli.printing import shown
+    from holdfast.cli.output import shown
 
     click.echo(f"\n{title}\n" + "\n".join(shown(line) for line in text.splitlines()))
 

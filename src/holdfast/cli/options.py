@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from holdfast._core.durations import seconds
-from holdfast.cli.completing import complete_app
+from holdfast.cli.completions import complete_app
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -17,7 +17,7 @@ def prune(target: str | None, url: str | None, as_json: bool) -> None:
     running `holdfast worker` does that by itself, by and by.
     """
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json
+    from holdfast.cli.output import print_json
 
     if sys.stderr.isatty():
         click.echo("pruning, Ctrl-C stops it …", err=True)

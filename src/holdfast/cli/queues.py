@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.completing import complete_queue
+from holdfast.cli.completions import complete_queue
 from holdfast.cli.options import JSON, store_options
 from holdfast.cli.selection import confirm
 
@@ -26,7 +26,7 @@ def list_queues(target: str | None, url: str | None, as_json: bool) -> None:
     """Queues that have jobs or are paused."""
     from holdfast._core.job import State
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json, print_table
+    from holdfast.cli.output import print_json, print_table
 
     with opened(target, url) as app:
         found = app.queues.list()
@@ -63,7 +63,7 @@ def purge(name: str, dry_run: bool, yes: bool, target: str | None, url: str | No
     """Delete all jobs of a queue that wait, those that are due later included; what runs or is held is left alone."""
     from holdfast._core.job import State
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json
+    from holdfast.cli.output import print_json
 
     with opened(target, url) as app:
         counts = next((queue.counts for queue in app.queues.list() if queue.name == name), {})

@@ -18,7 +18,7 @@ def recover(target: str, now: bool, as_json: bool) -> None:
     from holdfast._engine.events import EventName
     from holdfast._processes.loading import opened
     from holdfast._processes.logs import unlogged
-    from holdfast.cli.printing import print_json, print_table
+    from holdfast.cli.output import print_json, print_table
 
     with opened(target) as app, unlogged(EventName.JOB_RESCUED):
         silent = [lease.timing for lease in app.workers.list() if lease.overdue > 0]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.completing import complete_app
+from holdfast.cli.completions import complete_app
 from holdfast.cli.options import JSON
 from holdfast.cli.selection import confirm
 
@@ -36,7 +36,7 @@ def rows() -> None:
 def list_rows(names: tuple[str, ...], target: str | None, as_json: bool) -> None:
     """How they stand: rows by status, how many are due, how many are stuck, and who has some."""
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json, print_table, span
+    from holdfast.cli.output import print_json, print_table, span
 
     with opened(_target(target)) as app:
         found = [_standing(each) for each in _chosen(app, names)]
@@ -60,7 +60,7 @@ def list_rows(names: tuple[str, ...], target: str | None, as_json: bool) -> None
 def reset(names: tuple[str, ...], dry_run: bool, yes: bool, target: str | None, as_json: bool) -> None:
     """Take rows back, now, from whoever has had them for longer than stale_after; supervisors do that by themselves."""
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json, print_table
+    from holdfast.cli.output import print_json, print_table
 
     with opened(_target(target)) as app:
         chosen = _chosen(app, names)
@@ -83,7 +83,7 @@ def reset(names: tuple[str, ...], dry_run: bool, yes: bool, target: str | None, 
 def indexes(names: tuple[str, ...], create: bool, target: str | None, as_json: bool) -> None:
     """The indexes that their tables lack: without, each look for due or stuck rows reads whatever the table has."""
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json, print_table
+    from holdfast.cli.output import print_json, print_table
 
     with opened(_target(target)) as app:
         chosen = _chosen(app, names)

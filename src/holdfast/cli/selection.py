@@ -10,7 +10,7 @@ import click
 from msgspec import Struct
 
 from holdfast._core.job import Reason, State
-from holdfast.cli.completing import complete_job, complete_queue, complete_task
+from holdfast.cli.completions import complete_job, complete_queue, complete_task
 
 if TYPE_CHECKING:
     from holdfast.app import App

@@ -33,7 +33,7 @@ def top(interval: float, once: bool, target: str | None, url: str | None, as_jso
     from holdfast._ports.clock import SystemClock
     from holdfast._processes.loading import opened
     from holdfast.cli.frame import draw, read
-    from holdfast.cli.printing import print_json
+    from holdfast.cli.output import print_json
 
     with opened(target, url) as app:
         if not as_json and not once and sys.stdout.isatty():

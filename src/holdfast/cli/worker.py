@@ -11,7 +11,7 @@ import click
 from holdfast._core.cleaning import clean
 from holdfast._processes.logs import LEVELS
 from holdfast.cli.options import DURATION, TARGET
-from holdfast.cli.saying import give_up_unsaid, open_missing, say
+from holdfast.cli.stderr import give_up_unsaid, open_missing, say
 
 if TYPE_CHECKING:
     from holdfast._engine.events import Events
@@ -94,7 +94,7 @@ def _maker(
     from holdfast._ports.clock import SystemChance
     from holdfast._system.host import SystemHost
     from holdfast.app import open_store, open_table, open_transport
-    from holdfast.cli.printing import to_json
+    from holdfast.cli.output import to_json
     from holdfast.errors import ConfigurationError
 
     if sys.platform == "win32":
@@ -120,7 +120,7 @@ async def _serve(
     import asyncio
     import signal
 
-    from holdfast.cli.keeper import Keeper
+    from holdfast.cli.serve import Keeper
 
     keeper = Keeper(make, changes)
     banner.listen(events, lambda: keeper.supervisor)

@@ -21,7 +21,7 @@ def workers() -> None:
 def list_workers(target: str | None, url: str | None, as_json: bool) -> None:
     """Workers whose lease has not ended, oldest first, with what they hold and what they can run."""
     from holdfast._processes.loading import opened
-    from holdfast.cli.printing import print_json, print_table
+    from holdfast.cli.output import print_json, print_table
 
     with opened(target, url) as app:
         found = app.workers.list()
@@ -57,8 +57,8 @@ def ping(context: click.Context, names: tuple[str, ...], target: str | None, url
     """
     from holdfast._ports.clock import SystemClock, blocking_sleep
     from holdfast._processes.loading import opened
+    from holdfast.cli.output import print_json, print_table
     from holdfast.cli.ping import ask
-    from holdfast.cli.printing import print_json, print_table
 
     with opened(target, url) as app:
         answers = ask(app.workers.list, names, now=SystemClock().monotonic, pause=blocking_sleep)

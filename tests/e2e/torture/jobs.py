@@ -20,8 +20,8 @@ from uuid import UUID
 from holdfast import App, Backoff, Batch, Job, SyncJob
 from holdfast._engine.events import Event
 from holdfast._system.host import identify
-from holdfast.testing.deeds import Deed
-from holdfast.testing.deeds import tell as tell_deed
+from holdfast.testing.process_log import Deed
+from holdfast.testing.process_log import tell as tell_deed
 from tests.e2e.records import REFUSED, SAID, UP, record_of
 from tests.e2e.torture import table
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from holdfast._core.identity import ProcessIdentity
 from holdfast._system import guard
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.deeds import Deed, tell
+from holdfast.testing.process_log import Deed, tell
 from tests.e2e.cells import end, guard_of, is_alive
 from tests.e2e.fleet import Crew, Fleet, is_stopped, stop, thaw
 from tests.e2e.machines import HERE, Machine

@@ -12,7 +12,7 @@ from holdfast.settings import Settings
 
 VARIABLE = "HOLDFAST_CRASH_PLAN"
 """In the environment of the processes of a trial: where their plan is."""
-TARGET = "holdfast.testing.crashes.inside:app"
+TARGET = "holdfast.testing.crashes.trial_process:app"
 """What they run."""
 
 

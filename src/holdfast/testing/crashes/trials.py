@@ -26,11 +26,11 @@ from holdfast.app import open_store, open_transport
 from holdfast.errors import ConfigurationError, InsideEventLoop, Unsupported
 from holdfast.sync import PORTAL
 from holdfast.testing import history_sqlite
-from holdfast.testing.crashes.casting import plan_of
-from holdfast.testing.crashes.crew import Crew
-from holdfast.testing.crashes.ice import Ice
+from holdfast.testing.crashes.freezing import Ice
 from holdfast.testing.crashes.plan import Blow, Entry, Plan
 from holdfast.testing.crashes.recovery import Recovery, has_failed_again, problems_of, story_of
+from holdfast.testing.crashes.trial_setup import plan_of
+from holdfast.testing.crashes.workers import Crew
 
 PAUSE = 0.005
 Setup = Callable[[], object]

@@ -1,6 +1,6 @@
 """A process of a trial from inside: the user's App, moved to the trial's store, with its points armed.
 
-``holdfast.testing.crashes.inside:app`` is what a worker of a trial runs, and its runner processes run.
+``holdfast.testing.crashes.trial_process:app`` is what a worker of a trial runs, and its runner processes run.
 """
 
 import importlib.util

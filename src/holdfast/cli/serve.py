@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast._core.cleaning import clean
-from holdfast.cli.saying import say
+from holdfast.cli.stderr import say
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -145,7 +145,7 @@ def _steer(
 
 
 def _print_plan(app: "App", how: Steering, ids: Sequence[UUID], *, as_json: bool) -> None:
-    from holdfast.cli.printing import print_json, print_table
+    from holdfast.cli.output import print_json, print_table
     from holdfast.errors import JobNotFound
 
     first = []
@@ -165,7 +165,7 @@ def _print_plan(app: "App", how: Steering, ids: Sequence[UUID], *, as_json: bool
 
 def _print_counts(how: Steering, ids: Sequence[UUID], states: Mapping[UUID, State], *, as_json: bool) -> None:
     """What became of many: how many are in which state now."""
-    from holdfast.cli.printing import print_json
+    from holdfast.cli.output import print_json
 
     counted = Counter(states.get(id) for id in ids)
     if as_json:
@@ -178,7 +178,7 @@ def _print_counts(how: Steering, ids: Sequence[UUID], states: Mapping[UUID, Stat
 
 def _print_states(how: Steering, ids: Sequence[UUID], states: Mapping[UUID, State], *, as_json: bool) -> int:
     """What became of each; 1 when it could not be done to one of them."""
-    from holdfast.cli.printing import print_json, print_table
+    from holdfast.cli.output import print_json, print_table
 
     if as_json:
         absent = {} if how.absent == "unknown" else {str(id): how.absent for id in ids}
