@@ -11,7 +11,6 @@ from holdfast._engine.runners.runners import ThreadRunner
 from holdfast._engine.tasks.context import Job, Reports, SyncJob
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast._engine.tasks.task import Bound
-from holdfast._engine.worker.progress_writer import Reporter
 from proof.simulator.loop import Process, VirtualLoop
 from proof.simulator.programs import (
     CREEP,
@@ -39,7 +38,7 @@ class SimThreads(ThreadRunner):
         super().__init__(1)
         self._loop, self._process = loop, process
 
-    def context(self, claim: Claim, reporter: Reporter) -> "ThreadJob":
+    def context(self, claim: Claim, reporter: Reports) -> "ThreadJob":
         """Its verbs are awaited too."""
         return ThreadJob(claim, reporter, self._loop, self._process)
 

@@ -87,12 +87,14 @@ class WatchedRows:
 
     def register(
         self, known: Registry, process: Process, clock: SimClock, chance: SimChance, events: Events, *, is_healthy: bool
-    ) -> None:
-        """A worker works its rows off."""
-        if self._plan is not None:
-            tables = Tables(self.opener(process, is_healthy=is_healthy))
-            around: Any = SimpleNamespace(clock=clock, chance=chance)
-            Rows(self._plan.settings, Surroundings(known, tables, around, events)).handler(handler_of(self._plan))
+    ) -> Tables | None:
+        """Register the handler of the world's table, if it has one, and return the worker's own tables."""
+        if self._plan is None:
+            return None
+        tables = Tables(self.opener(process, is_healthy=is_healthy))
+        around: Any = SimpleNamespace(clock=clock, chance=chance)
+        Rows(self._plan.settings, Surroundings(known, tables, around, events)).handler(handler_of(self._plan))
+        return tables
 
     def is_done(self) -> bool:
         """Whether each row is done or failed."""

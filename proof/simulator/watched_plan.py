@@ -4,8 +4,7 @@ import random
 
 from msgspec import Struct
 
-from holdfast._core.table_spec import Watch
-from holdfast._engine.rows.tables import RowsSettings
+from holdfast._core.table_spec import RowsSettings, Watch
 
 SHARE = 0.2  # of the worlds that may have one
 NAME = "rows.parcels"  # the task whose jobs are runs of its handler

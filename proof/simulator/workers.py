@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast._engine.worker.worker import Worker, WorkerOptions
+from holdfast._engine.worker.options import WorkerOptions
+from holdfast._engine.worker.worker import Worker
 from holdfast._ports.store import LastTries
 from proof.simulator.ears import Ears
 from proof.simulator.hosts import SimChance, SimClock
@@ -37,7 +38,7 @@ def worker_of(
     scene, most = _scene(world, process, clock, settings, known), world.plan.concurrency
     SCENE.set(scene)
     found, chance, ears = registry(known), SimChance(process.numbers, clock), Ears(world, process)
-    world.watched.register(found, process, clock, chance, ears, is_healthy=is_healthy)
+    tables = world.watched.register(found, process, clock, chance, ears, is_healthy=is_healthy)
     worker = Worker(
         cell=cell,
         store=world.connect(process, is_healthy=is_healthy),
@@ -48,6 +49,7 @@ def worker_of(
         chance=chance,
         events=ears,
         options=WorkerOptions(concurrency=most, threads=most, runners=most, last_tries=last_tries),
+        tables=tables,
         runner_host=SimRunnerHost(world.loop, process, clock, scene, known),
     )
     worker.threads = SimThreads(world.loop, process)

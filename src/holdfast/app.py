@@ -43,7 +43,7 @@ from holdfast.transports.inprocess import InProcessTransport, Listener
 if TYPE_CHECKING:  # a program that only enqueues does not load what runs jobs
     from holdfast._engine.embedded.embedded import EmbeddedWorker
     from holdfast._engine.embedded.parts import Rooms
-    from holdfast._engine.worker.worker import WorkerOptions
+    from holdfast._engine.worker.options import WorkerOptions
     from holdfast.stores.postgres.store import PostgresStore
 
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
@@ -194,7 +194,7 @@ class App(Tasks, Watches):
         options = options_of(concurrency, None)
         if type(limit) is not int or limit < 1:
             raise ConfigurationError([f"limit={limit!r}: use a whole number from 1"])
-        await sow_all(self.registry.watched(), self._connections.client(), self._connections.chance)
+        await sow_all(self.registry.rows_tasks(), self._tables, self._connections.client(), self._connections.chance)
         return await DueRun(self._rooms(options, lambda _: self._connections.store)).run(limit)
 
     async def amigrate(self) -> tuple[int, int]:
@@ -265,6 +265,7 @@ class App(Tasks, Watches):
             open_store=open_store,
             open_transport=self._open_transport,
             open_table=open_table,
+            tables=self._tables,
         )
 
     def _runner_host(self) -> RunnerHost | None:
@@ -288,6 +289,11 @@ class App(Tasks, Watches):
         from holdfast._engine.operators.recovery_run import recover
 
         return await recover(self._connections, self.settings, self.events, now=now)
+
+
+def tables_of(app: App) -> Tables:
+    """Return the users' tables that an App has opened; its worker process inspects and closes them."""
+    return app._tables
 
 
 def open_store(settings: Settings) -> Store:

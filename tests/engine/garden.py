@@ -7,9 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from holdfast._core.job import JobRecord
+from holdfast._core.table_spec import RowsSettings
 from holdfast._engine.rows.declaration import settings_of
 from holdfast._engine.rows.rows import Rows, Surroundings
-from holdfast._engine.rows.tables import RowsSettings, Tables
+from holdfast._engine.rows.tables import Tables
 from proof.stores.memory_table import MemoryTable
 from tests.engine.support import Bench, Flaky, beside
 

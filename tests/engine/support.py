@@ -15,10 +15,11 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._engine.events import Event, Events
 from holdfast._engine.retry import Patience
 from holdfast._engine.runners.runners import ThreadRunner
+from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import Registry, TaskDefinition, define
 from holdfast._engine.worker.child_jobs import Children
 from holdfast._engine.worker.exchange import Exchange
-from holdfast._engine.worker.executor import Ended, Executor, Stop
+from holdfast._engine.worker.executor import Ended, Executor
 from holdfast._engine.worker.lease import Heart
 from holdfast._engine.worker.progress_writer import Reporter
 from holdfast._ports.store import LastTries, NewLease

@@ -7,7 +7,7 @@ from msgspec import structs
 from holdfast._core.lifecycle import Charge
 from holdfast._engine import messages
 from holdfast._engine.events import Event, EventName
-from holdfast._engine.supervisor.event_relay import MOST_KEPT, event_of
+from holdfast._engine.supervisor.event_relay import MOST_KEPT
 from holdfast._ports.host import Exit
 from tests.engine.support import run_virtual
 from tests.engine.test_supervisor import HELLO, KILLED, Fleet, passing
@@ -34,7 +34,7 @@ def test_the_rescue_of_the_only_workers_job_is_told_to_the_next_one() -> None:
         heir, _ = await listening(fleet)
         await passing(1)
         told = [message for message in heir.far.heard() if isinstance(message, messages.Told)]  # type: ignore[attr-defined]
-        rescued = [event_of(message) for message in told if message.name == "job.rescued"]
+        rescued = [message.event() for message in told if message.name == "job.rescued"]
         assert [event.fields["job"] for event in rescued] == [job]
         assert rescued[0].fields["reason"] == "SIGKILL"
 

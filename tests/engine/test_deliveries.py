@@ -19,7 +19,8 @@ from holdfast._engine.supervisor.recovery import Contact, Recovery
 from holdfast._engine.supervisor.republisher import Sweep
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.worker.inbox import Inbox
-from holdfast._engine.worker.worker import Worker, WorkerOptions
+from holdfast._engine.worker.options import WorkerOptions
+from holdfast._engine.worker.worker import Worker
 from holdfast._ports.store import ClaimRequest, NewLease
 from holdfast._ports.transport import Via
 from holdfast.stores.memory import MemoryStore

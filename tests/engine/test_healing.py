@@ -17,8 +17,8 @@ from holdfast import App, Backoff, ConfigurationError, Fail, Handle, Job, Rescue
 from holdfast._core.job import AttemptOutcome, Claim, JobRecord, Reason, Rescue, RescueReason, State
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._core.timing import LeaseTiming
+from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import define
-from holdfast._engine.worker.executor import Stop
 from holdfast._engine.worker.rescue_hooks import Healer
 from holdfast._ports.store import ClaimRequest, JobFilter, LastTries, NewLease
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable

@@ -16,7 +16,7 @@ from holdfast._core import table_spec as watch
 from holdfast._core.job import JobRecord
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._engine.rows.run import AHEAD, FRESH, FRESH_PART, RELEASE_WITHIN, SLICE, is_of_no_row
-from holdfast._engine.worker.executor import Stop
+from holdfast._engine.runners.running import Stop
 from holdfast._ports.store import LastTries, NewLease
 from holdfast._ports.table import Findings, Mark, Refusal, Reset
 from holdfast.errors import HoldfastError, StoreUnavailable

@@ -13,8 +13,8 @@ from holdfast._core.outcome import Raised, Snooze
 from holdfast._engine.runners import messages
 from holdfast._engine.runners import pool as pools
 from holdfast._engine.runners.pool import MOST_GROWTH
+from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import RunnerKind
-from holdfast._engine.worker.executor import Stop
 from holdfast._ports.host import Exit
 from tests.engine.runners_support import DONE, GRACE, MARGIN, PAUSE, STACKS, FakeChild, RunnerBench, processed
 from tests.engine.support import JOB, claim, run_virtual, turns, until

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from holdfast._core.job import State
 from holdfast._engine import messages
 from holdfast._engine.runners import messages as told
-from holdfast._engine.worker.worker import WorkerOptions
+from holdfast._engine.worker.options import WorkerOptions
 from tests.engine.runners_support import DONE, FakeRunnerHost, processed
 from tests.engine.support import SETTINGS, TIMING, Doctor, beside, forever, run_virtual, stubborn, until
 from tests.engine.test_worker import Office, passing

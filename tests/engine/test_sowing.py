@@ -7,11 +7,11 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import State
-from holdfast._core.table_spec import End, Key
+from holdfast._core.table_spec import End, Key, RowsSettings
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
 from holdfast._engine.rows.scheduler import PAUSE, PRUNING, Plot
-from holdfast._engine.rows.tables import RowsSettings, Tables
+from holdfast._engine.rows.tables import Tables
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
 from holdfast._ports.host import Exit
 from holdfast._ports.store import JobFilter

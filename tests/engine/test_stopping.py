@@ -8,9 +8,9 @@ import pytest
 from holdfast._core.job import AttemptOutcome, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import CrashPolicy
+from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import RunnerKind, TaskDefinition, define
-from holdfast._engine.worker.executor import Stop
 from holdfast.errors import JobLost
 from tests.engine.support import JOB, TIMING, Bench, claim, forever, run, turns
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from holdfast._core.job import AttemptOutcome, State
+from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.context import SyncJob
 from holdfast._engine.tasks.registry import RunnerKind, define
-from holdfast._engine.worker.executor import Stop
 from holdfast.errors import JobLost
 from tests.engine.support import JOB, Bench, Held, claim, run, turns, until
 

@@ -13,7 +13,8 @@ from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._engine import messages
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import RunnerKind, TaskDefinition, define
-from holdfast._engine.worker.worker import Worker, WorkerOptions
+from holdfast._engine.worker.options import WorkerOptions
+from holdfast._engine.worker.worker import Worker
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobLost
 from holdfast.stores.memory import MemoryStore

@@ -16,11 +16,12 @@ from holdfast._core.outcome import Outcome
 from holdfast._engine.client.client import Client
 from holdfast._engine.runners.pool import Pool
 from holdfast._engine.runners.runners import ThreadRunner, call_of
+from holdfast._engine.runners.running import Running, Stop
 from holdfast._engine.service import Service, turn
 from holdfast._engine.tasks.context import Context
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._engine.worker.exchange import Exchange
-from holdfast._engine.worker.executor import Ended, Executor, Running, Stop
+from holdfast._engine.worker.executor import Ended, Executor
 from holdfast._engine.worker.inbox import Inbox
 from holdfast._engine.worker.rescue_hooks import Healer
 from holdfast._engine.worker.undelivered import Deposit

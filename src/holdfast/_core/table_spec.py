@@ -119,3 +119,22 @@ def has_resets_left(watch: Watch, row: Mapping[str, Any]) -> bool:
     """
     counted = row.get(watch.resets) if watch.resets else None
     return watch.max_resets is None or not isinstance(counted, int | float | Decimal) or counted < watch.max_resets
+
+
+class RowsSettings(Struct, frozen=True, kw_only=True):
+    """What an App declares about a table, checked; a worker sends it to its supervisor over the pipe.
+
+    ``url``: of its database, with the password. ``interval``: seconds between two looks for claimable rows.
+    ``concurrency``: how many runs of its handler are enqueued at once, for all workers together, in ``queue``.
+    """
+
+    watch: Watch
+    url: str
+    queue: str = "default"
+    concurrency: int = 1
+    interval: float = 5.0
+
+    @property
+    def task(self) -> str:
+        """Return the name of the task whose jobs are runs of the handler."""
+        return f"rows.{self.watch.name}"

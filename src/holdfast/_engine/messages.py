@@ -9,9 +9,12 @@ from msgspec import Struct
 
 from holdfast._core.job import Token
 from holdfast._core.lifecycle import Charge, Transition
-from holdfast._engine.rows.tables import RowsSettings
+from holdfast._core.table_spec import RowsSettings
+from holdfast._engine.events import Event, EventName
 from holdfast.settings import Settings
 
+IDS = ("job", "lease")
+"""Fields of events that are UUIDs."""
 MOST_RESULTS = 16 * 2**20
 """Bytes of results in one message."""
 
@@ -132,6 +135,11 @@ class Told(Struct, frozen=True, tag="told"):
 
     name: str
     fields: dict[str, str | bool | int | float | None]
+
+    def event(self) -> Event:
+        """Return the event as its subscribers would have received it in the supervisor."""
+        fields = {key: UUID(value) if key in IDS and isinstance(value, str) else value for key, value in self.fields.items()}
+        return Event(EventName(self.name), fields)
 
 
 class Dump(Struct, frozen=True, tag="dump"):

@@ -23,13 +23,14 @@ from holdfast._engine.runners.options import RunnerOptions, has_process_tasks
 from holdfast._engine.runners.runners import FORKED
 from holdfast._engine.service import run_until_done
 from holdfast._engine.tasks.registry import NAME
-from holdfast._engine.worker.worker import Worker, WorkerOptions
+from holdfast._engine.worker.options import WorkerOptions
+from holdfast._engine.worker.worker import Worker
 from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._processes.loading import load_app
 from holdfast._processes.logs import configure_logs
 from holdfast._system.host import SystemCell
 from holdfast._system.runner_host import SystemRunnerHost
-from holdfast.app import App, open_store, open_transport
+from holdfast.app import App, open_store, open_transport, tables_of
 from holdfast.errors import ConfigurationError
 
 FAILED, USAGE = 1, 2
@@ -93,13 +94,13 @@ def main(arguments: Sequence[str]) -> int:
         chance=SystemChance(),
         events=app.events,
         options=options.worker,
+        tables=tables_of(app),
         limits=cell.limits,
         runner_host=_runner_host(app, target, options),
         lifespan=app.lifespan(),
     )
     run_until_done(loop, worker.run())
-    for watched in app.registry.watched():
-        run_until_done(loop, watched.tables.close())
+    run_until_done(loop, tables_of(app).close())
     run_until_done(loop, store.close())
     return 0
 

@@ -74,6 +74,7 @@ class EmbeddedWorker:
             events=self._rooms.events,
             options=self._rooms.options,
             lifespan=self._rooms.lifespan(),
+            tables=self._rooms.tables,
             runner_host=self._rooms.runner_host,
         )
 

@@ -7,10 +7,10 @@ from msgspec import Struct, structs
 
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.events import Events
-from holdfast._engine.rows.tables import OpenTable, no_tables
+from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import NAME, Registry
-from holdfast._engine.worker.worker import WorkerOptions
+from holdfast._engine.worker.options import WorkerOptions
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Host, RunnerHost
 from holdfast._ports.store import LastTries, Store
@@ -35,6 +35,7 @@ class Rooms(Struct, frozen=True, kw_only=True):
     open_store: Callable[[Settings], Store]
     open_transport: Callable[[Settings], Transport]
     open_table: OpenTable = no_tables
+    tables: Tables | None = None
     runner_host: RunnerHost | None = None
 
 

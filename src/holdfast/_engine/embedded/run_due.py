@@ -98,6 +98,7 @@ class DueRun:
             chance=self._chance,
             events=self._rooms.events,
             options=self._rooms.options,
+            tables=self._rooms.tables,
             lifespan=self._rooms.lifespan(),
         )
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.table_problems import problems_of_watch
-from holdfast._core.table_spec import Value, Watch
+from holdfast._core.table_spec import RowsSettings, Value, Watch
 from holdfast._engine.rows.rows import Rows, Surroundings
-from holdfast._engine.rows.tables import RowsSettings
 from holdfast._engine.tasks.registry import problems_of_names
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings, problems_of_url, public_url

@@ -7,14 +7,14 @@ from typing import Any, TypeVar, overload
 from msgspec import Struct, structs
 
 from holdfast._core.payload import hints_of
-from holdfast._core.table_spec import Key, Watch
+from holdfast._core.table_spec import Key, RowsSettings, Watch
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.events import Events
 from holdfast._engine.rows.batch import Batch, SyncBatch
 from holdfast._engine.rows.batch_state import said
 from holdfast._engine.rows.run import Run, unbroken
 from holdfast._engine.rows.scheduler import policy_of, tell_of_reset, telling_of_refused
-from holdfast._engine.rows.tables import RowsSettings, Tables, Watched
+from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.outcomes import ANSWERS
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import Registry, define
@@ -81,7 +81,7 @@ class Rows:
             raise ConfigurationError([f"rows {self.name}: {problem}" for problem in problems])
         run = self._async_run(function) if inspect.iscoroutinefunction(function) else self._sync_run(function)
         definition = structs.replace(define(run, name=settings.task, queue=settings.queue), policy=policy_of(settings))
-        self._surroundings.registry.add(structs.replace(definition, watched=Watched(settings, self._surroundings.tables)))
+        self._surroundings.registry.add(structs.replace(definition, rows=settings))
         self._has_handler = True
         return function
 

@@ -6,14 +6,14 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
-from holdfast._core.table_spec import LAST, End, has_resets_left, rows_at_once
+from holdfast._core.table_spec import LAST, End, RowsSettings, has_resets_left, rows_at_once
 from holdfast._engine.error_text import text_of
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.retry import Patience
 from holdfast._engine.rows.batch import Holding
 from holdfast._engine.rows.batch_state import Ledger, said
 from holdfast._engine.rows.scheduler import telling_of_refused
-from holdfast._engine.rows.tables import RowsSettings, Tables
+from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.outcomes import leaves_of
 from holdfast._engine.service import is_cancelled
 from holdfast._engine.tasks.context import Context

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from holdfast._core.job import NewJob
 from holdfast._core.policy import Backoff, Policy
-from holdfast._core.table_spec import End, Key, Watch
+from holdfast._core.table_spec import End, Key, RowsSettings, Watch
 from holdfast._engine.client.client import Client
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.rows.batch_state import said
-from holdfast._engine.rows.tables import RowsSettings, Tables, Watched
+from holdfast._engine.rows.tables import Tables
 from holdfast._engine.service import Service
 from holdfast._ports.clock import Chance
 from holdfast._ports.table import Refusal, Reset, Table
@@ -147,10 +147,10 @@ async def sow(table: Table, settings: RowsSettings, client: Client, chance: Chan
         await client.enqueue(runs_of(settings, chance))
 
 
-async def sow_all(watched: Sequence[Watched], client: Client, chance: Chance) -> None:
-    """The same for all of an App's."""
-    for each in watched:
-        await sow(await each.tables.sound(each.settings), each.settings, client, chance)
+async def sow_all(rows: Sequence[RowsSettings], tables: Tables, client: Client, chance: Chance) -> None:
+    """Enqueue runs for each table of an App that has claimable rows."""
+    for settings in rows:
+        await sow(await tables.sound(settings), settings, client, chance)
 
 
 def runs_of(settings: RowsSettings, chance: Chance) -> list[NewJob]:

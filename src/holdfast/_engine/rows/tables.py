@@ -4,34 +4,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from msgspec import Struct
-
 from holdfast._core.postgres_url import public_url
-from holdfast._core.table_spec import Watch
+from holdfast._core.table_spec import RowsSettings, Watch
 from holdfast._forks import care_for
 from holdfast._ports.table import Table
 from holdfast.errors import ConfigurationError, Unsupported
 
 OpenTable = Callable[[str, Watch], Table]
-
-
-class RowsSettings(Struct, frozen=True, kw_only=True):
-    """What an App was told about a table, checked; a worker sends it to its supervisor over the pipe.
-
-    ``url``: of its database, password and all. ``interval``: seconds between two looks for rows that are due.
-    ``concurrency``: how many runs of its handler at once, everywhere together, which wait in ``queue``.
-    """
-
-    watch: Watch
-    url: str
-    queue: str = "default"
-    concurrency: int = 1
-    interval: float = 5.0
-
-    @property
-    def task(self) -> str:
-        """The name of the task whose jobs are runs of the handler."""
-        return f"rows.{self.watch.name}"
 
 
 class Tables:
@@ -80,13 +59,6 @@ class Tables:
         """After the fork, in the child, which keeps, unused, what came through it: to close that could close the parent's."""
         self._of_parent.append(self._opened)
         self._lock, self._opened = threading.Lock(), {}
-
-
-class Watched(Struct, frozen=True):
-    """One of an App's tables."""
-
-    settings: RowsSettings
-    tables: Tables
 
 
 def no_tables(url: str, watch: Watch) -> Table:

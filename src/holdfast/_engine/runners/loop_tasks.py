@@ -9,10 +9,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
 from types import coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from holdfast._engine.worker.executor import Running
+from holdfast._engine.runners.running import Running
 
 SLICE = 0.001
 """Seconds of handlers that do not wait, after which everything else in the loop has its turn."""
@@ -24,13 +23,13 @@ CALLS = 2
 class Hands:
     """Runs what is added, in that order, each in a context of its own."""
 
-    def __init__(self, run: "Callable[[Running], Coroutine[Any, Any, None]]", now: Callable[[], float]) -> None:
+    def __init__(self, run: Callable[[Running], Coroutine[Any, Any, None]], now: Callable[[], float]) -> None:
         self._run = run
         self._now = now
         self._waiting: deque[Running] = deque()
         self._free = 0
 
-    def add(self, running: "Running") -> None:
+    def add(self, running: Running) -> None:
         """Run it in a turn of the loop that is still to come."""
         self._waiting.append(running)
         if not self._free:
@@ -76,7 +75,7 @@ class Hands:
             self._free -= is_free
             self._call(1)
 
-    def _keep(self, hand: "asyncio.Task[Any]", running: "Running") -> None:
+    def _keep(self, hand: "asyncio.Task[Any]", running: Running) -> None:
         self._free -= 1
         hand.set_name(f"job {running.claim.hold.job}")
         self._call(self._free + CALLS)

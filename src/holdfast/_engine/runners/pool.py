@@ -7,8 +7,8 @@ from holdfast._core.job import Claim
 from holdfast._core.outcome import Outcome
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.runners.runner_handle import Departed, ProcessJob, Seat, Unknown
+from holdfast._engine.runners.running import Running, Stop
 from holdfast._engine.tasks.context import Context, Reports
-from holdfast._engine.worker.executor import Running, Stop
 from holdfast._ports.clock import Chance
 from holdfast._ports.host import RunnerHost
 

@@ -6,17 +6,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from holdfast._core.job import Claim, Json
 from holdfast._core.outcome import Outcome
 from holdfast._engine.runners.outcomes import contained
-from holdfast._engine.tasks.context import Context, Job, SyncJob
+from holdfast._engine.runners.running import Running
+from holdfast._engine.tasks.context import Context, Job, Reports, SyncJob
 from holdfast._engine.tasks.registry import TaskDefinition
-from holdfast._engine.worker.progress_writer import Reporter
-
-if TYPE_CHECKING:
-    from holdfast._engine.worker.executor import Running
 
 FORKED = 70
 """Exit code of a forked child that came back from a handler (``EX_SOFTWARE``)."""
@@ -25,7 +22,7 @@ FORKED = 70
 class Runner(Protocol):
     """Runs one handler to its end."""
 
-    def context(self, claim: Claim, reporter: Reporter) -> Context:
+    def context(self, claim: Claim, reporter: Reports) -> Context:
         """The job object its handlers hold."""
         ...
 
@@ -37,11 +34,11 @@ class Runner(Protocol):
 class Processes(Protocol):
     """Runs handlers in processes of their own; payload and answer are read there too."""
 
-    def context(self, claim: Claim, reporter: Reporter) -> Context:
+    def context(self, claim: Claim, reporter: Reports) -> Context:
         """The worker's half of the job object."""
         ...
 
-    async def run(self, running: "Running") -> Outcome | None:
+    async def run(self, running: Running) -> Outcome | None:
         """What became of it; ``None`` when it was stopped, or when ``running`` says that it crashed or never began."""
         ...
 
@@ -49,7 +46,7 @@ class Processes(Protocol):
 class LoopRunner:
     """``async def`` handlers, on the worker's event loop."""
 
-    def context(self, claim: Claim, reporter: Reporter) -> Context:
+    def context(self, claim: Claim, reporter: Reports) -> Context:
         """A ``Job``."""
         return Job(claim, reporter)
 
@@ -71,7 +68,7 @@ class ThreadRunner:
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="holdfast-handler")
 
-    def context(self, claim: Claim, reporter: Reporter) -> Context:
+    def context(self, claim: Claim, reporter: Reports) -> Context:
         """A ``SyncJob``."""
         return SyncJob(claim, reporter, asyncio.get_running_loop())
 

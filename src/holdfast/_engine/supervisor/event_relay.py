@@ -3,17 +3,15 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from holdfast._core.job import Json
 from holdfast._engine import messages
-from holdfast._engine.events import Event, EventName, Events
+from holdfast._engine.events import Event, Events
 
 if TYPE_CHECKING:
     from holdfast._engine.supervisor.worker_handle import Ward
 
 MOST_KEPT = 1000
-IDS = ("job", "lease")
 
 
 class Courier:
@@ -34,12 +32,6 @@ class Courier:
         fields = {key: value if _is_plain(value) else str(value) for key, value in event.fields.items()}
         self._kept.append(messages.Told(event.name.value, fields))
         self.deliver()
-
-
-def event_of(told: messages.Told) -> Event:
-    """The event as its callback would have got it there."""
-    fields = {key: UUID(value) if key in IDS and isinstance(value, str) else value for key, value in told.fields.items()}
-    return Event(EventName(told.name), fields)
 
 
 def _is_plain(value: Json) -> bool:

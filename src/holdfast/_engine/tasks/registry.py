@@ -11,8 +11,8 @@ from msgspec import Struct, structs
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.payload import PayloadType, hints_of
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._core.table_spec import RowsSettings
 from holdfast._core.timing import LeaseTiming
-from holdfast._engine.rows.tables import Watched
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast.errors import ConfigurationError
 
@@ -33,7 +33,7 @@ class RunnerKind(StrEnum):
 class TaskDefinition(Struct, frozen=True, kw_only=True):
     """A registered handler. ``policy`` is what travels on each job's row, so that others can judge it without the code.
 
-    ``watched``: the table whose rows it works off, if its jobs are runs of such a handler.
+    ``rows``: the table whose rows it works on, if its jobs are runs of such a handler.
     """
 
     name: str
@@ -48,7 +48,7 @@ class TaskDefinition(Struct, frozen=True, kw_only=True):
     payload: PayloadType
     process: bool = False
     on_rescue: Callable[..., Any] | None = None
-    watched: Watched | None = None
+    rows: RowsSettings | None = None
 
     @property
     def kind(self) -> RunnerKind:
@@ -83,9 +83,9 @@ class Registry:
         """All names, in order of registration."""
         return tuple(self._tasks)
 
-    def watched(self) -> tuple[Watched, ...]:
-        """Tables whose rows are worked off here."""
-        return tuple(task.watched for task in self._tasks.values() if task.watched is not None)
+    def rows_tasks(self) -> tuple[RowsSettings, ...]:
+        """Return the tables that have a handler among these tasks."""
+        return tuple(task.rows for task in self._tasks.values() if task.rows is not None)
 
     def problems(self, timing: LeaseTiming) -> list[str]:
         """What does not go together with the timing of the App's leases."""

@@ -8,8 +8,9 @@ from holdfast._core.job import AttemptOutcome, Claim, Hold, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import Policy
 from holdfast._engine.events import EventName, Events
+from holdfast._engine.runners.running import Stop
 from holdfast._engine.service import is_refusal, turn
-from holdfast._engine.worker.executor import Ended, Executor, Stop
+from holdfast._engine.worker.executor import Ended, Executor
 from holdfast._engine.worker.inbox import Inbox
 from holdfast._engine.worker.late_results import Late
 from holdfast._engine.worker.lease import Heart

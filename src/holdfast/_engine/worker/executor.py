@@ -1,8 +1,7 @@
 """One claimed job, from its payload to its transition: decode, run, judge the outcome, decide the move."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from enum import StrEnum
+from collections.abc import Callable
 from functools import partial
 from typing import Any, assert_never
 from uuid import UUID
@@ -18,55 +17,15 @@ from holdfast._engine.runners.current import CURRENT
 from holdfast._engine.runners.loop_tasks import Hands
 from holdfast._engine.runners.outcomes import decode, judge_error, judge_value, raised_by
 from holdfast._engine.runners.runners import LoopRunner, Processes, Runner, ThreadRunner
+from holdfast._engine.runners.running import Running, Stop
 from holdfast._engine.runners.stacks import suspended_at
-from holdfast._engine.tasks.context import Context
-from holdfast._engine.tasks.registry import Registry, RunnerKind, TaskDefinition
+from holdfast._engine.tasks.registry import Registry, RunnerKind
 from holdfast._engine.worker.progress_writer import Reporter
 from holdfast._engine.worker.rescue_hooks import Healer
 from holdfast._ports.clock import Chance
 from holdfast.errors import StoreUnavailable
 
-
-class Stop(StrEnum):
-    """Why the engine stops a handler's code."""
-
-    LOST = "lost"
-    CANCELLED = "cancelled"
-    LATE = "late"
-    DRAINED = "drained"
-    STALLED = "stalled"
-    TIMED_OUT = "timed_out"
-
-
 _CHARGES = {Stop.STALLED: Charge.STALLED, Stop.TIMED_OUT: Charge.TIMED_OUT}
-
-
-class Running(Struct, eq=False):
-    """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that nobody had ended.
-    ``pause``: seconds before it is worth trying again what has not begun. ``task``: to be cancelled; ``work``: what it awaits.
-    ``was_killed``: its runner, because it did not stop. ``is_healing``: its hook is at work, here, whatever its kind."""
-
-    claim: Claim
-    definition: TaskDefinition
-    context: Context
-    kind: RunnerKind
-    may_start: Callable[[], bool]
-    task: asyncio.Task[Any] | None = None
-    work: Coroutine[Any, Any, None] | None = None
-    has_begun: bool = False
-    stop: Stop | None = None
-    told: frozenset[Stop] = frozenset()
-    stopped_at: float | None = None
-    stacks: str | None = None
-    crash: str | None = None
-    pause: float = 0.0
-    was_killed: bool = False
-    is_healing: bool = False
-
-    @property
-    def key(self) -> tuple[UUID, Token]:
-        """Which attempt of which job."""
-        return self.claim.hold.job, self.claim.hold.token
 
 
 class Ended(Struct, frozen=True):

@@ -5,28 +5,28 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, assert_never
 from uuid import UUID
 
-from msgspec import Struct
-
 from holdfast._core.job import Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._engine import messages
 from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._engine.retry import Patience
+from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.current import WORKER
 from holdfast._engine.runners.pool import Pool
 from holdfast._engine.runners.runners import ThreadRunner
+from holdfast._engine.runners.running import Stop
 from holdfast._engine.service import ERRORS, Service, Wake
-from holdfast._engine.supervisor.event_relay import event_of
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import Registry
 from holdfast._engine.worker.attempt_reports import Teller
 from holdfast._engine.worker.child_jobs import Children
 from holdfast._engine.worker.drain import Drain
 from holdfast._engine.worker.exchange import Exchange
-from holdfast._engine.worker.executor import Ended, Executor, Stop
+from holdfast._engine.worker.executor import Ended, Executor
 from holdfast._engine.worker.inbox import Inbox
 from holdfast._engine.worker.lease import Heart
+from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.progress_writer import Reporter
 from holdfast._engine.worker.rescue_hooks import Healer
 from holdfast._engine.worker.slots import Slots
@@ -38,16 +38,6 @@ from holdfast._ports.store import LastTries, Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
-
-
-class WorkerOptions(Struct, frozen=True, kw_only=True):
-    """How much one worker does at once, and of what. ``queues=None``: all."""
-
-    concurrency: int = 100
-    threads: int = 8
-    runners: int = 4
-    queues: tuple[str, ...] | None = None
-    last_tries: LastTries = LastTries.LEAVE
 
 
 class Worker:
@@ -65,6 +55,7 @@ class Worker:
         chance: Chance,
         events: Events,
         options: WorkerOptions,
+        tables: Tables | None = None,
         limits: Sequence[str] = (),
         runner_host: RunnerHost | None = None,
         lifespan: Lifespan | None = None,
@@ -72,7 +63,7 @@ class Worker:
         self._cell, self._store, self._transport = cell, store, transport
         self._registry, self._settings, self._options = registry, settings, options
         self._clock, self._chance, self._events = clock, chance, events
-        self._limits = tuple(limits)
+        self._limits, self._tables = tuple(limits), tables
         self._lifespan = lifespan or Lifespan()
         self._now = clock.monotonic if store.capabilities.lease_clock == "kernel" else clock.boottime
         self.heart = Heart(self._now)
@@ -88,7 +79,7 @@ class Worker:
 
     async def run(self) -> None:
         """Live until drained, orphaned or out of rights; then nothing of it runs and everything is delivered."""
-        tasks, rows = self._registry.names(), tuple(each.settings for each in self._registry.watched())
+        tasks, rows = self._registry.names(), self._registry.rows_tasks()
         queues, slots = self._options.queues or (), self._options.concurrency
         listens = self._events.has_subscribers
         self._send(messages.Hello(self._settings, tasks, queues, self._limits, slots, listens, rows))
@@ -99,7 +90,8 @@ class Worker:
         self.heart.renew(first.deadline)
         self._assemble(first)
         try:
-            await require_fitting(self._registry, self._store.capabilities, self._events, patience=self._settings.timing.beat)
+            capabilities, patience = self._store.capabilities, self._settings.timing.beat
+            await require_fitting(self._registry, self._tables, capabilities, self._events, patience=patience)
             await self._lifespan.enter()
             await self._serve(first)
         except ConfigurationError as error:
@@ -342,7 +334,7 @@ class Worker:
                 self.executor.stop_all(Stop.LOST)
                 self._ending.set()
             case messages.Told():
-                self._events.pass_on(event_of(message))
+                self._events.pass_on(message.event())
             case messages.Dump():
                 self.executor.say_where_jobs_wait()
             case messages.Drain(grace=grace):

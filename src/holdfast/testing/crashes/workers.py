@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast._engine.events import Events
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
-from holdfast._engine.worker.worker import WorkerOptions
+from holdfast._engine.worker.options import WorkerOptions
 from holdfast._ports.clock import SystemChance, SystemClock, blocking_sleep
 from holdfast._system import guard
 from holdfast._system.host import WORKER_COMMAND, SystemHost

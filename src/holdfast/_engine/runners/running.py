@@ -1,0 +1,52 @@
+"""One handler at work, and why the engine stops it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.job import Claim, Token
+from holdfast._engine.tasks.context import Context
+from holdfast._engine.tasks.registry import RunnerKind, TaskDefinition
+
+
+class Stop(StrEnum):
+    """Why the engine stops a handler's code."""
+
+    LOST = "lost"
+    CANCELLED = "cancelled"
+    LATE = "late"
+    DRAINED = "drained"
+    STALLED = "stalled"
+    TIMED_OUT = "timed_out"
+
+
+class Running(Struct, eq=False):
+    """A handler at work in this process, or in a runner of it. ``crash``: how a runner ended that nobody had ended.
+    ``pause``: seconds before it is worth trying again what has not begun. ``task``: to be cancelled; ``work``: what it awaits.
+    ``was_killed``: its runner, because it did not stop. ``is_healing``: its hook is at work, here, whatever its kind."""
+
+    claim: Claim
+    definition: TaskDefinition
+    context: Context
+    kind: RunnerKind
+    may_start: Callable[[], bool]
+    task: asyncio.Task[Any] | None = None
+    work: Coroutine[Any, Any, None] | None = None
+    has_begun: bool = False
+    stop: Stop | None = None
+    told: frozenset[Stop] = frozenset()
+    stopped_at: float | None = None
+    stacks: str | None = None
+    crash: str | None = None
+    pause: float = 0.0
+    was_killed: bool = False
+    is_healing: bool = False
+
+    @property
+    def key(self) -> tuple[UUID, Token]:
+        """Which attempt of which job."""
+        return self.claim.hold.job, self.claim.hold.token

@@ -1,0 +1,15 @@
+"""How much one worker does at once."""
+
+from msgspec import Struct
+
+from holdfast._ports.store import LastTries
+
+
+class WorkerOptions(Struct, frozen=True, kw_only=True):
+    """How much one worker does at once, and of what. ``queues=None``: all."""
+
+    concurrency: int = 100
+    threads: int = 8
+    runners: int = 4
+    queues: tuple[str, ...] | None = None
+    last_tries: LastTries = LastTries.LEAVE
