@@ -16,7 +16,7 @@ from typing import IO
 
 import msgspec
 
-from holdfast._ports.clock import SystemClock
+from holdfast._system.clock import SystemClock
 from proof.search.deviations import Deviation, What
 from proof.search.enumeration import SCRIPTS, WINDOW, Deviations, Enumeration, Reach, Trial, attempt, perform
 from proof.search.small_worlds import Script

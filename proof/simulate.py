@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
-from holdfast._ports.clock import SystemClock
+from holdfast._system.clock import SystemClock
 from holdfast.stores.memory import MemoryStore
 from proof.report.failure import COMMAND, explain, tell
 from proof.report.summary import Summary, problems_of

@@ -9,7 +9,7 @@ from typing import Self
 from bench.peers import Place
 from bench.peers.holdfast import Holdfast
 from holdfast._core.job import State
-from holdfast._ports.clock import compose_uuid7
+from holdfast._system.clock import compose_uuid7
 
 _DUE = (
     "FROM holdfast_jobs WHERE state = 'available' AND task = 'noop' AND queue = 'default' AND priority = 0 AND available_at < ?"

@@ -10,7 +10,7 @@ import asyncpg
 from bench.peers import Place
 from bench.peers.pgqueuer_tasks import payload_of
 from holdfast import App
-from holdfast._ports.clock import SystemChance
+from holdfast._system.clock import SystemChance
 
 WARM_UP = 50
 INSERT = """

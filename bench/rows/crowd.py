@@ -10,8 +10,8 @@ from __future__ import annotations
 from bench.rows.site import Site
 from bench.rows.tasks import WATCH
 from holdfast._core.table_spec import Watch
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.table import Table
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast._system.host import SystemHost
 from holdfast.rows import open_table
 

@@ -9,9 +9,9 @@ from msgspec import Struct
 from holdfast._core.job import NewJob
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.client.client import Client
-from holdfast._ports.clock import compose_uuid7
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
+from holdfast._system.clock import compose_uuid7
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.settings import Settings
 from holdfast.stores.memory import MemoryStore

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from holdfast._core.job import NewJob, State
 from holdfast._engine.tasks.registry import TaskDefinition
-from holdfast._ports.clock import compose_uuid7
+from holdfast._system.clock import compose_uuid7
 from holdfast.stores.memory import Snapshot
 from proof.stores.mirror import Seen
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._ports.clock import compose_uuid7
 from holdfast._ports.host import Cell, Exit
+from holdfast._system.clock import compose_uuid7
 from holdfast.testing.history import label
 from proof.simulator.loop import Process, VirtualLoop
 

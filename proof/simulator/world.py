@@ -13,10 +13,10 @@ from holdfast._core.job import PLACE_OF, NewJob, Place, State
 from holdfast._engine.client.client import Client
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
 from holdfast._engine.tasks.registry import TaskDefinition
-from holdfast._ports.clock import compose_uuid7
 from holdfast._ports.host import Cell, Exit
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
+from holdfast._system.clock import compose_uuid7
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import IN_CARE, Event, History, Phase

@@ -30,11 +30,12 @@ from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, define, problems_of_names
 from holdfast._engine.tasks.task import Desk, Task
 from holdfast._ports.backup import Backup
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.host import RunnerHost
 from holdfast._ports.store import Check, HasRoles, Pruned, Store
 from holdfast._ports.table import Table
 from holdfast._ports.transport import Transport
+from holdfast._system.clock import SystemChance, SystemClock
+from holdfast.databases.wrapped import after_commit
 from holdfast.errors import ConfigurationError, MissingExtra, Unsupported
 from holdfast.settings import Settings, problems_of_url, stream_of
 from holdfast.sync import blocking
@@ -105,7 +106,7 @@ class App(Tasks, Watches):
         self.events = Events()
         self._imports, self._lifespan = tuple(imports), lifespan
         self._listeners: list[Listener] = []
-        self._connections = Connections(self.settings, self.events, open_store, self._open_transport)
+        self._connections = connections_of(self.settings, self.events, self._open_transport)
         self._tables = Tables(open_table)
         self._surroundings = Surroundings(self.registry, self._tables, self._connections, self.events)
         self._desk = Desk(self._connections)
@@ -287,8 +288,24 @@ class App(Tasks, Watches):
 
     async def _recover(self, now: bool) -> Sequence[Rescued]:
         from holdfast._engine.operators.recovery_run import recover
+        from holdfast._system.host import SystemHost
 
-        return await recover(self._connections, self.settings, self.events, now=now)
+        return await recover(self._connections, self.settings, self.events, SystemHost(), now=now)
+
+
+def connections_of(
+    settings: Settings, events: Events | None = None, transport: Callable[[Settings], Transport] | None = None
+) -> Connections:
+    """Return connections to the store and the transport that these settings name; nothing is opened yet."""
+    return Connections(
+        settings,
+        events or Events(),
+        clock=SystemClock(),
+        chance=SystemChance(),
+        open_store=open_store,
+        open_transport=transport or open_transport,
+        after_commit=after_commit,
+    )
 
 
 def tables_of(app: App) -> Tables:

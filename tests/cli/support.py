@@ -13,8 +13,8 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.clock import SystemChance
 from holdfast._ports.store import ClaimRequest, NewLease
+from holdfast._system.clock import SystemChance
 from holdfast.app import open_store
 from holdfast.cli.commands import root
 

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast import App
 from holdfast._core.table_spec import Watch
-from holdfast._ports.clock import SystemClock
 from holdfast._ports.table import Findings
+from holdfast._system.clock import SystemClock
 from proof.stores.memory_table import MemoryTable
 from tests.cli.support import answer, run
 

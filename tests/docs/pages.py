@@ -22,7 +22,7 @@ from typing import IO, NamedTuple
 
 import click
 
-from holdfast._ports.clock import SystemClock
+from holdfast._system.clock import SystemClock
 from holdfast.cli.commands import root
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from holdfast._core.lifecycle import End, LeaseEnd, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.store import ClaimRequest, NewLease, Update
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.history import JobRow, LeaseRow
 from holdfast.testing.process_log import Deed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast._ports import clock
+from holdfast._system import clock
 from tests.e2e import wrong_clocks
 from tests.e2e.fleet import START, Fleet, fleet
 from tests.e2e.waiting import until

@@ -1,6 +1,6 @@
 """A wall clock that is wrong in one process only, and steps when its test says so.
 
-Everything reads its clocks through ``_ports/clock.py``: there ``time`` is another module now. The monotonic clocks stay right.
+Everything reads its clocks through ``_system/clock.py``: there ``time`` is another module now. The monotonic clocks stay right.
 """
 
 import os
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import holdfast._ports.clock as clock
+import holdfast._system.clock as clock
 
 
 class WrongTime:

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._ports import clock
-from holdfast._ports.clock import SystemChance
+from holdfast._system import clock
+from holdfast._system.clock import SystemChance
 
 
 def test_ids_sort_by_creation_within_a_process_even_when_the_wall_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import App, Backoff, ConfigurationError, Job, Retry, Snooze, State, SyncJob
-from holdfast._ports.clock import SystemClock
+from holdfast._system.clock import SystemClock
 from holdfast.errors import InsideEventLoop
 from tests.engine.support import run
 

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast import App, Batch, ConfigurationError, Rows, State, StoreUnavailable, SyncBatch
 from holdfast._core.table_spec import Watch
-from holdfast._ports.clock import SystemClock
 from holdfast._ports.table import Findings
+from holdfast._system.clock import SystemClock
 from proof.stores.memory_table import MemoryTable
 from tests.e2e import waiting
 from tests.engine.garden import URL, FlakyTable

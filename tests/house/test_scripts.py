@@ -129,10 +129,10 @@ uuid.uuid1(), uuid.uuid4(), os.urandom(1), secrets.token_hex()
 def test_time_and_chance_are_banned_and_the_ban_says_where_to_go() -> None:
     banned = [line for line in lint("src/holdfast/_engine/anything.py", CLOCKS).splitlines() if "TID251" in line]
     assert len(banned) == 18  # 17 calls, and the import of secrets
-    assert all("_ports/clock.py" in line for line in banned)
+    assert all("_system/clock.py" in line for line in banned)
 
 
-@pytest.mark.parametrize("path", ["src/holdfast/_ports/clock.py", "src/holdfast/app.py", "tests/e2e/test_anything.py"])
+@pytest.mark.parametrize("path", ["src/holdfast/_system/clock.py", "src/holdfast/app.py", "tests/e2e/test_anything.py"])
 def test_real_time_is_allowed_where_it_belongs(path: str) -> None:
     assert "TID251" not in lint(path, CLOCKS)
 

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 from hypothesis import Phase, settings
 
-from holdfast._ports.clock import SystemClock
+from holdfast._system.clock import SystemClock
 
 settings.register_profile(
     "mutants", deadline=None, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate], print_blob=False

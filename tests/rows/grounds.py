@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 
 from holdfast._core.table_spec import Watch
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.table import Claimed, Table
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.databases.sqlite import driver
 from holdfast.rows import open_table
 from holdfast.testing.contracts.scene import PROCESS

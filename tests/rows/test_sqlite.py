@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast._core.table_spec import End
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.table import Moves, Table
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.rows.sqlite.checks import checks_in
 from holdfast.rows.sqlite.statements import MOST_VALUES

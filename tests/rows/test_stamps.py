@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast._core.table_spec import End
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.table import Mark, Table
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.rows.sqlite.table import LOOKED_THROUGH, SqliteTable
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import PROCESS

@@ -11,9 +11,9 @@ import pytest
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, Token
 from holdfast._core.policy import Policy
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.errors import StoreUnavailable, Unsupported
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore

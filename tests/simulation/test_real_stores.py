@@ -14,8 +14,8 @@ from holdfast._core.job import AttemptOutcome, Claim, Hold, JobRecord, NewJob, T
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Done, Fail, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
-from holdfast._ports.clock import SystemClock
 from holdfast._ports.store import JobFilter, NewLease, Note, Store, Update
+from holdfast._system.clock import SystemClock
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore

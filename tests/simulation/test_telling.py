@@ -14,8 +14,8 @@ from holdfast._core.lifecycle import End, LeaseEnd, finish, release
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.store import ClaimRequest, NewLease
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.databases.sqlite import database
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing import history_sqlite

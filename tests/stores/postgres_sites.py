@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.store import Store
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeClock

@@ -13,8 +13,8 @@ from msgspec import structs
 
 from holdfast._core.job import Hold, NewJob
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, Store, Update
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.errors import StoreBusy
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import schema

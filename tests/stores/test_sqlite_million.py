@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from holdfast._ports.clock import SystemClock
+from holdfast._system.clock import SystemClock
 from holdfast.databases.sqlite import driver
 from holdfast.testing.contracts.scene import Scene, play
 from tests.stores.support import OnFile

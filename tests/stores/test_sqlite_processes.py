@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from holdfast._core.job import State
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.store import JobFilter
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance
 from holdfast.testing.contracts.scene import PROCESS

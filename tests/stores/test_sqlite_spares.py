@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from holdfast._ports.clock import Chance, SystemChance
+from holdfast._ports.clock import Chance
+from holdfast._system.clock import SystemChance
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.call_thread import SpareLanes
 from holdfast.databases.sqlite.connection_thread import INHERITED

@@ -8,9 +8,9 @@ import pytest
 
 from holdfast import App
 from holdfast._engine.operators.check import check_hints
-from holdfast._ports.clock import SystemChance
 from holdfast._ports.store import Check
 from holdfast._ports.transport import Transport
+from holdfast._system.clock import SystemChance
 from holdfast.app import open_transport
 from holdfast.settings import Settings
 from holdfast.testing.servers import NatsServer, PgBouncer, PostgresServer

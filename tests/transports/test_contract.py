@@ -8,8 +8,8 @@ import pytest
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.transport_url import Address
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.transport import Transport
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.testing.transport_contract import DeliveryContract, TransportContract
 from holdfast.transports.inprocess import InProcessTransport, Listener
 from holdfast.transports.local import LocalTransport

@@ -14,8 +14,8 @@ import pytest
 from nats.aio.client import Client
 
 from holdfast._core.transport_url import Address
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.transport import Delivery, Hint
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.testing.servers import NatsServer
 from holdfast.transports.nats import transport as module
 from holdfast.transports.nats.transport import NatsTransport

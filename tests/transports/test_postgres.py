@@ -12,8 +12,8 @@ import asyncpg
 import msgspec
 import pytest
 
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._ports.transport import Hint
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.testing.servers import PostgresServer, TcpProxy
 from holdfast.transports import postgres
 from holdfast.transports.postgres import News, Outbox, PostgresTransport

@@ -1,6 +1,5 @@
 """Stores that copy themselves."""
 
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -18,7 +17,7 @@ class Backup(Struct, frozen=True):
 class HasBackup(Protocol):
     """A store that is a file."""
 
-    async def backup(self, target: Path) -> Backup:
+    async def backup(self, target: str) -> Backup:
         """Copy the store as it is at one moment, verify the copy, and put it at a path where there is no file yet.
 
         ``ConfigurationError`` if there is one, or no store to copy; ``StoreUnavailable`` if the copy is not sound."""

@@ -1,17 +1,7 @@
-"""The only place that reads a clock, waits, or draws lots."""
+"""Time and randomness as the engine sees them."""
 
-import asyncio
-import os
-import random
-import threading
-import time
 from typing import Protocol
 from uuid import UUID
-
-from holdfast._forks import care_for
-
-FREE_BITS = 74
-"""Of a UUIDv7: those after its milliseconds that say neither version nor variant."""
 
 
 class Clock(Protocol):
@@ -48,87 +38,3 @@ class Chance(Protocol):
     def jitter(self) -> float:
         """A number in [-1, 1]."""
         ...
-
-
-class SystemClock:
-    """The machine's clocks."""
-
-    def monotonic(self) -> float:
-        """``CLOCK_MONOTONIC``."""
-        return time.monotonic()
-
-    def boottime(self) -> float:
-        """``CLOCK_BOOTTIME`` where the system has it, else the monotonic clock."""
-        return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
-
-    def wall(self) -> float:
-        """The system's wall clock."""
-        return time.time()
-
-    async def sleep(self, seconds: float) -> None:
-        """``asyncio.sleep``."""
-        await asyncio.sleep(seconds)
-
-
-def blocking_sleep(seconds: float) -> None:
-    """Wait in a thread that is not an event loop's, such as a store's own."""
-    time.sleep(seconds)
-
-
-async def loop_sleep(seconds: float) -> None:
-    """Wait in an event loop for others to get out of the way, whose time is nobody's to fake."""
-    await asyncio.sleep(seconds)
-
-
-class SystemChance:
-    """Randomness of the machine. UUIDv7 (RFC 9562): 48 bits of milliseconds, then a counter kept per process.
-
-    The 74 bits after the time are random for each new millisecond. Within it each id is greater by 48 fresh random bits, so ids
-    made by one process sort by creation even when the wall clock steps back. A copy of this object in a restored snapshot of its
-    process makes other ids.
-    """
-
-    def __init__(self) -> None:
-        self.start_afresh()
-        care_for(self)
-
-    def hold(self) -> None:
-        """Before a fork."""
-        self._lock.acquire()
-
-    def release(self) -> None:
-        """After it, in the parent."""
-        self._lock.release()
-
-    def start_afresh(self) -> None:
-        """After it, in the child, which must not count on where its parent does."""
-        self._lock = threading.Lock()
-        self._last = 0  # id, as its milliseconds and its free bits
-        self._jitter = random.Random(os.urandom(8))  # seeded once: copies of it in two processes harm no promise
-
-    def uuid4(self) -> UUID:
-        """Draw 128 random bits."""
-        return UUID(int=_draw(16))
-
-    def uuid7(self) -> UUID:
-        """Make a UUIDv7, greater than every one made before by this object."""
-        now = time.time_ns() // 1_000_000
-        with self._lock:
-            is_later = now > self._last >> FREE_BITS
-            self._last = now << FREE_BITS | _draw(10) >> 7 if is_later else self._last + 1 + _draw(6)
-            return compose_uuid7(self._last >> FREE_BITS, self._last & (2**FREE_BITS - 1))
-
-    def jitter(self) -> float:
-        """Uniform in [-1, 1]."""
-        return self._jitter.uniform(-1.0, 1.0)
-
-
-def _draw(size: int) -> int:
-    """Ask the system for so many random bytes. None are kept for later ids: a snapshot of this process would copy them."""
-    return int.from_bytes(os.urandom(size))
-
-
-def compose_uuid7(millisecond: int, tail: int) -> UUID:
-    """RFC 9562 layout: 48 bits time, version 7, 12 bits, variant 2, 62 bits; ``tail`` fills the 74 free bits."""
-    high, low = (tail >> 62) & 0xFFF, tail & (2**62 - 1)
-    return UUID(int=(millisecond & (2**48 - 1)) << 80 | 7 << 76 | high << 64 | 2 << 62 | low)

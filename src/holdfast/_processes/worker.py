@@ -25,9 +25,9 @@ from holdfast._engine.service import run_until_done
 from holdfast._engine.tasks.registry import NAME
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.worker import Worker
-from holdfast._ports.clock import SystemChance, SystemClock
 from holdfast._processes.loading import load_app
 from holdfast._processes.logs import configure_logs
+from holdfast._system.clock import SystemChance, SystemClock
 from holdfast._system.host import SystemCell
 from holdfast._system.runner_host import SystemRunnerHost
 from holdfast.app import App, open_store, open_transport, tables_of

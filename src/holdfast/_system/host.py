@@ -14,10 +14,11 @@ import threading
 from collections.abc import Sequence
 
 from holdfast._core.identity import Look, ProcessIdentity, is_provably_dead, may_run
-from holdfast._ports.clock import Clock, SystemClock, blocking_sleep
+from holdfast._ports.clock import Clock
 from holdfast._ports.host import Exit
 from holdfast._system import guard
 from holdfast._system.channel import SystemChannel
+from holdfast._system.clock import SystemClock, blocking_sleep
 from holdfast._system.memory_kills import MemoryKills
 
 # -P: a file in the current folder that is named like a module of ours or of the standard library is not imported.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast._ports.clock import SystemClock
+from holdfast._system.clock import SystemClock
 
 BELIEVED = 10.0
 """Seconds after a memory kill in which a death is taken for it: the count does not say who was killed."""

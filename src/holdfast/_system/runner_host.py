@@ -10,10 +10,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from holdfast._ports.clock import Clock, SystemClock
+from holdfast._ports.clock import Clock
 from holdfast._ports.host import Exit
 from holdfast._system import guard
 from holdfast._system.channel import SystemChannel
+from holdfast._system.clock import SystemClock
 from holdfast._system.host import MOST_STACKS, death_of, exit_of, shared_file
 from holdfast._system.memory_kills import MemoryKills
 

@@ -30,8 +30,8 @@ def top(interval: float, once: bool, target: str | None, url: str | None, as_jso
 
     Jobs per second are those that ended, counted from one look to the next. --json prints one frame as a document.
     """
-    from holdfast._ports.clock import SystemClock
     from holdfast._processes.loading import opened
+    from holdfast._system.clock import SystemClock
     from holdfast.cli.frame import draw, read
     from holdfast.cli.output import print_json
 
@@ -52,7 +52,7 @@ def top(interval: float, once: bool, target: str | None, url: str | None, as_jso
 def _watch(app: "App", interval: float) -> None:
     from rich.live import Live
 
-    from holdfast._ports.clock import SystemClock
+    from holdfast._system.clock import SystemClock
     from holdfast.cli.frame import draw, read
 
     wall = SystemClock().wall

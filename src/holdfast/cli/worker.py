@@ -61,9 +61,9 @@ def worker(
 
     from holdfast._engine.events import Events
     from holdfast._engine.supervisor.supervisor import SupervisorOptions
-    from holdfast._ports.clock import SystemClock
     from holdfast._processes.logs import configure_logs
     from holdfast._processes.worker import ProcessOptions
+    from holdfast._system.clock import SystemClock
     from holdfast.cli.banner import Banner
 
     open_missing()
@@ -91,7 +91,7 @@ def _maker(
     arguments: "tuple[str, ProcessOptions]", kept: "SupervisorOptions", clock: "Clock", events: "Events"
 ) -> "Callable[[], Supervisor]":
     from holdfast._engine.supervisor.supervisor import Supervisor
-    from holdfast._ports.clock import SystemChance
+    from holdfast._system.clock import SystemChance
     from holdfast._system.host import SystemHost
     from holdfast.app import open_store, open_table, open_transport
     from holdfast.cli.output import to_json

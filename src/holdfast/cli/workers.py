@@ -55,8 +55,8 @@ def ping(context: click.Context, names: tuple[str, ...], target: str | None, url
     Only workers whose names begin so are asked if names are given: `holdfast workers ping "$(hostname)-"` asks those of this
     host. The exit code is 1 if one is silent, or if there is none.
     """
-    from holdfast._ports.clock import SystemClock, blocking_sleep
     from holdfast._processes.loading import opened
+    from holdfast._system.clock import SystemClock, blocking_sleep
     from holdfast.cli.output import print_json, print_table
     from holdfast.cli.ping import ask
 

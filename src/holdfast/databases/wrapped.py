@@ -68,6 +68,12 @@ def wrapper_of(connection: Any) -> Wrapper | None:
     return None
 
 
+def after_commit(connection: object, call: Callable[[], None]) -> None:
+    """Call once the caller's transaction has committed, if the connection is wrapped by what knows when that is."""
+    if (wrapper := wrapper_of(connection)) is not None:
+        wrapper.after_commit(call)
+
+
 def is_a(thing: object, *names: str) -> bool:
     """Whether one of its classes has one of these full names."""
     return any(f"{each.__module__}.{each.__qualname__}" in names for each in type(thing).__mro__)

@@ -13,7 +13,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast import App, JobView
-from holdfast._ports.clock import SystemClock, blocking_sleep
+from holdfast._system.clock import SystemClock, blocking_sleep
 from holdfast.demo.bookmark import Bookmark
 from holdfast.demo.crews import Crew, crews
 from holdfast.demo.errors import AnalysisError

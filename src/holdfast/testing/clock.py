@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from uuid import UUID
 
-from holdfast._ports.clock import compose_uuid7
+from holdfast._system.clock import compose_uuid7
 
 _START_OF_WALL = 1_700_000_000.0
 _START_OF_MONOTONIC = 1_000.0

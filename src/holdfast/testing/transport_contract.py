@@ -14,9 +14,9 @@ from functools import wraps
 from typing import Any, TypeVar
 from uuid import UUID
 
-from holdfast._ports.clock import SystemChance
 from holdfast._ports.store import Due
 from holdfast._ports.transport import Deliveries, Delivery, Hint, Transport, Via
+from holdfast._system.clock import SystemChance
 
 PATIENCE = 30.0
 """Seconds: for a machine that is busy with other things; nothing here takes a second."""

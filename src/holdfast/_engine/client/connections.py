@@ -7,7 +7,7 @@ from collections.abc import Callable
 from holdfast._engine.client.client import Client
 from holdfast._engine.events import Events
 from holdfast._forks import care_for
-from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError
@@ -21,10 +21,14 @@ class Connections:
         self,
         settings: Settings,
         events: Events,
+        *,
+        clock: Clock,
+        chance: Chance,
         open_store: Callable[[Settings], Store],
         open_transport: Callable[[Settings], Transport],
+        after_commit: Callable[[object, Callable[[], None]], None],
     ) -> None:
-        self.clock, self.chance = SystemClock(), SystemChance()
+        self.clock, self.chance, self.after_commit = clock, chance, after_commit
         self._settings, self._events = settings, events
         self._open_store, self._open_transport = open_store, open_transport
         self._lock = threading.Lock()

@@ -1,7 +1,6 @@
 """A copy of the whole store, for stores that are a file."""
 
 import os
-from pathlib import Path
 
 from holdfast._ports.backup import Backup, HasBackup
 from holdfast._ports.store import Store
@@ -16,6 +15,6 @@ _REMEDIES = {
 async def backup(store: Store, target: str | os.PathLike[str]) -> Backup:
     """Copy the store to a new file. ``Unsupported`` if the store is not a file."""
     if isinstance(store, HasBackup):
-        return await store.backup(Path(target))
+        return await store.backup(os.fspath(target))
     name = store.capabilities.name
     raise Unsupported(f"the {name} store is not a file that can be copied: {_REMEDIES.get(name, 'use the backup of its server')}")

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.events import Events
 from holdfast._engine.supervisor.recovery import Contact, Recovery, Rescued
-from holdfast._system.host import SystemHost
+from holdfast._ports.host import Host
 from holdfast.settings import Settings
 
 
-async def recover(connections: Connections, settings: Settings, events: Events, *, now: bool) -> Sequence[Rescued]:
+async def recover(connections: Connections, settings: Settings, events: Events, host: Host, *, now: bool) -> Sequence[Rescued]:
     """Rescue the jobs of workers that lost their right to them. ``now``: do not watch the store first."""
     store, clock, timing = connections.store, connections.clock, settings.timing
     contact = Contact(timing, clock.monotonic)
@@ -20,7 +20,7 @@ async def recover(connections: Connections, settings: Settings, events: Events, 
         chance=connections.chance,
         events=events,
         publish=connections.transport.publish,
-        host=None if settings.reconcile == "off" else SystemHost(),
+        host=None if settings.reconcile == "off" else host,
     )
     rescued = [*await recovery.reconcile(), *await recovery.step(skip_amnesty=now)]
     while not now and recovery.pause < float("inf"):

@@ -19,7 +19,6 @@ from holdfast._engine.client.handle import Handle
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._ports.store import Duplicate, EnqueueAnswer
-from holdfast.databases.wrapped import wrapper_of
 from holdfast.errors import ConfigurationError, PayloadInvalid, Unsupported
 from holdfast.sync import blocking, refuse_inside_loop, soon
 
@@ -89,8 +88,8 @@ class Desk:
     def _handles_within(self, connection: object, jobs: Sequence[NewJob], answer: EnqueueAnswer) -> list[Handle]:
         require_no_conflict(jobs, answer)
         written = [job for job in jobs if job.id not in answer.duplicates]
-        if written and (wrapper := wrapper_of(connection)) is not None:
-            wrapper.after_commit(lambda: soon(lambda: self._tell(written)))
+        if written:
+            self._connections.after_commit(connection, lambda: soon(lambda: self._tell(written)))
         return self.handles(jobs, answer)
 
     async def _tell(self, written: Sequence[NewJob]) -> None:

@@ -16,8 +16,9 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob
 from holdfast._core.postgres_url import Location, problems_of_location, problems_of_schema
 from holdfast._forks import care_for
-from holdfast._ports.clock import Chance, Clock, loop_sleep
+from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.store import Capabilities
+from holdfast._system.clock import loop_sleep
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.databases.postgres.pool import EARLY, Link, Pool

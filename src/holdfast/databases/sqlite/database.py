@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Json
-from holdfast._ports.clock import Chance, Clock, blocking_sleep
+from holdfast._ports.clock import Chance, Clock
+from holdfast._system.clock import blocking_sleep
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.file_location import create_private, require_local_disk
 from holdfast.databases.sqlite.files import Files

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from holdfast._forks import care_for
-from holdfast._ports.clock import SystemClock
+from holdfast._system.clock import SystemClock
 
 AGAIN = 0.1
 """Seconds after which one that could not ring is tried again."""

@@ -290,8 +290,8 @@ class SqliteStore:
     async def check(self) -> tuple[Check, ...]:
         return await self._thread.run(lambda database: checks.check(database, partial(self._rehearse, database)))
 
-    async def backup(self, target: Path) -> Backup:
-        return await asyncio.to_thread(backup.copy, self._path, target, use_apsw=self._use_apsw)
+    async def backup(self, target: str) -> Backup:
+        return await asyncio.to_thread(backup.copy, self._path, Path(target), use_apsw=self._use_apsw)
 
     async def close(self) -> None:
         self._spares.close()  # first: who closes a file last puts its log away, and does that in a thread

@@ -5,8 +5,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from holdfast._ports.clock import blocking_sleep
 from holdfast._system import guard
+from holdfast._system.clock import blocking_sleep
 
 PAUSE = 0.005
 # Whatever ends the test's process, also a SIGKILL, closes the pipe that this one reads: nobody else would wake the stopped.

@@ -16,7 +16,7 @@ from holdfast._engine.runners.current import CURRENT
 from holdfast._engine.tasks.context import Context
 from holdfast._engine.tasks.imports import import_module
 from holdfast._engine.tasks.task import Bound
-from holdfast._ports.clock import SystemClock, blocking_sleep
+from holdfast._system.clock import SystemClock, blocking_sleep
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
 from holdfast.testing import points

@@ -15,14 +15,12 @@ from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.timing import LeaseTiming
 from holdfast._core.view import JobView
-from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle
-from holdfast._engine.events import Events
 from holdfast._engine.operators.operators import Jobs
 from holdfast._engine.tasks.task import Bound, Desk
-from holdfast._ports.clock import SystemClock, blocking_sleep
 from holdfast._system import guard
-from holdfast.app import open_store, open_transport
+from holdfast._system.clock import SystemClock, blocking_sleep
+from holdfast.app import connections_of
 from holdfast.errors import ConfigurationError, InsideEventLoop, Unsupported
 from holdfast.sync import PORTAL
 from holdfast.testing import history_sqlite
@@ -106,7 +104,7 @@ class Trial:
     def __init__(self, plan: Plan, ends: State, within: float) -> None:
         self._plan, self._ends, self._within = plan, ends, within
         self._clock = SystemClock()
-        self._connections = Connections(plan.settings, Events(), open_store, open_transport)
+        self._connections = connections_of(plan.settings)
         self._jobs = Jobs(self._connections.client)
         self._crews: list[Crew] = []
 

@@ -12,8 +12,8 @@ import msgspec
 from holdfast._engine.events import Events
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
 from holdfast._engine.worker.options import WorkerOptions
-from holdfast._ports.clock import SystemChance, SystemClock, blocking_sleep
 from holdfast._system import guard
+from holdfast._system.clock import SystemChance, SystemClock, blocking_sleep
 from holdfast._system.host import WORKER_COMMAND, SystemHost
 from holdfast.app import open_store, open_table, open_transport
 from holdfast.testing.crashes.plan import TARGET, VARIABLE

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from holdfast._ports.clock import SystemClock, blocking_sleep
+from holdfast._system.clock import SystemClock, blocking_sleep
 
 _PATIENCE = 60.0  # seconds for a start or a stop; a loaded machine needs a fraction of it
 _PAUSE = 0.01

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Literal, Self
 
-from holdfast._ports.clock import SystemClock
+from holdfast._system.clock import SystemClock
 from holdfast.testing.servers.process import free_port
 
 _CHUNK = 1 << 16
