@@ -20,9 +20,10 @@ from holdfast._ports.clock import Clock
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.database import Database, is_busy
+from holdfast.databases.sqlite.database import is_busy
+from holdfast.databases.sqlite.values import micros
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.sqlite.parameters import micros
+from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing import history_sqlite
 from holdfast.testing.clock import FakeChance, FakeClock
@@ -47,7 +48,7 @@ class SqliteFile(Mirror):
         self._clock, self._patience, self._place = clock, patience, 0
         self.path = _folder() / f"holdfast-world-{os.getpid()}-{next(_NUMBERS)}.db"
         self.path.write_bytes(_template())
-        self._databases: list[Database] = []
+        self._databases: list[StoreDatabase] = []
         self._observer, self._stranger = (driver.connect(self.path, use_apsw=driver.is_apsw()) for _ in range(2))
 
     def reached_by(self, process: Process) -> Store:
@@ -95,10 +96,10 @@ class SqliteFile(Mirror):
 class _Inline:
     """Runs what the store would run in its thread: here, at once, and without passing of time."""
 
-    def __init__(self, mirror: Mirror, database: Database, clock: Clock, patience: float) -> None:
+    def __init__(self, mirror: Mirror, database: StoreDatabase, clock: Clock, patience: float) -> None:
         self._mirror, self._database, self._clock, self._patience = mirror, database, clock, patience
 
-    async def run(self, action: Callable[[Database], Result]) -> Result:
+    async def run(self, action: Callable[[StoreDatabase], Result]) -> Result:
         until = self._clock.monotonic() + self._patience
         while True:
             try:
@@ -119,17 +120,19 @@ class _Inline:
 class _Simulated(SqliteStore):
     """The real store, but for its thread."""
 
-    def __init__(self, mirror: SqliteFile, database: Database, clock: Clock, process: ProcessIdentity, patience: float) -> None:
+    def __init__(
+        self, mirror: SqliteFile, database: StoreDatabase, clock: Clock, process: ProcessIdentity, patience: float
+    ) -> None:
         super().__init__(mirror.path, clock=clock, chance=FakeChance(), process=process)
         self._thread = _Inline(mirror, database, clock, patience)  # type: ignore[assignment]
 
 
-def _database(path: Path, clock: Clock, process: ProcessIdentity) -> Database:
+def _database(path: Path, clock: Clock, process: ProcessIdentity) -> StoreDatabase:
     """One that never waits: whoever is told BUSY asks again in virtual time."""
-    return Database(path, clock, FakeChance(), process, busy_limit=0.0, use_apsw=driver.is_apsw())
+    return StoreDatabase(path, clock, FakeChance(), process, busy_limit=0.0, use_apsw=driver.is_apsw())
 
 
-def _let_go(database: Database, how: Exit) -> None:
+def _let_go(database: StoreDatabase, how: Exit) -> None:
     del how
     database.close()
 

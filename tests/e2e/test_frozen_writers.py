@@ -22,7 +22,7 @@ TTL = 3.0
 FOREIGN = """
 import sys
 from pathlib import Path
-from holdfast.stores.sqlite import driver
+from holdfast.databases.sqlite import driver
 connection = driver.connect(Path(sys.argv[1]), use_apsw=driver.is_apsw())
 connection.execute("PRAGMA busy_timeout = 60000")
 connection.execute("BEGIN IMMEDIATE")

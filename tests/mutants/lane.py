@@ -320,7 +320,7 @@ def void(_: object) -> None:
 def _reread(store: str, query: str) -> None:
     """SQLite's statements are read when the module is imported, PostgreSQL's when they are first used, those of rows again and again."""
     if store == "sqlite":
-        database = import_module("holdfast.databases.sqlite.database")
+        database = import_module("holdfast.stores.sqlite.database")
         database.QUERIES[query] = database.Query(query)
         if query == "enqueue":
             reload(import_module("holdfast.stores.sqlite.caller_transactions"))
@@ -330,13 +330,13 @@ def _recorded(store: str) -> set[str]:
     """From now on the names of all files that this process uses are put there."""
     asked: set[str] = set()
     if store == "postgres":
-        _record(import_module("holdfast.databases.postgres.database").Connected, "_sql", lambda _, query: asked.add(query))
+        _record(import_module("holdfast.stores.postgres.database").StoreDatabase, "_sql", lambda _, query: asked.add(query))
         return asked
     if store.startswith("rows-"):
         _record(import_module("holdfast.rows.sql").Texts, "of", lambda _, name: asked.add(name))
         return asked
     database, within = (
-        import_module("holdfast.databases.sqlite.database"),
+        import_module("holdfast.stores.sqlite.database"),
         import_module("holdfast.stores.sqlite.caller_transactions"),
     )
     _record(within, "enqueue", lambda *_: asked.add("enqueue"))

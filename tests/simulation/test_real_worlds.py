@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.databases.postgres.database import Connected
-from holdfast.databases.sqlite.database import QUERIES
+from holdfast.stores.postgres.database import StoreDatabase
+from holdfast.stores.sqlite.database import QUERIES
 from proof.search.cases import broken_by
 from proof.search.decisions import Strike
 from proof.simulator.profiles import Brand
@@ -57,15 +57,15 @@ def test_s5_a_statement_that_ends_a_living_lease_is_noticed_on_a_real_file_of_sq
 @pytest.fixture
 def _lease_ended_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same of PostgreSQL's statement."""
-    sql = Connected._sql
+    sql = StoreDatabase._sql
 
-    def broken(store: Connected, name: str) -> str:
+    def broken(store: StoreDatabase, name: str) -> str:
         guard = "$4 = lease.beats || ':' || extract(epoch FROM lease.expires_at) AND lease.expires_at < excluded.ended_at"
         text = sql(store, name)
         assert name != "end_lease" or guard in text
         return text.replace(guard, "$4 <> ''")
 
-    monkeypatch.setattr(Connected, "_sql", broken)
+    monkeypatch.setattr(StoreDatabase, "_sql", broken)
 
 
 @pytest.mark.usefixtures("_lease_ended_early")

@@ -16,7 +16,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import ClaimRequest, NewLease
 from holdfast._system.clock import SystemChance, SystemClock
-from holdfast.databases.sqlite import database
+from holdfast.stores.sqlite import database
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing import history_sqlite
 from holdfast.testing.history import FAIL_OVER, By, Event, History, Phase

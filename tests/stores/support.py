@@ -12,7 +12,7 @@ from holdfast._core.job import NewJob
 from holdfast._core.policy import Policy
 from holdfast._ports.clock import Chance
 from holdfast._ports.store import Store
-from holdfast.databases.sqlite.database import Database
+from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, Part
@@ -54,7 +54,7 @@ def using(store: SqliteStore, act: Callable[[SqliteStore], Coroutine[Any, Any, A
     return asyncio.run(run())
 
 
-async def inside(store: Store, action: Callable[[Database], Answer]) -> Answer:
+async def inside(store: Store, action: Callable[[StoreDatabase], Answer]) -> Answer:
     """Something done in the store's own thread."""
     assert isinstance(store, SqliteStore)
     return await store._thread.run(action)

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast._core.job import State
 from holdfast._core.lifecycle import cancelled
-from holdfast._engine.worker.progress_writer import report
+from holdfast._engine.progress import report
 from holdfast._ports.store import Answer, Update
 from holdfast.databases.postgres import pool
 from holdfast.errors import StoreUnavailable

@@ -10,9 +10,11 @@ import pytest
 
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast.databases.sqlite import database, driver
-from holdfast.databases.sqlite.database import QUERIES, require_version
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.database import require_version
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.stores.sqlite import schema
+from holdfast.stores.sqlite.database import QUERIES
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import TTL, Scene, play
 from tests.stores.support import OnFile, inside, new_job, sql, store_on, using
@@ -249,7 +251,7 @@ def test_a_check_finds_a_damaged_file(tmp_path: Path) -> None:
 
 
 def test_every_query_says_its_promise_first() -> None:
-    folder = Path(database.__file__).parent / "queries"
+    folder = Path(schema.__file__).parent / "queries"
     for path in folder.glob("*.sql"):
         first = path.read_text().splitlines()[0]
         assert first.startswith("-- "), path.name

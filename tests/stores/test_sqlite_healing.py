@@ -16,8 +16,8 @@ from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._ports.store import Store
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.database import QUERIES, Database
 from holdfast.errors import HoldfastError, JobLost
+from holdfast.stores.sqlite.database import QUERIES, StoreDatabase
 from holdfast.testing.contracts.scene import Scene, done, play, rescued, stale
 from tests.stores.support import inside, sql
 from tests.stores.test_sqlite_transactions import (
@@ -206,14 +206,14 @@ def test_a_job_that_is_healed_or_reopened_while_it_is_offered_is_not_offered(
 ) -> None:
     async def act(at: Scene) -> None:
         first, second = await crashed(at), await crashed(at)
-        read = Database.read
+        read = StoreDatabase.read
 
-        def read_late(database: Database, name: str, **values: Json) -> list[tuple[Json, ...]]:
+        def read_late(database: StoreDatabase, name: str, **values: Json) -> list[tuple[Json, ...]]:
             if name == "unhealed_jobs":
                 sql(plain.path, f"{MEANWHILE[change]} WHERE id = ?", first.id.bytes)
             return read(database, name, **values)
 
-        monkeypatch.setattr(Database, "read", read_late)
+        monkeypatch.setattr(StoreDatabase, "read", read_late)
         assert [row.id for row in await at.store.unhealed(["task"], 10, pause=1.0)] == [second.id]
 
     play(plain, act)
@@ -233,7 +233,7 @@ def test_a_look_for_hooks_writes_nothing_where_none_is_owed_and_reads_only_those
     play(plain, act)
 
 
-def _plan(database: Database, name: str) -> str:
+def _plan(database: StoreDatabase, name: str) -> str:
     connection = database._open(name)
     rows = connection.execute(f"EXPLAIN QUERY PLAN {QUERIES[name].statement}", {"tasks": "[]", "wall": 0}).fetchall()
     return "\n".join(str(row[-1]) for row in rows)

@@ -13,8 +13,8 @@ from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import ClaimRequest, Store
-from holdfast.databases.sqlite.database import QUERIES, Database
-from holdfast.stores.sqlite import schema
+from holdfast.databases.sqlite.sql import statements
+from holdfast.stores.sqlite.database import QUERIES, StoreDatabase
 from holdfast.testing.contracts.scene import Scene, answered, done, play, raised
 from tests.stores.support import OnFile, inside
 
@@ -37,7 +37,7 @@ async def steps(store: Store, name: str, act: object) -> int:
     return count
 
 
-def watch(database: Database, tick: object) -> None:
+def watch(database: StoreDatabase, tick: object) -> None:
     connection = database._open("watch")
     connection.set_progress_handler(tick, GRAIN)  # type: ignore[arg-type]
 
@@ -248,11 +248,11 @@ def test_a_query_finds_what_it_wants_by_the_index_made_for_it(tmp_path: Path, na
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
-def plan_of(database: Database, name: str) -> list[str]:
+def plan_of(database: StoreDatabase, name: str) -> list[str]:
     """Of the statement, and of those of its trigger, which SQLite does not explain with it."""
     connection, query = database._open("plan"), QUERIES[name]
     bodies = [program.partition("\nBEGIN\n")[2].rpartition("END;")[0] for program in query.programs if "TRIGGER" in program]
-    inner = [re.sub(r"\bNEW\.", ":", each) for body in bodies for each in schema.statements(body)]
+    inner = [re.sub(r"\bNEW\.", ":", each) for body in bodies for each in statements(body)]
     lines = []
     for statement in (query.statement, *inner):
         values = dict.fromkeys(re.findall(r":(\w+)", statement))

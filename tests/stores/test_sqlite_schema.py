@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast._core.job import State
+from holdfast.databases.sqlite.sql import statements
 from holdfast.errors import HoldfastError, SchemaTooNew
 from holdfast.stores.sqlite import schema
 from holdfast.testing.clock import FakeChance
@@ -117,7 +118,7 @@ def test_an_upgrade_keeps_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_script_is_cut_into_its_statements() -> None:
     script = "-- one\nCREATE TABLE a (b);\nCREATE TRIGGER c AFTER INSERT ON a BEGIN\n  SELECT 1;\n  SELECT 2;\nEND;\nSELECT 3;\n"
-    found = list(schema.statements(script))
+    found = list(statements(script))
     assert [each.splitlines()[-1] for each in found] == ["CREATE TABLE a (b);", "END;", "SELECT 3;"]
     assert all(sqlite3.complete_statement(each) for each in found)
 

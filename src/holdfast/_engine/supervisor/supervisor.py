@@ -14,6 +14,7 @@ from holdfast._engine import messages
 from holdfast._engine.client.client import Client
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, Events, failure_of_store
+from holdfast._engine.progress import report
 from holdfast._engine.rows.scheduler import Sowing
 from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
 from holdfast._engine.service import ERRORS, Service, is_refusal, require_not_cancelled
@@ -25,7 +26,6 @@ from holdfast._engine.supervisor.options import SupervisorOptions as SupervisorO
 from holdfast._engine.supervisor.recovery import MOST_REFUSALS, Contact, Recovery
 from holdfast._engine.supervisor.until_empty import Emptiness
 from holdfast._engine.supervisor.worker_handle import Ward, queues_of, tasks_of
-from holdfast._engine.worker.progress_writer import report
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.host import Exit, Host
 from holdfast._ports.store import NewLease, Store, Update

@@ -1,7 +1,7 @@
 """Progress and checkpoints on their way to the store: coalesced, many jobs in one write, fenced."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 from uuid import UUID
@@ -9,21 +9,12 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.job import Hold, Token
+from holdfast._engine.progress import report
 from holdfast._engine.worker.child_jobs import Children
 from holdfast._ports.store import Store, Update
-from holdfast.errors import JobLost, StoreBusy
+from holdfast.errors import JobLost
 
 PROGRESS_INTERVAL = 1.0
-
-
-async def report(store: Store, updates: Sequence[Update]) -> tuple[frozenset[UUID], frozenset[UUID]]:
-    """Write the updates; the jobs that were lost, and those that another session has locked, which are not written."""
-    try:
-        return await store.report(updates), frozenset()
-    except StoreBusy as error:
-        if not error.jobs:
-            raise
-        return error.lost, error.jobs
 
 
 class Reporter:

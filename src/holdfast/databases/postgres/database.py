@@ -1,28 +1,23 @@
-"""What every verb uses: connections set up for it, its file of ``queries``, and an answer or an error that says what is known."""
+"""One database: pools of connections, transactions, and errors that say what is known about a statement."""
 
 import asyncio
-import re
 import socket
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import NewJob
-from holdfast._core.postgres_url import Location, problems_of_location, problems_of_schema
+from holdfast._core.postgres_url import Location, problems_of_location
 from holdfast._forks import care_for
 from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.store import Capabilities
 from holdfast._system.clock import loop_sleep
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.databases.postgres.pool import EARLY, Link, Pool
-from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.errors import ConfigurationError, StoreUnavailable
 
 CONNECTIONS = 8
 """At most, besides the one for beats, in one event loop; a worker that is idle has opened two or three."""
@@ -35,8 +30,6 @@ BEAT_LIMIT = 5.0
 REFUSED_LIMIT = 5.0
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
-_FOLDER = Path(__file__).parents[2] / "stores/postgres/queries"
-_OURS = re.compile(r"\bholdfast\.")
 
 Answer = TypeVar("Answer")
 
@@ -64,7 +57,7 @@ async def _close_at_the_end(*pools: Pool) -> AsyncGenerator[None]:
 
 
 class Connected:
-    """A schema of a database, reached from any number of event loops; nothing is opened until first used.
+    """A database, reached from any number of event loops; nothing is opened until first used.
 
     ``server_settings``: more of what the server calls so, for each session. ``connections``: at most, besides the beats'.
     """
@@ -73,7 +66,6 @@ class Connected:
         self,
         url: str,
         *,
-        schema: str = "holdfast",
         clock: Clock,
         chance: Chance,
         process: ProcessIdentity,
@@ -81,24 +73,18 @@ class Connected:
         server_settings: Mapping[str, str] | None = None,
         connections: int = CONNECTIONS,
     ) -> None:
-        if problems := [*problems_of_location(url, pooler), *problems_of_schema(schema)]:
+        if problems := problems_of_location(url, pooler):
             raise ConfigurationError(problems)
-        self._location, self._schema = Location.of(url, pooler), schema
+        self._location = Location.of(url, pooler)
         self._clock, self._chance, self._process = clock, chance, process
         self._server_settings = dict(server_settings or {})
         self._connections = connections
         self._beat_limit = BEAT_LIMIT
-        self._newest = 0  # of the ids enqueued here, as a number
         self._begin = sessions.begin(is_pooled=self._location.is_pooled)
-        self._texts: dict[str, str] = {}
         self._pools: dict[asyncio.AbstractEventLoop, Pools] = {}
         self._of_parent: list[object] = []
         self._lock = threading.Lock()
         care_for(self)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities("postgres", "server", caller_transaction=True)
 
     async def close(self) -> None:
         with self._lock:
@@ -107,36 +93,6 @@ class Connected:
             await pools.ending.aclose()
 
     # what verbs use
-
-    def _sql(self, name: str) -> str:
-        """The text of a file of ``queries``, for this schema."""
-        text = self._texts.get(name)
-        if text is None:
-            text = self._texts[name] = self._placed((_FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
-        return text
-
-    def _placed(self, text: str) -> str:
-        return _OURS.sub(f'"{self._schema}".', text)
-
-    def _fetch(self, name: str, *arguments: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
-        """All rows of a query, which is one transaction of its own."""
-        pool, sql = self._here().shared, self._sql(name)
-        return self._retrying(lambda: self._run(pool, sql, arguments, ANSWER_LIMIT), name)
-
-    async def _beat_fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        """The same on the connection that is reserved for beats."""
-        run = partial(self._run, self._here().beats, self._sql(name), arguments, self._beat_limit)
-        return await self._retrying(run, name)
-
-    async def _search(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        """The same for a query over all there is: planned for the values that are asked."""
-
-        async def search() -> list[asyncpg.Record]:
-            async with self._transaction(SEARCH_LIMIT) as connection:
-                await connection.execute(sessions.SEARCHING)
-                return await connection.fetch(self._sql(name), *arguments)
-
-        return await self._retrying(search, name)
 
     @asynccontextmanager
     async def _transaction(self, limit: float = ANSWER_LIMIT) -> AsyncIterator[Link]:
@@ -188,7 +144,9 @@ class Connected:
             async with asyncio.timeout(self._location.connect_timeout):
                 link = await self._dial(settings)
                 keep_alive(link)
-                await sessions.prepare(link, self._schema, self._location.public, is_pooled=is_pooled, is_checked=is_checked)
+                await sessions.prepare(link, self._location.public, is_pooled=is_pooled)
+                if is_checked:
+                    await self._check_schema(link)
         except BaseException as error:
             if link is not None:
                 link.terminate()
@@ -198,6 +156,9 @@ class Connected:
         return link
 
     # inside
+
+    async def _check_schema(self, link: Link) -> None:
+        """Raise if the database cannot be used; nothing is asked of one that belongs to a user."""
 
     async def _dial(self, settings: dict[str, str]) -> Link:
         return await asyncpg.connect(
@@ -267,14 +228,6 @@ class Connected:
                     lost.beats.abandon()
                 pools = self._pools[loop] = Pools(self._connect, self._connections)
         return pools
-
-    def _may_be_known(self, jobs: Sequence[NewJob]) -> bool:
-        """Ids grow within a process: only one that does not can have been enqueued before, and is looked for everywhere."""
-        ids = {job.id.int for job in jobs}
-        if len(ids) < len(jobs):
-            raise HoldfastError("enqueue: two jobs of one id; each job needs an id of its own")
-        newest, self._newest = self._newest, max([self._newest, *ids])
-        return bool(ids) and min(ids) <= newest
 
     # forks
 

@@ -6,7 +6,6 @@ from typing import Final
 import asyncpg
 
 from holdfast.errors import ConfigurationError, HoldfastError, SchemaMissing, StoreBusy, StoreRefused, StoreUnavailable
-from holdfast.stores.postgres.schema import MIGRATE
 
 Errors = (
     asyncpg.PostgresError,
@@ -20,6 +19,8 @@ Errors = (
 
 Refused = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """Nothing happened, because somebody else was in the way: to be sent again at once."""
+
+MIGRATE: Final = "run `holdfast migrate module:app`, or app.migrate()"
 
 UNLOCK: Final = (
     "another session keeps a lock; `SELECT pid, state, query FROM pg_stat_activity WHERE xact_start IS NOT NULL ORDER BY xact_start` "

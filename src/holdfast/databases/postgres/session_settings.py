@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from holdfast.databases.postgres.pool import Link
-from holdfast.errors import ConfigurationError, StoreUnavailable
-from holdfast.stores.postgres import schema as schemas
+from holdfast.errors import ConfigurationError
 
 OLDEST = 14
 """The first release that can detach a partition without blocking anybody."""
@@ -28,6 +27,14 @@ _SESSION = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "15000",
 }
+KEPT_ALIVE = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "3",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "15s",
+}
+"""For sessions in which a user's own code runs: nothing but what shows the server that the client is gone."""
+
 SEARCHING = """
 SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = on; SET LOCAL statement_timeout = '60s'
 """
@@ -53,18 +60,11 @@ def begin(*, is_pooled: bool) -> str:
     return f"BEGIN ISOLATION LEVEL READ COMMITTED; {local}{_RAISE.format(is_local='true')}"
 
 
-async def prepare(link: Link, schema: str, public: str, *, is_pooled: bool, is_checked: bool) -> None:
-    """Make commits durable, and refuse a server or schema that cannot be used: each with the error that says what to do."""
+async def prepare(link: Link, public: str, *, is_pooled: bool) -> None:
+    """Make commits durable. ``ConfigurationError`` for a server that is too old."""
     require_version(link, public)
     if not is_pooled:
         await link.execute(_RAISE.format(is_local="false"))
-    if not is_checked:
-        return
-    async with link.transaction(isolation="read_committed"):  # behind a pooler, of one server
-        if await link.fetchval("SELECT pg_is_in_recovery()"):
-            raise StoreUnavailable(f"{public} is read-only: a standby, or not recovered yet")
-        version = await schemas.version_of(link, schema)
-    schemas.require(version, schema, public)
 
 
 def require_version(link: Link, public: str) -> None:

@@ -1,4 +1,4 @@
-"""A handler's own rows, committed together with the check of its token, on a connection that nobody else uses.
+"""A user's own transaction on a connection that nothing else uses, with a check at its beginning and at its end.
 
 The check locks its row as the very last statement, so the handler's code keeps neither a report of its own worker nor a rescue
 waiting. A transaction in which nothing is said for too long is ended by the server, whatever has become of the handler.
@@ -8,16 +8,13 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import asyncpg
 
-from holdfast._core.job import Token
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres.pool import Link
-from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
+from holdfast.errors import HoldfastError, StoreUnavailable
 
 CONNECTIONS = 8
 """At most for the transactions of one event loop, and as many for those of threads: they are not to use up the server's."""
@@ -86,33 +83,6 @@ class Block:
 
     def _require(self, is_ours: bool) -> None:
         """Raise what keeps its statements from being kept."""
-
-
-class Transaction(Block):
-    """A job's: ``JobLost`` where its token is not good any more."""
-
-    what, beside = "job.transaction()", "together with the check that the job is still yours"
-
-    def __init__(
-        self,
-        job: UUID,
-        token: Token,
-        *,
-        idle: float,
-        heal_at: datetime | None,
-        text: Callable[[str], str],
-        public: str,
-        now: Callable[[], float],
-    ) -> None:
-        self._job, self._token, mark = job, token, f"{job} {token.number}"
-        name, healed = ("transaction", ()) if heal_at is None else ("healing", (heal_at,))
-        named, limit = (job, token.claim, token.number), str(max(1, round(idle * 1000)))
-        begins = (text(f"{name}_begins"), (*named, limit, mark, *healed))
-        super().__init__(begins, (text(f"{name}_ends"), (*named, *healed)), mark=mark, idle=idle, public=public, now=now)
-
-    def _require(self, is_ours: bool) -> None:
-        if not is_ours:
-            raise JobLost(f"job {self._job} is no longer active under token {self._token}; nothing of this transaction is kept")
 
 
 class Turns:

@@ -5,10 +5,9 @@ so a process that is busy, stopped or waiting for its interpreter lock blocks no
 processes, so we wait ourselves: short and at random.
 """
 
-import os
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,43 +16,27 @@ from holdfast._core.job import Json
 from holdfast._ports.clock import Chance, Clock
 from holdfast._system.clock import blocking_sleep
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.file_location import create_private, require_local_disk
+from holdfast.databases.sqlite.file_location import require_local_disk
 from holdfast.databases.sqlite.files import Files
+from holdfast.databases.sqlite.values import Values, micros
 from holdfast.errors import ConfigurationError, HoldfastError, StoreRefused, StoreUnavailable
-from holdfast.stores.sqlite import schema
-from holdfast.stores.sqlite.parameters import Values, micros
 
 OLDEST = (3, 35, 0)
 FIRST_WITHOUT_RESET_RACE = (3, 51, 3)
 BUSY_LIMIT = 5.0
 _LOOK_AGAIN = 1_000_000  # microseconds
 _LONGEST_PAUSE = 0.0006
-_FOLDER = Path(__file__).parents[2] / "stores/sqlite/queries"
-_MARK = "-- call\n"
 
 Answer = TypeVar("Answer")
 
 
-class Query:
-    """A file of ``queries``: programs to set up on each connection, if any, and the statement that is executed."""
-
-    def __init__(self, name: str) -> None:
-        text = (_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
-        programs, _, statement = text.rpartition(_MARK)
-        self.name, self.programs, self.statement = name, list(schema.statements(programs)), statement
-
-
-QUERIES = {path.stem: Query(path.stem) for path in sorted(_FOLDER.glob("*.sql"))}
-
-
-class Database:
-    """The connection is opened, and the schema made, by the first statement."""
+class Database(ABC):
+    """A file, which is opened by the first statement; a subclass says how."""
 
     def __init__(
         self, path: Path, clock: Clock, chance: Chance, process: ProcessIdentity, *, busy_limit: float, use_apsw: bool
     ) -> None:
         self.path = path
-        self._versions = (0, 0)
         self._clock = clock
         self._chance = chance
         self._process = process
@@ -71,52 +54,9 @@ class Database:
         """The lease's clock in microseconds."""
         return micros(self._clock.monotonic())
 
-    def read(self, name: str, **values: Json) -> list[tuple[Json, ...]]:
-        """All rows of a query; ``:wall``, ``:monotonic``, ``:boot`` and ``:clock`` are given to every one."""
-        query = QUERIES[name]
-        return self._insist(name, lambda: self._execute(name, query.statement, values).fetchall())
-
-    def write(self, name: str, **values: Json) -> int:
-        """How many rows a statement changed, those of its triggers not counted."""
-        query = QUERIES[name]
-        return self._insist(name, lambda: self._commit(name, query.statement, values)).rowcount
-
-    def fire(self, name: str, **values: Json) -> bool:
-        """Whether a statement's triggers changed anything."""
-        query = QUERIES[name]
-
-        def execute() -> bool:
-            before = self._open(name).total_changes
-            self._commit(name, query.statement, values)
-            return self._open(name).total_changes != before
-
-        return self._insist(name, execute)
-
     def pragma(self, text: str) -> list[tuple[Json, ...]]:
         """The answer of a pragma."""
         return self._insist(text, lambda: self._execute(text, f"PRAGMA {text}", {}).fetchall())
-
-    def migrate(self) -> tuple[int, int]:
-        """Be ready; the versions of the schema before and after."""
-        if self._connection is None:
-            self._open("migrate")
-            return self._versions
-        return schema.VERSION, schema.VERSION
-
-    def version(self) -> int:
-        """The version of the schema, which is not made or upgraded for that."""
-        if self._connection is not None:
-            return schema.VERSION
-
-        def look() -> int:
-            connection = driver.connect(self.path, use_apsw=self.use_apsw)
-            try:
-                return schema.version_of(connection)
-            finally:
-                connection.close()
-
-        require_local_disk(self.path)
-        return self._begin("check", look)
 
     def rehearse(self, action: Callable[[], Answer]) -> Answer:
         """Return what an action answers whose statements are rolled back; other writers wait for as long as it takes."""
@@ -209,23 +149,9 @@ class Database:
                 raise ConfigurationError([f"{self.path}: {error}: {remedy}"]) from error
             raise
 
+    @abstractmethod
     def _connect(self) -> driver.Connection:
-        with suppress(OSError):  # it is there, and keeps its mode; or it cannot be made, and SQLite says why
-            create_private(Path(os.path.realpath(self.path)))  # SQLite gives its log and shared memory the same mode
-        connection = driver.connect(self.path, use_apsw=self.use_apsw)
-        try:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA temp_store = MEMORY")
-            schema.version_of(connection)  # before anything is written to a file that is not ours
-            connection.execute("PRAGMA journal_mode = WAL")
-            self._versions = schema.migrate(connection)
-            for query in QUERIES.values():
-                for program in query.programs:
-                    connection.execute(program)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        """Open the file."""
 
 
 def require_version(version: tuple[int, ...]) -> None:

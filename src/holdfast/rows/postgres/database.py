@@ -14,12 +14,12 @@ from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.databases.postgres.database import ANSWER_LIMIT, SEARCH_LIMIT, Connected
 from holdfast.databases.postgres.pool import Link
+from holdfast.databases.postgres.session_settings import KEPT_ALIVE
 from holdfast.databases.postgres.transactions import CONNECTIONS as TRANSACTIONS
 from holdfast.databases.postgres.transactions import Block, Turns
 from holdfast.errors import ConfigurationError, HoldfastError, StoreBusy, StoreUnavailable
 from holdfast.rows.postgres.sessions import Sessions
 from holdfast.rows.refusals import Parts
-from holdfast.stores.postgres.shared_transactions import KEPT_ALIVE
 
 CONNECTIONS = 4
 """At most in one event loop: each is used for one statement at a time, never while user code runs."""

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import Database
+from holdfast.databases.sqlite.values import micros
 from holdfast.errors import ConfigurationError, HoldfastError
-from holdfast.stores.sqlite.parameters import micros
 
 PASSING = 10_000
 """Looks at the clock until reserved stamps have passed, which takes microseconds: a clock that was set back is not waited for."""

@@ -7,6 +7,7 @@ from asyncpg import Connection
 
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.store import Check
+from holdfast.databases.postgres.errors import MIGRATE
 from holdfast.errors import SchemaMissing, SchemaTooNew
 from holdfast.stores.postgres import objects, schema
 from holdfast.stores.postgres.records import Row
@@ -32,7 +33,7 @@ async def check(link: Connection, name: str, public: str, sql: Callable[[str], s
     try:
         schema.require(version, name, public)
     except SchemaMissing as error:
-        return [*found, Check("error", "schema", str(error).removesuffix(f": {schema.MIGRATE}"), schema.MIGRATE)]
+        return [*found, Check("error", "schema", str(error).removesuffix(f": {MIGRATE}"), MIGRATE)]
     except SchemaTooNew as error:
         return [*found, Check("error", "schema", str(error), "upgrade holdfast")]
     found.append(Check("ok", "schema", f"version {version} of {schema.VERSION}"))

@@ -11,13 +11,14 @@ from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.reading import first_readable
 from holdfast._core.texts import json_text, text
 from holdfast._ports.store import BeatAnswer, LeaseView, NewLease, Overdue
-from holdfast.databases.postgres.database import BEAT_LIMIT, Connected
+from holdfast.databases.postgres.database import BEAT_LIMIT
 from holdfast.stores.postgres import records as rows
+from holdfast.stores.postgres.database import StoreDatabase
 
 SHORTEST_BEAT_LIMIT: Final = 0.5
 
 
-class Owning(Connected):
+class Owning(StoreDatabase):
     """What ``_ports.store`` promises of leases."""
 
     async def open_lease(self, lease: NewLease) -> bool:

@@ -26,12 +26,12 @@ from holdfast._ports.store import (
     Update,
 )
 from holdfast.databases.postgres import errors as failures
-from holdfast.databases.postgres.database import Connected
 from holdfast.errors import HoldfastError, StoreBusy
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.claim_cursor import Trail, kind_of
+from holdfast.stores.postgres.database import StoreDatabase
 
 _KINDS = 64  # of claims whose trails are kept
 _NEW = Trail()
@@ -48,7 +48,7 @@ lines the later jobs of the same lines would be taken before the first ones of l
 Rows = list[asyncpg.Record]
 
 
-class Moving(Connected):
+class Moving(StoreDatabase):
     """The moving half of the store."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

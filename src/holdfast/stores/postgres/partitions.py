@@ -12,7 +12,7 @@ from typing import Final
 import asyncpg
 from asyncpg import Connection
 
-from holdfast.databases.postgres.database import Connected
+from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.records import Row
 
 AHEAD: Final = 9
@@ -31,7 +31,7 @@ _IN_THE_WAY: Final = (
 )
 
 
-class Days(Connected):
+class Days(StoreDatabase):
     """What pruning does with whole days."""
 
     async def _tidy_days(self, today: date, passed: date, last: date | None, limit: int) -> tuple[int, int]:

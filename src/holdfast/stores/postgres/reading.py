@@ -7,8 +7,8 @@ from uuid import UUID
 from holdfast._core.job import PLACE_OF, AttemptRecord, JobRecord, State
 from holdfast._core.texts import json_text, text
 from holdfast._ports.store import MOST_ATTEMPTS, Due, JobFilter, LastTries, LeaseView, QueueView
-from holdfast.databases.postgres.database import Connected
 from holdfast.stores.postgres import records as rows
+from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.records import Row
 
 _ATTEMPT: Final = (
@@ -20,7 +20,7 @@ _TAKEN: Final = {LastTries.LEAVE: (False, True), LastTries.ONLY: (True, False), 
 _IS_EARLY: Final = {State.SCHEDULED: True, State.AVAILABLE: False}
 
 
-class Reading(Connected):
+class Reading(StoreDatabase):
     """What ``_ports.store`` promises of reads."""
 
     async def get(self, job: UUID) -> JobRecord | None:

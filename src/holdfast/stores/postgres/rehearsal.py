@@ -7,8 +7,9 @@ from typing import Any, Final, TypeVar
 import asyncpg
 
 from holdfast.databases.postgres import errors as failures
-from holdfast.databases.postgres.database import ANSWER_LIMIT, Connected
+from holdfast.databases.postgres.database import ANSWER_LIMIT
 from holdfast.databases.postgres.pool import Link
+from holdfast.stores.postgres.database import StoreDatabase
 
 HURRIED: Final = "SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '10s'"
 """Another session must not wait for long because of a rehearsal, nor a rehearsal for another session."""
@@ -16,10 +17,10 @@ HURRIED: Final = "SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '
 Answer = TypeVar("Answer")
 
 
-class OneTransaction(Connected):
+class OneTransaction(StoreDatabase):
     """Stands before a store in the order of its bases. ``end``: what a commit would check."""
 
-    def __init__(self, store: Connected, link: Link) -> None:
+    def __init__(self, store: StoreDatabase, link: Link) -> None:
         self.__dict__.update(store.__dict__)
         self._newest, self._trails = 0, dict[tuple[object, ...], Any]()
         self._link = link

@@ -9,9 +9,9 @@ from typing import Final
 
 from asyncpg import Connection
 
-from holdfast.databases.postgres.database import Connected
 from holdfast.errors import ConfigurationError
 from holdfast.stores.postgres import schema as schemas
+from holdfast.stores.postgres.database import StoreDatabase
 
 KINDS: Final = ("enqueue", "work", "read", "own")
 LONGEST: Final = 63
@@ -20,7 +20,7 @@ _NAME: Final = re.compile(r"\bholdfast_(enqueue|work|read|own)\b")
 _SCHEMA: Final = re.compile(r"\bSCHEMA holdfast\b")
 
 
-class Roles(Connected):
+class Roles(StoreDatabase):
     """What ``_ports.store.HasRoles`` promises."""
 
     async def create_roles(self) -> tuple[str, ...]:

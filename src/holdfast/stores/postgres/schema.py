@@ -8,12 +8,11 @@ from pathlib import Path
 
 from asyncpg import Connection
 
+from holdfast.databases.postgres.errors import MIGRATE
 from holdfast.errors import SchemaMissing, SchemaTooNew
 
 MIGRATIONS = sorted((Path(__file__).parent / "migrations").glob("[0-9]*.sql"))
 VERSION = len(MIGRATIONS)
-
-MIGRATE = "run `holdfast migrate module:app`, or app.migrate()"
 
 PATIENT = {"statement_timeout": "0", "lock_timeout": "60s", "idle_in_transaction_session_timeout": "0"}
 """Settings of a session that changes the schema: others may be at it, too."""

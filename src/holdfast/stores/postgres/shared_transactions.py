@@ -11,22 +11,17 @@ from uuid import UUID
 from holdfast._core.job import NewJob, Token
 from holdfast._ports.store import EnqueueAnswer
 from holdfast.databases.postgres import errors as failures
-from holdfast.databases.postgres.database import Connected
-from holdfast.databases.postgres.transactions import Transaction, Turns, awaited
+from holdfast.databases.postgres.session_settings import KEPT_ALIVE
+from holdfast.databases.postgres.transactions import Turns, awaited
 from holdfast.errors import MissingExtra
 from holdfast.stores.postgres import caller_transactions as within
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import results as answers
-
-KEPT_ALIVE = {
-    "tcp_keepalives_idle": "10",
-    "tcp_keepalives_interval": "3",
-    "tcp_keepalives_count": "3",
-    "tcp_user_timeout": "15s",
-}
+from holdfast.stores.postgres.database import StoreDatabase
+from holdfast.stores.postgres.job_transaction import Transaction
 
 
-class Sharing(Connected):
+class Sharing(StoreDatabase):
     """Enqueue inside a caller's own transaction, and a handler's own rows with the check of its token."""
 
     def enqueue_within(

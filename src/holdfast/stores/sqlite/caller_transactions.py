@@ -12,17 +12,18 @@ from typing import Any
 
 from holdfast._ports.store import EnqueueAnswer
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.database import QUERIES
 from holdfast.databases.sqlite.file_location import identity_of
+from holdfast.databases.sqlite.sql import statements
+from holdfast.databases.sqlite.values import Values
 from holdfast.databases.wrapped import Opened, is_a, wrapper_of
 from holdfast.errors import HoldfastError, Unsupported
 from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite import schema
-from holdfast.stores.sqlite.parameters import Values
+from holdfast.stores.sqlite.database import QUERIES
 
 _TABLE = re.compile(r"\bholdfast_(jobs|bodies|receipts)\b")
 _BODY = QUERIES["enqueue"].programs[-1].partition("\nBEGIN\n")[2].rpartition("END;")[0]
-_STATEMENTS = [_TABLE.sub(r"main.\g<0>", re.sub(r"\bNEW\.", ":", statement)) for statement in schema.statements(_BODY)]
+_STATEMENTS = [_TABLE.sub(r"main.\g<0>", re.sub(r"\bNEW\.", ":", statement)) for statement in statements(_BODY)]
 _RECEIPT = _TABLE.sub(r"main.\g<0>", QUERIES["receipt"].statement)
 
 

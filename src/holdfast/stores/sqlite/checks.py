@@ -7,11 +7,12 @@ from pathlib import Path
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._ports.store import Check
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.database import FIRST_WITHOUT_RESET_RACE, Database
+from holdfast.databases.sqlite.database import FIRST_WITHOUT_RESET_RACE
 from holdfast.databases.sqlite.file_location import require_local_disk
+from holdfast.databases.sqlite.values import micros
 from holdfast.errors import HoldfastError
 from holdfast.stores.sqlite import schema
-from holdfast.stores.sqlite.parameters import micros
+from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.schema import VERSION
 
 REMEDY = "pip install 'holdfast[apsw]', and set HOLDFAST_SQLITE=apsw if no other code of the process opens the file by sqlite3"
@@ -24,7 +25,7 @@ MOST = 10_001
 STEP = 60.0
 
 
-def check(database: Database, rehearse: Callable[[], Check]) -> tuple[Check, ...]:
+def check(database: StoreDatabase, rehearse: Callable[[], Check]) -> tuple[Check, ...]:
     """All findings; a file that cannot be opened is one of them, and one that does not exist is not made.
 
     ``rehearse`` moves a job in a transaction that is rolled back.
@@ -74,7 +75,7 @@ def _journal(mode: str) -> Check:
     return Check("error", "journal", f"journal mode {mode}", "the file system must support shared memory")
 
 
-def _soundness(database: Database) -> Check:
+def _soundness(database: StoreDatabase) -> Check:
     path, is_small = database.path, database.path.stat().st_size <= READ_IN_FULL
     ((health,), *_) = database.pragma("quick_check(1)" if is_small else "quick_check('holdfast_leases')")
     if health != "ok":
@@ -94,7 +95,7 @@ def _disk(path: Path) -> Iterator[Check]:
         yield Check("warning", "log", f"the write-ahead log has {size // MEGABYTE} MB and cannot be emptied", remedy)
 
 
-def _objects(database: Database) -> Iterator[Check]:
+def _objects(database: StoreDatabase) -> Iterator[Check]:
     found = {str(name): sql for name, sql in database.read("objects")}
     for name, (kind, sql) in schema.expected_objects().items():
         if name in found and found[name] == sql:
@@ -107,7 +108,7 @@ def _objects(database: Database) -> Iterator[Check]:
         yield Check("error", "indexes", f"{kind} {name} {what}: statements read whole tables without it", f"{drop}{sql}")
 
 
-def _contents(database: Database) -> Iterator[Check]:
+def _contents(database: StoreDatabase) -> Iterator[Check]:
     bounds = {"lag": micros(LAG), "most": MOST, "floor": micros(RETENTION_FLOOR)}
     ((ahead, forgettable, has_old_receipts),) = database.read("facts", **bounds)
     if ahead is not None and ahead > micros(STEP):

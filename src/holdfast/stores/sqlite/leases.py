@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._ports.store import LeaseView
-from holdfast.stores.sqlite.parameters import micros
+from holdfast.databases.sqlite.values import micros
 from holdfast.stores.sqlite.records import Row, end_of, names_of, process_of, timing_of
 
 

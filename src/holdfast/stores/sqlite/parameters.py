@@ -6,7 +6,7 @@ can read those out of a blob and no other numbers.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
@@ -17,12 +17,10 @@ from holdfast._core.lifecycle import Judge, Transition
 from holdfast._core.policy import HOOK_PAUSE
 from holdfast._core.texts import json_text, text
 from holdfast._ports.store import ClaimRequest, LastTries, NewLease, Note, Update
-
-Values = dict[str, bytes | str | int | float | None]
+from holdfast.databases.sqlite.values import Values, micros, micros_of
 
 _RECORD = b"%b%b%019d%011d%010d"
 _NOBODY = bytes(16)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TOKEN = Token(None, 0)
 _LAST_TRIES: dict[LastTries, Values] = {
     LastTries.LEAVE: {"others": True, "last_tries": False},
@@ -68,11 +66,6 @@ class Enqueuing(Struct, omit_defaults=True):
     expires_in: int | None = None
     key: str | None = None
     first: int | None = None
-
-
-def micros(seconds: float) -> int:
-    """Seconds as whole microseconds."""
-    return round(seconds * 1e6)
 
 
 def records(entries: Iterable[tuple[UUID, Token, bytes | None]]) -> Values:
@@ -301,7 +294,3 @@ def _enqueuing(job: NewJob, place: int, first: int | None = None) -> Enqueuing:
         first=first,
         at=[place],
     )
-
-
-def micros_of(instant: datetime | None) -> int | None:
-    return None if instant is None else (instant - _EPOCH) // timedelta(microseconds=1)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from holdfast.databases.sqlite.database import Database
+from holdfast.stores.sqlite.database import StoreDatabase
 
 Answer = TypeVar("Answer")
 
@@ -11,10 +11,10 @@ Answer = TypeVar("Answer")
 class SameThread:
     """Stands for a store's thread where that thread itself asks."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: StoreDatabase) -> None:
         self._database = database
 
-    async def run(self, action: Callable[[Database], Answer]) -> Answer:
+    async def run(self, action: Callable[[StoreDatabase], Answer]) -> Answer:
         """Return what the action answers."""
         return action(self._database)
 

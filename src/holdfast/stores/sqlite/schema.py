@@ -5,11 +5,11 @@ nothing else of the file is touched.
 """
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 from holdfast.databases.sqlite.driver import Connection, Speaker
+from holdfast.databases.sqlite.sql import statements
 from holdfast.errors import SchemaTooNew
 
 _MIGRATIONS = sorted((Path(__file__).parent / "migrations").glob("[0-9]*.sql"))
@@ -58,13 +58,3 @@ def expected_objects() -> dict[str, tuple[str, str]]:
         upgrade(connection, 0)
         found = connection.execute("SELECT name, type, sql FROM sqlite_schema WHERE sql IS NOT NULL")
         return {name: (kind, sql) for name, kind, sql in found}
-
-
-def statements(script: str) -> Iterator[str]:
-    """The statements of a script, one by one, because sqlite3's own ``executescript`` commits before it starts."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""

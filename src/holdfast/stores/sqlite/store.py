@@ -50,14 +50,17 @@ from holdfast._ports.store import (
 from holdfast._ports.trial import try_out
 from holdfast.databases.sqlite import driver, transactions
 from holdfast.databases.sqlite.connection_thread import OwnThread
-from holdfast.databases.sqlite.database import BUSY_LIMIT, Database
+from holdfast.databases.sqlite.database import BUSY_LIMIT
 from holdfast.databases.sqlite.spare_connection import Spares
-from holdfast.databases.sqlite.transactions import Transaction, Turns
+from holdfast.databases.sqlite.transactions import Turns
+from holdfast.databases.sqlite.values import Values, micros, micros_of
 from holdfast.stores.sqlite import backup, checks
 from holdfast.stores.sqlite import caller_transactions as within
 from holdfast.stores.sqlite import parameters as packing
 from holdfast.stores.sqlite import records as rows
 from holdfast.stores.sqlite import results as answers
+from holdfast.stores.sqlite.database import StoreDatabase
+from holdfast.stores.sqlite.job_transaction import Transaction
 from holdfast.stores.sqlite.leases import Watch
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
 
@@ -88,7 +91,7 @@ class SqliteStore:
     ) -> None:
         file, is_apsw = Path(path).absolute(), driver.is_apsw(use_apsw)
         self._warnings = checks.warnings(driver.version(use_apsw=is_apsw))
-        self._thread = OwnThread(lambda: Database(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
+        self._thread = OwnThread(lambda: StoreDatabase(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
         self._watch, self._who = Watch(process), (chance, process)
         self._path, self._clock, self._use_apsw = file, clock, is_apsw
         self._spares, turns = Spares(file, use_apsw=is_apsw), Turns()
@@ -105,7 +108,7 @@ class SqliteStore:
         packed = packing.single(jobs[0]) if is_single else packing.jobs(jobs, under)
         values = {**packed, "call": call.bytes, "inline": INLINE}
 
-        def enqueue(database: Database) -> EnqueueAnswer:
+        def enqueue(database: StoreDatabase) -> EnqueueAnswer:
             is_new = database.fire("enqueue_one" if is_single else "enqueue", **values)
             if is_new and (is_single or values["is_plain"]):
                 return EnqueueAnswer()
@@ -116,7 +119,7 @@ class SqliteStore:
     def enqueue_within(
         self, connection: Any, call: UUID, jobs: Sequence[NewJob]
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
-        wall = packing.micros(self._clock.wall())
+        wall = micros(self._clock.wall())
         values = {**packing.jobs(jobs), "call": call.bytes, "inline": INLINE, "wall": wall}
         return within.enqueue(connection, self._path, values, use_apsw=self._use_apsw)
 
@@ -137,7 +140,7 @@ class SqliteStore:
         values = {**packing.transitions(transitions), **packing.claim(request)}
         is_by_line = request is None or request.ids is None
 
-        def settle_and_claim(database: Database) -> ExchangeAnswer:
+        def settle_and_claim(database: StoreDatabase) -> ExchangeAnswer:
             database.write("exchange" if is_by_line else "exchange_ids", **values)
             claims = () if request is None else rows.claims_of(database.read("exchange_claims", **values), request)
             if not transitions or database.read("exchange_tally") == [(len(transitions),)]:
@@ -162,7 +165,7 @@ class SqliteStore:
     async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
         values = packing.ids(ids)
 
-        def reopen(database: Database) -> ReopenAnswer:
+        def reopen(database: StoreDatabase) -> ReopenAnswer:
             database.write("reopen", **values)
             taken = {UUID(bytes=job): UUID(bytes=holder) for job, holder in database.read("taken", **values)}
             return ReopenAnswer(answers.states(database.read("states", **values)), taken)
@@ -176,8 +179,8 @@ class SqliteStore:
         return await self._states("delete", ids)
 
     async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
-        until = until or rows.instant(packing.micros(self._clock.wall()))
-        gone = await self._touched("purge", {"queue": queue, "limit": limit, "until": packing.micros_of(until)})
+        until = until or rows.instant(micros(self._clock.wall()))
+        gone = await self._touched("purge", {"queue": queue, "limit": limit, "until": micros_of(until)})
         return Purged(len(gone), until)
 
     async def expire(self, limit: int) -> tuple[Expired, ...]:
@@ -186,7 +189,7 @@ class SqliteStore:
     async def unhealed(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         values = packing.offer(tasks, limit, pause)
 
-        def offer(database: Database) -> Rows:
+        def offer(database: StoreDatabase) -> Rows:
             if not database.read("unhealed_due", **values):
                 return []
             database.write("unhealed", **values)
@@ -202,7 +205,7 @@ class SqliteStore:
     async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
         values = {**packing.ids(leases), "is_draining": draining}
 
-        def beat(database: Database) -> BeatAnswer:
+        def beat(database: StoreDatabase) -> BeatAnswer:
             database.write("beat", **values)
             return answers.beaten(leases, database.read("beat_answer", **values))
 
@@ -211,7 +214,7 @@ class SqliteStore:
     async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
         values = {**packing.lease(structs.replace(_NOBODY, id=lease)), "why": json_text(why), "seen": seen}
 
-        def end(database: Database) -> LeaseEnd | None:
+        def end(database: StoreDatabase) -> LeaseEnd | None:
             is_overdue = seen is not None and self._watch.is_overdue(lease, seen, database.monotonic())
             database.write("end_lease", is_overdue=is_overdue, **values)
             return rows.end_of(*database.read("why_ended", **values)[0])
@@ -267,7 +270,7 @@ class SqliteStore:
     ) -> tuple[Due, ...]:
         if limit <= 0:
             return ()
-        values = {**packing.line(tasks, queues, last_tries), "limit": limit, "age": packing.micros(age)}
+        values = {**packing.line(tasks, queues, last_tries), "limit": limit, "age": micros(age)}
         return rows.readable(rows.due_of, await self._read("due", values))
 
     async def queues(self) -> tuple[QueueView, ...]:
@@ -282,10 +285,10 @@ class SqliteStore:
         await self._write("pause" if is_paused else "unpause", {"queues": json_text(queues)})
 
     async def prune(self, limit: int) -> Pruned:
-        return answers.pruned(await self._touched("prune", {"limit": limit, "floor": packing.micros(RETENTION_FLOOR)}))
+        return answers.pruned(await self._touched("prune", {"limit": limit, "floor": micros(RETENTION_FLOOR)}))
 
     async def migrate(self) -> tuple[int, int]:
-        return await self._thread.run(Database.migrate)
+        return await self._thread.run(StoreDatabase.migrate)
 
     async def check(self) -> tuple[Check, ...]:
         return await self._thread.run(lambda database: checks.check(database, partial(self._rehearse, database)))
@@ -300,7 +303,7 @@ class SqliteStore:
 
     # inside
 
-    def _rehearse(self, database: Database) -> Check:
+    def _rehearse(self, database: StoreDatabase) -> Check:
         here = copy(self)
         here._thread = SameThread(database)  # type: ignore[assignment] # all that verbs ask of it
         return database.rehearse(lambda: run_at_once(try_out(here, *self._who)))
@@ -314,37 +317,37 @@ class SqliteStore:
         said = dict(zip([*first, *later], [*before.answers, *after.answers], strict=True))
         return ExchangeAnswer(tuple(said[place] for place in range(len(transitions))), after.claims)
 
-    async def _read(self, name: str, values: packing.Values) -> Rows:
+    async def _read(self, name: str, values: Values) -> Rows:
         return await self._thread.run(lambda database: database.read(name, **values))
 
-    async def _write(self, name: str, values: packing.Values) -> int:
+    async def _write(self, name: str, values: Values) -> int:
         return await self._thread.run(lambda database: database.write(name, **values))
 
-    async def _lost(self, name: str, values: packing.Values) -> frozenset[UUID]:
-        def write(database: Database) -> frozenset[UUID]:
+    async def _lost(self, name: str, values: Values) -> frozenset[UUID]:
+        def write(database: StoreDatabase) -> frozenset[UUID]:
             database.write(name, **values)
             return frozenset(UUID(bytes=job) for (job,) in database.read(f"{name}_lost", **values))
 
         return await self._thread.run(write)
 
-    async def _touched(self, name: str, values: packing.Values) -> Rows:
-        def write(database: Database) -> Rows:
+    async def _touched(self, name: str, values: Values) -> Rows:
+        def write(database: StoreDatabase) -> Rows:
             database.write(name, **values)
             return database.read("touched")
 
         return await self._thread.run(write)
 
-    async def _states(self, name: str, jobs: Sequence[UUID], more: packing.Values | None = None) -> dict[UUID, State]:
+    async def _states(self, name: str, jobs: Sequence[UUID], more: Values | None = None) -> dict[UUID, State]:
         values = {**packing.ids(jobs), **(more or {})}
 
-        def write(database: Database) -> dict[UUID, State]:
+        def write(database: StoreDatabase) -> dict[UUID, State]:
             database.write(name, **values)
             return answers.states(database.read("states", **values))
 
         return await self._thread.run(write)
 
     async def _leases(self) -> tuple[LeaseView, ...]:
-        def read(database: Database) -> tuple[LeaseView, ...]:
+        def read(database: StoreDatabase) -> tuple[LeaseView, ...]:
             found = database.read("leases")
             return self._watch.views(found, wall=database.now(), monotonic=database.monotonic())
 

@@ -1,0 +1,98 @@
+"""The schema that holds jobs: its statements, its version, and which ids may be known there."""
+
+import re
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import NewJob
+from holdfast._core.postgres_url import problems_of_location, problems_of_schema
+from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.store import Capabilities
+from holdfast.databases.postgres import session_settings as sessions
+from holdfast.databases.postgres.database import ANSWER_LIMIT, CONNECTIONS, SEARCH_LIMIT, Connected
+from holdfast.databases.postgres.pool import Link
+from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
+from holdfast.stores.postgres import schema as schemas
+
+_FOLDER = Path(__file__).parent / "queries"
+_OURS = re.compile(r"\bholdfast\.")
+
+
+class StoreDatabase(Connected):
+    """A database with the statements of ``queries``, each of them for one schema."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = "holdfast",
+        clock: Clock,
+        chance: Chance,
+        process: ProcessIdentity,
+        pooler: str | None = None,
+        server_settings: Mapping[str, str] | None = None,
+        connections: int = CONNECTIONS,
+    ) -> None:
+        if problems := [*problems_of_location(url, pooler), *problems_of_schema(schema)]:
+            raise ConfigurationError(problems)
+        more: dict[str, Any] = {"pooler": pooler, "server_settings": server_settings, "connections": connections}
+        super().__init__(url, clock=clock, chance=chance, process=process, **more)
+        self._schema = schema
+        self._newest = 0  # of the ids enqueued here, as a number
+        self._texts: dict[str, str] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities("postgres", "server", caller_transaction=True)
+
+    def _sql(self, name: str) -> str:
+        """Return the text of a file of ``queries``, for this schema."""
+        text = self._texts.get(name)
+        if text is None:
+            text = self._texts[name] = self._placed((_FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
+        return text
+
+    def _placed(self, text: str) -> str:
+        return _OURS.sub(f'"{self._schema}".', text)
+
+    def _fetch(self, name: str, *arguments: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
+        """Return all rows of a query, which is one transaction of its own."""
+        pool, sql = self._here().shared, self._sql(name)
+        return self._retrying(lambda: self._run(pool, sql, arguments, ANSWER_LIMIT), name)
+
+    async def _beat_fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Return all rows of a query, asked on the connection that is reserved for beats."""
+        run = partial(self._run, self._here().beats, self._sql(name), arguments, self._beat_limit)
+        return await self._retrying(run, name)
+
+    async def _search(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Return all rows of a query that reads many: planned for the values that are asked."""
+
+        async def search() -> list[asyncpg.Record]:
+            async with self._transaction(SEARCH_LIMIT) as connection:
+                await connection.execute(sessions.SEARCHING)
+                return await connection.fetch(self._sql(name), *arguments)
+
+        return await self._retrying(search, name)
+
+    async def _check_schema(self, link: Link) -> None:
+        """Refuse a standby, and a schema that is missing, too old or too new: each error names its remedy."""
+        public = self._location.public
+        async with link.transaction(isolation="read_committed"):  # behind a pooler, of one server
+            if await link.fetchval("SELECT pg_is_in_recovery()"):
+                raise StoreUnavailable(f"{public} is read-only: a standby, or not recovered yet")
+            version = await schemas.version_of(link, self._schema)
+        schemas.require(version, self._schema, public)
+
+    def _may_be_known(self, jobs: Sequence[NewJob]) -> bool:
+        """Ids grow within a process: only one that does not can have been enqueued before, and is looked for everywhere."""
+        ids = {job.id.int for job in jobs}
+        if len(ids) < len(jobs):
+            raise HoldfastError("enqueue: two jobs of one id; each job needs an id of its own")
+        newest, self._newest = self._newest, max([self._newest, *ids])
+        return bool(ids) and min(ids) <= newest

@@ -1,0 +1,100 @@
+"""A file that holds jobs: its statements and the version of its schema."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import Json
+from holdfast._ports.clock import Chance, Clock
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.database import Database
+from holdfast.databases.sqlite.file_location import create_private, require_local_disk
+from holdfast.databases.sqlite.sql import statements
+from holdfast.stores.sqlite import schema
+
+_FOLDER = Path(__file__).parent / "queries"
+_MARK = "-- call\n"
+
+
+class Query:
+    """A file of ``queries``: programs to set up on each connection, if any, and the statement that is executed."""
+
+    def __init__(self, name: str) -> None:
+        text = (_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
+        programs, _, statement = text.rpartition(_MARK)
+        self.name, self.programs, self.statement = name, list(statements(programs)), statement
+
+
+QUERIES = {path.stem: Query(path.stem) for path in sorted(_FOLDER.glob("*.sql"))}
+
+
+class StoreDatabase(Database):
+    """The connection is opened, and the schema made, by the first statement."""
+
+    def __init__(
+        self, path: Path, clock: Clock, chance: Chance, process: ProcessIdentity, *, busy_limit: float, use_apsw: bool
+    ) -> None:
+        super().__init__(path, clock, chance, process, busy_limit=busy_limit, use_apsw=use_apsw)
+        self._versions = (0, 0)
+
+    def read(self, name: str, **values: Json) -> list[tuple[Json, ...]]:
+        """Return all rows of a query; ``:wall``, ``:monotonic``, ``:boot`` and ``:clock`` are given to every one."""
+        query = QUERIES[name]
+        return self._insist(name, lambda: self._execute(name, query.statement, values).fetchall())
+
+    def write(self, name: str, **values: Json) -> int:
+        """Return how many rows a statement changed, those of its triggers not counted."""
+        query = QUERIES[name]
+        return self._insist(name, lambda: self._commit(name, query.statement, values)).rowcount
+
+    def fire(self, name: str, **values: Json) -> bool:
+        """Return whether a statement's triggers changed anything."""
+        query = QUERIES[name]
+
+        def execute() -> bool:
+            before = self._open(name).total_changes
+            self._commit(name, query.statement, values)
+            return self._open(name).total_changes != before
+
+        return self._insist(name, execute)
+
+    def migrate(self) -> tuple[int, int]:
+        """Make or upgrade the schema; return its versions before and after."""
+        if self._connection is None:
+            self._open("migrate")
+            return self._versions
+        return schema.VERSION, schema.VERSION
+
+    def version(self) -> int:
+        """Return the version of the schema, which is not made or upgraded for that."""
+        if self._connection is not None:
+            return schema.VERSION
+
+        def look() -> int:
+            connection = driver.connect(self.path, use_apsw=self.use_apsw)
+            try:
+                return schema.version_of(connection)
+            finally:
+                connection.close()
+
+        require_local_disk(self.path)
+        return self._begin("check", look)
+
+    def _connect(self) -> driver.Connection:
+        with suppress(OSError):  # it is there, and keeps its mode; or it cannot be made, and SQLite says why
+            create_private(Path(os.path.realpath(self.path)))  # SQLite gives its log and shared memory the same mode
+        connection = driver.connect(self.path, use_apsw=self.use_apsw)
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            schema.version_of(connection)  # before anything is written to a file that is not ours
+            connection.execute("PRAGMA journal_mode = WAL")
+            self._versions = schema.migrate(connection)
+            for query in QUERIES.values():
+                for program in query.programs:
+                    connection.execute(program)
+        except BaseException:
+            connection.close()
+            raise
+        return connection

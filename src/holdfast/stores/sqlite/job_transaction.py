@@ -1,0 +1,55 @@
+"""A handler's own rows, committed together with the check of its token."""
+
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+from holdfast._core.job import Token
+from holdfast._ports.clock import Chance
+from holdfast.databases.sqlite import driver
+from holdfast.databases.sqlite.spare_connection import Spares
+from holdfast.databases.sqlite.transactions import Block, Turns
+from holdfast.databases.sqlite.values import Values, micros_of
+from holdfast.errors import JobLost
+from holdfast.stores.sqlite.database import QUERIES
+
+
+class Transaction(Block):
+    """A job's: ``JobLost`` where its token is not good any more."""
+
+    what, beside = "job.transaction()", "together with the check that the job is still yours"
+
+    def __init__(
+        self,
+        path: Path,
+        job: UUID,
+        token: Token,
+        *,
+        idle: float,
+        heal_at: datetime | None = None,
+        chance: Chance,
+        turns: Turns,
+        spares: Spares,
+        busy_limit: float,
+    ) -> None:
+        super().__init__(path, idle=idle, chance=chance, turns=turns, spares=spares, busy_limit=busy_limit)
+        self._job, self._token = job, token
+        self._values: Values = {
+            "job": job.bytes,
+            "claim": None if token.claim is None else token.claim.bytes,
+            "number": token.number,
+            "heal_at": micros_of(heal_at),
+        }
+        self._check, self._last_words = ("is_active", "is_active") if heal_at is None else ("is_owed", "heal")
+
+    def before(self, connection: driver.Connection) -> None:
+        self._require_token(connection, self._check)
+
+    def at_the_end(self, connection: driver.Connection) -> None:
+        self._require_token(connection, self._last_words)
+
+    def _require_token(self, connection: driver.Connection, query: str) -> None:
+        answered = connection.execute(QUERIES[query].statement, self._values)
+        is_ours = answered.rowcount == 1 if query == "heal" else bool(answered.fetchall())
+        if not is_ours:
+            raise JobLost(f"job {self._job} is no longer active under token {self._token}; nothing of this transaction is kept")
