@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from bench.rows.crowd import BATCH
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Mark, Table
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.rows.postgres.statements import Statements
@@ -51,7 +51,7 @@ def _questions(statements: Statements) -> dict[str, tuple[tuple[Any, ...], int |
         "has_due": ((statements.texts.of("has_due"),), 2, DUE),
         "reset": (statements.reset(BATCH), 4 * BATCH, STUCK),
         "adopt": (statements.adopt(BATCH), 2, STUCK),
-        "move": (statements.move(stamp, keys, End.DONE), 4 * BATCH, ""),
+        "move": (statements.move(stamp, keys, RowOutcome.DONE), 4 * BATCH, ""),
         "release": (statements.release(stamp), 2, STUCK),
         "prune": (statements.prune(BATCH), 4 * BATCH, DONE),
         "states: due, stuck, oldest": ((statements.texts.of("standing"),), None, DUE),
@@ -108,7 +108,7 @@ def _of_sqlite(file: File, statements: SqliteStatements) -> Iterator[Plan]:
         Mark("2024-01-02 03:04:05.000006", ""),
         {"limit": 9, "now": "", "stale": "3", "ahead": "4", "forgettable": "2", "from": "", "past": 0, "fence": "", "owner": ""},
     )
-    ((move, moved),) = statements.move(mark, [(1,), (2,)], End.DONE, "", lambda: 0.0)
+    ((move, moved),) = statements.move(mark, [(1,), (2,)], RowOutcome.DONE, "", lambda: 0.0)
     ((reset, taken),) = statements.reset([("", 1), ("", 2)])
     questions: dict[str, tuple[str, Any, str]] = {
         "claim": (statements.claim, named, DUE),
@@ -117,7 +117,7 @@ def _of_sqlite(file: File, statements: SqliteStatements) -> Iterator[Plan]:
         "reset": (reset, taken, STUCK),
         "adopt": (statements.texts.of("adopt"), named, STUCK),
         "move": (move, moved, ""),
-        "move, all of a batch": (*statements.move_all(mark, End.DONE, "", lambda: 0.0), STUCK),
+        "move, all of a batch": (*statements.move_all(mark, RowOutcome.DONE, "", lambda: 0.0), STUCK),
         "release": (statements.release(), named, STUCK),
         "prune": (statements.texts.of("prune"), named, DONE),
         "states: due, stuck, oldest": (statements.texts.of("standing"), named, DUE),

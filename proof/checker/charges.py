@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, Reason, State, Token
-from holdfast._core.lifecycle import Judge
+from holdfast._core.lifecycle import Precondition
 from holdfast._core.policy import CrashPolicy
 from holdfast.testing.history import CRASHED, FAIL_OVER, ROWS, Event, JobRow, LeaseRow
 from proof.checker.verdicts import RATE, Ledger, Seers
@@ -123,12 +123,12 @@ class Charges:
             self._expect("L8", self._ledger.rules.has_stalls, job, "it was charged as {}, and only the store was away", by.record)
             self._expect_overrun(event, job, before, lease, is_timed=by.record is AttemptOutcome.TIMED_OUT)
         if after.reason is Reason.WORKER_CRASHED and before.policy.on_crash is CrashPolicy.RETRY and lease is not None:
-            is_guilty = not before.policy.is_last_try(before.crashes) or lease.is_alone or job in lease.culprits
+            is_guilty = not before.policy.needs_isolation(before.crashes) or lease.is_alone or job in lease.culprits
             self._expect("S9", is_guilty or not self._isolates(lease), job, "it was charged to death beside others")
         is_draining = lease is not None and lease.is_draining
-        is_lost = (by.judge is Judge.LEASE_ENDED or by.record is AttemptOutcome.RELEASED) and not is_draining
+        is_lost = (by.judge is Precondition.LEASE_ENDED or by.record is AttemptOutcome.RELEASED) and not is_draining
         self._expect("L3", self._ledger.rules.has_long_silence or not is_lost, job, "it was taken from a worker that was well")
-        is_drained = by.judge is Judge.LEASE_ENDED and lease is not None and is_draining and job not in lease.culprits
+        is_drained = by.judge is Precondition.LEASE_ENDED and lease is not None and is_draining and job not in lease.culprits
         is_free = (before.failures, before.crashes) == (after.failures, after.crashes)
         if is_drained or by.record is AttemptOutcome.RELEASED:
             self._expect("L7", is_free, job, "the job paid although its worker only gave it back")
@@ -155,7 +155,11 @@ class Charges:
         took = event.time - attempt.started if is_timed else attempt.rest
         said = "the job was charged after {:.2f} s, and its limit is {:.2f} s"
         self._expect("S9", took * RATE + ACCURACY >= limit, job, said, took, limit)
-        if event.by.judge in (Judge.STALLED, Judge.TIMED_OUT) and lease is not None and not self._ledger.has_forgotten:
+        if (
+            event.by.judge in (Precondition.STALLED, Precondition.TIMED_OUT)
+            and lease is not None
+            and not self._ledger.has_forgotten
+        ):
             known = (self._claimed if is_timed else self._reported).get(job, attempt.started)
             late, wanted = event.time - known, limit + lease.ttl + lease.grace
             said = "others judged the job {:.2f} s after they had last heard of it, and not {:.2f} s"

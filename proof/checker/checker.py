@@ -11,7 +11,7 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from holdfast._core.job import PLACE_OF, Place, State, Token
-from holdfast._core.lifecycle import Charge, Judge
+from holdfast._core.lifecycle import Charge, Precondition
 from holdfast.testing.history import FAIL_OVER, IN_CARE, ROWS, By, Event, History, JobRow, LeaseRow, Phase
 from proof.checker.app_rules import Apps
 from proof.checker.budgets import Budgets
@@ -205,7 +205,7 @@ class Checker:
         is_foreign = after.result not in ("", before.result, str(before.token))
         is_foreign = is_foreign and any(after.result == str(token) for token in track.tokens)
         self._expect("S3", not is_foreign, job, "the result of {} was written, and {} owned the job", after.result, before.token)
-        is_rescue = event.by is not None and event.by.judge is Judge.LEASE_ENDED
+        is_rescue = event.by is not None and event.by.judge is Precondition.LEASE_ENDED
         if is_rescue:
             self.report.rescues += 1
             self._expect("S5", lease is None or lease.is_ended, job, "the job was taken from an owner whose lease had not ended")

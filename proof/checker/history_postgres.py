@@ -105,8 +105,8 @@ def _lease_event(time: float, began: float, key: UUID, before: "_Lease | None", 
     if after is None:
         return structs.replace(made, before=old)
     why = after.end()
-    by = None if why is None else By("end_lease", is_judged=why.end is End.EXPIRED)
-    ender = label(after.identity()) if why is not None and why.end is End.CLOSED else ""
+    by = None if why is None else By("end_lease", is_judged=why.reason is End.EXPIRED)
+    ender = label(after.identity()) if why is not None and why.reason is End.CLOSED else ""
     return structs.replace(made, process=ender, before=old, after=after.row(time), by=by)
 
 
@@ -191,8 +191,8 @@ class _Lease(Struct):
             margin=timing.margin,
             overdue=time - self.expires_at.timestamp(),
             is_ended=self.ended_at is not None,
-            is_free=why is not None and why.explained(is_draining=self.is_draining).is_free,
-            culprits={} if why is None else why.culprits,
+            is_free=why is not None and why.with_drain(is_draining=self.is_draining).is_free,
+            culprits={} if why is None else why.charged_jobs,
             is_draining=self.is_draining,
             is_alone=self.is_alone,
             grace=self.grace,

@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.job import PLACE_OF, JobRecord, Place, State, Token
-from holdfast._core.lifecycle import Judge
+from holdfast._core.lifecycle import Precondition
 from holdfast._ports.clock import Clock
 from holdfast.errors import JobLost
 from holdfast.stores.memory import MemoryStore
@@ -72,7 +72,7 @@ class Debts:
 
     def _see_start(self, event: Event) -> None:
         row = None if event.job is None else self._rows.get(event.job)
-        if row is not None and row.policy.heals and row.token == event.token:
+        if row is not None and row.policy.has_rescue_hook and row.token == event.token:
             self._expect("S7", not row.is_owed, event.job, "code of the job starts, and its hook is owed")
 
     def _see_row(self, event: Event) -> None:
@@ -100,6 +100,12 @@ class Debts:
         elif is_paid:
             is_completed = after.state is State.COMPLETED and PLACE_OF[before.state] is Place.ACTIVE
             self._expect("S7", is_completed, job, "the hook of the job is owed no more, and has not committed")
-        is_rescue = event.by is not None and event.by.judge in (Judge.LEASE_ENDED, Judge.STALLED, Judge.TIMED_OUT)
+        is_rescue = event.by is not None and event.by.judge in (
+            Precondition.LEASE_ENDED,
+            Precondition.STALLED,
+            Precondition.TIMED_OUT,
+        )
         if is_rescue and before.state is State.RUNNING and PLACE_OF[after.state] is not Place.ACTIVE:
-            self._expect("S7", after.is_owed is before.policy.heals or before.is_owed, job, "it was rescued, and owes no hook")
+            self._expect(
+                "S7", after.is_owed is before.policy.has_rescue_hook or before.is_owed, job, "it was rescued, and owes no hook"
+            )

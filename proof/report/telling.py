@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, State, Token
-from holdfast._core.lifecycle import Judge
+from holdfast._core.lifecycle import Precondition
 from holdfast.testing.history import FAIL_OVER, IN_CARE, Event, History, JobRow, LeaseRow, Phase
 from proof.report.beats import BIRTH, MINOR, TOGETHER, USUAL, VITAL, Beat, Beats
 from proof.report.cast import Cast
@@ -194,10 +194,10 @@ class Teller:
                 event, f"{self._who(event)} {verb} {noun}, although {self._cast.owned(old.token)} owns it: it is {ends}", VITAL
             )
         elif by.token != old.token:
-            what = "takes back" if by.judge is Judge.LEASE_ENDED else "settles"
+            what = "takes back" if by.judge is Precondition.LEASE_ENDED else "settles"
             rest = f"ACCEPTED, although {self._cast.owned(old.token)} owns {noun}: it is {ends}"
             self._beats.say(event, f"{self._who(event)} {what} {self._cast.claim(by.token)}: {rest}", VITAL)
-        elif by.judge is Judge.OWNER:
+        elif by.judge is Precondition.OWNER:
             is_back = (
                 PLACE_OF[new.state] is Place.PENDING and by.record in (AttemptOutcome.RELEASED, None) and not _price(old, new)
             )
@@ -206,7 +206,7 @@ class Teller:
         else:
             whose, lease = self._cast.owned(old.token), self._known.get(old.lease) if old.lease else None
             why = "whose lease has ended" if lease is None or lease.row.is_ended else "whose lease HAS NOT ENDED"
-            why = why if by.judge is Judge.LEASE_ENDED else "which took too long"
+            why = why if by.judge is Precondition.LEASE_ENDED else "which took too long"
             self._beats.say(event, f"{self._who(event)} takes {noun} from {whose}, {why}: it is {ends}", token=old.token)
 
     # leases and time
@@ -335,7 +335,7 @@ class Teller:
         assert event.token is not None
         word = event.by.outcome.split()[0] if event.by is not None and event.by.outcome else ""
         outcome = f" as {_STATES.get(word, word)}" if word else ""
-        what = "takes back" if event.by is not None and event.by.judge is not Judge.OWNER else "settles"
+        what = "takes back" if event.by is not None and event.by.judge is not Precondition.OWNER else "settles"
         return f"{self._who(event)} {what} {self._cast.claim(event.token)}{outcome}"
 
     def _is_involved(self, process: str) -> bool:

@@ -191,7 +191,7 @@ class Faulty:
                 for item, settled in zip(items, answer.answers, strict=True):
                     phase = Phase.OK if settled is Answer.APPLIED else Phase.FAIL
                     self._note([item], phase, settled.value)
-                self._note([("claim", claim.hold.job, claim.hold.token, None) for claim in answer.claims], Phase.OK)
+                self._note([("claim", claim.job.id, claim.job.token, None) for claim in answer.claims], Phase.OK)
             case "enqueue":
                 for item in items:
                     self._note([_answered(item, answer)], Phase.FAIL if _is_refused(item, answer) else Phase.OK)

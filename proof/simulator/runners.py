@@ -113,7 +113,7 @@ class SimRunner:
         work = self._work
         match message:
             case messages.Run(claim=claim):
-                task = self._known.get(claim.hold.task)
+                task = self._known.get(claim.job.task)
                 if task is None:
                     self._line.send(messages.Unknown())
                 else:

@@ -4,7 +4,7 @@ import random
 
 from msgspec import Struct
 
-from holdfast._core.table_spec import RowsSettings, Watch
+from holdfast._core.table_spec import RowsSettings, TableSpec
 
 SHARE = 0.2  # of the worlds that may have one
 NAME = "rows.parcels"  # the task whose jobs are runs of its handler
@@ -33,7 +33,7 @@ class RowsPlan(Struct, frozen=True, kw_only=True):
     def settings(self) -> RowsSettings:
         """As an App would have it."""
         is_counting = self.max_resets is not None
-        watch = Watch(
+        watch = TableSpec(
             name=NAME.partition(".")[2],
             table=("parcels",),
             key=("id",),

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from copy import deepcopy
 from typing import Any, cast
 
-from holdfast._core.table_spec import End, Key, Watch
+from holdfast._core.table_spec import Key, RowOutcome, TableSpec
 from holdfast._ports.clock import Clock
 from holdfast._ports.table import BlockingMoves, Claimed, Mark, Moves, Refusal, Reset, Table
 from holdfast.errors import StoreUnavailable
@@ -23,9 +23,9 @@ class _Moves:
     def __init__(self, table: "WitnessedTable", mark: Mark) -> None:
         self._table, self._mark = table, mark
         self.connection: list[Any] = []
-        self.sent: list[tuple[Key, End, str]] = []
+        self.sent: list[tuple[Key, RowOutcome, str]] = []
 
-    async def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    async def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         """Which of them are under the mark now."""
         self._table.require_all(self._mark, keys, is_all=is_all)
         found = self._table.under(self._mark, keys)
@@ -38,7 +38,7 @@ class WitnessedTable(MemoryTable):
 
     def __init__(
         self,
-        watch: Watch,
+        watch: TableSpec,
         clock: Clock,
         rows: Sequence[Row],
         *,
@@ -89,7 +89,7 @@ class WitnessedTable(MemoryTable):
         """Its moves are made in one instant, when it commits. A row that was taken meanwhile aborts it, as a lock would."""
         return self._transaction(mark, self.caller)
 
-    def moved(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    def moved(self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         """Told."""
         self.require_all(mark, keys, is_all=is_all)
         before = deepcopy(self.rows)
@@ -154,9 +154,9 @@ class _FaultyTable(Faulty):
     _store: Any
 
     @property
-    def watch(self) -> Watch:
+    def watch(self) -> TableSpec:
         """The table's."""
-        return cast(Watch, self._store.watch)
+        return cast(TableSpec, self._store.watch)
 
     def refused(self) -> list[Refusal]:
         """The table's."""

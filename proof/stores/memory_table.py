@@ -9,7 +9,7 @@ from copy import deepcopy
 from threading import RLock
 from typing import Any
 
-from holdfast._core.table_spec import End, Key, Watch
+from holdfast._core.table_spec import Key, RowOutcome, TableSpec
 from holdfast._ports.clock import Clock
 from holdfast._ports.table import Claimed, Findings, Holder, Mark, Refusal, Reset, States
 
@@ -23,7 +23,7 @@ class MemoryMoves:
         self._table, self._mark = table, mark
         self.connection: Any = table.others
 
-    async def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    async def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         """At once; undone if the transaction is rolled back."""
         return self._table.moved(self._mark, keys, end, reason, is_all=is_all)
 
@@ -32,7 +32,7 @@ class BlockingMemoryMoves(MemoryMoves):
     """The same for threads."""
 
     def move(  # type: ignore[override]
-        self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False
+        self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
     ) -> list[Key]:
         """At once; undone if the transaction is rolled back."""
         return self._table.moved(self._mark, keys, end, reason, is_all=is_all)
@@ -44,7 +44,7 @@ class MemoryTable:
 
     def __init__(
         self,
-        watch: Watch,
+        watch: TableSpec,
         clock: Clock,
         rows: Sequence[Row] = (),
         is_due: Callable[[Row], bool] = lambda _: True,
@@ -63,7 +63,7 @@ class MemoryTable:
             self.add(row)
 
     @property
-    def watch(self) -> Watch:
+    def watch(self) -> TableSpec:
         """What is watched."""
         return self._watch
 
@@ -103,13 +103,15 @@ class MemoryTable:
             keys = tuple(tuple(row[column] for column in self._watch.key) for row in taken)
             return Claimed(mark, tuple(deepcopy(taken)), keys)
 
-    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    async def move(
+        self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+    ) -> list[Key]:
         """Those that are under the mark."""
         return self.moved(mark, keys, end, reason, is_all=is_all)
 
     async def release(self, mark: Mark) -> int:
         """All that are under the mark."""
-        return len(self.moved(mark, list(self.rows), End.RETRY))
+        return len(self.moved(mark, list(self.rows), RowOutcome.RETRY))
 
     async def renew(self, mark: Mark) -> Mark | None:
         """The owner is the fence, so the stamp may change."""
@@ -184,7 +186,7 @@ class MemoryTable:
     async def close(self) -> None:
         """There is nothing to close."""
 
-    def moved(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    def moved(self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         """Those that were under the mark; ``AssertionError`` if they are said to be all of them and are not."""
         with self._lock:
             assert not is_all or {key for key, row in self.rows.items() if self._is_under(row, mark)} <= set(keys)
@@ -193,23 +195,23 @@ class MemoryTable:
                 self._move(key, end, reason)
             return found
 
-    def _move(self, key: Key, end: End, reason: str) -> None:
+    def _move(self, key: Key, end: RowOutcome, reason: str) -> None:
         watch, row = self._watch, self.rows[key]
-        if end is End.DONE and watch.deletes:
+        if end is RowOutcome.DONE and watch.deletes:
             del self.rows[key]
             return
-        row[watch.status] = {End.DONE: watch.done, End.RETRY: watch.pending, End.FAIL: watch.failed}[end]
+        row[watch.status] = {RowOutcome.DONE: watch.done, RowOutcome.RETRY: watch.pending, RowOutcome.FAIL: watch.failed}[end]
         self._own(row, None)
-        if end is End.FAIL and watch.reason is not None:
+        if end is RowOutcome.FAIL and watch.reason is not None:
             row[watch.reason] = reason
 
     def _reset(self, key: Key, held: float) -> Reset:
         watch, row, owner = self._watch, self.rows[key], self._owner(self.rows[key])
-        end = End.RETRY
+        end = RowOutcome.RETRY
         if watch.resets is not None:
             row[watch.resets] = (row[watch.resets] or 0) + 1
             if watch.max_resets is not None and row[watch.resets] > watch.max_resets:
-                end = End.FAIL
+                end = RowOutcome.FAIL
         self._move(key, end, f"taken from {owner or 'somebody'} {row.get(watch.resets or '', 0)} times")
         return Reset(key, end, owner, held)
 

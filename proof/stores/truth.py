@@ -239,7 +239,7 @@ class Witness(MemoryStore):
             overdue=(self._monotonic() - known.expires) / 1e6,
             is_ended=known.end is not None,
             is_free=known.end is not None and known.end.is_free,
-            culprits=known.end.culprits if known.end is not None else {},
+            culprits=known.end.charged_jobs if known.end is not None else {},
             is_draining=known.is_draining,
             is_alone=known.spec.is_alone,
             grace=known.spec.grace,

@@ -10,8 +10,8 @@ from msgspec import structs
 
 from holdfast._core.durations import Duration
 from holdfast._core.postgres_url import public_url
-from holdfast._core.table_spec import Watch
-from holdfast._core.transport_url import Address, listens
+from holdfast._core.table_spec import TableSpec
+from holdfast._core.transport_url import TransportUrl, listens
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event, Events
@@ -341,7 +341,7 @@ def _open_postgres(settings: Settings) -> "PostgresStore":
     )
 
 
-def open_table(url: str, watch: Watch) -> Table:
+def open_table(url: str, watch: TableSpec) -> Table:
     """The table a watch names, in the database of that URL; drivers are loaded only now."""
     from holdfast._system.host import SystemHost
 
@@ -354,7 +354,7 @@ def open_table(url: str, watch: Watch) -> Table:
 
 def open_transport(settings: Settings) -> Transport:
     """How workers that share the URL's store learn of work; drivers are loaded only now."""
-    address = None if settings.transport is None else Address.of(settings.transport)
+    address = None if settings.transport is None else TransportUrl.of(settings.transport)
     if address is not None and address.kind == "nats":
         return _open_nats(address, settings)
     if listens(settings.url, address, settings.pooler):
@@ -369,7 +369,7 @@ def open_transport(settings: Settings) -> Transport:
     return PollingTransport()
 
 
-def _open_nats(address: Address, settings: Settings) -> Transport:
+def _open_nats(address: TransportUrl, settings: Settings) -> Transport:
     try:
         from holdfast.transports.nats.transport import NatsTransport
     except ModuleNotFoundError as error:

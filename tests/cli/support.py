@@ -50,7 +50,7 @@ def claim(folder: Path, task: str, limit: int = 1, *, worker: str = "elsewhere-7
         if is_dead:
             await store.end_lease(lease.id, LeaseEnd(End.CRASHED, "SIGKILL"))
         await store.close()
-        return [claim.hold.job for claim in claims]
+        return [claim.job.id for claim in claims]
 
     return asyncio.run(take())
 

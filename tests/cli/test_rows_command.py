@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import App
-from holdfast._core.table_spec import Watch
+from holdfast._core.table_spec import TableSpec
 from holdfast._ports.table import Findings
 from holdfast._system.clock import SystemClock
 from proof.stores.memory_table import MemoryTable
@@ -36,7 +36,7 @@ def tables(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, MemoryTab
     """By their names; of pastes two rows of five are stuck, of orders none."""
     found: dict[str, MemoryTable] = {}
 
-    def open_table(url: str, watch: Watch) -> MemoryTable:
+    def open_table(url: str, watch: TableSpec) -> MemoryTable:
         return found[watch.name]
 
     monkeypatch.setattr("holdfast.app.open_table", open_table)

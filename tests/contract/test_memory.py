@@ -26,7 +26,7 @@ class TestMemory(StoreContract):
             hold, retried = await at.running(key="k", policy=Policy(timeout=9.0)), await at.running()
             await at.settle(raised(retried))
             (waiting,) = await at.enqueue(at.new(key="l"))
-            await at.store.report([Update(job=hold.job, token=hold.token, order=1)])
+            await at.store.report([Update(job=hold.id, token=hold.token, order=1)])
             await at.store.pause(["q"], is_paused=True)
             snapshot = self.store.snapshot()
             assert all(getattr(snapshot, field.name) for field in structs.fields(Snapshot))
@@ -34,14 +34,14 @@ class TestMemory(StoreContract):
             for _ in range(2):
                 at.advance(1000.0)
                 await at.settle(done(hold))
-                await at.store.delete([waiting, retried.job])
+                await at.store.delete([waiting, retried.id])
                 await at.store.pause(["q"], is_paused=False)
                 await at.running(key="m")
                 await at.store.prune(100)
                 assert snapshot == twin
                 self.store.restore(snapshot)
                 assert [each.hold for each in await at.store.overdue(10)] == [hold]
-                assert await at.state(hold.job) is State.RUNNING
+                assert await at.state(hold.id) is State.RUNNING
             assert self.store.snapshot() == twin
 
         play(self, act)

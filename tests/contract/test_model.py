@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec import structs
 
-from holdfast._core.job import Failure, Hold, NewJob, Reason, State, Token
+from holdfast._core.job import ActiveJob, Failure, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import (
     Charge,
     End,
     LeaseEnd,
     Transition,
     cancelled,
+    deadline_exceeded,
+    deadline_exceeded_elsewhere,
     finish,
-    overrun,
-    overrun_seen_by_others,
     release,
     rescue,
 )
@@ -43,8 +43,8 @@ TASKS, QUEUES = ("a", "b"), ("x", "y")
 BACKOFF = Backoff.fixed("1s", "30s")
 POLICIES = [
     Policy(max_crashes=2, backoff=BACKOFF, retention=0.0, progress_within=3.0, timeout=20.0),
-    Policy(max_crashes=2, backoff=BACKOFF, on_crash=CrashPolicy.FAIL, retention=60.0, timeout=5.0, heals=True),
-    Policy(max_crashes=2, backoff=BACKOFF, on_crash=CrashPolicy.HOLD, retention=2000.0, heals=True),
+    Policy(max_crashes=2, backoff=BACKOFF, on_crash=CrashPolicy.FAIL, retention=60.0, timeout=5.0, has_rescue_hook=True),
+    Policy(max_crashes=2, backoff=BACKOFF, on_crash=CrashPolicy.HOLD, retention=2000.0, has_rescue_hook=True),
 ]
 OUTCOMES = [
     Done(b"1"),
@@ -95,7 +95,7 @@ class Model(RuleBasedStateMachine):
         self.oracle: Store = MemoryStore(self.clock)
         self.calls: list[tuple[UUID, list[NewJob]]] = []
         self.leases: list[NewLease] = []
-        self.holds: list[Hold] = []
+        self.holds: list[ActiveJob] = []
         self.sent: list[Transition] = []
         self.marks: list[tuple[str, ...]] = [("1:0", "1:0")]  # of the oracle, and of the other
 
@@ -122,7 +122,7 @@ class Model(RuleBasedStateMachine):
         """Newer ones more often."""
         return [items[-1 - (place % len(items)) ** 2 % len(items)] for place in chosen]
 
-    def token(self, hold: Hold, place: int) -> Token:
+    def token(self, hold: ActiveJob, place: int) -> Token:
         """Nearly always its own."""
         wrong = [Token(None, hold.token.number), Token(hold.token.claim, hold.token.number + 1), self.holds[0].token]
         return wrong[place % 3] if place % 10 == 9 else hold.token
@@ -151,7 +151,7 @@ class Model(RuleBasedStateMachine):
         jobs = [NewJob(id=self.chance.uuid7(), **each) for each in news]  # type: ignore[arg-type]
         self.calls.append((self.chance.uuid4(), jobs))
         (hold,) = self.pick(self.holds, [place])
-        under = (hold.job, self.token(hold, wrong))
+        under = (hold.id, self.token(hold, wrong))
         self.ask(lambda store: store.enqueue(*self.calls[-1], under=under))
 
     @precondition(lambda self: self.calls)
@@ -224,7 +224,7 @@ class Model(RuleBasedStateMachine):
     @rule(chosen=some, wrong=places)
     def start(self, chosen: list[int], wrong: int) -> None:
         holds = self.pick(self.holds, chosen)
-        self.ask(lambda store: store.start([(hold.job, self.token(hold, wrong)) for hold in holds]))
+        self.ask(lambda store: store.start([(hold.id, self.token(hold, wrong)) for hold in holds]))
 
     @precondition(lambda self: self.holds)
     @rule(
@@ -237,7 +237,7 @@ class Model(RuleBasedStateMachine):
         updates = []
         for place, stage, fraction, message, checkpoint in chosen:
             (hold,) = self.pick(self.holds, [place])
-            said = Update(job=hold.job, token=self.token(hold, wrong), stage=stage, fraction=fraction)
+            said = Update(job=hold.id, token=self.token(hold, wrong), stage=stage, fraction=fraction)
             updates.append(structs.replace(said, message=message, checkpoint=checkpoint))
         self.ask(lambda store: store.report(updates))
 
@@ -246,7 +246,7 @@ class Model(RuleBasedStateMachine):
     def annotate(self, chosen: list[int], result: bytes | None, stacks: str | None, is_error: bool, wrong: int) -> None:
         error = Failure("Late", "error") if is_error else None
         notes = [
-            Note(job=hold.job, token=self.token(hold, wrong), late_result=result, stacks=stacks, error=error)
+            Note(job=hold.id, token=self.token(hold, wrong), late_result=result, stacks=stacks, error=error)
             for hold in self.pick(self.holds, chosen)
         ]
         self.ask(lambda store: store.annotate(notes))
@@ -300,7 +300,7 @@ class Model(RuleBasedStateMachine):
     @rule(limit=counts)
     def judge_the_overdue(self, limit: int) -> None:
         found = self.ask(lambda store: store.overdue(limit))
-        self.exchange([overrun_seen_by_others(each.hold, each.charge, jitter=0.0) for each in found], None)
+        self.exchange([deadline_exceeded_elsewhere(each.hold, each.charge, jitter=0.0) for each in found], None)
 
     @rule(seconds=st.sampled_from([0.000001, 1.0, 2.0, 10.0, 10.000001, 29.0, 31.0, 900.0]))
     def advance(self, seconds: float) -> None:
@@ -353,9 +353,9 @@ class Model(RuleBasedStateMachine):
         return ClaimRequest(lease=lease, claim=self.chance.uuid4(), tasks=known, limit=limit, prefetch=prefetch, queues=queues)
 
     def exchange(self, moves: Sequence[Transition], request: ClaimRequest | None) -> None:
-        self.holds += [claim.hold for claim in self.ask(lambda store: store.exchange(moves, request)).claims]
+        self.holds += [claim.job for claim in self.ask(lambda store: store.exchange(moves, request)).claims]
 
-    def move(self, hold: Hold, kind: int) -> Transition:
+    def move(self, hold: ActiveJob, kind: int) -> Transition:
         if kind < len(OUTCOMES):
             return finish(hold, OUTCOMES[kind], jitter=0.5)
         kinds = [
@@ -363,8 +363,8 @@ class Model(RuleBasedStateMachine):
             lambda: release(hold, code_ran=True),
             lambda: cancelled(hold),
             *(lambda end=end: rescue(hold, end, jitter=-0.5) for end in ENDS),
-            *(lambda charge=charge: overrun(hold, charge, jitter=0.0) for charge in OVERRUNS),
-            *(lambda charge=charge: overrun_seen_by_others(hold, charge, jitter=0.0) for charge in OVERRUNS),
+            *(lambda charge=charge: deadline_exceeded(hold, charge, jitter=0.0) for charge in OVERRUNS),
+            *(lambda charge=charge: deadline_exceeded_elsewhere(hold, charge, jitter=0.0) for charge in OVERRUNS),
         ]
         return kinds[(kind - len(OUTCOMES)) % len(kinds)]()
 

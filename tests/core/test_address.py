@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast._core.timing import LeaseTiming
-from holdfast._core.transport_url import Address, problems_of_address
+from holdfast._core.transport_url import TransportUrl, problems_of_address
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
 
@@ -18,22 +18,28 @@ def problems(text: object, store: str = PG, pooler: str | None = None) -> list[s
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("poll", Address(kind="poll")),
-        ("postgres", Address(kind="postgres")),
-        ("nats://a", Address(kind="nats", servers=("nats://a:4222",))),
-        ("tls://a:1,b:2,[::1]", Address(kind="nats", servers=("tls://a:1", "tls://b:2", "tls://[::1]:4222"))),
-        ("nats://ann:p%40%2C@a,b", Address(kind="nats", servers=("nats://a:4222", "nats://b:4222"), user="ann", password="p@,")),
-        ("nats://ann:p@a,ann:p@b/", Address(kind="nats", servers=("nats://a:4222", "nats://b:4222"), user="ann", password="p")),
-        ("nats://t%2Fken@a", Address(kind="nats", servers=("nats://a:4222",), token="t/ken")),
+        ("poll", TransportUrl(kind="poll")),
+        ("postgres", TransportUrl(kind="postgres")),
+        ("nats://a", TransportUrl(kind="nats", servers=("nats://a:4222",))),
+        ("tls://a:1,b:2,[::1]", TransportUrl(kind="nats", servers=("tls://a:1", "tls://b:2", "tls://[::1]:4222"))),
+        (
+            "nats://ann:p%40%2C@a,b",
+            TransportUrl(kind="nats", servers=("nats://a:4222", "nats://b:4222"), user="ann", password="p@,"),
+        ),
+        (
+            "nats://ann:p@a,ann:p@b/",
+            TransportUrl(kind="nats", servers=("nats://a:4222", "nats://b:4222"), user="ann", password="p"),
+        ),
+        ("nats://t%2Fken@a", TransportUrl(kind="nats", servers=("nats://a:4222",), token="t/ken")),
         (
             "nats://a?ack=finish&ack_wait=90s&replicas=3&stream=my-Shop_1",
-            Address(kind="nats", servers=("nats://a:4222",), ack="finish", ack_wait=90.0, replicas=3, stream="my-Shop_1"),
+            TransportUrl(kind="nats", servers=("nats://a:4222",), ack="finish", ack_wait=90.0, replicas=3, stream="my-Shop_1"),
         ),
     ],
 )
-def test_what_can_be_said(text: str, expected: Address) -> None:
+def test_what_can_be_said(text: str, expected: TransportUrl) -> None:
     assert problems(text) == []
-    assert Address.of(text) == expected
+    assert TransportUrl.of(text) == expected
     assert Settings.of(PG, transport=text).transport == text
 
 
@@ -97,9 +103,9 @@ def test_no_problem_shows_a_secret(text: str) -> None:
 
 
 def test_an_address_is_shown_without_user_password_token_and_options() -> None:
-    assert Address.of("nats://ann:s3cret@a,b?stream=x").public == "nats://a:4222,nats://b:4222"
-    assert Address.of("nats://t0ken@a").public == "nats://a:4222"
-    assert Address.of("poll").public == "poll"
+    assert TransportUrl.of("nats://ann:s3cret@a,b?stream=x").public == "nats://a:4222,nats://b:4222"
+    assert TransportUrl.of("nats://t0ken@a").public == "nats://a:4222"
+    assert TransportUrl.of("poll").public == "poll"
 
 
 @pytest.mark.parametrize(

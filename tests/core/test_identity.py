@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.identity import Look, ProcessIdentity, call_id, is_provably_dead, may_run, worker_name
+from holdfast._core.identity import Look, ProcessIdentity, enqueue_call_id, is_provably_dead, may_run, worker_name
 
 THEIRS = ProcessIdentity("web-1", 42, 1000, "boot", "pid:[1]", "time:[1]")
 OURS = ProcessIdentity("web-1", 43, 2000, "boot", "pid:[1]", "time:[1]")
@@ -77,4 +77,4 @@ def test_a_worker_is_named_by_host_pid_and_incarnation() -> None:
 def test_ids_of_calls_grow_with_their_jobs_and_differ_by_their_lot() -> None:
     first, later = UUID("01a1f9a0-4e06-72a9-84b8-784e0b76c9d3"), UUID("01a1f9a0-4e07-72a9-84b8-784e0b76c9d3")
     high, low = UUID(int=2**128 - 1), UUID(int=0)
-    assert call_id(first, low) < call_id(first, high) < call_id(later, low)
+    assert enqueue_call_id(first, low) < enqueue_call_id(first, high) < enqueue_call_id(later, low)

@@ -7,23 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from holdfast._core.job import PLACE_OF, AttemptOutcome, Failure, Hold, Place, Reason, RescueReason, State, Token
+from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Failure, Place, Reason, RescueReason, State, Token
 from holdfast._core.lifecycle import (
     MOVES,
     Charge,
     End,
     Event,
-    Judge,
     LeaseEnd,
+    Precondition,
     Transition,
     can,
     cancelled,
-    crashed,
+    deadline_exceeded,
+    deadline_exceeded_elsewhere,
     finish,
-    overrun,
-    overrun_seen_by_others,
     release,
     rescue,
+    runner_crashed,
 )
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
@@ -77,9 +77,9 @@ CRASH = LeaseEnd(End.CRASHED, signal="SIGKILL", stacks="…")
 FREE = LeaseEnd(End.CLOSED, is_free=True)
 
 
-def hold(state: State = S.RUNNING, *, attempt: int = 1, failures: int = 0, crashes: int = 0, **policy: object) -> Hold:
-    return Hold(
-        job=UUID(int=1),
+def hold(state: State = S.RUNNING, *, attempt: int = 1, failures: int = 0, crashes: int = 0, **policy: object) -> ActiveJob:
+    return ActiveJob(
+        id=UUID(int=1),
         token=Token(UUID(int=2), 3),
         lease=UUID(int=4),
         task="task",
@@ -117,7 +117,7 @@ def test_finished_is_final_but_for_an_operator() -> None:
 def test_an_outcome_moves_a_running_job_only_where_its_event_may(event: Event, outcome: Outcome) -> None:
     move = finish(hold(), outcome, jitter=0.0)
     assert as_read(move) in MOVES[S.RUNNING, event]
-    assert (move.job, move.token, move.judge) == (UUID(int=1), Token(UUID(int=2), 3), Judge.OWNER)
+    assert (move.job, move.token, move.judge) == (UUID(int=1), Token(UUID(int=2), 3), Precondition.OWNER)
 
 
 def test_the_last_retry_fails() -> None:
@@ -135,7 +135,7 @@ def test_a_rescue_moves_only_where_it_may(state: State, on_crash: CrashPolicy, c
     held = hold(state, crashes=crashes, on_crash=on_crash, max_crashes=3)
     move = rescue(held, why, jitter=0.0)
     assert as_read(move) in {*MOVES[state, E.RESCUE], *MOVES.get((state, E.HOLD), ())}
-    assert move.judge is Judge.LEASE_ENDED
+    assert move.judge is Precondition.LEASE_ENDED
     assert (move.failures, move.token) == (held.failures, held.token)
 
 
@@ -165,9 +165,9 @@ def test_on_crash_fail_and_hold_do_not_run_it_again() -> None:
 
 
 def test_only_the_culprit_pays_for_an_end_that_explains_itself() -> None:
-    culprit = LeaseEnd(End.CRASHED, is_free=True, culprits={UUID(int=1): Charge.DEAF})
+    culprit = LeaseEnd(End.CRASHED, is_free=True, charged_jobs={UUID(int=1): Charge.DEAF})
     assert rescue(hold(), culprit, jitter=0.0).crashes == 1
-    for innocent in (structs.replace(hold(), job=UUID(int=9)), hold(S.CLAIMED)):
+    for innocent in (structs.replace(hold(), id=UUID(int=9)), hold(S.CLAIMED)):
         assert rescue(innocent, culprit, jitter=0.0).crashes == 0
     move = rescue(hold(crashes=1), FREE, jitter=0.0)
     assert (move.to, move.crashes, move.record) == (S.AVAILABLE, 1, AttemptOutcome.RELEASED)
@@ -177,14 +177,14 @@ def test_only_the_culprit_pays_for_an_end_that_explains_itself() -> None:
 def test_one_past_a_limit_spends_an_attempt_and_no_crash(charge: Charge, reason: Reason) -> None:
     backoff = Backoff.fixed("10s", "20s")
     held = hold(failures=1, crashes=1, max_attempts=3, backoff=backoff, progress_within=60.0, timeout=90.0)
-    move = overrun(held, charge, jitter=0.0)
+    move = deadline_exceeded(held, charge, jitter=0.0)
     assert (move.to, move.delay, move.failures, move.crashes, move.reason) == (S.AVAILABLE, 20.0, 2, 1, None)
-    assert (move.judge, move.record, move.token) == (Judge.OWNER, AttemptOutcome(charge.value), held.token)
+    assert (move.judge, move.record, move.token) == (Precondition.OWNER, AttemptOutcome(charge.value), held.token)
     assert as_read(move) in MOVES[S.RUNNING, E.OVERRUN]
     assert move.error is not None
     assert move.error.type == reason
     assert {Charge.STALLED: "60", Charge.TIMED_OUT: "90"}[charge] in move.error.message
-    last = overrun(structs.replace(held, failures=2), charge, jitter=0.0)
+    last = deadline_exceeded(structs.replace(held, failures=2), charge, jitter=0.0)
     assert (last.to, last.reason, last.failures, last.record) == (S.FAILED, reason, 3, AttemptOutcome(charge.value))
     assert as_read(last) in MOVES[S.RUNNING, E.OVERRUN]
 
@@ -192,31 +192,35 @@ def test_one_past_a_limit_spends_an_attempt_and_no_crash(charge: Charge, reason:
 @pytest.mark.parametrize("charge", OVERRUNS)
 @pytest.mark.parametrize("on_crash", CrashPolicy)
 def test_a_limit_asks_nothing_of_the_crash_policy(charge: Charge, on_crash: CrashPolicy) -> None:
-    assert overrun(hold(on_crash=on_crash), charge, jitter=0.0).to is S.AVAILABLE
+    assert deadline_exceeded(hold(on_crash=on_crash), charge, jitter=0.0).to is S.AVAILABLE
 
 
-@pytest.mark.parametrize(("charge", "judge"), [(Charge.STALLED, Judge.STALLED), (Charge.TIMED_OUT, Judge.TIMED_OUT)])
-def test_others_say_the_same_but_are_judged_again(charge: Charge, judge: Judge) -> None:
+@pytest.mark.parametrize(
+    ("charge", "judge"), [(Charge.STALLED, Precondition.STALLED), (Charge.TIMED_OUT, Precondition.TIMED_OUT)]
+)
+def test_others_say_the_same_but_are_judged_again(charge: Charge, judge: Precondition) -> None:
     held = hold(progress_within=60.0, timeout=60.0)
-    others = overrun_seen_by_others(held, charge, jitter=0.5)
+    others = deadline_exceeded_elsewhere(held, charge, jitter=0.5)
     assert others.judge is judge
-    assert structs.replace(others, judge=Judge.OWNER) == overrun(held, charge, jitter=0.5)
+    assert structs.replace(others, judge=Precondition.OWNER) == deadline_exceeded(held, charge, jitter=0.5)
 
 
 @pytest.mark.parametrize("charge", OVERRUNS)
 def test_a_worker_killed_for_a_limit_charges_its_culprit_an_attempt_and_nobody_else(charge: Charge) -> None:
-    why = LeaseEnd(End.CRASHED, signal="SIGKILL", is_free=True, culprits={UUID(int=1): charge}, stacks="…")
+    why = LeaseEnd(End.CRASHED, signal="SIGKILL", is_free=True, charged_jobs={UUID(int=1): charge}, stacks="…")
     held = hold(crashes=1, failures=1, on_crash=CrashPolicy.HOLD)
     move = rescue(held, why, jitter=0.0)
-    expected = structs.replace(overrun(held, charge, jitter=0.0), judge=Judge.LEASE_ENDED, signal="SIGKILL", stacks="…")
+    expected = structs.replace(
+        deadline_exceeded(held, charge, jitter=0.0), judge=Precondition.LEASE_ENDED, signal="SIGKILL", stacks="…"
+    )
     assert move == expected
-    innocent = rescue(structs.replace(hold(crashes=1, failures=1), job=UUID(int=9)), why, jitter=0.0)
+    innocent = rescue(structs.replace(hold(crashes=1, failures=1), id=UUID(int=9)), why, jitter=0.0)
     assert (innocent.to, innocent.crashes, innocent.failures) == (S.AVAILABLE, 1, 1)
     assert rescue(structs.replace(held, state=S.CLAIMED), why, jitter=0.0).record is None
 
 
 def test_a_deaf_job_pays_as_for_a_crash() -> None:
-    why = LeaseEnd(End.CRASHED, is_free=True, culprits={UUID(int=1): Charge.DEAF})
+    why = LeaseEnd(End.CRASHED, is_free=True, charged_jobs={UUID(int=1): Charge.DEAF})
     move = rescue(hold(crashes=2, max_crashes=3), why, jitter=0.0)
     assert (move.to, move.reason, move.crashes, move.failures) == (S.FAILED, Reason.WORKER_CRASHED, 3, 0)
 
@@ -248,8 +252,8 @@ def test_a_snooze_costs_nothing() -> None:
 @pytest.mark.parametrize("to", [state for state in State if PLACE_OF[state] is not Place.ACTIVE])
 def test_a_marked_job_ends_cancelled_unless_it_completes(to: State) -> None:
     move = structs.replace(finish(hold(), Raised(BOOM), jitter=0.0), to=to, delay=5.0)
-    assert move.moved_by(cancel_requested=False) is move
-    moved = move.moved_by(cancel_requested=True)
+    assert move.with_cancellation(cancel_requested=False) is move
+    moved = move.with_cancellation(cancel_requested=True)
     if to in (S.COMPLETED, S.CANCELLED):
         assert moved is move
     else:
@@ -283,21 +287,21 @@ def test_budgets_only_grow_by_one_and_never_apart(
 
 
 def culprit(charge: Charge) -> LeaseEnd:
-    return LeaseEnd(End.CRASHED, is_free=True, culprits={UUID(int=1): charge})
+    return LeaseEnd(End.CRASHED, is_free=True, charged_jobs={UUID(int=1): charge})
 
 
 @pytest.mark.parametrize("heals", [False, True])
 @pytest.mark.parametrize("on_crash", CrashPolicy)
 def test_whatever_cuts_code_short_says_so_and_owes_a_hook_if_there_is_one(on_crash: CrashPolicy, heals: bool) -> None:
-    held = hold(on_crash=on_crash, heals=heals, progress_within=1.0, timeout=1.0)
+    held = hold(on_crash=on_crash, has_rescue_hook=heals, progress_within=1.0, timeout=1.0)
     moves = {
         rescue(held, CRASH, jitter=0.0): RescueReason.CRASHED,
         rescue(held, LeaseEnd(End.EXPIRED), jitter=0.0): RescueReason.EXPIRED,
         rescue(held, FREE, jitter=0.0): RescueReason.CLOSED,
         **{rescue(held, culprit(charge), jitter=0.0): RescueReason(charge.value) for charge in Charge},
-        **{overrun(held, charge, jitter=0.0): RescueReason(charge.value) for charge in OVERRUNS},
-        **{overrun_seen_by_others(held, charge, jitter=0.0): RescueReason(charge.value) for charge in OVERRUNS},
-        crashed(held, "SIGSEGV", jitter=0.0): RescueReason.CRASHED,
+        **{deadline_exceeded(held, charge, jitter=0.0): RescueReason(charge.value) for charge in OVERRUNS},
+        **{deadline_exceeded_elsewhere(held, charge, jitter=0.0): RescueReason(charge.value) for charge in OVERRUNS},
+        runner_crashed(held, "SIGSEGV", jitter=0.0): RescueReason.CRASHED,
         release(held, code_ran=True): RescueReason.RELEASED,
         cancelled(held, was_killed=True): RescueReason.DEAF,
     }
@@ -305,7 +309,7 @@ def test_whatever_cuts_code_short_says_so_and_owes_a_hook_if_there_is_one(on_cra
 
 
 def test_an_answer_of_the_handler_and_code_that_never_ran_owe_nothing() -> None:
-    held, claimed = hold(heals=True), hold(S.CLAIMED, heals=True)
+    held, claimed = hold(has_rescue_hook=True), hold(S.CLAIMED, has_rescue_hook=True)
     moves = [finish(held, outcome, jitter=0.0) for outcomes in OUTCOMES.values() for outcome in outcomes]
     moves += [release(held, code_ran=False), cancelled(held)]
     moves += [rescue(claimed, end, jitter=0.0) for end in (CRASH, FREE, culprit(Charge.DEAF), culprit(Charge.STALLED))]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast._core.postgres_url import Location, problems_of_location
+from holdfast._core.postgres_url import PostgresUrl, problems_of_location
 
 SECRET = "s3cr3t"
 
@@ -25,17 +25,17 @@ SECRET = "s3cr3t"
 )
 def test_the_driver_is_told_what_it_knows(url: str, told: str) -> None:
     assert problems_of_location(url) == []
-    assert Location.of(url).url == told
+    assert PostgresUrl.of(url).url == told
 
 
 def test_options_of_our_own_are_heeded_and_people_see_no_secret() -> None:
-    location = Location.of(f"postgresql://jobs:{SECRET}@db/shop?connect_timeout=3&password={SECRET}&pooler=transaction")
+    location = PostgresUrl.of(f"postgresql://jobs:{SECRET}@db/shop?connect_timeout=3&password={SECRET}&pooler=transaction")
     assert (location.connect_timeout, location.is_pooled, location.public) == (3.0, True, "postgresql://jobs@db/shop?…")
-    assert Location.of("postgresql://db/shop", "transaction").is_pooled
-    assert not Location.of("postgresql://db/shop").is_pooled
+    assert PostgresUrl.of("postgresql://db/shop", "transaction").is_pooled
+    assert not PostgresUrl.of("postgresql://db/shop").is_pooled
     assert (
-        Location.of("postgresql://db/shop?connect_timeout=0").connect_timeout
-        == Location.of("postgresql://db/shop").connect_timeout
+        PostgresUrl.of("postgresql://db/shop?connect_timeout=0").connect_timeout
+        == PostgresUrl.of("postgresql://db/shop").connect_timeout
     )
 
 

@@ -67,7 +67,7 @@ def test_wrong_limits_are_named() -> None:
     [(3, 0, False), (3, 1, False), (3, 2, True), (3, 3, True), (2, 0, False), (2, 1, True), (1, 0, False), (1, 1, True)],
 )
 def test_a_last_try_is_one_after_a_crash_with_one_more_to_go(max_crashes: int, crashes: int, is_last: bool) -> None:
-    assert Policy(max_crashes=max_crashes).is_last_try(crashes) is is_last
+    assert Policy(max_crashes=max_crashes).needs_isolation(crashes) is is_last
 
 
 def test_limits_survive_their_row_and_are_not_written_unless_set() -> None:
@@ -88,9 +88,9 @@ FULL = Policy(
     retention=60.0,
     progress_within=30.0,
     timeout=90.0,
-    heals=True,
+    has_rescue_hook=True,
 )
-SAFEST = {"on_crash": CrashPolicy.HOLD, "heals": True}
+SAFEST = {"on_crash": CrashPolicy.HOLD, "has_rescue_hook": True}
 
 
 @pytest.mark.parametrize("field", [field.name for field in msgspec.structs.fields(Policy)])
@@ -108,7 +108,7 @@ def test_s16_a_policy_field_that_cannot_be_read_has_its_safest_value_and_costs_n
 
 @pytest.mark.parametrize("text", ["", "{", "7", "[]", '"retry"', b"\xff\xfe", b"\xff", "[" * 100_000])
 def test_s16_a_job_whose_policy_cannot_be_read_at_all_is_held_when_its_worker_dies(text: str | bytes) -> None:
-    assert policy_of(text) == Policy(on_crash=CrashPolicy.HOLD, heals=True)
+    assert policy_of(text) == Policy(on_crash=CrashPolicy.HOLD, has_rescue_hook=True)
 
 
 def test_a_policy_is_read_as_it_was_written_and_nothing_written_is_the_default() -> None:

@@ -7,36 +7,47 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from holdfast._core.idempotency import is_repeated
-from holdfast._core.job import PLACE_OF, AttemptOutcome, Claim, Failure, Hold, JobRecord, NewJob, Place, State, Token
-from holdfast._core.lifecycle import Charge, End, Judge, LeaseEnd, Transition, cancelled, finish, overrun, release, rescue
+from holdfast._core.idempotency import is_duplicate_settle
+from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Claim, Failure, JobRecord, NewJob, Place, State, Token
+from holdfast._core.lifecycle import (
+    Charge,
+    End,
+    LeaseEnd,
+    Precondition,
+    Transition,
+    cancelled,
+    deadline_exceeded,
+    finish,
+    release,
+    rescue,
+)
 from holdfast._core.outcome import Cancel, Done, Fail, Raised, Retry, Snooze
 from holdfast._core.policy import Policy
 from holdfast._core.record import (
-    Ended,
-    hold_of,
+    SettledAttempt,
+    active_job,
+    as_read,
+    attempt_to_keep,
     is_expired,
-    is_last_try,
-    new_row,
+    needs_isolation,
+    new_record,
     record_of_finished,
-    remembered,
     reopened,
+    requeued,
     settled,
     stub,
-    unowned,
-    view,
 )
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 ROW = structs.replace(
-    new_row(NewJob(id=UUID(int=1), task="task", payload=b"{}", policy=Policy()), NOW),
+    new_record(NewJob(id=UUID(int=1), task="task", payload=b"{}", policy=Policy()), NOW),
     token=Token(UUID(int=2), 3),
     state=State.RUNNING,
     lease=UUID(int=4),
     worker="worker",
     attempt=1,
 )
-HOLD = hold_of(ROW)
+HOLD = active_job(ROW)
 MOVES = {
     "done": finish(HOLD, Done(b"1"), jitter=0.0),
     "done otherwise": finish(HOLD, Done(b"2"), jitter=0.0),
@@ -51,23 +62,23 @@ MOVES = {
     "released": release(HOLD, code_ran=True),
     "released free": release(HOLD, code_ran=False),
     "crashed": rescue(HOLD, LeaseEnd(End.CRASHED), jitter=0.0),
-    "stalled": overrun(HOLD, Charge.STALLED, jitter=0.0),
-    "timed out": overrun(HOLD, Charge.TIMED_OUT, jitter=0.0),
+    "stalled": deadline_exceeded(HOLD, Charge.STALLED, jitter=0.0),
+    "timed out": deadline_exceeded(HOLD, Charge.TIMED_OUT, jitter=0.0),
 }
 # Once the row is gone from its place, what a success answered is not kept: only how the attempt ended.
 ALIKE_LATER = {frozenset(("done", "done otherwise"))}
 
 
-def after(move: Transition, *, is_marked: bool = False) -> tuple[JobRecord, Ended | None]:
+def after(move: Transition, *, is_marked: bool = False) -> tuple[JobRecord, SettledAttempt | None]:
     row = structs.replace(ROW, cancel_requested=is_marked)
-    return settled(row, move.moved_by(cancel_requested=is_marked), NOW), remembered(row, move, NOW)
+    return settled(row, move.with_cancellation(cancel_requested=is_marked), NOW), attempt_to_keep(row, move, NOW)
 
 
 @pytest.mark.parametrize("first", MOVES)
 @pytest.mark.parametrize("second", MOVES)
 def test_only_the_same_outcome_is_recognised(first: str, second: str) -> None:
     row, ended = after(MOVES[first])
-    assert is_repeated(MOVES[second], row, ended) is (first == second)
+    assert is_duplicate_settle(MOVES[second], row, ended) is (first == second)
 
 
 @pytest.mark.parametrize("first", MOVES)
@@ -77,23 +88,23 @@ def test_only_the_same_outcome_is_recognised_after_a_reopening(first: str, secon
     if row.token.claim is not None:
         ended = ended or record_of_finished(row)
     row = reopened(row, NOW)
-    assert is_repeated(MOVES[second], row, ended) is (first == second or frozenset((first, second)) in ALIKE_LATER)
+    assert is_duplicate_settle(MOVES[second], row, ended) is (first == second or frozenset((first, second)) in ALIKE_LATER)
 
 
 @pytest.mark.parametrize("first", MOVES)
 def test_a_settle_that_a_mark_turned_is_recognised(first: str) -> None:
     row, ended = after(MOVES[first], is_marked=True)
     assert row.state is (State.COMPLETED if first.startswith("done") else State.CANCELLED)
-    assert is_repeated(MOVES[first], row, ended)
+    assert is_duplicate_settle(MOVES[first], row, ended)
 
 
 def test_nothing_is_recognised_where_nothing_is_remembered() -> None:
     for move in MOVES.values():
-        assert not is_repeated(move, None, None)
-        assert not is_repeated(move, ROW, None)
-        assert not is_repeated(move, unowned(ROW, State.AVAILABLE, NOW), None)
+        assert not is_duplicate_settle(move, None, None)
+        assert not is_duplicate_settle(move, ROW, None)
+        assert not is_duplicate_settle(move, requeued(ROW, State.AVAILABLE, NOW), None)
         other = structs.replace(ROW, token=Token(UUID(int=9), 3))
-        assert not is_repeated(move, settled(other, move, NOW), None)
+        assert not is_duplicate_settle(move, settled(other, move, NOW), None)
 
 
 def test_a_late_error_on_the_record_changes_no_answer() -> None:
@@ -102,14 +113,14 @@ def test_a_late_error_on_the_record_changes_no_answer() -> None:
     assert ended is not None
     assert ended.record is not None
     noted = structs.replace(ended, record=structs.replace(ended.record, error=Failure("E", "late")))
-    assert is_repeated(crashed, row, noted)
+    assert is_duplicate_settle(crashed, row, noted)
 
 
 def test_a_time_that_has_come_makes_a_scheduled_job_available() -> None:
     row, _ = after(MOVES["retry"])
-    assert view(row, NOW).state is State.SCHEDULED
-    assert view(row, row.available_at).state is State.AVAILABLE
-    assert view(ROW, NOW) is ROW
+    assert as_read(row, NOW).state is State.SCHEDULED
+    assert as_read(row, row.available_at).state is State.AVAILABLE
+    assert as_read(ROW, NOW) is ROW
 
 
 def test_an_attempt_is_remembered_unless_its_finished_row_says_it_all() -> None:
@@ -121,8 +132,8 @@ def test_an_attempt_is_remembered_unless_its_finished_row_says_it_all() -> None:
     assert crashed is not None
     assert crashed.record is not None
     assert (crashed.record.outcome, crashed.record.worker) == (AttemptOutcome.CRASHED, "worker")
-    assert isinstance(Claim(hold=HOLD, payload=b""), Claim)
-    assert isinstance(HOLD, Hold)
+    assert isinstance(Claim(job=HOLD, payload=b""), Claim)
+    assert isinstance(HOLD, ActiveJob)
 
 
 @pytest.mark.parametrize("first", [name for name, move in MOVES.items() if PLACE_OF[move.to] is Place.FINISHED])
@@ -131,14 +142,14 @@ def test_a_stub_recognises_what_ended_as_it_did(first: str, second: str) -> None
     row, ended = after(MOVES[first])
     move, original = MOVES[second], MOVES[first]
     is_same = (move.to, move.reason) == (original.to, original.reason)
-    assert is_repeated(move, stub(row), ended) is is_same
+    assert is_duplicate_settle(move, stub(row), ended) is is_same
 
 
-@pytest.mark.parametrize("judge", Judge)
-def test_who_judged_makes_no_other_outcome(judge: Judge) -> None:
+@pytest.mark.parametrize("judge", Precondition)
+def test_who_judged_makes_no_other_outcome(judge: Precondition) -> None:
     move = MOVES["stalled"]
     row, ended = after(move)
-    assert is_repeated(structs.replace(move, judge=judge), row, ended)
+    assert is_duplicate_settle(structs.replace(move, judge=judge), row, ended)
 
 
 def test_a_stub_keeps_identity_token_and_outcome_and_no_data() -> None:
@@ -153,7 +164,7 @@ def test_a_stub_keeps_identity_token_and_outcome_and_no_data() -> None:
 
 
 def test_only_a_waiting_job_that_never_started_expires() -> None:
-    new = new_row(NewJob(id=UUID(int=1), task="task", payload=b"{}", policy=Policy(), expires_in=1.5), NOW)
+    new = new_record(NewJob(id=UUID(int=1), task="task", payload=b"{}", policy=Policy(), expires_in=1.5), NOW)
     at = NOW + timedelta(seconds=1.5)
     assert new.expires_at == at
     assert not is_expired(new, at - timedelta(microseconds=1))
@@ -166,12 +177,12 @@ def test_only_a_waiting_job_that_never_started_expires() -> None:
 
 def test_a_last_try_is_judged_by_the_rows_own_policy() -> None:
     row = structs.replace(ROW, crashes=1)
-    assert not is_last_try(row)
-    assert is_last_try(structs.replace(row, policy=Policy(max_crashes=2)))
-    assert not is_last_try(structs.replace(row, crashes=0, policy=Policy(max_crashes=1)))
+    assert not needs_isolation(row)
+    assert needs_isolation(structs.replace(row, policy=Policy(max_crashes=2)))
+    assert not needs_isolation(structs.replace(row, crashes=0, policy=Policy(max_crashes=1)))
 
 
 def test_a_new_row_has_its_key() -> None:
-    new = new_row(NewJob(id=UUID(int=1), task="task", payload=b"{}", policy=Policy(), unique_key="k"), NOW)
+    new = new_record(NewJob(id=UUID(int=1), task="task", payload=b"{}", policy=Policy(), unique_key="k"), NOW)
     assert (new.unique_key, new.expires_at, new.is_stub) == ("k", None, False)
     assert reopened(structs.replace(new, state=State.FAILED), NOW).unique_key == "k"

@@ -55,7 +55,7 @@ def test_whatever_the_settings_the_owner_stops_first(ttl: float, beat: float, ma
     assert sent < timing.owner_deadline(sent) < timing.guard_deadline(sent) < expiry
     assert expiry - timing.owner_deadline(sent) >= timing.margin - 1e-6
     assert timing.owner_deadline(sent) - sent >= 2 * timing.beat - 1e-6
-    assert timing.is_gap(timing.ttl)
+    assert timing.breaks_contact(timing.ttl)
 
 
 def test_a_judge_waits_for_one_beat_and_the_margin_of_that_lease() -> None:
@@ -64,14 +64,14 @@ def test_a_judge_waits_for_one_beat_and_the_margin_of_that_lease() -> None:
 
 
 def test_a_silence_of_more_than_a_beat_and_half_the_margin_breaks_contact() -> None:
-    assert not DEFAULT.is_gap(8.5)
-    assert DEFAULT.is_gap(8.6)
+    assert not DEFAULT.breaks_contact(8.5)
+    assert DEFAULT.breaks_contact(8.6)
 
 
 def test_clocks_that_differ_by_more_than_the_margin_have_stepped() -> None:
-    assert not DEFAULT.is_step(store=10.0, own=15.0)
-    assert DEFAULT.is_step(store=10.0, own=15.1)
-    assert DEFAULT.is_step(store=15.1, own=10.0)
+    assert not DEFAULT.is_clock_step(store=10.0, own=15.0)
+    assert DEFAULT.is_clock_step(store=10.0, own=15.1)
+    assert DEFAULT.is_clock_step(store=15.1, own=10.0)
 
 
 def test_intervals_of_loops_are_positive() -> None:
@@ -87,7 +87,7 @@ def test_l3_contact_begins_with_the_last_silence_that_was_a_gap_for_the_lease_th
     for length, pause in silences:
         now += length + pause
         seen = seen.then(Silence(length, now))
-        contact = now if lease.is_gap(length) else contact
+        contact = now if lease.breaks_contact(length) else contact
     assert len(seen.kept) <= SILENCES_KEPT
     assert seen.contact_for(lease) >= contact
     if len(seen.kept) < SILENCES_KEPT:

@@ -6,10 +6,10 @@ from uuid import UUID
 import msgspec
 
 from holdfast._core.job import (
+    ActiveJob,
     AttemptOutcome,
     AttemptRecord,
     Claim,
-    Hold,
     JobRecord,
     Rescue,
     RescueReason,
@@ -83,8 +83,8 @@ def test_a_job_that_was_rescued_says_why() -> None:
 
 def test_a_hook_is_told_of_the_attempt_that_was_cut_short_and_of_what_becomes_of_the_job() -> None:
     rescue = Rescue(reason=RescueReason.CRASHED, worker="w", attempt=2, at=NOW)
-    hold = Hold(
-        job=RECORD.id,
+    hold = ActiveJob(
+        id=RECORD.id,
         token=Token(UUID(int=2), 9),
         lease=UUID(int=3),
         task="analyze",
@@ -94,7 +94,7 @@ def test_a_hook_is_told_of_the_attempt_that_was_cut_short_and_of_what_becomes_of
         crashes=1,
         policy=Policy(),
     )
-    starting = RescuedJob.of_claim(Claim(hold=hold, payload=RECORD.payload, checkpoint=RECORD.checkpoint), rescue)
+    starting = RescuedJob.of_claim(Claim(job=hold, payload=RECORD.payload, checkpoint=RECORD.checkpoint), rescue)
     said = {"id": RECORD.id, "task": "analyze", "payload": {"url": "u"}, "checkpoint": {"next": 3}}
     said |= {"reason": "crashed", "worker": "w", "attempt": 2, "rescued_at": NOW}
     assert msgspec.structs.asdict(starting) == {**said, "state": "running"}

@@ -51,7 +51,7 @@ def one_job(dsn: str, *, is_finished: bool) -> list[Deed]:
         await store.open_lease(NewLease(LEASE, "worker", OURS, LeaseTiming.of("30s")))
         await store.beat([LEASE])
         answer = await store.exchange([], ClaimRequest(lease=LEASE, claim=CLAIM, tasks={"task": Policy()}, limit=1))
-        (hold,) = [claim.hold for claim in answer.claims]
+        (hold,) = [claim.job for claim in answer.claims]
         tell("handler.start", hold.token)
         await store.report([Update(job=JOB, token=hold.token, message=str(hold.token))])
         tell("handler.end", hold.token)

@@ -40,7 +40,7 @@ async def one_job(database: Path, *, is_finished: bool) -> None:
     await store.open_lease(NewLease(LEASE, "worker", OURS, LeaseTiming.of("30s")))
     await store.beat([LEASE])
     answer = await store.exchange([], ClaimRequest(lease=LEASE, claim=CLAIM, tasks={"task": Policy()}, limit=1))
-    (hold,) = [claim.hold for claim in answer.claims]
+    (hold,) = [claim.job for claim in answer.claims]
     history_sqlite.tell(database, "handler.start", JOB, hold.token, OURS)
     await store.report([Update(job=JOB, token=hold.token, message=str(hold.token))])
     history_sqlite.tell(database, "handler.end", JOB, hold.token, OURS)

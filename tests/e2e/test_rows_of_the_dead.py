@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Claimed, Table
 from tests.e2e.cells import end
 from tests.e2e.fleet import START, Fleet, fleet, thaw
@@ -106,7 +106,7 @@ def test_s3_a_zombie_whose_rows_were_reset_and_taken_again_changes_nothing(shop:
         assert len(claims[0].rows) == 10
 
     async def finish(table: Table) -> None:
-        assert sorted(await table.move(claims[0].mark, keys(claims[0]), End.DONE)) == [(key,) for key in ALL]
+        assert sorted(await table.move(claims[0].mark, keys(claims[0]), RowOutcome.DONE)) == [(key,) for key in ALL]
 
     shop.ground.play(take_again, **fence)
     before = shop.ground.say("SELECT * FROM pastes ORDER BY id")

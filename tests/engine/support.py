@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import Claim, Hold, JobRecord, NewJob, State, Token
+from holdfast._core.job import ActiveJob, Claim, JobRecord, NewJob, State, Token
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.events import Event, Events
@@ -245,7 +245,7 @@ class Bench:
             now=self.clock.monotonic,
             wake=lambda: None,
             lost=self._lose,
-            moved=lambda hold: self.moved.append(hold.job),
+            moved=lambda hold: self.moved.append(hold.id),
             children=Children(
                 self.store,  # type: ignore[arg-type]
                 Patience(self.clock, self.chance, self.log.events),
@@ -271,7 +271,7 @@ class Bench:
             may_start=self.heart.may_act,
             on_ended=self._on_ended,
             set_code_running=self.code_running.append,
-            on_begun=lambda hold: self.begun.append(hold.job),
+            on_begun=lambda hold: self.begun.append(hold.id),
         )
         self.exchange = self.open_exchange(LEASE)
         self.beat()
@@ -357,8 +357,8 @@ THE_END = "the test is over"
 
 def claim(task: TaskDefinition, payload: bytes = b"{}", *, job: UUID = JOB, number: int = 1, failures: int = 0) -> Claim:
     """What a claim of one job of this task hands over."""
-    hold = Hold(
-        job=job,
+    hold = ActiveJob(
+        id=job,
         token=Token(UUID(int=5), number),
         lease=LEASE.id,
         task=task.name,
@@ -368,7 +368,7 @@ def claim(task: TaskDefinition, payload: bytes = b"{}", *, job: UUID = JOB, numb
         crashes=0,
         policy=task.policy,
     )
-    return Claim(hold=hold, payload=payload)
+    return Claim(job=hold, payload=payload)
 
 
 async def forever() -> None:

@@ -182,7 +182,7 @@ def test_a_job_whose_last_attempt_still_runs_here_is_not_claimed_and_given_back_
         (job,) = await bench.open(("handler", b"{}"))
         await bench.exchange.step()
         await turns()
-        hold = bench.executor.running[job].claim.hold
+        hold = bench.executor.running[job].claim.job
         await bench.memory.exchange([lifecycle.release(hold, code_ran=True)])  # as somebody else's judgement would
         for _ in range(20):
             await bench.exchange.step()
@@ -221,7 +221,7 @@ def test_a_handler_in_a_script_is_refused_though_its_app_is_in_a_module(monkeypa
 
 
 def test_l8_results_too_large_for_the_pipe_do_not_close_it_in_the_midst_of_an_outage() -> None:
-    hold = claim(define(stubborn)).hold
+    hold = claim(define(stubborn)).job
     large = lifecycle.finish(hold, Done(b" " * RESULT_LIMIT), jitter=0.0)
     told = messages_of_workers.Undelivered.of([large] * 300)
     assert len(messages_of_workers.encode(told)) < MOST_UNSENT / 2

@@ -116,7 +116,7 @@ class Desk:
         await self.store.open_lease(LEASE)
         request = ClaimRequest(lease=LEASE.id, claim=self.chance.uuid4(), tasks={"task": job.policy}, limit=10)
         (claim,) = (await self.store.exchange([], request)).claims
-        move: Transition = finish(claim.hold, outcome, jitter=0.0)
+        move: Transition = finish(claim.job, outcome, jitter=0.0)
         await self.store.exchange([move])
         return job.id
 

@@ -273,7 +273,7 @@ def test_it_is_acknowledged_as_soon_as_the_job_is_no_longer_here(how: str) -> No
             case "ended":
                 ends.set()
             case "lost":
-                await shop.memory.end_lease(worker.executor.running[job].claim.hold.lease, LeaseEnd(End.EXPIRED))
+                await shop.memory.end_lease(worker.executor.running[job].claim.job.lease, LeaseEnd(End.EXPIRED))
                 shop.channels[0].say(messages.Gone())
             case _:
                 await shop.client.cancel([job])

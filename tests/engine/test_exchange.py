@@ -36,7 +36,7 @@ async def take(bench: Bench, job: UUID) -> None:
     """Somebody ends our lease and moves this job to another worker, which holds it now."""
     await bench.memory.end_lease(LEASE.id, LeaseEnd(End.EXPIRED))
     for hold in await bench.memory.held(LEASE.id):
-        if hold.job == job:
+        if hold.id == job:
             await bench.memory.exchange([rescue(hold, LeaseEnd(End.EXPIRED), jitter=0.0)])
     await bench.memory.open_lease(OTHER)
     request = ClaimRequest(lease=OTHER.id, claim=UUID(int=99), tasks=bench.registry.policies(), limit=1)
@@ -290,7 +290,7 @@ def test_s15_the_first_code_after_a_lost_claim_answer_is_the_first_attempt() -> 
         assert await bench.row(job.id) == structs.replace(place, token=Token(None, 1)), "as if it had never been claimed"
         bench.exchange.is_closed = False
         await bench.exchange.step()
-        assert bench.executor.running[job.id].claim.hold.attempt == 1
+        assert bench.executor.running[job.id].claim.job.attempt == 1
 
     run(test())
 
@@ -588,7 +588,7 @@ def test_s2_a_claim_of_a_job_whose_former_attempt_still_runs_here_is_released_no
         first = (await bench.row(job)).token
         bench.memory.restore(unclaimed)
         await bench.exchange.step()
-        assert bench.executor.running[job].claim.hold.token == first
+        assert bench.executor.running[job].claim.job.token == first
         second = (await bench.row(job)).token
         assert second.number == first.number, "the store forgot"
         assert second != first

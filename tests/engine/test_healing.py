@@ -71,7 +71,7 @@ class Shop:
         request = ClaimRequest(lease=lease.id, claim=chance.uuid4(), tasks=tasks, limit=1, last_tries=LastTries.ALSO)
         (taken,) = (await store.exchange((), request)).claims
         await store.end_lease(lease.id, why)
-        await store.exchange([rescue(taken.hold, why, jitter=0.0)])
+        await store.exchange([rescue(taken.job, why, jitter=0.0)])
 
     def names(self, prefix: str) -> list[str]:
         return [name for name, _ in self.heard if name.startswith(prefix)]
@@ -486,8 +486,8 @@ class Ward:
         """As if it were about to start."""
         (row,) = await self.store.unhealed(["work"], 1, pause=0.0)
         policy = self.shop.app.registry.policies()["work"]
-        hold = structs.replace(claim(define(no_job), job=row.id).hold, task="work", token=row.token, policy=policy)
-        return Claim(hold=hold, payload=row.payload, rescue=row.rescue, heal_at=row.heal_at)
+        hold = structs.replace(claim(define(no_job), job=row.id).job, task="work", token=row.token, policy=policy)
+        return Claim(job=hold, payload=row.payload, rescue=row.rescue, heal_at=row.heal_at)
 
     async def row(self) -> JobRecord:
         (row,) = await self.store.list(JobFilter())

@@ -127,7 +127,7 @@ def test_s9_code_that_does_not_stop_costs_its_worker_siblings_get_the_grace_and_
         assert watch.child.kills == 1
         end = watch.ward.epitaph(KILLED)
         stacks = watch.child.dump_stacks()
-        assert end == LeaseEnd(End.CRASHED, "SIGKILL", is_free=True, culprits={JOB: Charge.TIMED_OUT}, stacks=stacks)
+        assert end == LeaseEnd(End.CRASHED, "SIGKILL", is_free=True, charged_jobs={JOB: Charge.TIMED_OUT}, stacks=stacks)
 
     watching(test)
 
@@ -160,7 +160,7 @@ def test_a_blocked_loop_does_not_stretch_the_hard_limit() -> None:
         watch.answers_pings = False
         watch.passes(WITHIN + 2 * GRACE + TIMING.margin + 5)
         assert watch.child.kills == 1
-        assert watch.ward.epitaph(KILLED).culprits == {JOB: Charge.TIMED_OUT}
+        assert watch.ward.epitaph(KILLED).charged_jobs == {JOB: Charge.TIMED_OUT}
 
     watching(test)
 
@@ -184,7 +184,7 @@ def test_s8_code_is_killed_before_others_may_judge_it_however_long_everybody_was
         watch.passes(GRACE - TIMING.margin + 1)
         assert watch.child.kills == 1
         end = watch.ward.epitaph(KILLED)
-        assert (end.culprits, end.is_free) == ({JOB: Charge.TIMED_OUT}, True)
+        assert (end.charged_jobs, end.is_free) == ({JOB: Charge.TIMED_OUT}, True)
 
     watching(test)
 

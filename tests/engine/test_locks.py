@@ -101,13 +101,13 @@ def test_l11_outcomes_that_are_found_locked_later_put_off_none_that_waits() -> N
         first, *others = await bench.open(*[("quick", NOTHING)] * 8)
         await bench.exchange.step()
         await bench.until_ended(8)
-        waiting = {ended.claim.hold.job: ended for ended in bench.exchange._ended}
+        waiting = {ended.claim.job.id: ended for ended in bench.exchange._ended}
         clock, put_off = bench.clock, locked.Locked(bench.clock.monotonic, 1.0, bench.log.events)
         put_off.put_off([waiting[first]], [Answer.BUSY])
         for other in others:
             clock.advance(locked.SHORTEST_PAUSE / 2)
             put_off.put_off([waiting[other]], [Answer.BUSY])
-            if first in {ended.claim.hold.job for ended in put_off.due()}:
+            if first in {ended.claim.job.id for ended in put_off.due()}:
                 break
         else:
             raise AssertionError("the first outcome is never asked for again")
@@ -267,7 +267,7 @@ def test_l8_an_outcome_that_a_dead_worker_left_is_kept_while_its_job_is_locked()
     async def test() -> None:
         site = LockedSite()
         done, cut = await site.claim(2)
-        held = next(each for each in await site.memory.held(LEASE.id) if each.job == done)
+        held = next(each for each in await site.memory.held(LEASE.id) if each.id == done)
         site.memory.jobs = frozenset({done})
         outcome = finish(held, Done(b"42"), jitter=0.0)
         assert [each.id for each in await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=[outcome])] == [cut]

@@ -79,8 +79,8 @@ def claim(app: App, count: int = 1, task: str = "shrink") -> list[Claim]:
 def end(app: App, handle: Handle, outcome: Outcome | None = None) -> None:
     """The job is claimed and settled so."""
     (taken,) = claim(app)
-    assert taken.hold.job == handle.id
-    move = finish(taken.hold, outcome or Done(b"1"), jitter=0.0)
+    assert taken.job.id == handle.id
+    move = finish(taken.job, outcome or Done(b"1"), jitter=0.0)
     asyncio.run(app._connections.store.exchange([move]))
 
 
@@ -368,7 +368,7 @@ def test_explain_names_what_is_in_the_way(app: App) -> None:
     assert codes(waiting) == [Code.RUNNING]
     assert codes(task.enqueue("c")) == [Code.AT_CAPACITY]
     assert codes(app.enqueue("elsewhere")) == [Code.UNKNOWN_TASK]
-    move = finish(taken.hold, Done(b"1"), jitter=0.0)
+    move = finish(taken.job, Done(b"1"), jitter=0.0)
     asyncio.run(app._connections.store.exchange([move]))
     assert codes(waiting) == [Code.FINISHED]
     assert codes(task.enqueue("d")) == []

@@ -375,7 +375,7 @@ def test_s9_only_the_culprit_of_a_deliberate_end_pays() -> None:
     async def test() -> None:
         site = Site()
         culprit, sibling = await site.claim(2)
-        why = LeaseEnd(End.CRASHED, "SIGKILL", is_free=True, culprits={culprit: Charge.DEAF}, stacks="its stacks")
+        why = LeaseEnd(End.CRASHED, "SIGKILL", is_free=True, charged_jobs={culprit: Charge.DEAF}, stacks="its stacks")
         await site.recovery.end(LEASE.id, LEASE.worker, why)
         rows = [await site.row(job) for job in (culprit, sibling)]
         assert [row.crashes for row in rows] == [1, 0]
@@ -503,7 +503,7 @@ def test_l8_outcomes_a_dead_worker_left_with_us_are_delivered_before_its_lease_e
     async def test() -> None:
         site = Site()
         done, cut = await site.claim(2)
-        hold = next(hold for hold in await site.memory.held(LEASE.id) if hold.job == done)
+        hold = next(hold for hold in await site.memory.held(LEASE.id) if hold.id == done)
         outcome = finish(hold, Done(b"42"), jitter=0.0)
         rescued = await site.recovery.end(LEASE.id, LEASE.worker, CRASH, undelivered=[outcome])
         assert [each.id for each in rescued] == [cut]
@@ -531,7 +531,7 @@ async def picky_site() -> tuple[Site, Picky, list[UUID], list[Transition]]:
     """Two outcomes of a dead worker, of which the store refuses the first."""
     site = Site()
     jobs = await site.claim(3)
-    holds = {hold.job: hold for hold in await site.memory.held(LEASE.id)}
+    holds = {hold.id: hold for hold in await site.memory.held(LEASE.id)}
     store = Picky(site.memory, jobs[0])
     site.recovery._store = store  # type: ignore[assignment]
     return site, store, jobs, [finish(holds[job], Done(b"42"), jitter=0.0) for job in jobs[:2]]

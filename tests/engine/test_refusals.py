@@ -236,7 +236,7 @@ def test_s1_a_refused_outcome_overwrites_no_later_owner() -> None:
         bench.beat()
         await bench.exchange.step()
         assert (await bench.row(stuck)).state is State.RUNNING
-        assert [hold.job for hold in await bench.memory.held(OTHER.id)] == [stuck]
+        assert [hold.id for hold in await bench.memory.held(OTHER.id)] == [stuck]
         assert [each["job"] for each in bench.log.of("job.lost")] == [stuck]
         assert bench.exchange.is_delivered
 
@@ -293,7 +293,7 @@ def test_l7_a_refused_outcome_keeps_no_worker_from_ending_within_its_grace() -> 
         assert office.clock.monotonic() - started <= SETTINGS.grace + 0.1
         left = office.heard(messages.Undelivered)[-1].transitions
         assert [(each.job, each.to) for each in left] == [(stuck, State.COMPLETED)]
-        assert [hold.job for hold in await office.memory.held(LEASE.id)] == [stuck]
+        assert [hold.id for hold in await office.memory.held(LEASE.id)] == [stuck]
         assert await office.end_reason() is None, "its supervisor delivers what is left, and ends the lease then"
 
     run_virtual(test())
@@ -323,8 +323,8 @@ async def crash(office: Office, job: UUID) -> None:
     request = ClaimRequest(lease=OTHER.id, claim=UUID(int=99), tasks=office.registry.policies(), limit=1)
     (claim,) = (await office.memory.exchange([], request)).claims
     await office.memory.end_lease(OTHER.id, LeaseEnd(End.CRASHED))
-    await office.memory.exchange([rescue(claim.hold, LeaseEnd(End.CRASHED), jitter=0.0)])
-    assert (claim.hold.job, (await office.row(job)).crashes) == (job, 1)
+    await office.memory.exchange([rescue(claim.job, LeaseEnd(End.CRASHED), jitter=0.0)])
+    assert (claim.job.id, (await office.row(job)).crashes) == (job, 1)
 
 
 def test_l11_a_late_result_that_the_store_refuses_delays_no_other_and_no_claim() -> None:

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._core.job import Hold, State, Token
+from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.policy import Policy
 from holdfast._engine.events import Events
 from holdfast._engine.retry import Patience
@@ -53,7 +53,7 @@ class Desk:
             now=self.clock.monotonic,
             wake=self._wake,
             lost=lambda job, token: self.losses.append((job, token)),
-            moved=lambda hold: self.moves.append(hold.job),
+            moved=lambda hold: self.moves.append(hold.id),
             children=Children(
                 self.store,  # type: ignore[arg-type]
                 Patience(self.clock, FakeChance(), Events()),
@@ -67,13 +67,13 @@ class Desk:
     def _wake(self) -> None:
         self.wakes += 1
 
-    def say(self, hold: Hold, stage: str | None = None, fraction: float | None = None, message: str | None = None) -> None:
+    def say(self, hold: ActiveJob, stage: str | None = None, fraction: float | None = None, message: str | None = None) -> None:
         self.reporter.progress(hold, stage=stage, fraction=fraction, message=message)
 
 
-def hold(job: int = 1, number: int = 1) -> Hold:
-    return Hold(
-        job=UUID(int=job),
+def hold(job: int = 1, number: int = 1) -> ActiveJob:
+    return ActiveJob(
+        id=UUID(int=job),
         token=Token(UUID(int=9), number),
         lease=LEASE.id,
         task="t",

@@ -23,11 +23,11 @@ async def quick() -> None: ...
 
 def given_back(number: int, pause: float) -> Ended:
     claim = claim_of(define(quick), job=UUID(int=number))
-    return Ended(claim, lifecycle.release(claim.hold, code_ran=False), pause)
+    return Ended(claim, lifecycle.release(claim.job, code_ran=False), pause)
 
 
 def jobs(ended: Iterable[Ended]) -> list[int]:
-    return [each.claim.hold.job.int for each in ended]
+    return [each.claim.job.id.int for each in ended]
 
 
 def test_each_waits_its_own_pause() -> None:
@@ -58,7 +58,7 @@ def test_l10_a_claim_that_cannot_begin_is_kept_and_then_goes_back_to_its_place()
         bench = Bench(quick, slots=1)
         (job, other) = await bench.open(("quick", NOTHING), ("quick", NOTHING))
         (claim,) = await claims_of(bench)
-        bench.exchange.add(Ended(claim, lifecycle.release(claim.hold, code_ran=False), 2.0))
+        bench.exchange.add(Ended(claim, lifecycle.release(claim.job, code_ran=False), 2.0))
         assert [move.job for move in bench.exchange.undelivered] == [job], "known to the supervisor, should this worker die"
         assert not bench.exchange.is_delivered
         for _ in range(3):
@@ -66,7 +66,7 @@ def test_l10_a_claim_that_cannot_begin_is_kept_and_then_goes_back_to_its_place()
             bench.exchange.request_audit()
             await turns()
         row = await bench.row(job)
-        assert (row.token, row.state) == (claim.hold.token, State.RUNNING), "an audit knows it"
+        assert (row.token, row.state) == (claim.job.token, State.RUNNING), "an audit knows it"
         assert (await bench.row(other)).state is State.COMPLETED, "its slot is free for others"
         bench.clock.advance(2.0)
         bench.beat()
@@ -85,7 +85,7 @@ def test_l7_a_drain_does_not_wait_for_claims_that_cannot_begin(is_closed: bool) 
         bench = Bench(quick)
         (job,) = await bench.open(("quick", NOTHING))
         (claim,) = await claims_of(bench)
-        bench.exchange.add(Ended(claim, lifecycle.release(claim.hold, code_ran=False), 60.0))
+        bench.exchange.add(Ended(claim, lifecycle.release(claim.job, code_ran=False), 60.0))
         if is_closed:
             bench.exchange.close()
         await bench.exchange.step()
@@ -99,7 +99,7 @@ def test_a_claim_that_is_kept_is_given_back_although_the_store_was_away() -> Non
         bench = Bench(quick)
         (job,) = await bench.open(("quick", NOTHING))
         (claim,) = await claims_of(bench)
-        bench.exchange.add(Ended(claim, lifecycle.release(claim.hold, code_ran=False), 1.0))
+        bench.exchange.add(Ended(claim, lifecycle.release(claim.job, code_ran=False), 1.0))
         bench.clock.advance(1.0)
         bench.store.fail("exchange")
         bench.exchange.close()

@@ -358,7 +358,7 @@ def test_a_reset_by_hand_ends_where_a_trigger_puts_rows_back() -> None:
     async def test() -> None:
         garden = Garden(finish_all, count=7)
 
-        answers = [[Reset((1,), watch.End.RETRY, "", 9.0)]] * 3 + [[]]
+        answers = [[Reset((1,), watch.RowOutcome.RETRY, "", 9.0)]] * 3 + [[]]
 
         async def reset(limit: int, past: int = 0) -> list[Reset]:
             return answers.pop(0)

@@ -11,7 +11,7 @@ from tests.engine import test_rows
 
 
 def test_s9_an_error_that_does_not_shrink_the_batch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_run.Run, "_ends", property(lambda run: run._job._claim.hold.crashes))
+    monkeypatch.setattr(rows_run.Run, "_ends", property(lambda run: run._job._claim.job.crashes))
     with pytest.raises(AssertionError):
         test_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 30)
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import AttemptOutcome, Failure, State
-from holdfast._core.lifecycle import Judge, Transition
+from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.outcome import Raised, Snooze
 from holdfast._engine.runners import messages
 from holdfast._engine.runners import pool as pools
@@ -98,7 +98,7 @@ def test_s9_a_runner_that_dies_by_itself_costs_its_own_job_a_crash_and_no_other(
         await bench.until_ended()
         moved = moved_in(bench)
         assert (moved.job, moved.to, moved.crashes, moved.failures) == (JOB, State.AVAILABLE, 1, 0)
-        assert (moved.record, moved.judge, moved.signal) == (AttemptOutcome.CRASHED, Judge.OWNER, str(exit))
+        assert (moved.record, moved.judge, moved.signal) == (AttemptOutcome.CRASHED, Precondition.OWNER, str(exit))
         assert moved.stacks == "Fatal Python error: Segmentation fault"
         assert bench.log.of("runner.crashed") == [{"job": JOB, "task": "handler", "exit": str(exit)}]
         other.say(DONE)
@@ -356,7 +356,7 @@ def test_a_runner_that_becomes_ready_for_a_stopped_job_waits_for_the_next() -> N
         await bench.until_ended()
         bench.executor.start(claim(task, job=OTHER_JOB))
         await child.next(messages.Told)
-        assert (await child.next(messages.Run)).claim.hold.job == OTHER_JOB
+        assert (await child.next(messages.Run)).claim.job.id == OTHER_JOB
 
     run_virtual(test())
 

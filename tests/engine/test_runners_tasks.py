@@ -10,7 +10,7 @@ from msgspec import structs
 
 from holdfast import App, Job, SyncJob
 from holdfast._core.job import AttemptOutcome, State
-from holdfast._core.lifecycle import Judge, crashed
+from holdfast._core.lifecycle import Precondition, runner_crashed
 from holdfast._engine.runners.options import RunnerOptions, has_process_tasks, importable
 from holdfast._engine.tasks.registry import RunnerKind, define
 from holdfast.errors import ConfigurationError
@@ -108,15 +108,15 @@ def test_options_survive_the_command_line() -> None:
 def test_s9_the_crash_of_a_runner_is_charged_as_that_of_a_worker_but_told_by_the_owner(
     on_crash: str, crashes: int, to: State
 ) -> None:
-    hold = structs.replace(claim(processed(on_crash=on_crash)).hold, crashes=crashes)
-    moved = crashed(hold, "SIGSEGV", jitter=0.0)
+    hold = structs.replace(claim(processed(on_crash=on_crash)).job, crashes=crashes)
+    moved = runner_crashed(hold, "SIGSEGV", jitter=0.0)
     assert (moved.to, moved.crashes, moved.failures) == (to, crashes + 1, 0)
-    assert (moved.judge, moved.record, moved.signal) == (Judge.OWNER, AttemptOutcome.CRASHED, "SIGSEGV")
+    assert (moved.judge, moved.record, moved.signal) == (Precondition.OWNER, AttemptOutcome.CRASHED, "SIGSEGV")
     assert moved.token == hold.token
 
 
 def test_only_the_first_crash_is_tried_again_at_once() -> None:
     task = processed(max_crashes=9)
-    holds = (structs.replace(claim(task).hold, crashes=crashes) for crashes in range(4))
-    waits = [crashed(hold, "SIGSEGV", jitter=0.0).delay for hold in holds]
+    holds = (structs.replace(claim(task).job, crashes=crashes) for crashes in range(4))
+    waits = [runner_crashed(hold, "SIGSEGV", jitter=0.0).delay for hold in holds]
     assert waits == [None, 1.0, 2.0, 4.0]

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import State
-from holdfast._core.table_spec import End, Key, RowsSettings
+from holdfast._core.table_spec import Key, RowOutcome, RowsSettings
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
 from holdfast._engine.rows.scheduler import PAUSE, PRUNING, Plot
@@ -224,7 +224,7 @@ def test_rows_that_have_been_done_for_their_retention_are_pruned() -> None:
     async def test() -> None:
         field = Field(count=3, retention="1d", batch=2)
         claimed = await field.plain.claim("", 3)
-        await field.plain.move(claimed.mark, [(1,), (2,), (3,)], End.DONE)
+        await field.plain.move(claimed.mark, [(1,), (2,), (3,)], RowOutcome.DONE)
         assert await field.plot.prune() == PRUNING
         field.clock.advance(86401)
         assert [await field.plot.prune(), await field.plot.prune()] == [PAUSE, PRUNING]

@@ -282,7 +282,7 @@ def test_s8_code_is_not_started_when_the_loop_was_blocked_past_the_deadline_sinc
         await bench.open(("blocking", b"{}"), ("late", b"{}"))
         await bench.exchange.step()
         await bench.until_ended(2)
-        moves = {each.claim.hold.task: each.transition for each in bench.ended}
+        moves = {each.claim.job.task: each.transition for each in bench.ended}
         assert moves["late"] is not None
         assert (moves["late"].to, moves["late"].record) == (State.AVAILABLE, None)
 

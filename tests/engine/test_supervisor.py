@@ -481,7 +481,7 @@ def test_l8_a_burial_is_tried_until_the_store_answers_and_what_was_undelivered_i
         fleet = Fleet()
         child, leased = await fleet.ready()
         done, cut = await fleet.claim(leased, 2)
-        hold = next(hold for hold in await fleet.memory.held(leased.lease) if hold.job == done)
+        hold = next(hold for hold in await fleet.memory.held(leased.lease) if hold.id == done)
         fleet.store.is_out = True
         child.far.say(messages.Undelivered((finish(hold, Done(b"42"), jitter=0.0),)))
         child.end(KILLED)

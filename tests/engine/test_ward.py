@@ -283,7 +283,7 @@ def test_s9_a_worker_with_deaf_code_is_drained_then_killed_and_only_the_deaf_pay
         watch.passes(GRACE + TIMING.margin + 1)
         assert watch.child.kills == 1
         assert watch.ward.epitaph(KILLED) == LeaseEnd(
-            End.CRASHED, "SIGKILL", is_free=True, culprits={culprit: Charge.DEAF}, stacks=watch.child.dump_stacks()
+            End.CRASHED, "SIGKILL", is_free=True, charged_jobs={culprit: Charge.DEAF}, stacks=watch.child.dump_stacks()
         )
 
     watching(test)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import App, Batch, ConfigurationError, Rows, State, StoreUnavailable, SyncBatch
-from holdfast._core.table_spec import Watch
+from holdfast._core.table_spec import TableSpec
 from holdfast._ports.table import Findings
 from holdfast._system.clock import SystemClock
 from proof.stores.memory_table import MemoryTable
@@ -35,7 +35,7 @@ class Databases:
         self.opened: list[str] = []
         self.rows = 10
 
-    def open(self, url: str, watch: Watch) -> FlakyTable:
+    def open(self, url: str, watch: TableSpec) -> FlakyTable:
         self.opened.append(url)
         if watch.name not in self.tables:
             rows = [{"id": number} for number in range(1, self.rows + 1)]

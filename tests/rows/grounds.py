@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from holdfast._core.table_spec import Watch
+from holdfast._core.table_spec import TableSpec
 from holdfast._ports.table import Claimed, Table
 from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.databases.sqlite import driver
@@ -86,7 +86,7 @@ class Ground:
         """The same for another word."""
         self.say("UPDATE pastes SET claimed_at = {long_ago} WHERE status = %s", status)
 
-    def open(self, watch: Watch) -> Table:
+    def open(self, watch: TableSpec) -> Table:
         """Closed when the story ends."""
         table = open_table(self.url, watch, clock=SystemClock(), chance=SystemChance(), process=PROCESS)
         self._closing.push_async_callback(table.close)
@@ -106,9 +106,9 @@ class Ground:
         asyncio.run(acting())
 
 
-def watch(table: str = "pastes", /, **options: Any) -> Watch:
+def watch(table: str = "pastes", /, **options: Any) -> TableSpec:
     """Of ``PLAIN`` and these options."""
-    return Watch.of(options.pop("table", table), **{**PLAIN, **options})
+    return TableSpec.of(options.pop("table", table), **{**PLAIN, **options})
 
 
 def keys(claimed: Claimed | Sequence[dict[str, Any]], name: str = "id") -> list[tuple[Any, ...]]:

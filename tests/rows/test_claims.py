@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Mark, Table
 from holdfast.errors import ConfigurationError
 from tests.rows.grounds import ENDING, OWNED, Ground, keys
@@ -99,9 +99,9 @@ def test_a_row_is_done_given_back_or_failed(ground: Ground) -> None:
 
     async def act(table: Table) -> None:
         mark = (await table.claim("me", 9)).mark
-        assert await table.move(mark, [(1,)], End.DONE) == [(1,)]
-        assert await table.move(mark, [(2,)], End.RETRY) == [(2,)]
-        assert await table.move(mark, [(3,)], End.FAIL, "bro\0ken") == [(3,)]
+        assert await table.move(mark, [(1,)], RowOutcome.DONE) == [(1,)]
+        assert await table.move(mark, [(2,)], RowOutcome.RETRY) == [(2,)]
+        assert await table.move(mark, [(3,)], RowOutcome.FAIL, "bro\0ken") == [(3,)]
         assert ground.statuses() == {1: "GONE", 2: "NEW", 3: "BAD", 4: "BUSY"}
         assert ground.say("SELECT claimed_at, owner FROM pastes WHERE id = 2") == [(None, None)]
         assert ground.say("SELECT owner, reason FROM pastes WHERE id = 3") == [("me", "bro�ken")]
@@ -117,9 +117,9 @@ def test_what_has_moved_is_not_moved_again_and_what_is_not_there_not_at_all(grou
     async def act(table: Table) -> None:
         mark = (await table.claim("", 2)).mark
         mine = [id for id, status in ground.statuses().items() if status == "BUSY"]
-        assert sorted(await table.move(mark, [(id,) for id in (1, 2, 3, 99)], End.DONE)) == [(id,) for id in mine]
-        assert await table.move(mark, [(id,) for id in mine], End.RETRY) == []
-        assert await table.move(mark, [], End.DONE) == []
+        assert sorted(await table.move(mark, [(id,) for id in (1, 2, 3, 99)], RowOutcome.DONE)) == [(id,) for id in mine]
+        assert await table.move(mark, [(id,) for id in mine], RowOutcome.RETRY) == []
+        assert await table.move(mark, [], RowOutcome.DONE) == []
         assert await table.release(mark) == 0
 
     ground.play(act)
@@ -131,7 +131,7 @@ def test_rows_cannot_fail_without_a_word_for_it(ground: Ground) -> None:
     async def act(table: Table) -> None:
         mark = (await table.claim("", 1)).mark
         with pytest.raises(ConfigurationError, match="failed='FAILED'"):
-            await table.move(mark, [(1,)], End.FAIL, "why")
+            await table.move(mark, [(1,)], RowOutcome.FAIL, "why")
 
     ground.play(act)
 
@@ -141,7 +141,7 @@ def test_rows_that_are_done_are_deleted_where_that_is_asked_for(ground: Ground) 
 
     async def act(table: Table) -> None:
         mark = (await table.claim("", 2)).mark
-        assert len(await table.move(mark, [(1,), (2,), (3,)], End.DONE)) == 2
+        assert len(await table.move(mark, [(1,), (2,), (3,)], RowOutcome.DONE)) == 2
         assert list(ground.statuses().values()) == ["NEW"]
 
     ground.play(act, deletes=True)
@@ -153,7 +153,7 @@ def test_a_declared_foreign_key_holds_for_what_is_deleted(ground: Ground) -> Non
     ground.say("INSERT INTO lines VALUES (1)")
 
     async def act(table: Table) -> None:
-        assert await table.move((await table.claim("", 2)).mark, [(1,)], End.DONE) == [(1,)]
+        assert await table.move((await table.claim("", 2)).mark, [(1,)], RowOutcome.DONE) == [(1,)]
         assert ground.say("SELECT * FROM lines") == []
 
     ground.play(act, deletes=True)
@@ -165,11 +165,11 @@ def test_done_rows_are_kept_for_their_retention(ground: Ground) -> None:
     async def act(table: Table) -> None:
         mark = (await table.claim("", 9)).mark
         ground.age()
-        aged = await table.move(mark, [(1,)], End.DONE)
+        aged = await table.move(mark, [(1,)], RowOutcome.DONE)
         assert aged == []  # its stamp is another
         ground.say("UPDATE pastes SET status = 'NEW' WHERE id > 1")
         mark = (await table.claim("", 9)).mark
-        assert len(await table.move(mark, [(id,) for id in (2, 3, 4, 5)], End.DONE)) == 4
+        assert len(await table.move(mark, [(id,) for id in (2, 3, 4, 5)], RowOutcome.DONE)) == 4
         assert await table.prune(9) == 0
         ground.say("UPDATE pastes SET claimed_at = {long_ago} WHERE id IN (2, 3, 4)")
         assert [await table.prune(2), await table.prune(2), await table.prune(2)] == [2, 1, 0]
@@ -184,7 +184,7 @@ def test_the_time_of_retention_begins_when_a_row_is_done(ground: Ground) -> None
     async def act(table: Table) -> None:
         mark = (await table.claim("me", 9)).mark
         ground.age()
-        assert await table.move(mark, [(1,)], End.DONE) == [(1,)]
+        assert await table.move(mark, [(1,)], RowOutcome.DONE) == [(1,)]
         assert await table.prune(9) == 0
 
     ground.play(act, retention="1h", **OWNED)
@@ -252,7 +252,7 @@ def test_a_trigger_may_change_what_is_not_ours(ground: Ground, options: dict[str
 
     async def act(table: Table) -> None:
         claimed = await table.claim("me", 2)
-        assert sorted(await table.move(claimed.mark, keys(claimed), End.DONE)) == keys(claimed)
+        assert sorted(await table.move(claimed.mark, keys(claimed), RowOutcome.DONE)) == keys(claimed)
 
     ground.play(act, order_by="id", **options)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Mark, Table
 from holdfast.errors import Unsupported
 from tests.rows.grounds import OWNED, Ground, keys
@@ -23,13 +23,13 @@ def test_a_zombie_whose_rows_were_reset_and_taken_again_changes_nothing(ground: 
         taken = await table.claim("heir", 9)
         assert sorted(keys(taken)) == [(1,), (2,)]
         before = ground.say("SELECT * FROM pastes ORDER BY id")
-        for end in End:
+        for end in RowOutcome:
             assert await table.move(zombie, [(1,), (2,)], end) == []
         assert await table.release(zombie) == 0
         async with table.transaction(zombie) as tx:
-            assert await tx.move([(1,)], End.DONE) == []
+            assert await tx.move([(1,)], RowOutcome.DONE) == []
         assert ground.say("SELECT * FROM pastes ORDER BY id") == before
-        assert len(await table.move(taken.mark, [(1,), (2,)], End.DONE)) == 2
+        assert len(await table.move(taken.mark, [(1,), (2,)], RowOutcome.DONE)) == 2
 
     ground.play(act, failed="BAD", **options)
 
@@ -42,7 +42,7 @@ def test_a_zombie_whose_rows_were_reset_and_are_nobodys_changes_nothing(ground: 
         zombie = (await table.claim("zombie", 9)).mark
         ground.age()
         await table.reset(9)
-        assert await table.move(zombie, [(1,)], End.DONE) == []
+        assert await table.move(zombie, [(1,)], RowOutcome.DONE) == []
         assert ground.statuses() == {1: "NEW"}
 
     ground.play(act, **options)
@@ -55,7 +55,7 @@ def test_a_row_that_somebody_else_has_ended_is_left_alone(ground: Ground, option
     async def act(table: Table) -> None:
         mark = (await table.claim("me", 9)).mark
         ground.say("UPDATE pastes SET status = 'OTHER'")
-        assert await table.move(mark, [(1,)], End.DONE) == []
+        assert await table.move(mark, [(1,)], RowOutcome.DONE) == []
         assert await table.release(mark) == 0
         assert ground.statuses() == {1: "OTHER"}
 
@@ -68,8 +68,8 @@ def test_two_batches_of_one_process_have_fences_of_their_own(ground: Ground) -> 
     async def act(table: Table) -> None:
         one, two = await table.claim("", 1), await table.claim("", 1)
         assert one.mark != two.mark
-        assert await table.move(one.mark, keys(two), End.DONE) == []
-        assert await table.move(two.mark, keys(two), End.DONE) == keys(two)
+        assert await table.move(one.mark, keys(two), RowOutcome.DONE) == []
+        assert await table.move(two.mark, keys(two), RowOutcome.DONE) == keys(two)
 
     ground.play(act)
 
@@ -83,11 +83,11 @@ def test_only_rows_that_are_named_and_ones_own_are_deleted(ground: Ground, optio
         ground.age()
         assert len(await table.reset(9)) == 2
         mark = (await table.claim("heir", 3)).mark
-        assert await table.move(zombie, [(1,), (2,), (3,), (4,)], End.DONE) == []
-        assert await table.move(mark, [(1,), (4,)], End.DONE) == [(1,)]
+        assert await table.move(zombie, [(1,), (2,), (3,), (4,)], RowOutcome.DONE) == []
+        assert await table.move(mark, [(1,), (4,)], RowOutcome.DONE) == [(1,)]
         assert ground.statuses() == {2: "BUSY", 3: "BUSY", 4: "NEW"}
         ground.say("UPDATE pastes SET status = 'OTHER' WHERE id = 2")
-        assert await table.move(mark, [(2,), (3,)], End.DONE) == [(3,)]
+        assert await table.move(mark, [(2,), (3,)], RowOutcome.DONE) == [(3,)]
         assert ground.statuses() == {2: "OTHER", 4: "NEW"}
 
     ground.play(act, deletes=True, order_by="id", **options)
@@ -116,8 +116,8 @@ def test_rows_of_an_owner_are_stamped_anew_and_are_not_stuck_then(ground: Ground
         assert renewed is not None
         assert (renewed.owner, renewed.stamp > mark.stamp) == ("me", True)
         assert [each.owner for each in await table.reset(9)] == ["another"]
-        assert await table.move(mark, [(1,)], End.DONE) == [(1,)]
-        assert await table.move(renewed, [(2,)], End.DONE) == [(2,)]
+        assert await table.move(mark, [(1,)], RowOutcome.DONE) == [(1,)]
+        assert await table.move(renewed, [(2,)], RowOutcome.DONE) == [(2,)]
         assert await table.renew(renewed) is None
 
     ground.play(act, order_by="id", **OWNED)

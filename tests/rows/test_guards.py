@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Table
 from holdfast.errors import HoldfastError
 from tests.rows.grounds import OWNED, Ground, keys
@@ -88,7 +88,7 @@ def test_what_an_owner_has_done_is_not_in_the_way_of_what_he_claims_next(ground:
         for id in (1, 2):
             claimed = await table.claim("me", 1)
             assert keys(claimed) == [(id,)]
-            assert await table.move(claimed.mark, [(id,)], End.DONE) == [(id,)]
+            assert await table.move(claimed.mark, [(id,)], RowOutcome.DONE) == [(id,)]
 
     ground.play(act, order_by="id", **OWNED)
 
@@ -137,7 +137,7 @@ def test_a_row_whose_owner_is_never_null_has_an_empty_one_when_it_is_nobodys(gro
 
     async def act(table: Table) -> None:
         mark = (await table.claim("me", 9)).mark
-        assert await table.move(mark, [(1,)], End.RETRY) == [(1,)]
+        assert await table.move(mark, [(1,)], RowOutcome.RETRY) == [(1,)]
         assert await table.release(mark) == 1
         assert ground.say("SELECT DISTINCT who FROM pastes") == [("",)]
 
@@ -151,7 +151,7 @@ def test_a_row_that_is_done_keeps_its_stamp_where_nothing_counts_from_it(ground:
         mark = (await table.claim("me", 1)).mark
         ground.age()
         before = ground.say("SELECT claimed_at FROM pastes")
-        assert await table.move(mark, [(1,)], End.DONE) == [(1,)]
+        assert await table.move(mark, [(1,)], RowOutcome.DONE) == [(1,)]
         assert ground.say("SELECT claimed_at FROM pastes") == before
 
     ground.play(act, **OWNED)

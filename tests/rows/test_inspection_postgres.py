@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Table
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable, Unsupported
 from tests.rows.grounds import ENDING, OWNED, Ground, watch
@@ -123,7 +123,7 @@ def test_a_permission_that_is_taken_away_meanwhile(postgres: Ground) -> None:
         mark = (await table.claim("", 9)).mark
         postgres.say("REVOKE UPDATE ON pastes FROM watcher")
         with pytest.raises(ConfigurationError, match="permission denied for table pastes: GRANT it"):
-            await table.move(mark, [(1,)], End.DONE)
+            await table.move(mark, [(1,)], RowOutcome.DONE)
 
     other.play(act)
     without(postgres)
@@ -249,7 +249,7 @@ def test_a_reason_is_cut_to_what_its_column_holds(postgres: Ground) -> None:
 
     async def act(table: Table) -> None:
         mark = (await table.claim("", 9)).mark
-        assert await table.move(mark, [(1,)], End.FAIL, "a long story") == [(1,)]
+        assert await table.move(mark, [(1,)], RowOutcome.FAIL, "a long story") == [(1,)]
         assert postgres.say("SELECT why FROM pastes") == [("a lon",)]
 
     postgres.play(act, **{**ENDING, "reason": "why"})

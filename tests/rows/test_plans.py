@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Mark
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.postgres.table import PostgresTable
@@ -75,7 +75,7 @@ def questions(statements: Statements) -> dict[str, tuple[tuple[Any, ...], int, s
         "has_due": ((statements.texts.of("has_due"),), 2, DUE),
         "reset": (statements.reset(100), 300, STUCK),
         "adopt": (statements.adopt(100), 2, STUCK),
-        "move": (statements.move(Mark("2024-01-02T03:04:05.000006", ""), keys, End.DONE), 1100, ""),
+        "move": (statements.move(Mark("2024-01-02T03:04:05.000006", ""), keys, RowOutcome.DONE), 1100, ""),
         "release": (statements.release(stamp), 2, STUCK),
         "prune": (statements.prune(100), 4, "holdfast_pastes_done"),
     }
@@ -155,7 +155,7 @@ def sqlite_questions(statements: SqliteStatements) -> dict[str, tuple[str, Any, 
         Mark("2024-01-02 03:04:05.000006", ""),
         {"limit": 9, "now": "", "stale": "3", "ahead": "4", "forgettable": "2", "from": "", "past": 0, "fence": "", "owner": ""},
     )
-    ((move, moved),) = statements.move(mark, [(1,), (2,)], End.DONE, "", lambda: 0.0)
+    ((move, moved),) = statements.move(mark, [(1,), (2,)], RowOutcome.DONE, "", lambda: 0.0)
     ((reset, taken),) = statements.reset([("", 1), ("", 2)])
     return {
         "claim": (statements.claim, named, DUE),
@@ -164,7 +164,7 @@ def sqlite_questions(statements: SqliteStatements) -> dict[str, tuple[str, Any, 
         "reset": (reset, taken, STUCK),
         "adopt": (statements.texts.of("adopt"), named, STUCK),
         "move": (move, moved, "pastes"),
-        "move, all of a batch": (*statements.move_all(mark, End.DONE, "", lambda: 0.0), f"{STUCK} (claimed_at=?)"),
+        "move, all of a batch": (*statements.move_all(mark, RowOutcome.DONE, "", lambda: 0.0), f"{STUCK} (claimed_at=?)"),
         "release": (statements.release(), named, STUCK),
         "prune": (statements.texts.of("prune"), named, "holdfast_pastes_done"),
     }

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Table
 from holdfast.testing.servers import PgBouncer, PostgresServer
 from holdfast.testing.servers.pgbouncer import has_pgbouncer
@@ -42,7 +42,7 @@ def test_every_verb_works(other: Ground, postgres: Ground) -> None:
         assert age < 60
         postgres.age(where="id < 3")
         assert len(await table.reset(9)) == 2
-        assert await table.move(mark, [(1,), (2,), (3,)], End.DONE) == [(3,)]
+        assert await table.move(mark, [(1,), (2,), (3,)], RowOutcome.DONE) == [(3,)]
         assert (await table.states()).rows == {"NEW": 2, "GONE": 1}
 
     other.play(act, order_by="id", **OWNED)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Refusal, Table
 from holdfast.errors import HoldfastError
 from tests.rows.grounds import ENDING, OWNED, Ground, keys
@@ -51,7 +51,7 @@ def test_a_claim_takes_all_others(ground: Ground, how: str, options: dict[str, A
         if "order_by" in options:
             assert claimed.keys == tuple((id,) for id in order)
         assert names(table) == [("claim", (5,))]
-        assert sorted(await table.move(claimed.mark, claimed.keys, End.DONE)) == sorted(claimed.keys)
+        assert sorted(await table.move(claimed.mark, claimed.keys, RowOutcome.DONE)) == sorted(claimed.keys)
         with pytest.raises(HoldfastError):
             await table.claim("you", 9)
         assert ground.statuses()[5] == "NEW"
@@ -101,7 +101,7 @@ def test_a_reset_takes_all_others_back(ground: Ground) -> None:
         frozen(ground, "OLD.id IN (3, 5)")
         found = await table.reset(9)
         assert sorted(each.key for each in found) == [(id,) for id in range(1, 10) if id not in (3, 5)]
-        assert {(each.to, each.owner) for each in found} == {(End.RETRY, "me")}
+        assert {(each.to, each.owner) for each in found} == {(RowOutcome.RETRY, "me")}
         assert sorted(names(table)) == [("reset", (3,)), ("reset", (5,))]
         assert (await table.reset(9), names(table)) == ([], [])
         assert ground.say("SELECT id, resets FROM pastes WHERE status = 'BUSY' ORDER BY id") == [(3, None), (5, None)]

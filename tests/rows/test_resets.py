@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Mark, Table
 from tests.rows.grounds import ENDING, OWNED, Ground, keys
 
@@ -20,7 +20,7 @@ def test_resets_are_bounded_and_begin_with_the_oldest(ground: Ground) -> None:
         oldest = "now() - interval '9 hours'" if ground.kind == "postgres" else "'2001-02-03 04:05:06.000000'"
         ground.say(f"UPDATE pastes SET claimed_at = {oldest} WHERE id = 3")
         first = await table.reset(1)
-        assert [(each.key, each.to, each.owner) for each in first] == [((3,), End.RETRY, "me")]
+        assert [(each.key, each.to, each.owner) for each in first] == [((3,), RowOutcome.RETRY, "me")]
         assert first[0].held > 8 * 3600
         assert [len(await table.reset(2)) for _ in range(3)] == [2, 1, 0]
         assert list(ground.statuses().values()) == ["NEW"] * 5
@@ -83,7 +83,7 @@ def test_poison_rows_fail_after_so_many_resets(ground: Ground) -> None:
             await table.claim(f"owner {number}", 9)
             ground.age()
             (reset,) = await table.reset(9)
-            assert (reset.to, reset.owner) == (End.FAIL if number == 3 else End.RETRY, f"owner {number}")
+            assert (reset.to, reset.owner) == (RowOutcome.FAIL if number == 3 else RowOutcome.RETRY, f"owner {number}")
         assert await table.reset(9) == []
         found = ground.say("SELECT status, owner, resets, reason, claimed_at IS NULL FROM pastes")
         assert found == [("BAD", "owner 3", 3, "held for longer than 7200 s more than 2 times", False)]
@@ -195,7 +195,7 @@ def test_a_row_that_is_locked_is_passed_by_and_judged_as_it_is_then(postgres: Gr
             assert [each.key for each in await table.reset(9)] == [(2,)]
             assert keys(await table.claim("", 9)) == [(2,)]
         assert await table.reset(9) == []
-        assert await table.move(mark, [(1,)], End.RETRY) == []
+        assert await table.move(mark, [(1,)], RowOutcome.RETRY) == []
 
     postgres.play(act)
 
@@ -263,7 +263,7 @@ def test_how_it_stands(ground: Ground, is_owned: bool) -> None:
         ground.age()
         mark = (await table.claim("two", 3)).mark
         done = next(id for id, status in ground.statuses().items() if status == "BUSY" and id > 2)
-        assert await table.move(mark, [(done,)], End.DONE) == [(done,)]
+        assert await table.move(mark, [(done,)], RowOutcome.DONE) == [(done,)]
         states = await table.states()
         assert (states.rows, states.due, states.stuck) == ({"NEW": 2, "BUSY": 4, "GONE": 1}, 1, 2)
         assert states.oldest is not None

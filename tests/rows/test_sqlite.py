@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Moves, Table
 from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
@@ -40,7 +40,7 @@ def test_nothing_of_ours_is_made_in_the_file_and_its_settings_stay(tmp_path: Pat
         await table.inspect()
         mark = (await table.claim("", 1)).mark
         async with table.transaction(mark) as tx:
-            await tx.move([(1,)], End.DONE)
+            await tx.move([(1,)], RowOutcome.DONE)
         assert ground.say("SELECT name FROM sqlite_schema ORDER BY name") == before
         assert (ground.say("PRAGMA journal_mode"), ground.say("PRAGMA user_version")) == ([("delete",)], [(7,)])
 
@@ -163,7 +163,7 @@ def test_a_constraint_that_forbids_a_move_is_no_outage(sqlite: Ground) -> None:
     async def act(table: Table) -> None:
         mark = (await table.claim("", 1)).mark
         with pytest.raises(HoldfastError, match="CHECK constraint failed") as caught:
-            await table.move(mark, [(1,)], End.DONE)
+            await table.move(mark, [(1,)], RowOutcome.DONE)
         assert not isinstance(caught.value, StoreUnavailable)
         assert await table.release(mark) == 1
 
@@ -242,7 +242,7 @@ def test_more_keys_than_one_statement_takes(sqlite: Ground) -> None:
 
     async def act(table: Table) -> None:
         claimed = await table.claim("", MOST_VALUES + 7)
-        assert len(await table.move(claimed.mark, keys(claimed), End.DONE)) == MOST_VALUES + 7
+        assert len(await table.move(claimed.mark, keys(claimed), RowOutcome.DONE)) == MOST_VALUES + 7
         assert await table.states() == await sqlite.open(table.watch).states()
 
     sqlite.play(act)
@@ -257,8 +257,8 @@ def test_the_same_with_apsw_as_the_store_has_it(sqlite: Ground, monkeypatch: pyt
         assert (await table.inspect()).problems == ()
         mark = (await table.claim("", 3)).mark
         async with table.transaction(mark) as tx:
-            assert await tx.move([(1,)], End.DONE) == [(1,)]
-        assert len(await table.move(mark, [(1,), (2,), (3,)], End.RETRY)) == 2
+            assert await tx.move([(1,)], RowOutcome.DONE) == [(1,)]
+        assert len(await table.move(mark, [(1,), (2,), (3,)], RowOutcome.RETRY)) == 2
         await table.close()
 
     sqlite.run(act)
@@ -267,7 +267,7 @@ def test_the_same_with_apsw_as_the_store_has_it(sqlite: Ground, monkeypatch: pyt
 async def dawdle(block: AbstractAsyncContextManager[Moves]) -> None:
     """Say something to the file for ever."""
     async with block as tx:
-        await tx.move([(1,)], End.DONE)
+        await tx.move([(1,)], RowOutcome.DONE)
         while True:
             tx.connection.execute("SELECT 1").fetchall()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Mark, Table
 from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.rows.sqlite.table import LOOKED_THROUGH, SqliteTable
@@ -144,7 +144,7 @@ def test_a_pending_row_is_claimed_whatever_its_old_stamp_is(sqlite: Ground) -> N
 
     async def act(table: Table) -> None:
         claimed = await table.claim("", 99)
-        assert len(await table.move(claimed.mark, keys(claimed), End.DONE)) == len(RUBBISH)
+        assert len(await table.move(claimed.mark, keys(claimed), RowOutcome.DONE)) == len(RUBBISH)
         assert await table.unreadable(9) == []
 
     sqlite.play(act)
@@ -173,7 +173,7 @@ def test_epoch_stamps_are_compared_and_written_as_such(sqlite: Ground, kind: str
         assert abs(float(written) / unit - now) < 60
         assert claimed.rows[0]["claimed_at"] == written
         assert await table.unreadable(9) == []
-        assert await table.move(claimed.mark, keys(claimed), End.DONE, is_all=True) == [(2,)]
+        assert await table.move(claimed.mark, keys(claimed), RowOutcome.DONE, is_all=True) == [(2,)]
         sqlite.say(f"UPDATE pastes SET claimed_at = claimed_at - {9 * 3600 * unit} WHERE id = 2")
         assert await table.prune(9) == 1
         sqlite.say(f"UPDATE pastes SET claimed_at = claimed_at + {9 * 3600 * unit} WHERE id = 1")
@@ -193,7 +193,7 @@ def test_whole_numbers_need_an_owner_to_be_a_fence(sqlite: Ground, stamps: str |
         claimed = await table.claim("me", 9)
         assert sqlite.say("SELECT DISTINCT typeof(claimed_at) FROM pastes") == [("integer",)]
         assert (await table.unreadable(9), await table.reset(9)) == ([], [])
-        assert await table.move(claimed.mark, [(1,)], End.DONE) == [(1,)]
+        assert await table.move(claimed.mark, [(1,)], RowOutcome.DONE) == [(1,)]
         sqlite.say("UPDATE pastes SET claimed_at = claimed_at - 99999999")
         assert [each.key for each in await table.reset(9)] == [(2,)]
 
@@ -219,7 +219,7 @@ def test_iso_stamps_are_compared_by_their_time_whatever_their_offset(sqlite: Gro
         ((written,),) = sqlite.say("SELECT claimed_at FROM pastes WHERE id = 2")
         assert abs(datetime.fromisoformat(written) - now) < timedelta(minutes=1)
         assert len(written) == len("2023-11-14T22:13:20.250000+00:00")
-        assert await table.move(claimed.mark, keys(claimed), End.RETRY, is_all=True) == [(2,)]
+        assert await table.move(claimed.mark, keys(claimed), RowOutcome.RETRY, is_all=True) == [(2,)]
         sqlite.say("UPDATE pastes SET status = 'BUSY', claimed_at = %s WHERE id = 2", text(now + timedelta(minutes=130), form))
         assert (len(await table.adopt(9)), len(await table.adopt(9))) == (1, 0)
 

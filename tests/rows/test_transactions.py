@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Mark, Table
 from holdfast.errors import HoldfastError
 from tests.rows.grounds import ENDING, OWNED, Ground
@@ -72,9 +72,9 @@ def test_both_are_there_after_it(ground: Ground, is_blocking: bool) -> None:
 
         async def use(tx: Tx) -> None:
             await tx.say(LESS)
-            assert await tx.move([(1,), (2,)], End.DONE) == [(1,), (2,)]
-            assert await tx.move([], End.DONE) == []
-            assert await tx.move([(3,)], End.FAIL, "why") == [(3,)]
+            assert await tx.move([(1,), (2,)], RowOutcome.DONE) == [(1,), (2,)]
+            assert await tx.move([], RowOutcome.DONE) == []
+            assert await tx.move([(3,)], RowOutcome.FAIL, "why") == [(3,)]
 
         await transact(ground, table, mark, use, is_blocking=is_blocking)
         assert (ground.statuses(), number(ground)) == ({1: "GONE", 2: "GONE", 3: "BAD"}, 9)
@@ -92,7 +92,7 @@ def test_neither_is_there_when_the_block_raises(ground: Ground, is_blocking: boo
 
         async def use(tx: Tx) -> None:
             await tx.say(LESS)
-            assert len(await tx.move([(1,), (2,), (3,)], End.DONE)) == 3
+            assert len(await tx.move([(1,), (2,), (3,)], RowOutcome.DONE)) == 3
             raise ValueError("no")
 
         with pytest.raises(ValueError, match="no"):
@@ -116,7 +116,7 @@ def test_rows_that_are_lost_are_told_inside_so_that_an_effect_is_not_applied_twi
 
             async def use(tx: Tx) -> None:
                 await tx.say(LESS)
-                moved = await tx.move([(1,), (2,), (3,)], End.DONE)
+                moved = await tx.move([(1,), (2,), (3,)], RowOutcome.DONE)
                 if moved not in ([(1,)], [(2,), (3,)]):
                     raise LookupError(f"{moved}")
 
@@ -141,7 +141,7 @@ def test_rows_may_move_while_the_answer_of_a_write_is_still_read(
 
         async def use(tx: Tx) -> None:
             for (row,) in tx.moves.connection.execute("UPDATE contents SET uses = uses - 1 RETURNING row"):
-                assert await tx.move([(row,)], End.DONE) == [(row,)]
+                assert await tx.move([(row,)], RowOutcome.DONE) == [(row,)]
 
         await transact(sqlite, table, mark, use, is_blocking=is_blocking)
         assert sqlite.statuses() == {1: "GONE", 2: "GONE", 3: "GONE"}
@@ -180,9 +180,9 @@ def test_s9_rows_whose_move_a_savepoint_took_back_are_not_said_to_be_done(
         async def use(tx: Tx) -> None:
             await tx.say(LESS)
             await tx.say("SAVEPOINT mine")
-            assert await tx.move([(1,)], End.DONE) == [(1,)]
+            assert await tx.move([(1,)], RowOutcome.DONE) == [(1,)]
             await tx.say("ROLLBACK TO mine")
-            assert await tx.move([(2,), (3,)], End.DONE) == [(2,), (3,)]
+            assert await tx.move([(2,), (3,)], RowOutcome.DONE) == [(2,), (3,)]
             for statement in filter(None, again.split(";")):
                 await tx.say(statement)
 
@@ -210,8 +210,8 @@ def test_s9_savepoints_that_took_no_move_back_are_in_nobodys_way(
             await tx.say("SAVEPOINT first")
             await tx.say(LESS)
             await tx.say("ROLLBACK TO first")
-            assert await tx.move([(1,), (2,)], End.DONE) == [(1,), (2,)]
-            assert await tx.move([(2,)], End.DONE) == []
+            assert await tx.move([(1,), (2,)], RowOutcome.DONE) == [(1,), (2,)]
+            assert await tx.move([(2,)], RowOutcome.DONE) == []
             await tx.say("RELEASE first")
             await tx.say("SAVEPOINT second")
             await tx.say("ROLLBACK TO second")
@@ -230,7 +230,7 @@ def test_a_reset_does_not_wait_for_a_transaction_and_does_not_take_its_rows(post
         mark = (await table.claim("", 9)).mark
         postgres.say("UPDATE pastes SET status = 'NEW' WHERE id = 3")
         async with table.transaction(mark) as tx:
-            assert await tx.move([(1,)], End.DONE) == [(1,)]
+            assert await tx.move([(1,)], RowOutcome.DONE) == [(1,)]
             assert [each.key for each in await postgres.open(table.watch).reset(9)] == []
             assert (await table.claim("", 9)).rows[0]["id"] == 3
         assert postgres.statuses() == {1: "GONE", 2: "BUSY", 3: "BUSY"}
@@ -247,7 +247,7 @@ def test_what_is_waited_for_in_a_thread_is_prepared_there(ground: Ground) -> Non
 
         def transact() -> None:
             with fresh.blocking_transaction(mark) as tx:
-                assert tx.move([(1,)], End.DONE) == [(1,)]
+                assert tx.move([(1,)], RowOutcome.DONE) == [(1,)]
 
         await asyncio.to_thread(transact)
         assert ground.statuses()[1] == "GONE"

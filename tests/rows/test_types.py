@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._core.table_spec import End
+from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Table
 from tests.rows.grounds import OWNED, Ground, watch
 
@@ -19,12 +19,12 @@ async def through_everything(table: Table, columns: tuple[str, ...], *, count: i
     first = await table.claim("one", 9)
     keys = [tuple(row[name] for name in columns) for row in first.rows]
     assert len(keys) == len(set(keys)) == count
-    assert sorted(await table.move(first.mark, keys[:1], End.RETRY)) == keys[:1]
+    assert sorted(await table.move(first.mark, keys[:1], RowOutcome.RETRY)) == keys[:1]
     assert await table.release(first.mark) == count - 1
     second = await table.claim("two", 9)
-    assert set(await table.move(second.mark, keys[1:], End.DONE)) == set(keys[1:])
+    assert set(await table.move(second.mark, keys[1:], RowOutcome.DONE)) == set(keys[1:])
     async with table.transaction(second.mark) as tx:
-        assert await tx.move(keys, End.DONE) == keys[:1]
+        assert await tx.move(keys, RowOutcome.DONE) == keys[:1]
 
 
 async def through_threads(table: Table, columns: tuple[str, ...]) -> None:
@@ -34,7 +34,7 @@ async def through_threads(table: Table, columns: tuple[str, ...]) -> None:
 
     def move() -> None:
         with table.blocking_transaction(claimed.mark) as tx:
-            assert set(tx.move(keys, End.RETRY)) == set(keys)
+            assert set(tx.move(keys, RowOutcome.RETRY)) == set(keys)
 
     await asyncio.to_thread(move)
 
@@ -208,7 +208,7 @@ def test_a_status_of_any_type(ground: Ground, kind: str, words: tuple[Any, ...])
         assert (await table.inspect()).indexes == ()
         await table.claim("", 9)
         ground.age_of(words[1])
-        assert [each.to for each in await table.reset(1)] == [End.FAIL]
+        assert [each.to for each in await table.reset(1)] == [RowOutcome.FAIL]
         assert set(ground.statuses().values()) == {words[1], words[3]}
         states = await table.states()
         assert states.rows == {str(words[1]): 1, str(words[3]): 1}

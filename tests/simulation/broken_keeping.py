@@ -10,7 +10,7 @@ from msgspec import structs
 
 from holdfast._core.job import PLACE_OF, JobRecord, NewJob, Place, Reason, State, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._core.record import new_row, reopened
+from holdfast._core.record import new_record, reopened
 from holdfast._ports.store import EnqueueAnswer, Pruned, ReopenAnswer
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
@@ -35,7 +35,7 @@ class EnqueueWithoutReceipt(MemoryStore):
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
         for job in jobs:
-            self._put(new_row(job, self._now()))
+            self._put(new_record(job, self._now()))
         return EnqueueAnswer()
 
 

@@ -20,4 +20,4 @@ def moves_without_the_fence() -> Any:
 
 def errors_do_not_shrink_batches() -> Any:
     """Only deaths of its workers make the batches of a run smaller, and no error of its handler."""
-    return patched(Run, _ends=property(lambda run: run._job._claim.hold.crashes))
+    return patched(Run, _ends=property(lambda run: run._job._claim.job.crashes))

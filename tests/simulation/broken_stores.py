@@ -7,10 +7,10 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import PLACE_OF, Claim, Hold, JobRecord, Place, State
-from holdfast._core.lifecycle import Charge, Judge, LeaseEnd, Transition
+from holdfast._core.job import PLACE_OF, ActiveJob, Claim, JobRecord, Place, State
+from holdfast._core.lifecycle import Charge, LeaseEnd, Precondition, Transition
 from holdfast._core.policy import Policy
-from holdfast._core.record import hold_of
+from holdfast._core.record import active_job
 from holdfast._ports.clock import Clock
 from holdfast._ports.store import Answer, BeatAnswer, ClaimRequest, LastTries, NewLease, Update
 from holdfast.stores.memory import MemoryStore
@@ -21,7 +21,7 @@ class SettleById(MemoryStore):
 
     def _settle(self, transition: Transition, now: datetime) -> bool:
         row = self._all.jobs.get(transition.job)
-        if row is not None and transition.judge is Judge.OWNER:
+        if row is not None and transition.judge is Precondition.OWNER:
             owned = structs.replace(row, state=State.RUNNING, token=transition.token, lease=row.lease or UUID(int=0))
             MemoryStore._put(self, owned)  # unwitnessed: only what it becomes is told
         return super()._settle(transition, now)
@@ -49,7 +49,7 @@ class SettleByWorker(MemoryStore):
 
     def _take(self, row: Any, request: ClaimRequest, *, is_running: bool, worker: str) -> Claim:
         claim = super()._take(row, request, is_running=is_running, worker=worker)
-        self._owners = {**getattr(self, "_owners", {}), claim.hold.token: worker}
+        self._owners = {**getattr(self, "_owners", {}), claim.job.token: worker}
         return claim
 
 
@@ -102,9 +102,9 @@ class RescueById(MemoryStore):
 
     def _settle(self, transition: Transition, now: datetime) -> bool:
         row = self._all.jobs.get(transition.job)
-        is_rescue = transition.judge is Judge.LEASE_ENDED
+        is_rescue = transition.judge is Precondition.LEASE_ENDED
         if is_rescue and row is not None and PLACE_OF[row.state] is Place.ACTIVE:
-            transition = structs.replace(transition, token=row.token, judge=Judge.OWNER)
+            transition = structs.replace(transition, token=row.token, judge=Precondition.OWNER)
         return super()._settle(transition, now)
 
 
@@ -113,7 +113,7 @@ class CrashNotCounted(MemoryStore):
 
     def _settle(self, transition: Transition, now: datetime) -> bool:
         row = self._all.jobs.get(transition.job)
-        if row is not None and transition.judge is Judge.LEASE_ENDED:
+        if row is not None and transition.judge is Precondition.LEASE_ENDED:
             transition = structs.replace(transition, crashes=row.crashes, to=State.AVAILABLE)
         return super()._settle(transition, now)
 
@@ -211,15 +211,15 @@ class MoveBeforeEnd(MemoryStore):
         return answer
 
     def _settle(self, transition: Transition, now: datetime) -> bool:
-        return super()._settle(structs.replace(transition, judge=Judge.OWNER), now)
+        return super()._settle(structs.replace(transition, judge=Precondition.OWNER), now)
 
 
 class HeldByAnybody(MemoryStore):
     """Whoever asks what it holds is told what anybody holds."""
 
-    async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
+    async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
         rows = sorted(self._all.jobs.values(), key=lambda row: row.token.number)
-        return tuple(hold_of(row) for row in rows if PLACE_OF[row.state] is Place.ACTIVE)[:limit]
+        return tuple(active_job(row) for row in rows if PLACE_OF[row.state] is Place.ACTIVE)[:limit]
 
 
 class StartNotCounted(MemoryStore):

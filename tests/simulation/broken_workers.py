@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from msgspec import structs
 
 from holdfast._core import lifecycle
-from holdfast._core.job import Claim, Hold, Json, NewJob
+from holdfast._core.job import ActiveJob, Claim, Json, NewJob
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Outcome
 from holdfast._engine.client.client import Client
@@ -147,7 +147,7 @@ def settle_before_stop() -> Any:
     def stop_early(self: Executor, job: UUID, why: Stop, **given: Any) -> None:
         running = self.running.get(job)
         if running is not None and running.stop is None:
-            self._on_ended(Ended(running.claim, lifecycle.release(running.claim.hold, code_ran=True)))
+            self._on_ended(Ended(running.claim, lifecycle.release(running.claim.job, code_ran=True)))
         stop(self, job, why, **given)
 
     return patched(Executor, stop=stop_early)
@@ -186,7 +186,7 @@ def drain_costs() -> Any:
     """What a worker gives back when it is asked to end has spent an attempt."""
     release = lifecycle.release
 
-    def charge(hold: Hold, *, code_ran: bool) -> Transition:
+    def charge(hold: ActiveJob, *, code_ran: bool) -> Transition:
         moved = release(hold, code_ran=code_ran)
         return structs.replace(moved, failures=hold.failures + 1) if code_ran else moved
 
@@ -206,14 +206,14 @@ def counting_what_never_ran() -> Any:
 
 def mark_ignored() -> Any:
     """A job marked for cancellation goes wherever its transition says."""
-    return patched(Transition, moved_by=lambda self, *, cancel_requested: self)
+    return patched(Transition, with_cancellation=lambda self, *, cancel_requested: self)
 
 
 def failures_free() -> Any:
     """A failed attempt is not counted."""
     failed = lifecycle._failed_attempt
 
-    def forget(hold: Hold, *arguments: Any, **given: Any) -> Transition:
+    def forget(hold: ActiveJob, *arguments: Any, **given: Any) -> Transition:
         return structs.replace(failed(hold, *arguments, **given), failures=hold.failures)
 
     return patched(lifecycle, _failed_attempt=forget)
@@ -223,7 +223,7 @@ def failures_without_end() -> Any:
     """A job is tried again however often it has failed."""
     failed = lifecycle._failed_attempt
 
-    def again(hold: Hold, *arguments: Any, **given: Any) -> Transition:
+    def again(hold: ActiveJob, *arguments: Any, **given: Any) -> Transition:
         patient = structs.replace(hold.policy, max_attempts=1000)
         return failed(structs.replace(hold, policy=patient), *arguments, **given)
 
@@ -234,7 +234,7 @@ def crashes_without_end() -> Any:
     """A job is tried again however often its workers have crashed."""
     crashed = lifecycle._crashed
 
-    def again(hold: Hold, **given: Any) -> Transition:
+    def again(hold: ActiveJob, **given: Any) -> Transition:
         patient = structs.replace(hold.policy, max_crashes=1000)
         return crashed(structs.replace(hold, policy=patient), **given)
 

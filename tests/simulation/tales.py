@@ -5,7 +5,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.job import AttemptOutcome, Reason, State, Token
-from holdfast._core.lifecycle import Charge, Judge
+from holdfast._core.lifecycle import Charge, Precondition
 from holdfast._core.policy import Policy
 from holdfast.testing.history import IN_CARE, By, Event, History, JobRow, LeaseRow, Phase, TableRow
 from proof.checker.checker import check
@@ -81,7 +81,7 @@ class Tale:
     def settle(
         self,
         under: Token = FIRST,
-        judge: Judge = Judge.OWNER,
+        judge: Precondition = Precondition.OWNER,
         process: str = WORKER,
         record: AttemptOutcome | None = None,
         **changes: object,
@@ -131,13 +131,13 @@ class Tale:
 
     def answer(self, phase: Phase, outcome: str, token: Token = FIRST, note: str = "") -> "Tale":
         """What the one who settled was told."""
-        by = By("exchange", token, Judge.OWNER, outcome)
+        by = By("exchange", token, Precondition.OWNER, outcome)
         return self.say("settle", phase, job=JOB, token=token, by=by, note=note)
 
     def rescue(self, under: Token = FIRST, process: str = OTHER, *, crashes: int = 1, **changes: object) -> "Tale":
         """Somebody else takes it from an ended lease."""
         given = {"state": State.AVAILABLE, "token": Token(None, under.number), "lease": None, "crashes": crashes, **changes}
-        return self.settle(under, Judge.LEASE_ENDED, process, AttemptOutcome.CRASHED, **given)
+        return self.settle(under, Precondition.LEASE_ENDED, process, AttemptOutcome.CRASHED, **given)
 
     def check(self, rules: Rules | None = None) -> Report:
         """The verdict."""
@@ -212,10 +212,10 @@ def rested(seconds: float, *, moved: bool = True, **more: object) -> Tale:
     return tale.later(seconds)
 
 
-def stalled(tale: Tale, judge: Judge = Judge.OWNER) -> Tale:
+def stalled(tale: Tale, judge: Precondition = Precondition.OWNER) -> Tale:
     """It is charged for that."""
     given = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None, "failures": 1}
-    tale = tale.life("handler.end", FIRST) if judge is Judge.OWNER else tale
+    tale = tale.life("handler.end", FIRST) if judge is Precondition.OWNER else tale
     return tale.settle(FIRST, judge, WORKER, AttemptOutcome.STALLED, **given)
 
 
@@ -228,7 +228,7 @@ def last_try(**lease: object) -> Tale:
 def overran(tale: Tale) -> Tale:
     """It is charged for running too long."""
     given = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None, "failures": 1}
-    return tale.life("handler.end", FIRST).settle(FIRST, Judge.OWNER, WORKER, AttemptOutcome.TIMED_OUT, **given)
+    return tale.life("handler.end", FIRST).settle(FIRST, Precondition.OWNER, WORKER, AttemptOutcome.TIMED_OUT, **given)
 
 
 def charged_to_death(tale: Tale) -> Tale:
@@ -253,7 +253,7 @@ def frozen() -> Tale:
 
 def released(tale: Tale, **changes: object) -> Tale:
     given = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None, **changes}
-    return tale.settle(FIRST, Judge.OWNER, WORKER, AttemptOutcome.RELEASED, **given)
+    return tale.settle(FIRST, Precondition.OWNER, WORKER, AttemptOutcome.RELEASED, **given)
 
 
 def core(slots: int = 1) -> Tale:

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import AttemptOutcome, State, Token
-from holdfast._core.lifecycle import Judge
+from holdfast._core.lifecycle import Precondition
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast.testing.history import FAIL_OVER, By, Phase
 from proof.checker.verdicts import Rules
@@ -73,5 +73,5 @@ def test_no_process_runs_two_attempts_of_a_job_whatever_the_clocks_and_the_store
 
 def test_a_lease_that_a_fail_over_has_forgotten_counts_as_expired() -> None:
     tale = begun().say("lease", Phase.TRUTH, lease=LEASE, before=None, after=None, by=By(FAIL_OVER))
-    moved = tale.settle(FIRST, Judge.LEASE_ENDED, OTHER, AttemptOutcome.CRASHED, crashes=1, **BACK)
+    moved = tale.settle(FIRST, Precondition.LEASE_ENDED, OTHER, AttemptOutcome.CRASHED, crashes=1, **BACK)
     assert moved.check(Rules(is_timed=False, is_complete=False)).verdict("S9")

@@ -36,7 +36,7 @@ from tests.simulation.test_promises import PAIRS
 def hooked(tale: Tale) -> Tale:
     """Its task has an ``on_rescue``."""
     assert tale.row is not None
-    tale.row = structs.replace(tale.row, policy=Policy(heals=True))
+    tale.row = structs.replace(tale.row, policy=Policy(has_rescue_hook=True))
     return tale
 
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import Hold, JobRecord, NewJob, State
+from holdfast._core.job import ActiveJob, JobRecord, NewJob, State
 from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
@@ -47,15 +47,15 @@ class Site:
         await self.store.enqueue(UUID(int=31), jobs)
         await self.store.open_lease(NewLease(HOME, "worker", ProcessIdentity("m", 1), LeaseTiming.of("30s")))
 
-    async def exchange(self, holds: list[Hold], limit: int) -> ExchangeAnswer:
+    async def exchange(self, holds: list[ActiveJob], limit: int) -> ExchangeAnswer:
         """Settle these, and claim so many."""
         self._claims += 1
         request = ClaimRequest(lease=HOME, claim=UUID(int=self._claims), tasks={"task": Policy()}, limit=limit)
         return await self.store.exchange([finish(hold, Done(b"1"), jitter=0.0) for hold in holds], request)
 
-    async def claim(self, limit: int) -> list[Hold]:
+    async def claim(self, limit: int) -> list[ActiveJob]:
         """Of so many."""
-        return [claim.hold for claim in (await self.exchange([], limit)).claims]
+        return [claim.job for claim in (await self.exchange([], limit)).claims]
 
     def lock(self, *jobs: UUID, is_exclusive: bool = True) -> object:
         """By a stranger; call the answer to let go."""
@@ -74,10 +74,10 @@ def test_l11_a_locked_job_delays_its_own_outcome_and_no_sibling_and_no_claim(is_
     async def play(stage: Stage) -> None:
         await (site := Site(stage)).open()
         stuck, free = await site.claim(2)
-        let_go = site.lock(stuck.job, is_exclusive=is_exclusive)
+        let_go = site.lock(stuck.id, is_exclusive=is_exclusive)
         found = await site.exchange([stuck, free], 1)
         assert found.answers == (Answer.BUSY, Answer.APPLIED)
-        assert [claim.hold.job for claim in found.claims] == [THIRD]
+        assert [claim.job.id for claim in found.claims] == [THIRD]
         assert callable(let_go)
         let_go()
         assert (await site.exchange([stuck], 1)).answers == (Answer.APPLIED,)
@@ -89,8 +89,8 @@ def test_a_claim_passes_a_locked_job_by_and_whoever_asks_when_work_is_due_is_tol
     async def play(stage: Stage) -> None:
         await (site := Site(stage)).open()
         site.lock(FIRST, is_exclusive=False)
-        assert [hold.job for hold in await site.claim(1)] == [OTHER]
-        assert [hold.job for hold in await site.claim(2)] == [THIRD]
+        assert [hold.id for hold in await site.claim(1)] == [OTHER]
+        assert [hold.id for hold in await site.claim(2)] == [THIRD]
         assert await site.claim(1) == []
         assert await site.store.next_due(["task"]) == 0.0
 
@@ -102,13 +102,13 @@ def test_progress_of_a_locked_job_waits_only_if_the_lock_is_exclusive(is_exclusi
     async def play(stage: Stage) -> None:
         await (site := Site(stage)).open()
         stuck, free = await site.claim(2)
-        site.lock(stuck.job, is_exclusive=is_exclusive)
-        updates = [Update(job=hold.job, token=hold.token, stage="half") for hold in (stuck, free)]
+        site.lock(stuck.id, is_exclusive=is_exclusive)
+        updates = [Update(job=hold.id, token=hold.token, stage="half") for hold in (stuck, free)]
         with pytest.raises(StoreBusy) if is_exclusive else nullcontext() as caught:
             assert await site.store.report(updates) == frozenset()
-        assert caught is None or caught.value.jobs == {stuck.job}
-        assert (await site.row(free.job)).stage == "half"
-        assert (await site.row(stuck.job)).stage == (None if is_exclusive else "half")
+        assert caught is None or caught.value.jobs == {stuck.id}
+        assert (await site.row(free.id)).stage == "half"
+        assert (await site.row(stuck.id)).stage == (None if is_exclusive else "half")
 
     on_stage(play)
 

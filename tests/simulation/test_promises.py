@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import AttemptOutcome, Reason, State, Token
-from holdfast._core.lifecycle import Charge, Judge
+from holdfast._core.lifecycle import Charge, Precondition
 from holdfast._core.policy import Policy
 from holdfast.testing.history import FAIL_OVER, By, History, JobRow, Phase
 from proof.checker.verdicts import Rules
@@ -181,14 +181,14 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
     "others leave it to its owner for the ttl and the grace": (
         "S9",
         OPEN,
-        stalled(rested(61, moved=False), Judge.STALLED),
-        stalled(rested(55, moved=False), Judge.STALLED),
+        stalled(rested(61, moved=False), Precondition.STALLED),
+        stalled(rested(55, moved=False), Precondition.STALLED),
     ),
     "what others heard of it counts": (
         "S9",
         OPEN,
-        stalled(rested(5, moved=False).job(By("report"), witness=str(FIRST)).later(61), Judge.STALLED),
-        stalled(rested(20, moved=False).job(By("report"), witness=str(FIRST)).later(45), Judge.STALLED),
+        stalled(rested(5, moved=False).job(By("report"), witness=str(FIRST)).later(61), Precondition.STALLED),
+        stalled(rested(20, moved=False).job(By("report"), witness=str(FIRST)).later(45), Precondition.STALLED),
     ),
     "a last try is apart": ("S9", ALONE, last_try(is_alone=True), last_try()),
     "the worker of a last try takes nothing else": ("S9", ALONE, new().claim(), new().lease(is_alone=True).claim()),

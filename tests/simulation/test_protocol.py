@@ -46,7 +46,7 @@ async def _take(store: Witness, lease: UUID) -> Token:
     timing = LeaseTiming.of("30s")
     await store.open_lease(NewLease(lease, "worker", ProcessIdentity("m", lease.int), timing))
     request = ClaimRequest(lease=lease, claim=UUID(int=lease.int + 100), tasks={"task": Policy()}, limit=0, prefetch=1)
-    return (await store.exchange([], request)).claims[0].hold.token
+    return (await store.exchange([], request)).claims[0].job.token
 
 
 async def _late_start(store: Witness) -> None:

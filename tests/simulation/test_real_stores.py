@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._core.job import AttemptOutcome, Claim, Hold, JobRecord, NewJob, Token
+from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, JobRecord, NewJob, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Done, Fail, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
@@ -69,10 +69,10 @@ class Crew:
         self._once = store
         self._leases: dict[UUID, set[Token]] = {}
 
-    async def enqueue(self, *jobs: NewJob, under: Hold | None = None) -> None:
+    async def enqueue(self, *jobs: NewJob, under: ActiveJob | None = None) -> None:
         """One call, whatever becomes of it."""
         call = self.at.chance.uuid4()
-        await self.store.enqueue(call, jobs, under=None if under is None else (under.job, under.token))
+        await self.store.enqueue(call, jobs, under=None if under is None else (under.id, under.token))
 
     async def lease(self) -> UUID:
         """An open lease."""
@@ -81,21 +81,21 @@ class Crew:
         self._leases[lease.id] = set()
         return lease.id
 
-    async def claim(self, lease: UUID, *jobs: NewJob, policy: Policy = PATIENT, prefetch: int = 0) -> list[Hold]:
+    async def claim(self, lease: UUID, *jobs: NewJob, policy: Policy = PATIENT, prefetch: int = 0) -> list[ActiveJob]:
         """All of them, in order. What a claim was not answered is looked up, and claimed again if it never came."""
-        taken: dict[UUID, Hold] = {}
+        taken: dict[UUID, ActiveJob] = {}
         while len(taken) < len(jobs):
             limit = len(jobs) - prefetch
             request = self.at.request(lease, limit, prefetch=prefetch, ids=[job.id for job in jobs], policy=policy)
             try:
                 claims: tuple[Claim, ...] = (await self._once.exchange((), request)).claims
-                found = [claim.hold for claim in claims]
+                found = [claim.job for claim in claims]
             except (StoreUnavailable, *ODD_ERRORS):
                 found = []
             if len(found) < len(jobs):  # a copy of it that came at the same time may have taken the rest
                 await self.store.rest()
                 found = [hold for hold in await self.store.held(lease) if hold.token.claim == request.claim]
-            taken |= {hold.job: hold for hold in found}
+            taken |= {hold.id: hold for hold in found}
         self._leases[lease] |= {hold.token for hold in taken.values()}
         return [taken[job.id] for job in jobs]
 
@@ -121,9 +121,9 @@ async def work(crew: Crew) -> None:
     await crew.enqueue(*jobs)
     lease = await crew.lease()
     holds = await crew.claim(lease, *jobs, prefetch=1)
-    await crew.store.start([(hold.job, hold.token) for hold in holds])
+    await crew.store.start([(hold.id, hold.token) for hold in holds])
     for step in range(3):
-        await crew.store.report([Update(job=hold.job, token=hold.token, stage="work", checkpoint=b"%d" % step) for hold in holds])
+        await crew.store.report([Update(job=hold.id, token=hold.token, stage="work", checkpoint=b"%d" % step) for hold in holds])
         await crew.store.rest()  # under one token the last to arrive wins, also a late copy of an older one
     child, keyed = at.new(queue="child"), at.new(queue="child", key="child")
     await crew.enqueue(child, keyed, under=holds[0])
@@ -133,7 +133,7 @@ async def work(crew: Crew) -> None:
     await crew.settle(answered(snoozed, Snooze(3600.0)), answered(cancelled, Cancel("enough")), answered(final, Fail("never")))
     await crew.settle(released(freed))
     await crew.enqueue(at.new(queue="orphan"), under=done)
-    await crew.store.annotate([Note(job=failed.job, token=failed.token, late_result=b"1")])
+    await crew.store.annotate([Note(job=failed.id, token=failed.token, late_result=b"1")])
     await crew.store.end_lease(lease, LeaseEnd(End.CLOSED, is_free=True))
 
 
@@ -154,10 +154,12 @@ async def rescue(crew: Crew) -> None:
         lease = await crew.lease()
         holds = await crew.claim(lease, *jobs, policy=policy)
         seen = None
-        if why.end is End.EXPIRED:
+        if why.reason is End.EXPIRED:
             await crew.wait(TTL + 1.0)
             (seen,) = [view.seen for view in await crew.store.expired(100) if view.id == lease]
-        culprit = LeaseEnd(why.end, why.signal, is_free=why.is_free, culprits={holds[0].job: Charge.DEAF} if why.is_free else {})
+        culprit = LeaseEnd(
+            why.reason, why.signal, is_free=why.is_free, charged_jobs={holds[0].id: Charge.DEAF} if why.is_free else {}
+        )
         assert await crew.store.end_lease(lease, culprit, seen=seen) == culprit
         while left := await crew.store.held(lease):
             await crew.settle(*(rescued(hold, culprit) for hold in left))
@@ -173,10 +175,10 @@ async def operate(crew: Crew) -> None:
     lease = await crew.lease()
     running, done = await crew.claim(lease, *jobs[:2])
     await crew.settle(answered(done, Done(b"1")))
-    await crew.store.request_cancel([running.job, jobs[2].id])
+    await crew.store.request_cancel([running.id, jobs[2].id])
     await crew.store.reschedule([jobs[3].id], delay=3600.0)
-    await crew.store.delete([jobs[4].id, running.job])
-    await crew.store.reopen([jobs[2].id, jobs[3].id, done.job])
+    await crew.store.delete([jobs[4].id, running.id])
+    await crew.store.reopen([jobs[2].id, jobs[3].id, done.id])
     await crew.settle(raised(running))
     await crew.enqueue(*(at.new(queue="doomed", expires_in=1.0) for _ in range(3)), *(at.new(queue="purged") for _ in range(3)))
     await crew.store.purge("purged", 100)

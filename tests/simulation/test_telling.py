@@ -173,7 +173,7 @@ async def late_copy(path: Path) -> None:
         assert claim is not None
         await store.open_lease(NewLease(lease, "worker", process, LeaseTiming.of("30s")))
         answer = await store.exchange([], ClaimRequest(lease=lease, claim=claim, tasks={"task": Policy()}, limit=1))
-        holds += [each.hold for each in answer.claims]
+        holds += [each.job for each in answer.claims]
         history_sqlite.tell(path, "handler.start", JOB, holds[-1].token, process)
         if lease == LEASE:
             history_sqlite.tell(path, "handler.end", JOB, holds[0].token, process)

@@ -44,7 +44,7 @@ class Place:
         self.loop, self.process = stage.loop, stage.machine.process("worker")
         self.reports = Reports(stage.loop.time)
         self.threads = SimThreads(stage.loop, self.process)
-        claim = Claim(hold=hold(), payload=b"{}")
+        claim = Claim(job=hold(), payload=b"{}")
         self.job: ThreadJob = self.threads.context(claim, cast(Reporter, self.reports))
 
         def handler(job: SyncJob) -> object:

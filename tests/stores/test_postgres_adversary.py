@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import Hold, NewJob
+from holdfast._core.job import ActiveJob, NewJob
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, Store, Update
 from holdfast._system.clock import SystemChance, SystemClock
@@ -63,7 +63,7 @@ def test_l4_an_open_transaction_that_came_second_for_a_key_keeps_its_holder_from
                 assert await waiting == EnqueueAnswer({loser.id: Duplicate(winner.id, True)})
                 await at.enqueue(innocent)
                 claims = await at.claim(await at.lease(), 2)
-                assert await at.settle(*(done(claim.hold) for claim in claims)) == (Answer.APPLIED, Answer.APPLIED)
+                assert await at.settle(*(done(claim.job) for claim in claims)) == (Answer.APPLIED, Answer.APPLIED)
 
     play(Site(database), act)
 
@@ -198,7 +198,7 @@ _EMPTY = "DELETE FROM holdfast.{}"
 _TABLES = ("pending", "active", "finished", "attempts", "bodies", "receipts", "unique_keys", "leases")
 
 
-def _verbs(at: Scene, job: NewJob, hold: Hold) -> dict[str, Verb]:
+def _verbs(at: Scene, job: NewJob, hold: ActiveJob) -> dict[str, Verb]:
     """What may be done to a job that was claimed once."""
     again = structs.replace(raised(hold), delay=0.0)
     return {
@@ -250,7 +250,7 @@ async def _insist(first: "asyncio.Task[Any]", verb: Verb, store: Store) -> None:
         asking = verb(store)
 
 
-async def _fresh(at: Scene, link: Any, state: str) -> tuple[NewJob, Hold]:
+async def _fresh(at: Scene, link: Any, state: str) -> tuple[NewJob, ActiveJob]:
     for table in _TABLES:
         await link.execute(_EMPTY.format(table))
     job = at.new(key="k", payload=LONG)
@@ -258,13 +258,13 @@ async def _fresh(at: Scene, link: Any, state: str) -> tuple[NewJob, Hold]:
     lease = await at.lease()
     (claim,) = await at.claim(lease)
     if state != "running":
-        await at.settle(structs.replace(raised(claim.hold), delay=0.0))
+        await at.settle(structs.replace(raised(claim.job), delay=0.0))
         (claim,) = await at.claim(lease)
     if state == "rescued":
         await at.store.end_lease(lease, LeaseEnd(End.CRASHED))
     if state == "finished":
-        await at.settle(done(claim.hold))
-    return job, claim.hold
+        await at.settle(done(claim.job))
+    return job, claim.job
 
 
 async def _until_it_waits_or_ends(task: asyncio.Task[Any], link: Any) -> None:

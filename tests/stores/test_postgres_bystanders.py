@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import Hold, State
+from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
@@ -59,7 +59,7 @@ async def by_cancelling(at: Scene, policy: Policy) -> None:
     for _ in range(2):
         hold = await retried(at, policy)
         await at.settle(raised(hold))
-        jobs.append(hold.job)
+        jobs.append(hold.id)
     await at.store.request_cancel(jobs)
 
 
@@ -69,14 +69,14 @@ async def by_expiring(at: Scene, policy: Policy) -> None:
     assert len(await at.store.expire(10)) == 1
 
 
-async def retried(at: Scene, policy: Policy) -> Hold:
+async def retried(at: Scene, policy: Policy) -> ActiveJob:
     """The second attempt of a job."""
     job = at.new(queue=str(at.chance.uuid4()))
     await at.enqueue(job)
     (claim,) = await at.claim(await at.lease(), queues=(job.queue,), policy=policy)
-    await at.settle(structs.replace(raised(claim.hold), delay=0.0))
+    await at.settle(structs.replace(raised(claim.job), delay=0.0))
     (claim,) = await at.claim(await at.lease(), queues=(job.queue,), policy=policy)
-    return claim.hold
+    return claim.job
 
 
 WAYS: dict[str, Callable[[Scene, Policy], Awaitable[None]]] = {
@@ -104,14 +104,14 @@ def test_who_ends_together_with_another_may_have_another_day(home: Home) -> None
     async def act(at: Scene) -> None:
         holds = [await retried(at, Policy(retention=days * DAY)) for days in (2, 3)]
         await at.settle(*(structs.replace(raised(hold), delay=0.0) for hold in holds))
-        await at.store.request_cancel([hold.job for hold in holds])
+        await at.store.request_cancel([hold.id for hold in holds])
         both = [await retried(at, Policy(retention=days * DAY)) for days in (2, 3)]
         await at.settle(*(answered(hold, Fail("no")) for hold in both))
         question = "SELECT DISTINCT day FROM holdfast.{} WHERE {} = %s"
         for hold, days in zip([*holds, *both], (2, 3, 2, 3), strict=True):
             day = (at.now + timedelta(days=days)).date()
-            assert home.sql(question.format("finished", "id"), hold.job) == [(day,)]
-            assert home.sql(question.format("attempts", "job"), hold.job) == [(day,)]
+            assert home.sql(question.format("finished", "id"), hold.id) == [(day,)]
+            assert home.sql(question.format("attempts", "job"), hold.id) == [(day,)]
 
     play(Stage(home), act)
 
@@ -122,7 +122,7 @@ def test_a_snooze_that_goes_with_its_job_is_not_counted_for_itself(home: Home) -
         await at.settle(answered(hold, Snooze(for_="1s")))
         at.advance(1.0)
         (claim,) = await at.claim(hold.lease, policy=Policy(retention=0.0))
-        await at.settle(done(claim.hold))
+        await at.settle(done(claim.job))
         at.advance(RETENTION_FLOOR)
         pruned = await at.store.prune(10)
         assert (pruned.jobs, pruned.attempts, home.sql("SELECT job FROM holdfast.attempts")) == (1, 0, [])
@@ -134,10 +134,10 @@ def test_whoever_gave_another_job_its_id_keeps_no_owner_and_no_operator_from_the
     async def act(at: Scene) -> None:
         hold, over = await at.running(), await at.running()
         await at.settle(done(over))
-        for job in (hold.job, over.job):
+        for job in (hold.id, over.id):
             await at.another().enqueue(at.chance.uuid4(), [structs.replace(at.new(), id=job)])
         assert await at.settle(raised(hold)) == (Answer.APPLIED,)
-        assert (await at.store.reopen([over.job])).states == {over.job: State.AVAILABLE}
+        assert (await at.store.reopen([over.id])).states == {over.id: State.AVAILABLE}
         assert len(home.sql("SELECT id FROM holdfast.jobs")) == 2
 
     play(Stage(home), act)
@@ -147,7 +147,7 @@ def test_a_note_on_a_claim_whose_code_never_ran_is_kept_nowhere(home: Home) -> N
     async def act(at: Scene) -> None:
         hold = await at.prefetched()
         await at.settle(released(hold))
-        await at.store.annotate([Note(job=hold.job, token=hold.token, late_result=b"1", stacks="…")])
+        await at.store.annotate([Note(job=hold.id, token=hold.token, late_result=b"1", stacks="…")])
         assert home.sql("SELECT outcome, late_result, stacks FROM holdfast.attempts") == [(None, None, None)]
 
     play(Stage(home), act)

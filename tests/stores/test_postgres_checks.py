@@ -181,7 +181,7 @@ def test_what_should_be_forgotten_and_is_not_is_said(home: Home) -> None:
         job = at.new(policy=Policy(retention=0.0))
         await at.enqueue(job)
         (claim,) = await at.claim(await at.lease(), policy=job.policy)
-        await at.settle(done(claim.hold))
+        await at.settle(done(claim.job))
         at.advance(checks.LATE - 1.0)
         assert await said() == []
         at.advance(2.0)

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast._core.job import Hold, State
+from holdfast._core.job import ActiveJob, State
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import Pruned, Store
 from holdfast.stores.postgres.partitions import AHEAD
@@ -50,16 +50,16 @@ def place(home: Home, table: str = "finished") -> list[str]:
     return [name.rpartition(".")[2] for (name,) in home.sql(f"SELECT tableoid::regclass::text FROM holdfast.{table}")]
 
 
-async def finished(at: Scene, policy: Policy = WEEK, payload: bytes = b"{}") -> Hold:
+async def finished(at: Scene, policy: Policy = WEEK, payload: bytes = b"{}") -> ActiveJob:
     """A job that failed once and then completed, so that an attempt is remembered of it, too."""
     job = at.new(queue=str(at.chance.uuid4()), payload=payload)
     await at.enqueue(job)
     (claim,) = await at.claim(await at.lease(), queues=(job.queue,), policy=policy)
-    await at.settle(raised(claim.hold))
+    await at.settle(raised(claim.job))
     at.advance(10.0)
     (claim,) = await at.claim(await at.lease(), queues=(job.queue,), policy=policy)
-    await at.settle(done(claim.hold))
-    return claim.hold
+    await at.settle(done(claim.job))
+    return claim.job
 
 
 def test_partitions_are_made_ahead_by_migrate_and_by_prune(home: Home) -> None:
@@ -83,18 +83,18 @@ def test_a_job_lives_with_its_day_and_all_of_it_goes_with_that(homes: Homes, kin
         day = f"{at.now + timedelta(days=7):%Y%m%d}"
         assert place(home) == [f"finished_{day}"] * 2
         assert set(place(home, "attempts")) == {f"attempts_{day}"}
-        before = [await at.row(each.job) for each in (hold, long)]
+        before = [await at.row(each.id) for each in (hold, long)]
         left = (datetime.combine(today(at), datetime.min.time(), UTC) + timedelta(days=8) - at.now).total_seconds()
         at.advance(left)
         await at.store.prune(ALL)
-        assert [await at.row(each.job) for each in (hold, long)] == before
+        assert [await at.row(each.id) for each in (hold, long)] == before
         at.advance(RETENTION_FLOOR + 3600.0)
         assert day in partitions(home)
         assert (await at.store.prune(1)).jobs == 1  # the payload that is kept apart, by and by
         assert day in partitions(home)
         assert (await at.store.prune(ALL)).jobs == 1
         assert day not in partitions(home) + partitions(home, "attempts")
-        assert await at.store.get(hold.job) is None
+        assert await at.store.get(hold.id) is None
         assert [home.sql(f"SELECT count(*) FROM holdfast.{each}") for each in ("finished", "attempts", "bodies")] == [[(0,)]] * 3
         assert await at.store.prune(ALL) == Pruned()
 
@@ -123,16 +123,16 @@ def test_where_nobody_pruned_for_long_nothing_fails_and_all_is_forgotten_in_time
         late = await finished(at)
         assert "finished_other" in place(home)
         assert (await at.store.prune(ALL)).jobs == 1
-        assert await at.store.get(first.job) is None
+        assert await at.store.get(first.id) is None
         assert partitions(home) == names(today(at) + timedelta(days=1), AHEAD)
         timely = await finished(at)
         assert sorted(place(home)) == [f"finished_{at.now + timedelta(days=7):%Y%m%d}", "finished_other"]
         at.advance(7 * DAY)
         await at.store.prune(ALL)
-        assert [await at.store.get(hold.job) for hold in (late, timely)] == [None, await at.row(timely.job)]
+        assert [await at.store.get(hold.id) for hold in (late, timely)] == [None, await at.row(timely.id)]
         at.advance(2 * DAY)
         await at.store.prune(ALL)
-        assert await at.store.get(timely.job) is None
+        assert await at.store.get(timely.id) is None
 
     play(In(home), act)
 
@@ -141,11 +141,11 @@ def test_a_reopened_job_does_not_go_with_the_day_it_had(home: Home) -> None:
     async def act(at: Scene) -> None:
         hold = await finished(at)
         at.advance(6 * DAY)
-        await at.store.reopen([hold.job])
+        await at.store.reopen([hold.id])
         assert set(place(home, "attempts")) == {"attempts_other"}
         at.advance(3 * DAY)
         assert (await at.store.prune(ALL)).jobs == 0
-        row = await at.row(hold.job)
+        row = await at.row(hold.id)
         assert (row.state, len(row.attempts)) == (State.AVAILABLE, 2)
 
     play(In(home), act)
@@ -155,11 +155,11 @@ def test_records_of_a_job_that_ends_before_its_code_began_again_go_with_it(home:
     async def act(at: Scene) -> None:
         (job,) = await at.enqueue(at.new())
         (claim,) = await at.claim(await at.lease(), policy=WEEK)
-        await at.settle(done(claim.hold))
+        await at.settle(done(claim.job))
         await at.store.reopen([job])
         (claim,) = await at.claim(await at.lease(), 0, prefetch=1, policy=WEEK)
         await at.store.request_cancel([job])
-        await at.settle(released(claim.hold))
+        await at.settle(released(claim.job))
         assert (await at.row(job)).state is State.CANCELLED
         assert set(place(home, "attempts")) == {f"attempts_{at.now + timedelta(days=7):%Y%m%d}"}
 
@@ -173,7 +173,7 @@ def test_a_clock_that_goes_back_for_days_fails_no_settle(home: Home) -> None:
         await at.store.prune(ALL)
         home.clock.advance(-15 * DAY)
         hold = await finished(at, Policy(retention=DAY))
-        assert (await at.row(hold.job)).state is State.COMPLETED
+        assert (await at.row(hold.id)).state is State.COMPLETED
 
     play(In(home), act)
 
@@ -189,7 +189,7 @@ def test_days_are_made_and_dropped_beside_work_and_readers(home: Home) -> None:
             await eventually(lambda: waits_for(home, reader), within=STALL)
             async with asyncio.timeout(STALL):
                 hold = await finished(at)
-            assert (await at.row(hold.job)).state is State.COMPLETED
+            assert (await at.row(hold.id)).state is State.COMPLETED
             assert not pruning.done()
         async with asyncio.timeout(STALL):
             assert (await pruning).jobs == 1
@@ -243,7 +243,7 @@ def test_many_who_prune_at_once_drop_a_day_once(home: Home) -> None:
 def test_a_long_row_that_was_locked_takes_its_payload_with_its_day(home: Home) -> None:
     async def act(at: Scene) -> None:
         hold = await finished(at, Policy(retention=2 * DAY), payload=b"x" * 5000)
-        assert home.sql("SELECT job FROM holdfast.bodies") == [(hold.job,)]
+        assert home.sql("SELECT job FROM holdfast.bodies") == [(hold.id,)]
         at.advance(4 * DAY)
         with psycopg.connect(home.dsn) as reader:
             reader.execute("SELECT id FROM holdfast.finished FOR UPDATE")

@@ -74,6 +74,6 @@ def test_what_finds_no_room_did_not_happen_and_does_later(full: Full) -> None:
             assert await in_the_end(lambda: at.store.enqueue(call, [job])) == EnqueueAnswer()  # noqa: B023
             known.append(job.id)
         assert await at.store.counts() == {("", State.AVAILABLE): len(known), ("", State.COMPLETED): 1}
-        assert {row.id for row in await at.store.list(at.everything)} == {*known, hold.job}
+        assert {row.id for row in await at.store.list(at.everything)} == {*known, hold.id}
 
     play(Site(full.dsn), act)

@@ -28,7 +28,7 @@ def test_s10_a_plain_call_that_is_forgotten_while_it_comes_again_is_a_new_one(ho
     async def act(at: Scene) -> None:
         hold, call, jobs = await at.running(), at.chance.uuid4(), [at.new(), at.new()]
         await at.settle(done(hold))
-        assert (await at.store.enqueue(call, jobs, under=(hold.job, hold.token))).is_lost
+        assert (await at.store.enqueue(call, jobs, under=(hold.id, hold.token))).is_lost
         at.advance(RETENTION_FLOOR)
         async with rival(home) as tidier:
             assert (await tidier.prune(10)).receipts > 0

@@ -54,18 +54,18 @@ def test_no_token_comes_back_from_what_was_lost(pair: Pair) -> None:
         first, second = await at.enqueue(at.new(), at.new())
         lease = await at.lease(ttl=600.0)
         pair.part()
-        forgotten = [claim.hold for claim in await at.claim(lease, 2)]
+        forgotten = [claim.job for claim in await at.claim(lease, 2)]
         call, job = at.chance.uuid4(), at.new(queue="late")
         assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
         pair.fail_over()
 
         assert await in_the_end(lambda: at.settle(*map(done, forgotten))) == (Answer.LOST, Answer.LOST)
         assert await at.store.held(lease) == ()
-        known = [claim.hold for claim in await at.claim(lease, 2)]
-        assert {hold.job for hold in known} == {first, second}
+        known = [claim.job for claim in await at.claim(lease, 2)]
+        assert {hold.id for hold in known} == {first, second}
         assert not {hold.token for hold in known} & {hold.token for hold in forgotten}
         assert await at.settle(*map(done, forgotten)) == (Answer.LOST, Answer.LOST)
-        assert await at.store.start([(hold.job, hold.token) for hold in forgotten]) == {first, second}
+        assert await at.store.start([(hold.id, hold.token) for hold in forgotten]) == {first, second}
         assert await at.settle(*map(done, known)) == (Answer.APPLIED, Answer.APPLIED)
         assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
         assert await at.state(job.id) is State.AVAILABLE
@@ -96,7 +96,7 @@ def test_an_end_that_was_lost_can_be_made_again(pair: Pair) -> None:
         await at.store.end_lease(hold.lease, CRASH)
         pair.fail_over()
 
-        assert await in_the_end(lambda: at.state(hold.job)) is State.RUNNING
+        assert await in_the_end(lambda: at.state(hold.id)) is State.RUNNING
         assert await at.settle(done(hold)) == (Answer.APPLIED,)
         assert await at.store.end_lease(hold.lease, CRASH) == CRASH
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import State
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, overrun_seen_by_others
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, deadline_exceeded_elsewhere
 from holdfast._core.outcome import Cancel, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._ports.store import Answer, Note, Update
@@ -61,9 +61,9 @@ async def at_once(home: Home, call: Any) -> Any:
 def test_l11_a_locked_job_delays_its_own_outcome_and_no_siblings(home: Home, outcome: str, lock: str) -> None:
     async def act(at: Scene) -> None:
         stuck, free, moves = await at.running(key="k"), await at.running(key="l"), OUTCOMES[outcome]
-        with locked(home, "active", f"id = '{stuck.job}'", lock):
+        with locked(home, "active", f"id = '{stuck.id}'", lock):
             assert await at_once(home, at.settle(moves(stuck), moves(free))) == (BUSY, APPLIED)
-            assert await at.state(stuck.job) is State.RUNNING
+            assert await at.state(stuck.id) is State.RUNNING
         assert await at.settle(moves(stuck), moves(free)) == (APPLIED, APPLIED)
 
     play(Stage(home), act)
@@ -76,10 +76,10 @@ def test_l11_a_locked_job_delays_no_sibling_that_is_settled_together_with_a_clai
         (job,) = await at.enqueue(at.new())
         request = at.request(await at.lease())
         transitions = [done(stuck), done(free), raised(other)]
-        with locked(home, "active", f"id = '{stuck.job}'", lock):
+        with locked(home, "active", f"id = '{stuck.id}'", lock):
             answer = await at_once(home, at.store.exchange(transitions, request))
             assert answer.answers == (BUSY, APPLIED, APPLIED)
-            assert [claim.hold.job for claim in answer.claims] == [job]
+            assert [claim.job.id for claim in answer.claims] == [job]
         assert await at.settle(*transitions) == (APPLIED, APPLIED, APPLIED)
 
     play(Stage(home), act)
@@ -98,7 +98,7 @@ def test_l11_a_locked_unique_key_delays_its_own_job_and_no_other(home: Home, out
         )
         holds = (stuck, free, plain)
         if outcome == "marked":
-            await at.store.request_cancel([hold.job for hold in holds])
+            await at.store.request_cancel([hold.id for hold in holds])
         transitions = [done(hold) if outcome == "done" else raised(hold) for hold in holds]
         request = at.request(await at.lease()) if is_claiming else None
         with locked(home, "unique_keys", "key = 'k'"):
@@ -116,7 +116,7 @@ def test_l11_a_locked_unique_key_does_not_delay_a_job_that_keeps_it(home: Home) 
         hold = await at.running(key="k")
         with locked(home, "unique_keys", "key = 'k'"):
             assert await at_once(home, at.settle(raised(hold))) == (APPLIED,)
-        assert home.sql("SELECT job FROM holdfast.unique_keys") == [(hold.job,)]
+        assert home.sql("SELECT job FROM holdfast.unique_keys") == [(hold.id,)]
 
     play(Stage(home), act)
 
@@ -137,10 +137,10 @@ def test_l11_a_locked_record_of_an_earlier_attempt_delays_its_own_job_and_no_oth
             first = await at.running()
             await at.settle(structs.replace(raised(first), delay=0.0))
             policy = Policy(retention=2 * 86400.0)
-            (claim,) = await at.claim(await at.lease(), ids=[first.job], policy=policy)
-            holds.append(claim.hold)
+            (claim,) = await at.claim(await at.lease(), ids=[first.id], policy=policy)
+            holds.append(claim.job)
         stuck, free = holds
-        with locked(home, "attempts", f"job = '{stuck.job}'"):
+        with locked(home, "attempts", f"job = '{stuck.id}'"):
             assert await at_once(home, at.settle(raised_for_good(stuck), raised_for_good(free))) == (BUSY, APPLIED)
         assert await at.settle(raised_for_good(stuck)) == (APPLIED,)
         assert home.sql("SELECT count(*) FROM holdfast.attempts WHERE day = '-infinity'") == [(0,)]
@@ -156,9 +156,9 @@ def test_l11_a_locked_record_does_not_delay_a_job_that_goes_on(home: Home) -> No
     async def act(at: Scene) -> None:
         first = await at.running()
         await at.settle(structs.replace(raised(first), delay=0.0))
-        (claim,) = await at.claim(await at.lease(), ids=[first.job])
+        (claim,) = await at.claim(await at.lease(), ids=[first.id])
         with locked(home, "attempts"):
-            assert await at_once(home, at.settle(raised(claim.hold))) == (APPLIED,)
+            assert await at_once(home, at.settle(raised(claim.job))) == (APPLIED,)
 
     play(Stage(home), act)
 
@@ -171,8 +171,8 @@ def test_l4_a_settle_that_is_under_way_locks_nothing_of_other_jobs(home: Home, i
             holds.append(await at.running(key=key))
             if not is_claiming:  # else it is a first-try success, which is settled together with the claim
                 await at.settle(structs.replace(raised(holds[-1]), delay=0.0))
-                (claim,) = await at.claim(await at.lease(), ids=[holds[-1].job])
-                holds[-1] = claim.hold
+                (claim,) = await at.claim(await at.lease(), ids=[holds[-1].id])
+                holds[-1] = claim.job
         await at.enqueue(at.new(), at.new())
         requests = [at.request(await at.lease()) if is_claiming else None for _ in range(2)]
         async with rival(home) as other:
@@ -215,7 +215,7 @@ def test_s5_a_rescue_that_its_judge_refuses_is_lost_and_one_that_is_locked_is_ne
         for hold in (stuck, free):
             await at.store.end_lease(hold.lease, CRASH)
         moves = [rescued(hold, CRASH) for hold in (alive, stuck, free)]
-        with locked(home, "active", f"id = '{stuck.job}'", "KEY SHARE"):
+        with locked(home, "active", f"id = '{stuck.id}'", "KEY SHARE"):
             assert await at_once(home, at.settle(*moves)) == (LOST, BUSY, APPLIED)
         assert await at.settle(*moves) == (LOST, APPLIED, APPLIED)
 
@@ -231,14 +231,14 @@ def test_s5_a_job_that_moves_while_it_is_judged_to_have_stalled_is_left_and_judg
         at.advance(5.0 + TTL + GRACE + 1.0)
         for hold in (moving, stalled):
             await at.store.beat([hold.lease])
-        moves = [overrun_seen_by_others(hold, Charge.STALLED, jitter=0.0) for hold in (moving, stalled)]
+        moves = [deadline_exceeded_elsewhere(hold, Charge.STALLED, jitter=0.0) for hold in (moving, stalled)]
         with paused(home, at.store, "settle"):
             settling = asyncio.ensure_future(at.settle(*moves))
             assert await waits(home, settling)
-            await at.another().report([Update(job=moving.job, token=moving.token, stage="half")])
+            await at.another().report([Update(job=moving.id, token=moving.token, stage="half")])
         assert await settling == (BUSY, APPLIED)
         assert await at.settle(*moves) == (LOST, APPLIED)
-        assert await at.state(moving.job) is State.RUNNING
+        assert await at.state(moving.id) is State.RUNNING
 
     play(Stage(home), act)
 
@@ -256,7 +256,7 @@ def test_l11_outcomes_of_a_worker_whose_lease_is_locked_land_and_it_claims_nothi
             with locked(home, "leases", f"id = '{lease}'"):
                 found = await at_once(home, at.store.exchange([done(waiting)], at.request(lease, ids=ids)))
                 assert (found.answers, found.claims) == ((APPLIED,), ())
-        assert [claim.hold.job for claim in await at.claim(lease)] == [job]
+        assert [claim.job.id for claim in await at.claim(lease)] == [job]
 
     play(Stage(home), act)
 
@@ -315,13 +315,13 @@ def test_l11_a_report_of_a_locked_job_is_named_and_its_siblings_are_written(home
     async def act(at: Scene) -> None:
         stuck, free, lost = await at.running(), await at.running(), await at.running()
         await at.settle(done(lost))
-        updates = [Update(job=hold.job, token=hold.token, checkpoint=b"1") for hold in (stuck, free, lost)]
-        with locked(home, "active", f"id = '{stuck.job}'", lock), pytest.raises(StoreBusy) as raised_:
+        updates = [Update(job=hold.id, token=hold.token, checkpoint=b"1") for hold in (stuck, free, lost)]
+        with locked(home, "active", f"id = '{stuck.id}'", lock), pytest.raises(StoreBusy) as raised_:
             await at_once(home, at.store.report(updates))
-        assert (raised_.value.jobs, raised_.value.lost) == ({stuck.job}, {lost.job})
-        assert [(await at.row(hold.job)).checkpoint for hold in (stuck, free)] == [None, b"1"]
-        assert await at.store.report(updates) == {lost.job}
-        assert (await at.row(stuck.job)).checkpoint == b"1"
+        assert (raised_.value.jobs, raised_.value.lost) == ({stuck.id}, {lost.id})
+        assert [(await at.row(hold.id)).checkpoint for hold in (stuck, free)] == [None, b"1"]
+        assert await at.store.report(updates) == {lost.id}
+        assert (await at.row(stuck.id)).checkpoint == b"1"
 
     play(Stage(home), act)
 
@@ -330,11 +330,11 @@ def test_l11_a_note_on_a_locked_record_is_named_and_its_siblings_are_written(hom
     async def act(at: Scene) -> None:
         stuck, free = await at.running(), await at.running()
         await at.settle(raised(stuck), raised(free))
-        notes = [Note(job=hold.job, token=hold.token, late_result=b"1") for hold in (stuck, free)]
-        with locked(home, "attempts", f"job = '{stuck.job}'"), pytest.raises(StoreBusy) as raised_:
+        notes = [Note(job=hold.id, token=hold.token, late_result=b"1") for hold in (stuck, free)]
+        with locked(home, "attempts", f"job = '{stuck.id}'"), pytest.raises(StoreBusy) as raised_:
             await at_once(home, at.store.annotate(notes))
-        assert raised_.value.jobs == {stuck.job}
-        assert home.sql("SELECT job FROM holdfast.attempts WHERE late_result IS NOT NULL") == [(free.job,)]
+        assert raised_.value.jobs == {stuck.id}
+        assert home.sql("SELECT job FROM holdfast.attempts WHERE late_result IS NOT NULL") == [(free.id,)]
         await at.store.annotate(notes)
         assert home.sql("SELECT count(*) FROM holdfast.attempts WHERE late_result IS NOT NULL") == [(2,)]
 
@@ -352,9 +352,9 @@ def test_l11_a_locked_row_delays_the_forgetting_of_its_own_job_and_no_other(home
         home.sql("UPDATE holdfast.finished SET day = '-infinity'")
         home.sql("UPDATE holdfast.attempts SET day = '-infinity'")
         at.step_wall(Policy().retention + EARLY)
-        with locked(home, table, f"{column} = '{stuck.job}'", "KEY SHARE"):
+        with locked(home, table, f"{column} = '{stuck.id}'", "KEY SHARE"):
             assert (await at_once(home, at.store.prune(100))).jobs == 1
-            assert set(await states(at)) == {stuck.job}
+            assert set(await states(at)) == {stuck.id}
         assert (await at.store.prune(100)).jobs == 1
         assert [home.sql(f"SELECT count(*) FROM holdfast.{name}") for name in ("finished", "bodies", "attempts")] == [[(0,)]] * 3
 
@@ -366,9 +366,9 @@ def test_l11_a_locked_payload_delays_the_stub_of_its_own_job_and_no_other(home: 
         stuck, free = [await at.running(payload=LONG, policy=Policy(retention=1.0)) for _ in range(2)]
         await at.settle(done(stuck), done(free))
         at.step_wall(1.0 + EARLY)
-        with locked(home, "bodies", f"job = '{stuck.job}'", "KEY SHARE"):
+        with locked(home, "bodies", f"job = '{stuck.id}'", "KEY SHARE"):
             assert (await at_once(home, at.store.prune(100))).stubs == 1
-            assert not (await at.row(stuck.job)).is_stub
+            assert not (await at.row(stuck.id)).is_stub
         assert (await at.store.prune(100)).stubs == 1
         assert home.sql("SELECT count(*) FROM holdfast.bodies") == [(0,)]
 
@@ -388,7 +388,7 @@ def test_s6_a_finished_job_that_changes_while_it_is_chosen_keeps_its_payload(hom
             home.sql("UPDATE holdfast.finished_other SET message = 'changed'")
         pruned = await pruning
         assert (pruned.jobs, pruned.stubs) == (0, 0)
-        assert (await at.row(hold.job)).payload == LONG
+        assert (await at.row(hold.id)).payload == LONG
 
     play(Stage(home), act)
 
@@ -397,11 +397,11 @@ def test_s6_a_finished_job_that_changes_while_it_is_chosen_keeps_its_payload(hom
 def test_l11_a_locked_row_delays_the_purging_of_its_own_job_and_no_other(home: Home, table: str, column: str) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(*(at.new(payload=LONG, key=key) for key in "kl"))
-        stuck, free = [claim.hold for claim in await at.claim(await at.lease(), 2)]
+        stuck, free = [claim.job for claim in await at.claim(await at.lease(), 2)]
         await at.settle(raised(stuck), raised(free))
-        with locked(home, table, f"{column} = '{stuck.job}'", "KEY SHARE"):
+        with locked(home, table, f"{column} = '{stuck.id}'", "KEY SHARE"):
             assert (await at_once(home, at.store.purge("default", 100))).jobs == 1
-            assert set(await states(at)) == {stuck.job}
+            assert set(await states(at)) == {stuck.id}
         assert (await at.store.purge("default", 100)).jobs == 1
         names = ("pending", "bodies", "attempts", "unique_keys")
         assert [home.sql(f"SELECT count(*) FROM holdfast.{name}") for name in names] == [[(0,)]] * 4
@@ -415,8 +415,8 @@ def test_l4_deleting_locks_no_row_of_other_jobs(home: Home, verb: str) -> None:
         await at.enqueue(*(at.new(payload=LONG, key=key) for key in "kl"))
         await at.enqueue(*(at.new(payload=LONG, key=key, queue="other") for key in "mn"))
         last = Policy(max_attempts=1 if verb == "prune" else 2)
-        holds = [claim.hold for claim in await at.claim(await at.lease(), 2, queues=("default",), policy=last)]
-        holds += [claim.hold for claim in await at.claim(await at.lease(), 2, queues=("other",))]
+        holds = [claim.job for claim in await at.claim(await at.lease(), 2, queues=("default",), policy=last)]
+        holds += [claim.job for claim in await at.claim(await at.lease(), 2, queues=("other",))]
         await at.settle(*(structs.replace(raised(hold), delay=None) for hold in holds))
         home.sql("UPDATE holdfast.finished SET day = '-infinity', forget_at = finished_at")
         home.sql("UPDATE holdfast.attempts SET day = '-infinity'")

@@ -189,13 +189,13 @@ def test_l10_claims_of_another_process_find_a_job_that_came_back_within_a_fifth_
         at.advance(1.0)
         lease, rescuer = await at.lease(), at.another()
         claims = [claim for _ in range(FAST // 20 + 1) for claim in await at.claim(lease, 20)]
-        assert tuple(claim.hold.job for claim in claims) == jobs[: FAST + 20], "claims go on where the last one stopped"
-        answer = await rescuer.exchange([released(claims[0].hold)])
+        assert tuple(claim.job.id for claim in claims) == jobs[: FAST + 20], "claims go on where the last one stopped"
+        answer = await rescuer.exchange([released(claims[0].job)])
         assert answer.answers == (Answer.APPLIED,)
         before = await at.claim(lease, 20)
         at.advance(FRESH)
         after = await at.claim(lease, 20)
-        assert {claim.hold.job for claim in (*before, *after)} == {jobs[0], *jobs[FAST + 20 : FAST + 59]}
+        assert {claim.job.id for claim in (*before, *after)} == {jobs[0], *jobs[FAST + 20 : FAST + 59]}
         assert FRESH <= 0.2
 
     play(Stage(home), act)
@@ -212,6 +212,6 @@ def test_l10_a_claim_beside_another_takes_the_next_jobs_of_all_lines(
         ids = [(await at.enqueue(at.new(task=task)))[0] for task in ("a", "b", "c", "a", "b")]
         with locked(home, "pending", f"id IN ('{ids[0]}', '{ids[1]}')"):
             claims = await at.claim(await at.lease(), 2, tasks=tasks)
-        assert [claim.hold.job for claim in claims] == ids[2:4]
+        assert [claim.job.id for claim in claims] == ids[2:4]
 
     play(Stage(home), act)

@@ -102,7 +102,7 @@ async def two_long_gone_with_long_payloads(at: Scene) -> None:
     for _ in range(2):
         await at.enqueue(at.new(payload=b"x" * 2000))
         (claim,) = await at.claim(await at.lease(), policy=Policy(retention=2 * DAY))
-        await at.settle(done(claim.hold))
+        await at.settle(done(claim.job))
 
 
 async def two_long_gone_with_attempts(at: Scene) -> None:
@@ -174,7 +174,7 @@ def test_s5_a_lease_ends_after_the_claim_that_is_under_way(home: Home) -> None:
             ending = asyncio.ensure_future(at.store.end_lease(lease, CRASH))
             assert await waits(home, ending)
         assert await ending == CRASH
-        assert [hold.job for hold in await at.store.held(lease)] == [job]
+        assert [hold.id for hold in await at.store.held(lease)] == [job]
 
     play(Stage(home), act)
 
@@ -183,11 +183,11 @@ def test_s8_a_lease_ends_after_the_start_that_is_under_way(home: Home) -> None:
     async def act(at: Scene) -> None:
         hold = await at.prefetched()
         async with rival(home) as owner:
-            assert await owner.start([(hold.job, hold.token)]) == frozenset()
+            assert await owner.start([(hold.id, hold.token)]) == frozenset()
             ending = asyncio.ensure_future(at.store.end_lease(hold.lease, CRASH))
             assert await waits(home, ending)
         await ending
-        assert await at.state(hold.job) is State.RUNNING
+        assert await at.state(hold.id) is State.RUNNING
 
     play(Stage(home), act)
 
@@ -212,7 +212,7 @@ def test_s13_a_parent_settles_after_the_enqueue_of_its_child_that_is_under_way(h
     async def act(at: Scene) -> None:
         hold, child = await at.running(), at.new()
         async with rival(home) as owner:
-            assert await owner.enqueue(at.chance.uuid4(), [child], under=(hold.job, hold.token)) == EnqueueAnswer()
+            assert await owner.enqueue(at.chance.uuid4(), [child], under=(hold.id, hold.token)) == EnqueueAnswer()
             assert await at.settle(done(hold)) == (Answer.BUSY,)
         assert await at.settle(done(hold)) == (Answer.APPLIED,)
         assert await at.state(child.id) is State.AVAILABLE
@@ -223,11 +223,11 @@ def test_s13_a_parent_settles_after_the_enqueue_of_its_child_that_is_under_way(h
 def test_s3_a_transaction_that_is_about_to_commit_keeps_its_job_and_lets_reports_through(home: Home) -> None:
     async def act(at: Scene) -> None:
         hold = await at.running()
-        asked = (hold.job, hold.token.claim, hold.token.number)
+        asked = (hold.id, hold.token.claim, hold.token.number)
         async with rival(home) as owner:
             ((is_ours, _),) = await owner._fetch("transaction_ends", *asked)
             assert is_ours
-            assert await at.store.report([Update(job=hold.job, token=hold.token, stage="s")]) == frozenset()
+            assert await at.store.report([Update(job=hold.id, token=hold.token, stage="s")]) == frozenset()
             assert await at.settle(done(hold)) == (Answer.BUSY,)
         assert await at.settle(done(hold)) == (Answer.APPLIED,)
 
@@ -239,10 +239,10 @@ def test_s10_of_two_who_reopen_a_job_the_second_finds_it_waiting(home: Home) -> 
         hold = await at.running()
         await at.settle(done(hold))
         async with rival(home) as first:
-            assert (await first.reopen([hold.job])).states == {hold.job: State.AVAILABLE}
-            second = asyncio.ensure_future(at.store.reopen([hold.job]))
+            assert (await first.reopen([hold.id])).states == {hold.id: State.AVAILABLE}
+            second = asyncio.ensure_future(at.store.reopen([hold.id]))
             assert await waits(home, second)
-        assert (await second).states == {hold.job: State.AVAILABLE}
+        assert (await second).states == {hold.id: State.AVAILABLE}
         assert len(home.sql("SELECT job FROM holdfast.attempts")) == 1
 
     play(Stage(home), act)
@@ -273,7 +273,7 @@ def test_l4_beats_that_are_under_way_keep_no_claim_waiting(home: Home) -> None:
             for ids in ([at.chance.uuid4()], [job]):
                 claiming = asyncio.ensure_future(at.claim(lease, ids=ids))
                 assert not await waits(home, claiming)
-                assert [claim.hold.job for claim in await claiming] == [each for each in ids if each == job]
+                assert [claim.job.id for claim in await claiming] == [each for each in ids if each == job]
 
     play(Stage(home), act)
 
@@ -281,7 +281,7 @@ def test_l4_beats_that_are_under_way_keep_no_claim_waiting(home: Home) -> None:
 def test_l4_a_copy_of_a_childs_enqueue_waits_for_nobody_who_has_its_parent(home: Home) -> None:
     async def act(at: Scene) -> None:
         hold, child, call = await at.running(), at.new(), at.chance.uuid4()
-        under = (hold.job, hold.token)
+        under = (hold.id, hold.token)
         assert await at.store.enqueue(call, [child], under=under) == EnqueueAnswer()
         with locked(home, "active"):
             copy = asyncio.ensure_future(at.store.enqueue(call, [child], under=under))
@@ -295,7 +295,7 @@ def test_l4_a_start_waits_for_no_lease_but_its_own(home: Home) -> None:
     async def act(at: Scene) -> None:
         hold, other = await at.prefetched(), await at.prefetched()
         with locked(home, "leases", f"id = '{other.lease}'"):
-            starting = asyncio.ensure_future(at.store.start([(hold.job, hold.token)]))
+            starting = asyncio.ensure_future(at.store.start([(hold.id, hold.token)]))
             assert not await waits(home, starting)
         assert await starting == frozenset()
 

@@ -87,8 +87,8 @@ def test_an_outcome_that_was_cut_anywhere_is_sent_again_and_counts_once(site: Si
             moves = [done(good), raised(bad)]
             cut = await is_cut(at, proxy, way, place, lambda: at.store.exchange(moves))  # noqa: B023
             assert await at.settle(*moves) == (Answer.APPLIED, Answer.APPLIED)
-            assert await at.state(good.job) is State.COMPLETED
-            row = await at.row(bad.job)
+            assert await at.state(good.id) is State.COMPLETED
+            row = await at.row(bad.id)
             assert (row.failures, len(row.attempts)) == (1, 1)
             if not cut:
                 return
@@ -106,9 +106,9 @@ def test_a_claim_that_was_cut_anywhere_is_found_by_the_audit(site: Site, proxy: 
             cut = await is_cut(at, proxy, way, place, lambda: at.store.exchange([], request))  # noqa: B023
             held = [hold for hold in await at.store.held(lease) if hold.token.claim == request.claim]
             assert len(held) in ((0, 2) if cut else (2,))
-            assert not taken & {hold.job for hold in held}
+            assert not taken & {hold.id for hold in held}
             assert await at.settle(*map(done, held)) == (Answer.APPLIED,) * len(held)
-            taken |= {hold.job for hold in held}
+            taken |= {hold.id for hold in held}
             if not cut:
                 break
         assert await at.store.held(lease) == ()
@@ -142,7 +142,7 @@ def test_answers_that_are_lost_belong_to_what_was_done(site: Site, proxy: TcpPro
             await at.settle(done(second))
         proxy.restore()
         expected = State.RUNNING if at.store._location.is_pooled else State.COMPLETED  # type: ignore[attr-defined]
-        assert await at.state(second.job) is expected  # behind a pooler the answer to BEGIN was lost
+        assert await at.state(second.id) is expected  # behind a pooler the answer to BEGIN was lost
         assert await at.settle(done(second)) == (Answer.APPLIED,)
 
     play(site, act)
@@ -155,7 +155,7 @@ def test_requests_that_are_lost_leave_no_trace(site: Site, proxy: TcpProxy, impa
         with pytest.raises(StoreUnavailable):
             await at.settle(done(hold))
         proxy.restore()
-        assert await at.state(hold.job) is State.RUNNING
+        assert await at.state(hold.id) is State.RUNNING
         assert await at.settle(done(hold)) == (Answer.APPLIED,)
 
     play(site, act)
@@ -222,8 +222,8 @@ def test_a_far_server_is_used_by_many_at_once(site: Site, proxy: TcpProxy) -> No
         await asyncio.gather(*(at.enqueue(at.new()) for _ in range(40)))
         leases = await asyncio.gather(*(at.lease() for _ in range(4)))
         claims = await asyncio.gather(*(at.claim(lease, 15) for lease in leases))
-        holds = [claim.hold for found in claims for claim in found]
-        assert len({hold.job for hold in holds}) == 40
+        holds = [claim.job for found in claims for claim in found]
+        assert len({hold.id for hold in holds}) == 40
         answers = await asyncio.gather(*(at.settle(done(hold)) for hold in holds))
         assert set(answers) == {(Answer.APPLIED,)}
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from holdfast._core.job import Hold, State, Token
+from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done, Snooze
 from holdfast._core.policy import Policy
@@ -106,7 +106,7 @@ def moves(count: int, *, snooze: bool = False) -> list[Any]:
         "crashes": 0,
         "policy": Policy(),
     }
-    holds = [Hold(job=job, token=token, **shared) for job, token in held(count)]  # type: ignore[arg-type]
+    holds = [ActiveJob(id=job, token=token, **shared) for job, token in held(count)]  # type: ignore[arg-type]
     return [finish(hold, Snooze(for_="1s") if snooze else Done(b"1"), jitter=0.0) for hold in holds]
 
 

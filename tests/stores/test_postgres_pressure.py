@@ -71,7 +71,7 @@ def test_a_statement_that_takes_too_long_did_not_happen(database: str, limit: st
             for _ in range(2):
                 with pytest.raises(StoreUnavailable, match="timeout"):
                     await at.settle(raised(hold))
-        assert await at.state(hold.job) is State.RUNNING
+        assert await at.state(hold.id) is State.RUNNING
         assert await at.settle(raised(hold)) == (Answer.APPLIED,)
 
     play(Site(database, server_settings={limit: "100ms"}), act)
@@ -98,8 +98,8 @@ def test_what_was_only_in_somebodys_way_is_done_again(database: str, code: str) 
         good, bad = await at.running(), await at.running()
         assert (await at.store.beat([good.lease, bad.lease])).alive == {good.lease, bad.lease}
         assert await at.settle(done(good), raised(bad)) == (Answer.APPLIED, Answer.APPLIED)
-        assert await at.store.reopen([good.job])
-        assert await at.store.delete([good.job]) == {}
+        assert await at.store.reopen([good.id])
+        assert await at.store.delete([good.id]) == {}
         with psycopg.connect(database) as other:
             (met,) = other.execute("SELECT last_value FROM quarrels").fetchone() or (0,)
         assert met > 20
@@ -118,9 +118,9 @@ def test_of_a_hundred_who_want_one_job_one_gets_it(database: str) -> None:
                 *(stores[place % 10].exchange([], at.request(lease, 5)) for place, lease in enumerate(leases))
             )
             (claim,) = [claim for answer in answers for claim in answer.claims]
-            assert claim.hold.job == job
-            numbers.add(claim.hold.token.number)
-            assert await at.settle(done(claim.hold)) == (Answer.APPLIED,)
+            assert claim.job.id == job
+            numbers.add(claim.job.token.number)
+            assert await at.settle(done(claim.job)) == (Answer.APPLIED,)
         assert len(numbers) == 5
 
     play(Site(database, connections=3), act)
@@ -132,23 +132,23 @@ def test_those_who_settle_the_same_jobs_in_other_orders_never_lock_each_other_ou
         for _ in range(5):
             await at.enqueue(*(at.new(key=str(place)) for place in range(60)))
             lease = await at.lease(ttl=600.0)
-            holds = [claim.hold for claim in await at.claim(lease, 60)]
-            orders = [holds, holds[::-1], holds[30:] + holds[:30], sorted(holds, key=lambda hold: hold.job.int % 7)]
+            holds = [claim.job for claim in await at.claim(lease, 60)]
+            orders = [holds, holds[::-1], holds[30:] + holds[:30], sorted(holds, key=lambda hold: hold.id.int % 7)]
             answers = await asyncio.gather(
                 insist(stores[0], [done(hold) for hold in orders[0]]),
                 insist(stores[1], [raised(hold) for hold in orders[1]], at.request(lease, 20)),
                 insist(stores[2], [cancelled(hold) for hold in orders[2]]),
-                report(stores[3], [Update(job=hold.job, token=hold.token, stage="last") for hold in orders[3]]),
+                report(stores[3], [Update(job=hold.id, token=hold.token, stage="last") for hold in orders[3]]),
                 at.store.beat([lease]),
             )
             landed = [
-                hold.job
+                hold.id
                 for order, answer in zip(orders[:3], answers[:3], strict=True)
                 for hold, each in zip(order, answer.answers, strict=True)
                 if each is Answer.APPLIED
             ]
-            assert sorted(landed) == sorted(hold.job for hold in holds)
-            await at.settle(*(done(claim.hold) for claim in answers[1].claims))
+            assert sorted(landed) == sorted(hold.id for hold in holds)
+            await at.settle(*(done(claim.job) for claim in answers[1].claims))
             await at.store.purge("default", 100)
         with psycopg.connect(database) as other:
             said = other.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()

@@ -101,7 +101,7 @@ def test_partitions_made_later_are_everybodys(divided: Home) -> None:
         job = at.new(queue="q")
         await at.enqueue(job)
         (claim,) = await at.claim(await at.lease(), policy=Policy(retention=8 * DAY))
-        await at.settle(done(claim.hold))
+        await at.settle(done(claim.job))
         (name,) = divided.sql("SELECT tableoid::regclass::text FROM holdfast.finished")[0]
         for role in ("read", "work"):
             with psycopg.connect(divided.dsn.replace("//postgres@", f"//a_{role}@")) as connection:
@@ -116,7 +116,7 @@ def test_who_may_not_drop_a_day_forgets_its_jobs_all_the_same(divided: Home) -> 
         jobs = [at.new(queue="q", payload=payload) for payload in (b"{}", b"x" * 5000, b"{}")]
         await at.enqueue(*jobs)
         claims = await at.claim(await at.lease(), 3, policy=Policy(retention=2 * DAY))
-        await at.settle(*(done(claim.hold) for claim in claims))
+        await at.settle(*(done(claim.job) for claim in claims))
         at.advance(4 * DAY)
         days = len(partitions(divided))
         assert [(await at.store.prune(2)).jobs for _ in range(3)] == [2, 1, 0]
@@ -136,10 +136,10 @@ def test_jobs_that_are_forgotten_are_counted_without_their_attempts(divided: Hom
         await at.enqueue(job)
         for _ in range(3):
             (claim,) = await at.claim(await at.lease(), policy=Policy(retention=2 * DAY, max_attempts=5))
-            await at.settle(raised(claim.hold))
+            await at.settle(raised(claim.job))
             at.advance(60.0)
         (claim,) = await at.claim(await at.lease(), policy=Policy(retention=2 * DAY))
-        await at.settle(done(claim.hold))
+        await at.settle(done(claim.job))
         at.advance(4 * DAY)
         pruned = await at.store.prune(100)
         assert (pruned.jobs, pruned.attempts) == (1, 4)

@@ -19,8 +19,8 @@ def test_l11_many_unreadable_holds_hide_no_readable_one_behind_them(home: Home) 
         lease = await at.lease()
         await at.claim(lease, 7)
         home.sql("UPDATE holdfast.active SET state = 'odd' WHERE id = ANY(%s)", list(ids[:5]))
-        assert [hold.job for hold in await at.store.held(lease, 2)] == [*ids[5:]]
-        assert [hold.job for hold in await at.store.held(lease, 1)] == [ids[5]]
+        assert [hold.id for hold in await at.store.held(lease, 2)] == [*ids[5:]]
+        assert [hold.id for hold in await at.store.held(lease, 1)] == [ids[5]]
 
     play(Stage(home), act)
 
@@ -34,6 +34,6 @@ def test_s16_a_job_whose_crash_policy_cannot_be_read_is_held_when_its_worker_die
         (seen,) = await at.store.held(hold.lease)
         assert seen.policy.on_crash is CrashPolicy.HOLD
         assert await at.settle(rescued(seen, CRASH)) == (Answer.APPLIED,)
-        assert await at.state(hold.job) is State.HELD
+        assert await at.state(hold.id) is State.HELD
 
     play(Stage(home), act)

@@ -46,10 +46,10 @@ def test_what_was_acknowledged_outlives_a_restart(site: Site, server: PostgresSe
         assert await at.settle(raised(bad)) == (Answer.APPLIED,)
         assert [hold.token for hold in await at.store.held(good.lease)] == [good.token]
         assert (await at.store.beat([good.lease])).alive == {good.lease}
-        assert not await at.store.start([(prefetched.job, prefetched.token)])
+        assert not await at.store.start([(prefetched.id, prefetched.token)])
         assert await at.settle(done(good), done(prefetched)) == (Answer.APPLIED, Answer.APPLIED)
         (claim,) = await at.claim(good.lease, queues=("waiting",))
-        assert claim.hold.token.number > max(hold.token.number for hold in (good, bad, prefetched))
+        assert claim.job.token.number > max(hold.token.number for hold in (good, bad, prefetched))
 
     play(site, act)
 
@@ -77,7 +77,7 @@ def test_work_goes_on_while_a_server_comes_and_goes(site: Site, server: Postgres
                 numbers.extend(hold.token.number for hold in held)
                 answer = await in_the_end(lambda: at.settle(*map(done, held)))  # noqa: B023
                 assert answer == (Answer.APPLIED,) * len(held)
-                settled.update(hold.job for hold in held)
+                settled.update(hold.id for hold in held)
 
         working = [asyncio.ensure_future(each()) for each in (enqueue, enqueue, work, work)]
         for _ in range(3):
@@ -103,7 +103,7 @@ def test_a_killed_backend_takes_all_down_for_a_moment(site: Site, server: Postgr
         server.kill_backend(int(pid))
         await in_the_end(lambda: at.settle(done(hold)))
         assert await at.settle(done(hold)) == (Answer.APPLIED,)
-        assert await at.state(hold.job) is State.COMPLETED
+        assert await at.state(hold.id) is State.COMPLETED
 
     play(site, act)
 
@@ -146,11 +146,11 @@ def test_a_commit_that_never_was_is_made_up_for(site: Site, server: PostgresServ
             await is_terminated(server, "advisory", lambda: at.store.enqueue(call, [job]))
             await is_terminated(server, "advisory", lambda: at.settle(raised(hold)))
         assert await at.store.get(job.id) is None
-        assert await at.state(hold.job) is State.RUNNING
+        assert await at.state(hold.id) is State.RUNNING
         for _ in range(2):
             assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
             assert await at.settle(raised(hold)) == (Answer.APPLIED,)
-        assert (await at.row(hold.job)).failures == 1
+        assert (await at.row(hold.id)).failures == 1
         assert await at.store.counts() == {("", State.AVAILABLE): 1, ("", State.SCHEDULED): 1}
 
     play(site, act)
@@ -169,12 +169,12 @@ def test_a_commit_that_nobody_was_told_of_is_not_made_twice(site: Site, server: 
             await is_terminated(server, "SyncRep", lambda: at.store.exchange([done(good)], request))
         finally:
             server.configure(synchronous_standby_names="")
-        assert await at.state(good.job) is State.COMPLETED
+        assert await at.state(good.id) is State.COMPLETED
         (held,) = await at.store.held(good.lease)
-        assert (held.job, held.token.claim) == (job.id, request.claim)
+        assert (held.id, held.token.claim) == (job.id, request.claim)
         assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
         assert await at.settle(raised(bad), done(good)) == (Answer.APPLIED, Answer.APPLIED)
-        assert (await at.row(bad.job)).failures == 1
+        assert (await at.row(bad.id)).failures == 1
         assert await at.state(job.id) is State.RUNNING
 
     play(site, act)

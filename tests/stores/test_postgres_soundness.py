@@ -66,10 +66,10 @@ def test_l11_jobs_move_under_a_publication_of_all_tables(homes: Homes) -> None:
             job = structs.replace(at.new(queue="q", policy=kept, payload=b"x" * 5000), unique_key="one")
             await at.enqueue(job)
             (claim,) = await at.claim(await at.lease(), policy=kept)
-            assert await at.settle(raised(claim.hold)) == (Answer.APPLIED,)
+            assert await at.settle(raised(claim.job)) == (Answer.APPLIED,)
             at.advance(60.0)
             (claim,) = await at.claim(await at.lease(), policy=kept)
-            assert await at.settle(done(claim.hold)) == (Answer.APPLIED,)
+            assert await at.settle(done(claim.job)) == (Answer.APPLIED,)
             for _ in range(6):
                 at.advance(DAY)
                 await at.store.prune(100)
@@ -179,7 +179,7 @@ def test_a_write_that_the_server_refuses_is_no_outage(database: str, owner: psyc
         hold = await at.running(policy=Policy(retention=60.0))
         with pytest.raises(StoreRefused, match="holdfast check"):
             await at.settle(done(hold))
-        assert await at.state(hold.job) is State.RUNNING
+        assert await at.state(hold.id) is State.RUNNING
 
     play(Site(database), act)
 

@@ -37,9 +37,9 @@ def test_s3_a_transaction_asks_for_the_whole_token(home: Home) -> None:
     async def act(at: Scene) -> None:
         hold, _ = await at.running(), await at.running()
         for name, more in (("transaction_begins", ("1000", "mark")), ("transaction_ends", ())):
-            for asked in others(at, hold.job, hold.token):
+            for asked in others(at, hold.id, hold.token):
                 assert not await is_ours(at, name, asked, *more)
-            assert await is_ours(at, name, (hold.job, hold.token), *more)
+            assert await is_ours(at, name, (hold.id, hold.token), *more)
 
     play(Stage(home), act)
 
@@ -49,7 +49,7 @@ async def owing(at: Scene) -> list[tuple[UUID, Token, datetime]]:
     found = []
     for _ in range(2):
         running = await again(at, await crashed(at))
-        for job in (running.job, (await crashed(at, HOLDS)).id, (await crashed(at, ENDS_AT_ONCE)).id):
+        for job in (running.id, (await crashed(at, HOLDS)).id, (await crashed(at, ENDS_AT_ONCE)).id):
             row = await at.row(job)
             assert row.heal_at is not None
             found.append((job, row.token, row.heal_at))

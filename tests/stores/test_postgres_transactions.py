@@ -16,7 +16,7 @@ from msgspec import structs
 
 import holdfast.stores.postgres
 from holdfast import App
-from holdfast._core.job import Hold, State, Token
+from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.store import Store, Update
 from holdfast.databases.postgres.transactions import CONNECTIONS
@@ -71,19 +71,19 @@ def on(home: Home) -> Iterator[Notes]:
     home.sql("DROP TABLE fake.notes")
 
 
-async def awaiting(at: Scene, hold: Hold, use: Use, *, idle: float = LONG) -> None:
+async def awaiting(at: Scene, hold: ActiveJob, use: Use, *, idle: float = LONG) -> None:
     """The use of asyncpg's connection."""
-    async with at.store.transaction(hold.job, hold.token, idle=idle) as connection:
+    async with at.store.transaction(hold.id, hold.token, idle=idle) as connection:
         assert isinstance(connection, asyncpg.Connection)
         await use(connection.execute)
 
 
-async def blocking(at: Scene, hold: Hold, use: Use, *, idle: float = LONG) -> None:
+async def blocking(at: Scene, hold: ActiveJob, use: Use, *, idle: float = LONG) -> None:
     """The use of psycopg's, in a thread, by what waits in the loop."""
     loop = asyncio.get_running_loop()
 
     def transact() -> None:
-        with at.store.blocking_transaction(hold.job, hold.token, idle=idle) as connection:
+        with at.store.blocking_transaction(hold.id, hold.token, idle=idle) as connection:
             assert isinstance(connection, psycopg.Connection)
 
             async def speak(statement: str) -> None:
@@ -149,7 +149,7 @@ def test_a_rescue_inside_the_block_waits_for_nobody_and_keeps_its_rows_out(notes
 
         with pytest.raises(JobLost):
             await transact(at, hold, lose)
-        assert (notes.written(), await at.state(hold.job)) == ([], State.AVAILABLE)
+        assert (notes.written(), await at.state(hold.id)) == ([], State.AVAILABLE)
 
     play(notes, act)
 
@@ -161,10 +161,10 @@ def test_reports_of_its_own_worker_do_not_disturb_it(notes: Notes, transact: Any
 
         async def report(speak: Speak) -> None:
             await writing()(speak)
-            assert await at.store.report([Update(job=hold.job, token=hold.token, fraction=0.5)]) == frozenset()
+            assert await at.store.report([Update(job=hold.id, token=hold.token, fraction=0.5)]) == frozenset()
 
         await transact(at, hold, report)
-        assert (notes.written(), (await at.row(hold.job)).fraction) == (["mine"], 0.5)
+        assert (notes.written(), (await at.row(hold.id)).fraction) == (["mine"], 0.5)
 
     play(notes, act)
 
@@ -174,11 +174,11 @@ def test_its_last_lock_lets_reports_and_beats_through(plain: Notes) -> None:
         hold = await at.running()
         with closing(psycopg.connect(plain.dsn)) as other:
             text = at.store._sql("transaction_ends")  # type: ignore[attr-defined]
-            found = psycopg.RawCursor(other).execute(text, [hold.job, hold.token.claim, hold.token.number]).fetchone()
+            found = psycopg.RawCursor(other).execute(text, [hold.id, hold.token.claim, hold.token.number]).fetchone()
             assert found is not None
             assert found[0] is True
             async with asyncio.timeout(STALL):
-                assert await at.store.report([Update(job=hold.job, token=hold.token, checkpoint=b"1")]) == frozenset()
+                assert await at.store.report([Update(job=hold.id, token=hold.token, checkpoint=b"1")]) == frozenset()
                 assert (await at.store.beat([hold.lease])).alive == {hold.lease}
 
     play(plain, act)
@@ -195,7 +195,7 @@ def test_what_the_block_raises_rolls_back_and_is_raised(plain: Notes, transact: 
 
         with pytest.raises(ValueError, match="no"):
             await transact(at, hold, fail)
-        assert (plain.written(), await at.state(hold.job)) == ([], State.RUNNING)
+        assert (plain.written(), await at.state(hold.id)) == ([], State.RUNNING)
         await eventually(lambda: plain.open_ones() == 0, within=STALL)
 
     play(plain, act)
@@ -247,7 +247,7 @@ def test_the_methods_of_psycopg_that_end_it_are_refused(plain: Notes) -> None:
         for end in ("commit", "rollback"):
 
             def transact(end: str = end) -> None:
-                with at.store.blocking_transaction(hold.job, hold.token, idle=LONG) as connection:
+                with at.store.blocking_transaction(hold.id, hold.token, idle=LONG) as connection:
                     connection.execute("INSERT INTO notes VALUES ('mine')")
                     getattr(connection, end)()
 
@@ -261,7 +261,7 @@ def test_the_methods_of_psycopg_that_end_it_are_refused(plain: Notes) -> None:
 def test_blocks_within_the_block_are_savepoints(plain: Notes) -> None:
     async def act(at: Scene) -> None:
         hold = await at.running()
-        async with at.store.transaction(hold.job, hold.token, idle=LONG) as connection:
+        async with at.store.transaction(hold.id, hold.token, idle=LONG) as connection:
             await connection.execute("INSERT INTO notes VALUES ('one')")
             inner = connection.transaction()
             await inner.start()
@@ -269,7 +269,7 @@ def test_blocks_within_the_block_are_savepoints(plain: Notes) -> None:
             await inner.rollback()
 
         def transact() -> None:
-            with at.store.blocking_transaction(hold.job, hold.token, idle=LONG) as connection:
+            with at.store.blocking_transaction(hold.id, hold.token, idle=LONG) as connection:
                 connection.execute("INSERT INTO notes VALUES ('three')")
                 with connection.transaction(force_rollback=True):
                     connection.execute("INSERT INTO notes VALUES ('four')")
@@ -298,7 +298,7 @@ def test_one_that_says_nothing_for_too_long_is_rolled_back_by_the_server(notes: 
         with pytest.raises(HoldfastError, match=rf"idle for longer than {SHORT} s and was rolled back"):
             await transact(at, hold, dawdle, idle=SHORT)
         assert notes.written() == []
-        assert await at.state(hold.job) is State.RUNNING
+        assert await at.state(hold.id) is State.RUNNING
 
     play(notes, act)
 
@@ -373,8 +373,8 @@ def test_a_cancelled_block_leaves_nothing_open(plain: Notes) -> None:
             hold = await at.running()
             entered = asyncio.Event()
 
-            async def stay(hold: Hold = hold, statement: str = statement, entered: asyncio.Event = entered) -> None:
-                async with at.store.transaction(hold.job, hold.token, idle=LONG) as connection:
+            async def stay(hold: ActiveJob = hold, statement: str = statement, entered: asyncio.Event = entered) -> None:
+                async with at.store.transaction(hold.id, hold.token, idle=LONG) as connection:
                     await connection.execute("INSERT INTO notes VALUES ('mine')")
                     entered.set()
                     await connection.execute(statement)
@@ -422,8 +422,8 @@ def test_s7_jobs_can_be_enqueued_within_them(plain: Notes, fails: bool) -> None:
         for kind in ("asyncpg", "psycopg"):
             hold = await at.running()
 
-            def transact(hold: Hold = hold) -> None:
-                with at.store.blocking_transaction(hold.job, hold.token, idle=LONG) as connection:
+            def transact(hold: ActiveJob = hold) -> None:
+                with at.store.blocking_transaction(hold.id, hold.token, idle=LONG) as connection:
                     child.options(within=connection).enqueue("a")
                     assert not fails
 
@@ -431,7 +431,7 @@ def test_s7_jobs_can_be_enqueued_within_them(plain: Notes, fails: bool) -> None:
                 if kind == "psycopg":
                     await asyncio.to_thread(transact)
                 else:
-                    async with at.store.transaction(hold.job, hold.token, idle=LONG) as connection:
+                    async with at.store.transaction(hold.id, hold.token, idle=LONG) as connection:
                         await child.options(within=connection).aenqueue("a")
                         assert not fails
             except AssertionError:

@@ -38,7 +38,7 @@ def test_nothing_lands_without_the_check_after_sqlite_itself_rolled_back(file: O
 
     async def use(at: Scene) -> None:
         hold = await at.running()
-        async with at.store.transaction(hold.job, hold.token, idle=60.0) as mine:
+        async with at.store.transaction(hold.id, hold.token, idle=60.0) as mine:
             mine.execute("INSERT INTO notes VALUES (2)")
             with suppress(Exception):
                 mine.execute("INSERT OR ROLLBACK INTO notes VALUES (1)")
@@ -65,7 +65,7 @@ def test_of_many_transactions_of_a_process_one_at_a_time_tries_for_the_lock(file
         turns = store._begin.keywords["turns"]
 
         async def one(place: int) -> None:
-            async with store.transaction(holds[place].job, holds[place].token, idle=60.0):
+            async with store.transaction(holds[place].id, holds[place].token, idle=60.0):
                 assert turns._lock.locked()
                 trying.append(place)
                 await turns_of_the_loop()
@@ -81,7 +81,7 @@ def test_of_many_transactions_of_a_process_one_at_a_time_tries_for_the_lock(file
 def test_a_turn_ends_with_the_time_a_transaction_may_be_open(file: OnFile) -> None:
     async def both(at: Scene) -> None:
         one, two = await at.running(), await at.running()
-        async with at.store.transaction(one.job, one.token, idle=0.01), at.store.transaction(two.job, two.token, idle=60.0):
+        async with at.store.transaction(one.id, one.token, idle=0.01), at.store.transaction(two.id, two.token, idle=60.0):
             pass
 
     async def act(at: Scene) -> None:

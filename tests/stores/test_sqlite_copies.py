@@ -155,7 +155,7 @@ def test_s5_rows_of_a_transaction_whose_log_was_removed_are_not_acknowledged(pla
     async def act(at: Scene) -> None:
         hold = await at.running()
         with pytest.raises(StoreUnavailable, match=r"transaction: .*jobs\.db-wal was deleted"):  # noqa: PT012 - the end of the block raises
-            async with at.store.transaction(hold.job, hold.token, idle=5.0) as connection:
+            async with at.store.transaction(hold.id, hold.token, idle=5.0) as connection:
                 connection.execute("INSERT INTO notes VALUES ('lost')")
                 lose_the_log(place.path)
         assert elsewhere(place.path, "SELECT * FROM notes") == ["[]"]
@@ -170,11 +170,11 @@ def test_a_transaction_whose_lock_was_given_up_by_a_copy_is_rolled_back(place: O
     async def act(at: Scene) -> None:
         hold = await at.running()
         with pytest.raises(StoreUnavailable, match=r"gave up its lock.*`holdfast backup`"):  # noqa: PT012 - the end of the block raises
-            async with at.store.transaction(hold.job, hold.token, idle=5.0) as connection:
+            async with at.store.transaction(hold.id, hold.token, idle=5.0) as connection:
                 connection.execute("INSERT INTO notes VALUES ('ours')")
                 copy(place.path, names)
         assert elsewhere(place.path, "SELECT * FROM notes", "PRAGMA integrity_check") == ["[]", "[('ok',)]"]
-        async with at.store.transaction(hold.job, hold.token, idle=5.0) as connection:
+        async with at.store.transaction(hold.id, hold.token, idle=5.0) as connection:
             connection.execute("INSERT INTO notes VALUES ('ours')")
             copy(place.path, FILES[:2])  # which have none of its locks
         assert elsewhere(place.path, "SELECT * FROM notes") == ["[('ours',)]"]
@@ -185,7 +185,7 @@ def test_a_transaction_whose_lock_was_given_up_by_a_copy_is_rolled_back(place: O
 def test_the_guard_of_the_log_hinders_nobody_and_ends_with_the_last_connection(place: OnDriver) -> None:
     async def act(at: Scene) -> None:
         hold = await at.running()
-        async with at.store.transaction(hold.job, hold.token, idle=5.0) as connection:
+        async with at.store.transaction(hold.id, hold.token, idle=5.0) as connection:
             connection.execute("CREATE TABLE notes (text)")
         other = at.another()
         await other.counts()
@@ -234,7 +234,7 @@ def test_a_file_without_a_log_is_not_guarded(tmp_path: Path) -> None:
 def test_a_forked_child_leaves_its_parents_guard_in_place(place: OnDriver) -> None:
     async def act(at: Scene) -> None:
         hold = await at.running()
-        async with at.store.transaction(hold.job, hold.token, idle=60.0) as connection:
+        async with at.store.transaction(hold.id, hold.token, idle=60.0) as connection:
             connection.execute("CREATE TABLE notes (text)")
             child = os.fork()
             if child == 0:

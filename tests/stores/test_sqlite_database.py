@@ -213,8 +213,8 @@ def test_no_write_hands_anything_back_while_it_holds_the_lock() -> None:
 def test_no_write_leaves_a_transaction_open(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         hold = await at.running()
-        await at.store.request_cancel([hold.job])
-        await at.store.reopen([hold.job])
+        await at.store.request_cancel([hold.id])
+        await at.store.reopen([hold.id])
         await at.store.beat([hold.lease])
         await at.store.end_lease(hold.lease, LeaseEnd(End.CLOSED))
         sql(tmp_path / "jobs.db", "PRAGMA busy_timeout = 0")

@@ -32,7 +32,7 @@ from tests.stores.test_sqlite_transactions import (
 )
 
 CRASH = LeaseEnd(End.CRASHED)
-ENDS_AT_ONCE = Policy(heals=True, on_crash=CrashPolicy.FAIL)
+ENDS_AT_ONCE = Policy(has_rescue_hook=True, on_crash=CrashPolicy.FAIL)
 
 
 async def crashed(at: Scene, policy: Policy = ENDS_AT_ONCE) -> JobRecord:
@@ -40,7 +40,7 @@ async def crashed(at: Scene, policy: Policy = ENDS_AT_ONCE) -> JobRecord:
     hold = await at.running(policy=policy)
     await at.store.end_lease(hold.lease, CRASH)
     await at.settle(rescued(hold, CRASH))
-    return await at.row(hold.job)
+    return await at.row(hold.id)
 
 
 def blocking_heal(at: Scene, row: JobRecord, text: str) -> None:
@@ -243,10 +243,10 @@ def test_a_limit_that_a_worker_was_killed_for_is_the_reason(plain: OnFile) -> No
     async def act(at: Scene) -> None:
         for charge in Charge:
             hold = await at.running(policy=structs.replace(ENDS_AT_ONCE, max_attempts=9))
-            why = LeaseEnd(End.CRASHED, is_free=True, culprits={hold.job: charge})
+            why = LeaseEnd(End.CRASHED, is_free=True, charged_jobs={hold.id: charge})
             await at.store.end_lease(hold.lease, why)
             await at.settle(rescued(hold, why))
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert row.rescue is not None
             assert row.rescue.reason == charge.value
             assert row.heal_at is not None

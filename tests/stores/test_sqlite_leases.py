@@ -7,7 +7,7 @@ from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import State
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, overrun_seen_by_others
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, deadline_exceeded_elsewhere
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import Answer, Overdue
@@ -129,7 +129,7 @@ def test_limits_are_judged_only_on_the_clock_of_their_lease(tmp_path: Path, othe
         judge = store_on(tmp_path / "jobs.db", at.clock, process=other)
         hold = await at.running(policy=Policy(timeout=1.0))
         at.advance(TTL * 10)
-        move = overrun_seen_by_others(hold, Charge.TIMED_OUT, jitter=0.0)
+        move = deadline_exceeded_elsewhere(hold, Charge.TIMED_OUT, jitter=0.0)
         assert await judge.overdue(10) == ()
         assert (await judge.exchange([move])).answers == (Answer.LOST,)
         assert await at.store.overdue(10) == (Overdue(hold, "worker", Charge.TIMED_OUT, LeaseTiming.of(TTL)),)
@@ -171,11 +171,11 @@ def test_jobs_of_a_lease_without_a_row_are_found_and_rescued(tmp_path: Path) -> 
         assert await at.store.workers() == ()
         assert await at.claim(hold.lease) == ()
         assert (await at.store.beat([hold.lease])).gone == {hold.lease}
-        assert await at.store.start([(prefetched.job, prefetched.token)]) == {prefetched.job}
+        assert await at.store.start([(prefetched.id, prefetched.token)]) == {prefetched.id}
         assert await at.settle(done(other)) == (Answer.APPLIED,)
         assert await at.store.end_lease(hold.lease, LeaseEnd(End.CRASHED), seen=views[hold.lease].seen) is not None
         assert await at.settle(rescued(hold, CRASH), rescued(prefetched, CRASH)) == (Answer.APPLIED, Answer.APPLIED)
-        assert await at.state(hold.job) is State.AVAILABLE
+        assert await at.state(hold.id) is State.AVAILABLE
         assert await at.store.expired(10) == ()
 
     play(OnFile(tmp_path / "jobs.db"), act)

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import Hold, NewJob
+from holdfast._core.job import ActiveJob, NewJob
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
@@ -304,11 +304,11 @@ def test_pruning_looks_at_what_it_takes_and_not_at_history(tmp_path: Path) -> No
 
 def test_forgetting_snoozes_looks_at_what_it_takes_and_not_at_history(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
-        async def attempt(count: int, end: Callable[[Hold], Transition]) -> None:
+        async def attempt(count: int, end: Callable[[ActiveJob], Transition]) -> None:
             await at.enqueue(*(at.new() for _ in range(count)))
             claims = await at.claim(await at.lease(), count)
             assert len(claims) == count
-            await at.settle(*(end(claim.hold) for claim in claims))
+            await at.settle(*(end(claim.job) for claim in claims))
             await at.store.request_cancel([job.id for job in await at.store.list(at.everything)])
 
         await attempt(20, lambda hold: answered(hold, Snooze(1.0)))

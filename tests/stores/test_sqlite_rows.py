@@ -36,16 +36,16 @@ def test_a_bad_row_is_claimed_held_read_and_settled_with_its_neighbours(tmp_path
         assert (await at.row(bad)).state is State.AVAILABLE
         lease = await at.lease()
         claims = await at.claim(lease, 3)
-        assert [claim.hold.job for claim in claims] == [first, bad, last]
+        assert [claim.job.id for claim in claims] == [first, bad, last]
         assert isinstance(claims[1].payload, bytes)
         assert isinstance((await at.row(bad)).payload, bytes)
         sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {poison} WHERE id = ?", bad.bytes)
         holds = await at.store.held(lease)
-        assert [hold.job for hold in holds] == [first, bad, last]
+        assert [hold.id for hold in holds] == [first, bad, last]
         if "policy" in poison:
             assert holds[1].policy.on_crash is (CrashPolicy.RETRY if "max_attempts" in poison else CrashPolicy.HOLD)
-        assert await at.settle(*(done(claim.hold) for claim in claims)) == (Answer.APPLIED,) * 3
-        assert set(await at.settle(*(raised(claim.hold) for claim in claims))) == {Answer.LOST}
+        assert await at.settle(*(done(claim.job) for claim in claims)) == (Answer.APPLIED,) * 3
+        assert set(await at.settle(*(raised(claim.job) for claim in claims))) == {Answer.LOST}
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -66,13 +66,13 @@ def test_a_bad_row_expires_and_is_cancelled_as_others_are(tmp_path: Path, poison
 def test_a_bad_row_is_rescued_and_judged_with_its_neighbours(tmp_path: Path, poison: str) -> None:
     async def act(at: Scene) -> None:
         bad, other = await at.running(policy=Policy(timeout=1.0)), await at.running(policy=Policy(timeout=1.0))
-        sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {poison} WHERE id = ?", bad.job.bytes)
+        sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {poison} WHERE id = ?", bad.id.bytes)
         at.advance(1000.0)
         assert [each.hold for each in await at.store.overdue(10)] == [other]
         for hold in (bad, other):
             await at.store.end_lease(hold.lease, CRASH)
         assert await at.settle(rescued(bad, CRASH), rescued(other, CRASH)) == (Answer.APPLIED,) * 2
-        assert [(await at.row(hold.job)).state for hold in (bad, other)] == [State.AVAILABLE] * 2
+        assert [(await at.row(hold.id)).state for hold in (bad, other)] == [State.AVAILABLE] * 2
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -81,7 +81,7 @@ def test_an_attempt_that_is_remembered_before_its_job_has_ended_stands_in_nobody
     async def act(at: Scene) -> None:
         hold, other = await at.running(), await at.running()
         assert hold.token.claim is not None
-        remembered = (hold.job.bytes, hold.token.number, hold.token.claim.bytes)
+        remembered = (hold.id.bytes, hold.token.number, hold.token.claim.bytes)
         columns = "job, number, claim, sent_to, outcome, attempt, worker"
         sql(
             tmp_path / "jobs.db",
@@ -89,7 +89,7 @@ def test_an_attempt_that_is_remembered_before_its_job_has_ended_stands_in_nobody
             *remembered,
         )
         assert await at.settle(raised(hold), raised(other)) == (Answer.APPLIED,) * 2
-        assert [(await at.row(each.job)).state for each in (hold, other)] == [State.SCHEDULED] * 2
+        assert [(await at.row(each.id)).state for each in (hold, other)] == [State.SCHEDULED] * 2
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -106,8 +106,8 @@ def test_l4_an_active_row_that_nobody_can_read_stands_in_nobodys_way(tmp_path: P
         sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {change} WHERE id = ?", ids[0].bytes)
         assert [row.id for row in await at.store.list(JobFilter()) if row.id != ids[0]] == [ids[2], ids[1]]
         await at.store.end_lease(lease, CRASH)
-        holds = [hold for hold in await at.store.held(lease) if hold.job != ids[0]]
-        assert [hold.job for hold in holds] == [claims[1].hold.job, claims[2].hold.job]
+        holds = [hold for hold in await at.store.held(lease) if hold.id != ids[0]]
+        assert [hold.id for hold in holds] == [claims[1].job.id, claims[2].job.id]
         assert set(await at.settle(*(rescued(hold, CRASH) for hold in holds))) == {Answer.APPLIED}
 
     play(OnFile(tmp_path / "jobs.db"), act)
@@ -117,7 +117,7 @@ def test_l4_a_waiting_row_without_a_proper_id_is_claimed_in_nobodys_way(tmp_path
     async def act(at: Scene) -> None:
         ids = await at.enqueue(*(at.new() for _ in range(3)))
         sql(tmp_path / "jobs.db", "UPDATE holdfast_jobs SET id = x'00' WHERE id = ?", ids[0].bytes)
-        assert [claim.hold.job for claim in await at.claim(await at.lease(), 3)] == [ids[1], ids[2]]
+        assert [claim.job.id for claim in await at.claim(await at.lease(), 3)] == [ids[1], ids[2]]
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -127,9 +127,9 @@ def test_a_row_that_does_not_say_who_runs_it_is_rescued_with_its_neighbours(tmp_
         hold, other = await at.running(), await at.running()
         for each in (hold, other):
             await at.store.end_lease(each.lease, CRASH)
-        sql(tmp_path / "jobs.db", "UPDATE holdfast_jobs SET worker = NULL, started_at = NULL WHERE id = ?", hold.job.bytes)
+        sql(tmp_path / "jobs.db", "UPDATE holdfast_jobs SET worker = NULL, started_at = NULL WHERE id = ?", hold.id.bytes)
         assert await at.settle(rescued(hold, CRASH), rescued(other, CRASH)) == (Answer.APPLIED, Answer.APPLIED)
-        assert [(await at.row(each.job)).attempts[0].worker for each in (hold, other)] == ["", "worker"]
+        assert [(await at.row(each.id)).attempts[0].worker for each in (hold, other)] == ["", "worker"]
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
@@ -139,7 +139,7 @@ def test_an_attempt_that_cannot_be_read_does_not_hide_its_job(tmp_path: Path) ->
         hold = await at.running()
         await at.settle(raised(hold))
         sql(tmp_path / "jobs.db", "UPDATE holdfast_attempts SET error = '{'")
-        row = await at.row(hold.job)
+        row = await at.row(hold.id)
         assert (row.error, row.attempts[0].error) == (BOOM, None)
 
     play(OnFile(tmp_path / "jobs.db"), act)
@@ -160,7 +160,7 @@ def test_long_payloads_stay_where_they_are_while_their_job_moves(tmp_path: Path)
 def test_records_are_laid_out_as_the_queries_read_them(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         hold = await at.running()
-        values = records([(hold.job, hold.token, None), (hold.job, hold.token, b""), (hold.job, hold.token, b"abc")])
+        values = records([(hold.id, hold.token, None), (hold.id, hold.token, b""), (hold.id, hold.token, b"abc")])
         items, data = values["items"], values["data"]
         assert isinstance(items, bytes)
         assert isinstance(data, bytes)
@@ -168,7 +168,7 @@ def test_records_are_laid_out_as_the_queries_read_them(tmp_path: Path) -> None:
         for place, expected in enumerate((None, b"", b"abc")):
             record = items[72 * place : 72 * (place + 1)]
             assert hold.token.claim is not None
-            assert record[:32] == hold.job.bytes + hold.token.claim.bytes
+            assert record[:32] == hold.id.bytes + hold.token.claim.bytes
             start, length = int(record[51:62]), int(record[62:])
             assert int(record[32:51]) == hold.token.number
             assert (data[start - 1 : start - 1 + length] if start else None) == expected
@@ -184,8 +184,8 @@ def test_what_utf8_cannot_say_becomes_a_question_mark() -> None:
 def test_progress_with_characters_that_json_or_utf8_cannot_say_is_kept_as_well_as_it_goes(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         hold = await at.running()
-        assert await at.store.report([Update(job=hold.job, token=hold.token, stage="a\0b", message="c\udcffd")]) == frozenset()
-        row = await at.row(hold.job)
+        assert await at.store.report([Update(job=hold.id, token=hold.token, stage="a\0b", message="c\udcffd")]) == frozenset()
+        row = await at.row(hold.id)
         assert (row.stage, row.message) == ("a\ufffdb", "c?d")
 
     play(OnFile(tmp_path / "jobs.db"), act)
@@ -235,8 +235,8 @@ def test_l11_many_unreadable_holds_hide_no_readable_one_behind_them(tmp_path: Pa
         await at.claim(lease, 7, policy=Policy(timeout=1.0))
         sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET id = substr(id, 1, 15) WHERE id <= x'{ids[4].hex}'")
         at.advance(1000.0)
-        assert [hold.job for hold in await at.store.held(lease, 2)] == [*ids[5:]]
-        assert [hold.job for hold in await at.store.held(lease, 1)] == [ids[5]]
-        assert [each.hold.job for each in await at.store.overdue(2)] == [*ids[5:]]
+        assert [hold.id for hold in await at.store.held(lease, 2)] == [*ids[5:]]
+        assert [hold.id for hold in await at.store.held(lease, 1)] == [ids[5]]
+        assert [each.hold.id for each in await at.store.overdue(2)] == [*ids[5:]]
 
     play(OnFile(tmp_path / "jobs.db"), act)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import Hold, State
+from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.store import EnqueueAnswer, Store
 from holdfast.databases.sqlite import driver
@@ -77,17 +77,17 @@ def write(connection: Any, text: str = "mine") -> None:
     connection.execute("INSERT INTO notes VALUES (?)", (text,))
 
 
-def blocking(at: Scene, hold: Hold, use: Callable[[Any], None], *, idle: float = LONG) -> None:
-    with at.store.blocking_transaction(hold.job, hold.token, idle=idle) as connection:
+def blocking(at: Scene, hold: ActiveJob, use: Callable[[Any], None], *, idle: float = LONG) -> None:
+    with at.store.blocking_transaction(hold.id, hold.token, idle=idle) as connection:
         use(connection)
 
 
-async def waiting(at: Scene, hold: Hold, use: Callable[[Any], None], *, idle: float = LONG) -> None:
-    async with at.store.transaction(hold.job, hold.token, idle=idle) as connection:
+async def waiting(at: Scene, hold: ActiveJob, use: Callable[[Any], None], *, idle: float = LONG) -> None:
+    async with at.store.transaction(hold.id, hold.token, idle=idle) as connection:
         use(connection)
 
 
-async def blocking_in_thread(at: Scene, hold: Hold, use: Callable[[Any], None], *, idle: float = LONG) -> None:
+async def blocking_in_thread(at: Scene, hold: ActiveJob, use: Callable[[Any], None], *, idle: float = LONG) -> None:
     await asyncio.to_thread(blocking, at, hold, use, idle=idle)
 
 
@@ -172,7 +172,7 @@ def test_a_rescue_between_entry_and_lock_keeps_the_rows_out(file: OnFile, transa
         with pytest.raises(JobLost):
             await transact(at, hold, lose)
         assert notes(file) == []
-        assert (await at.row(hold.job)).token == hold.token
+        assert (await at.row(hold.id)).token == hold.token
         await other.end_lease(hold.lease, LeaseEnd(End.CRASHED))
         await at.settle(rescued(hold, LeaseEnd(End.CRASHED)))
         with pytest.raises(JobLost):
@@ -217,7 +217,7 @@ def test_what_the_block_raises_rolls_back_and_is_raised(file: OnFile, transact: 
             await transact(at, hold, fail)
         assert notes(file) == []
         await free(at)
-        assert await at.state(hold.job) is State.RUNNING
+        assert await at.state(hold.id) is State.RUNNING
 
     play(file, act)
 
@@ -344,7 +344,7 @@ def test_the_loop_runs_on_while_the_lock_is_waited_for(plain: OnFile) -> None:
 
     async def act(at: Scene) -> None:
         one, two = await at.running(), await at.running()
-        async with at.store.transaction(one.job, one.token, idle=LONG) as connection:
+        async with at.store.transaction(one.id, one.token, idle=LONG) as connection:
             write(connection, "one")
             second = asyncio.create_task(waiting(at, two, lambda connection: write(connection, "two")))
             with pytest.raises(StoreUnavailable, match=r"transaction: .*app\.db.*locked"):
@@ -365,7 +365,7 @@ def test_a_file_that_nobody_may_even_read_for_now_is_waited_for(plain: OnFile) -
             alone.execute("PRAGMA locking_mode = EXCLUSIVE")
             alone.execute("INSERT INTO notes VALUES ('alone')")
             patient = plain.store_that_waits(at.clock, 3600.0, ThirdWait(alone.close))
-            async with patient.transaction(hold.job, hold.token, idle=LONG) as connection:
+            async with patient.transaction(hold.id, hold.token, idle=LONG) as connection:
                 write(connection, "after")
         assert notes(plain) == ["alone", "after"]
 
@@ -379,10 +379,10 @@ def test_a_cancelled_waiter_waits_no_longer(plain: OnFile) -> None:
         patient = plain.store_that_waits(at.clock, 3600.0, ThirdWait(lambda: loop.call_soon_threadsafe(is_waiting.set)))
 
         async def second() -> None:
-            async with patient.transaction(two.job, two.token, idle=LONG) as connection:
+            async with patient.transaction(two.id, two.token, idle=LONG) as connection:
                 write(connection)
 
-        async with at.store.transaction(one.job, one.token, idle=LONG):
+        async with at.store.transaction(one.id, one.token, idle=LONG):
             task = asyncio.create_task(second())
             await is_waiting.wait()
             task.cancel()
@@ -400,7 +400,7 @@ def test_a_cancelled_block_leaves_nothing_open(plain: OnFile) -> None:
         entered = asyncio.Event()
 
         async def stay() -> None:
-            async with at.store.transaction(two.job, two.token, idle=LONG) as connection:
+            async with at.store.transaction(two.id, two.token, idle=LONG) as connection:
                 write(connection)
                 entered.set()
                 await asyncio.Event().wait()

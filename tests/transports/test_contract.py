@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.transport_url import Address
+from holdfast._core.transport_url import TransportUrl
 from holdfast._ports.transport import Transport
 from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.testing.transport_contract import DeliveryContract, TransportContract
@@ -59,7 +59,7 @@ class TestPostgres(TransportContract):
 class TestNats(DeliveryContract):
     @pytest.fixture(autouse=True)
     def on_server(self, nats_url: str, ack: str) -> None:
-        self.address = Address.of(f"{nats_url}?ack_wait={self.ack_wait}s&ack={ack}")
+        self.address = TransportUrl.of(f"{nats_url}?ack_wait={self.ack_wait}s&ack={ack}")
         self.stream = f"test-{SystemChance().uuid4().hex[:12]}"
 
     def make_transport(self) -> Transport:

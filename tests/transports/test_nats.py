@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from nats.aio.client import Client
 
-from holdfast._core.transport_url import Address
+from holdfast._core.transport_url import TransportUrl
 from holdfast._ports.transport import Delivery, Hint
 from holdfast._system.clock import SystemChance, SystemClock
 from holdfast.testing.servers import NatsServer
@@ -39,7 +39,7 @@ def run(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 @asynccontextmanager
 async def ends(url: str, count: int = 1, options: str = "") -> AsyncIterator[list[NatsTransport]]:
-    address = Address.of(url + options)
+    address = TransportUrl.of(url + options)
     made = [NatsTransport(address, STREAM, clock=SystemClock(), chance=SystemChance()) for _ in range(count)]
     try:
         yield made

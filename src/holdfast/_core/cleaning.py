@@ -14,7 +14,7 @@ IN_JSON = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_BIDIRECTION
 """For an encoded document: what JSON would let through means the same when it is escaped."""
 
 
-def clean(text: str) -> str:
+def printable(text: str) -> str:
     """Text that cannot steer a terminal: it may come from a payload.
 
     >>> clean("a\\x1b[2J")

@@ -136,7 +136,7 @@ def _of_workers(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
         names = f"the code of {job.task}, or a newer release of it,"
         remedy = f"start a worker that imports {names} with `holdfast worker module:app`; `holdfast workers list` shows those there are"
         return (Cause(Code.UNKNOWN_TASK, f"no live worker knows the task {job.task}", remedy),)
-    is_last = job.policy.is_last_try(job.crashes)
+    is_last = job.policy.needs_isolation(job.crashes)
     if is_last and not any(worker.is_alone and worker.free > 0 for worker in knowing):
         alone = "it crashed before and its last try runs alone, in a worker that a supervisor starts for it"
         fresh = f"wait for it, or `holdfast jobs retry {job.id}` after `holdfast jobs cancel {job.id}` gives it fresh budgets"

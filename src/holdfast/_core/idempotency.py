@@ -5,11 +5,11 @@ what was kept of each attempt remember what every token did.
 """
 
 from holdfast._core.job import PLACE_OF, Failure, JobRecord, Place
-from holdfast._core.lifecycle import Judge, Transition
-from holdfast._core.record import OUTCOME_OF, Ended
+from holdfast._core.lifecycle import Precondition, Transition
+from holdfast._core.record import OUTCOME_OF, SettledAttempt
 
 
-def is_repeated(transition: Transition, row: JobRecord | None, ended: Ended | None) -> bool:
+def is_duplicate_settle(transition: Transition, row: JobRecord | None, ended: SettledAttempt | None) -> bool:
     """Whether an earlier copy of this transition is why its job is no longer active under its token.
 
     ``row``: the job as it is now; ``ended``: what is remembered of the attempt under the transition's token.
@@ -20,14 +20,14 @@ def is_repeated(transition: Transition, row: JobRecord | None, ended: Ended | No
 
 
 def _is_outcome_of(transition: Transition, row: JobRecord) -> bool:
-    moved = transition.moved_by(cancel_requested=row.cancel_requested)
+    moved = transition.with_cancellation(cancel_requested=row.cancel_requested)
     if row.is_stub:
         return (moved.to, moved.reason) == (row.state, row.reason)
     same = (moved.to, moved.reason, moved.result) == (row.state, row.reason, row.result)
     return same and _kind(moved.error) == _kind(row.error)
 
 
-def _is_outcome_in(transition: Transition, ended: Ended) -> bool:
+def _is_outcome_in(transition: Transition, ended: SettledAttempt) -> bool:
     record = ended.record
     if transition.to is not ended.to:
         return False
@@ -36,7 +36,7 @@ def _is_outcome_in(transition: Transition, ended: Ended) -> bool:
     if (transition.record or OUTCOME_OF.get(transition.to)) is not record.outcome:
         return False
     # A zombie may have noted its late error on the record that its rescuer left without one.
-    is_noted = transition.judge is Judge.LEASE_ENDED and transition.error is None
+    is_noted = transition.judge is Precondition.LEASE_ENDED and transition.error is None
     return is_noted or _kind(transition.error) == _kind(record.error)
 
 

@@ -72,7 +72,7 @@ def worker_name(host: str, pid: int, incarnation: UUID) -> str:
     return f"{host}-{pid}-{incarnation.hex[:8]}"
 
 
-def call_id(first: UUID, lot: UUID) -> UUID:
+def enqueue_call_id(first: UUID, lot: UUID) -> UUID:
     """The id of a call of enqueue: the time of its first job's id, then 64 random bits.
 
     Stores keep a receipt of each call, and append those whose ids grow: beside a million others, wholly random ones cost

@@ -138,10 +138,10 @@ class NewJob(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
 
 
-class Hold(Struct, frozen=True, kw_only=True):
+class ActiveJob(Struct, frozen=True, kw_only=True):
     """An active job as its owner, an auditor or a rescuer sees it: all that a decision needs."""
 
-    job: UUID
+    id: UUID
     token: Token
     lease: UUID
     task: str
@@ -169,7 +169,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     ``rescue``: the job's last one. ``heal_at``: the mark of a hook that is owed before the handler runs.
     """
 
-    hold: Hold
+    job: ActiveJob
     payload: bytes
     checkpoint: bytes | None = None
     rescue: Rescue | None = None

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.job import AttemptOutcome, Failure, Hold, Reason, RescueReason, State, Token
+from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, RescueReason, State, Token
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
 from holdfast._core.policy import CrashPolicy
 
@@ -74,7 +74,7 @@ def can(state: State, event: Event) -> bool:
     return (state, event) in MOVES
 
 
-class Judge(StrEnum):
+class Precondition(StrEnum):
     """What must still be true in the write that moves the job."""
 
     OWNER = "owner"
@@ -99,7 +99,7 @@ class Transition(Struct, frozen=True, kw_only=True):
     failures: int
     crashes: int
     retention: float
-    judge: Judge = Judge.OWNER
+    judge: Precondition = Precondition.OWNER
     delay: float | None = None
     reason: Reason | None = None
     error: Failure | None = None
@@ -115,7 +115,7 @@ class Transition(Struct, frozen=True, kw_only=True):
         """Whether the code of this claim never ran: its attempt does not count."""
         return self.record is None and self.to is not State.COMPLETED
 
-    def moved_by(self, *, cancel_requested: bool) -> "Transition":
+    def with_cancellation(self, *, cancel_requested: bool) -> "Transition":
         """This transition as it applies to a row: one marked for cancellation that does not complete ends cancelled."""
         if not cancel_requested or self.to in (State.COMPLETED, State.CANCELLED):
             return self
@@ -142,25 +142,25 @@ class LeaseEnd(Struct, frozen=True):
     """Why a lease ended; stored with its end and applied by whoever moves its claims.
 
     ``is_free``: nobody pays, because the end explains itself (a drain, a self-stop, a deliberate kill).
-    ``culprits``: jobs that pay although the end is free for the others, and what for.
+    ``charged_jobs``: jobs that are charged, and why, although the end is free for all others.
     """
 
-    end: End
+    reason: End
     signal: str | None = None
     is_free: bool = False
-    culprits: dict[UUID, Charge] = {}
+    charged_jobs: dict[UUID, Charge] = {}
     stacks: str | None = None
 
-    def explained(self, *, is_draining: bool) -> "LeaseEnd":
+    def with_drain(self, *, is_draining: bool) -> "LeaseEnd":
         """For a lease whose worker was asked to end: that is the reason, however it ended, and whatever they knew who saw it."""
         return structs.replace(self, is_free=True) if is_draining else self
 
-    def charges(self, hold: Hold) -> bool:
+    def charges_crash_of(self, hold: ActiveJob) -> bool:
         """Whether this job's crash budget pays for the end."""
-        return hold.state is State.RUNNING and (hold.job in self.culprits or not self.is_free)
+        return hold.state is State.RUNNING and (hold.id in self.charged_jobs or not self.is_free)
 
 
-def finish(hold: Hold, outcome: Outcome, *, jitter: float) -> Transition:
+def finish(hold: ActiveJob, outcome: Outcome, *, jitter: float) -> Transition:
     """The owner's answer as a transition; ``jitter`` is a random number in [-1, 1]."""
     match outcome:
         case Done(result=result):
@@ -186,7 +186,7 @@ def finish(hold: Hold, outcome: Outcome, *, jitter: float) -> Transition:
             assert_never(outcome)
 
 
-def release(hold: Hold, *, code_ran: bool) -> Transition:
+def release(hold: ActiveJob, *, code_ran: bool) -> Transition:
     """Give a job back free of charge; code cut short under ``hold`` or ``fail`` is what its task fears, so it is not re-run."""
     if not code_ran:
         return _settle(hold, State.AVAILABLE)
@@ -194,10 +194,10 @@ def release(hold: Hold, *, code_ran: bool) -> Transition:
         moved = _settle(hold, State.AVAILABLE, record=AttemptOutcome.RELEASED)
     else:
         moved = _crashed(hold, crashes=hold.crashes, record=AttemptOutcome.RELEASED, delay=None)
-    return _cut_short(hold, moved, RescueReason.RELEASED)
+    return _interrupted(hold, moved, RescueReason.RELEASED)
 
 
-def overrun(hold: Hold, charge: Charge, *, jitter: float) -> Transition:
+def deadline_exceeded(hold: ActiveJob, charge: Charge, *, jitter: float) -> Transition:
     """The job did not move in time, or passed its limit: a failed attempt, now that its code has stopped."""
     limits = {Charge.STALLED: hold.policy.progress_within, Charge.TIMED_OUT: hold.policy.timeout}
     reason = Reason.STALLED if charge is Charge.STALLED else Reason.TIMED_OUT
@@ -205,59 +205,59 @@ def overrun(hold: Hold, charge: Charge, *, jitter: float) -> Transition:
     failure = Failure(reason.value, f"{said} {limits.get(charge) or 0:g} s")
     moved = _failed_attempt(hold, failure, after=None, jitter=jitter, reason=reason)
     record = AttemptOutcome.STALLED if charge is Charge.STALLED else AttemptOutcome.TIMED_OUT
-    return _cut_short(hold, structs.replace(moved, record=record), RescueReason(charge.value))
+    return _interrupted(hold, structs.replace(moved, record=record), RescueReason(charge.value))
 
 
-def overrun_seen_by_others(hold: Hold, charge: Charge, *, jitter: float) -> Transition:
+def deadline_exceeded_elsewhere(hold: ActiveJob, charge: Charge, *, jitter: float) -> Transition:
     """The same by somebody else, long after the owner's supervisor should have acted; judged again in the write."""
-    judge = Judge.STALLED if charge is Charge.STALLED else Judge.TIMED_OUT
-    return structs.replace(overrun(hold, charge, jitter=jitter), judge=judge)
+    judge = Precondition.STALLED if charge is Charge.STALLED else Precondition.TIMED_OUT
+    return structs.replace(deadline_exceeded(hold, charge, jitter=jitter), judge=judge)
 
 
-def cancelled(hold: Hold, *, was_killed: bool = False) -> Transition:
+def cancelled(hold: ActiveJob, *, was_killed: bool = False) -> Transition:
     """The job was marked for cancellation and its code has stopped, by itself unless it was killed because it did not."""
     moved = _settle(hold, State.CANCELLED, reason=Reason.BY_OPERATOR, record=AttemptOutcome.CANCELLED)
-    return _cut_short(hold, moved, RescueReason.DEAF) if was_killed else moved
+    return _interrupted(hold, moved, RescueReason.DEAF) if was_killed else moved
 
 
-def rescue(hold: Hold, why: LeaseEnd, *, jitter: float) -> Transition:
+def rescue(hold: ActiveJob, why: LeaseEnd, *, jitter: float) -> Transition:
     """Take a job from an owner whose lease has ended.
 
     After the first rescue it stands where it stood in line; later ones wait ``backoff(n - 1)``, because a job that keeps
     killing its workers should not do it in a tight loop.
     """
-    charge = why.culprits.get(hold.job)
+    charge = why.charged_jobs.get(hold.id)
     if hold.state is State.CLAIMED:
         moved = _settle(hold, State.AVAILABLE)
-    elif not why.charges(hold):
+    elif not why.charges_crash_of(hold):
         moved = release(hold, code_ran=True)
     elif charge in (Charge.STALLED, Charge.TIMED_OUT):
-        moved = overrun(hold, charge, jitter=jitter)
+        moved = deadline_exceeded(hold, charge, jitter=jitter)
     else:
         moved = _charged(hold, jitter=jitter)
     if hold.state is State.RUNNING:
-        moved = _cut_short(hold, moved, RescueReason((charge or why.end).value))
-    stacks = why.stacks if why.charges(hold) else None
-    return structs.replace(moved, judge=Judge.LEASE_ENDED, signal=why.signal, stacks=stacks)
+        moved = _interrupted(hold, moved, RescueReason((charge or why.reason).value))
+    stacks = why.stacks if why.charges_crash_of(hold) else None
+    return structs.replace(moved, judge=Precondition.LEASE_ENDED, signal=why.signal, stacks=stacks)
 
 
-def crashed(hold: Hold, signal: str, *, jitter: float) -> Transition:
+def runner_crashed(hold: ActiveJob, signal: str, *, jitter: float) -> Transition:
     """The process of its own in which the job ran has died; the worker lives on, still owns the job, and says so."""
-    moved = _cut_short(hold, _charged(hold, jitter=jitter), RescueReason.CRASHED)
+    moved = _interrupted(hold, _charged(hold, jitter=jitter), RescueReason.CRASHED)
     return structs.replace(moved, signal=signal)
 
 
-def _cut_short(hold: Hold, moved: Transition, why: RescueReason) -> Transition:
-    return structs.replace(moved, rescued=why, owes_hook=hold.policy.heals)
+def _interrupted(hold: ActiveJob, moved: Transition, why: RescueReason) -> Transition:
+    return structs.replace(moved, rescued=why, owes_hook=hold.policy.has_rescue_hook)
 
 
-def _charged(hold: Hold, *, jitter: float) -> Transition:
+def _charged(hold: ActiveJob, *, jitter: float) -> Transition:
     crashes = hold.crashes + 1
     delay = None if crashes == 1 else hold.policy.backoff.delay(crashes - 2, jitter=jitter)
     return _crashed(hold, crashes=crashes, record=AttemptOutcome.CRASHED, delay=delay)
 
 
-def _crashed(hold: Hold, *, crashes: int, record: AttemptOutcome, delay: float | None) -> Transition:
+def _crashed(hold: ActiveJob, *, crashes: int, record: AttemptOutcome, delay: float | None) -> Transition:
     match hold.policy.on_crash:
         case CrashPolicy.HOLD:
             # Out of the line: the hook that is owed counts its age from now.
@@ -274,7 +274,7 @@ def _crashed(hold: Hold, *, crashes: int, record: AttemptOutcome, delay: float |
 
 
 def _failed_attempt(
-    hold: Hold, failure: Failure, *, after: float | None, jitter: float, reason: Reason = Reason.HANDLER_ERROR
+    hold: ActiveJob, failure: Failure, *, after: float | None, jitter: float, reason: Reason = Reason.HANDLER_ERROR
 ) -> Transition:
     failures = hold.failures + 1
     if failures >= hold.policy.max_attempts:
@@ -283,12 +283,12 @@ def _failed_attempt(
     return _settle(hold, State.AVAILABLE, failures=failures, error=failure, delay=delay, record=AttemptOutcome.FAILED)
 
 
-def _fail(hold: Hold, reason: Reason, failure: Failure, *, failures: int) -> Transition:
+def _fail(hold: ActiveJob, reason: Reason, failure: Failure, *, failures: int) -> Transition:
     return _settle(hold, State.FAILED, reason=reason, error=failure, failures=failures, record=AttemptOutcome.FAILED)
 
 
 def _settle(
-    hold: Hold,
+    hold: ActiveJob,
     to: State,
     *,
     failures: int | None = None,
@@ -300,7 +300,7 @@ def _settle(
     record: AttemptOutcome | None = None,
 ) -> Transition:
     return Transition(
-        job=hold.job,
+        job=hold.id,
         token=hold.token,
         to=to,
         failures=hold.failures if failures is None else failures,

@@ -50,7 +50,7 @@ class PayloadType(Struct, frozen=True):
     def of(cls, function: Callable[..., Any], *, skip: int) -> "PayloadType":
         """Leave out the first ``skip`` parameters; ``ConfigurationError`` with everything JSON cannot carry."""
         name = getattr(function, "__name__", repr(function))
-        hints = hints_of(function)
+        hints = annotations_of(function)
         every = list(inspect.signature(function).parameters.values())[skip:]
         problems = [f"task {name}: {problem}" for problem in map(_problem_of, every) if problem]
         if problems:
@@ -127,7 +127,7 @@ class PayloadType(Struct, frozen=True):
             raise PayloadInvalid(f"{self.name}: {error} - at `$.{name}`") from error
 
 
-def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The annotations of a handler, resolved; ``ConfigurationError`` when a name in them is not there at run time."""
     try:
         return get_type_hints(function, include_extras=True)

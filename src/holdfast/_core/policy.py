@@ -16,9 +16,9 @@ RETENTION_FLOOR = 900.0
 """Seconds for which a finished job is remembered at least: requests that come again in that time get the same answer."""
 
 
-HOOK_PATIENCE = 7 * 86400.0
+HOOK_RETENTION = 7 * 86400.0
 """Seconds for which a finished job is kept at least while its ``on_rescue`` is owed."""
-HOOK_PAUSE = 3600.0
+LONGEST_HOOK_DELAY = 3600.0
 """Seconds between two tries of a hook that fails, at most."""
 
 
@@ -91,7 +91,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
     """Budgets and limits of a task: handler failures and worker crashes are counted apart.
 
     ``progress_within``: seconds in which the job must move. ``timeout``: seconds since its start. ``None``: no limit.
-    ``heals``: the task has an ``on_rescue``.
+    ``has_rescue_hook``: the task has an ``on_rescue``.
     """
 
     max_attempts: int = 3
@@ -101,9 +101,9 @@ class Policy(Struct, frozen=True, omit_defaults=True):
     retention: float = 7 * 86400.0
     progress_within: float | None = None
     timeout: float | None = None
-    heals: bool = False
+    has_rescue_hook: bool = False
 
-    def is_last_try(self, crashes: int) -> bool:
+    def needs_isolation(self, crashes: int) -> bool:
         """Whether one more crash ends the job, which has crashed before: it runs alone, so that only it can be to blame.
 
         >>> Policy(max_crashes=3).is_last_try(2)
@@ -130,7 +130,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
         return found
 
 
-_SAFEST: dict[str, object] = {"on_crash": CrashPolicy.HOLD, "heals": True}
+_SAFEST: dict[str, object] = {"on_crash": CrashPolicy.HOLD, "has_rescue_hook": True}
 """What an unreadable field means, where the default would risk a second run of the code, or forget a hook that is owed. All others
 mean their default: budgets that end, the usual retention, and no limit, because a limit would end a healthy job."""
 

@@ -22,7 +22,7 @@ _LEFT_OUT |= {"keepalives_interval", "keepalives_count", "tcp_user_timeout", "lo
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
-class Location(Struct, frozen=True):
+class PostgresUrl(Struct, frozen=True):
     """``url``: for the driver. ``public``: for people. ``is_pooled``: each transaction may have another server connection."""
 
     url: str

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct, structs
 
-from holdfast._core.job import PLACE_OF, AttemptOutcome, AttemptRecord, Hold, JobRecord, NewJob, Place, Rescue, State, Token
+from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, AttemptRecord, JobRecord, NewJob, Place, Rescue, State, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._core.policy import HOOK_PATIENCE, HOOK_PAUSE
+from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY
 
 OUTCOME_OF = {
     State.COMPLETED: AttemptOutcome.COMPLETED,
@@ -15,17 +15,17 @@ OUTCOME_OF = {
 }
 
 
-class Ended(Struct, frozen=True):
+class SettledAttempt(Struct, frozen=True):
     """What is remembered of one attempt, by its token; ``to``: where its transition asked to go, before any cancellation
     mark; no ``record``: its code never ran, and it is remembered only to answer the same release sent again.
-    ``forgettable_from``: of an attempt that tells nothing of how its job fares; the floor counts from then."""
+    ``prunable_from``: when an attempt may be pruned whose job has not finished; None: with its job."""
 
     to: State
     record: AttemptRecord | None
-    forgettable_from: datetime | None = None
+    prunable_from: datetime | None = None
 
 
-def new_row(job: NewJob, now: datetime) -> JobRecord:
+def new_record(job: NewJob, now: datetime) -> JobRecord:
     """A job just enqueued."""
     return JobRecord(
         id=job.id,
@@ -47,7 +47,7 @@ def new_row(job: NewJob, now: datetime) -> JobRecord:
     )
 
 
-def view(row: JobRecord, now: datetime) -> JobRecord:
+def as_read(row: JobRecord, now: datetime) -> JobRecord:
     """The row as read: a waiting job that is not due yet is scheduled, by time alone."""
     is_early = row.state is State.AVAILABLE and row.available_at > now
     return structs.replace(row, state=State.SCHEDULED) if is_early else row
@@ -58,20 +58,20 @@ def is_expired(row: JobRecord, now: datetime) -> bool:
     return row.state is State.AVAILABLE and row.attempt == 0 and row.expires_at is not None and row.expires_at <= now
 
 
-def is_last_try(row: JobRecord) -> bool:
+def needs_isolation(row: JobRecord) -> bool:
     """Whether its next attempt has to run alone."""
-    return row.policy.is_last_try(row.crashes)
+    return row.policy.needs_isolation(row.crashes)
 
 
 def retention_of(row: JobRecord) -> float:
     """Seconds for which the row is kept once its job has finished, so that a hook that is owed still finds all of it."""
-    return row.policy.retention if row.heal_at is None else max(row.policy.retention, HOOK_PATIENCE)
+    return row.policy.retention if row.heal_at is None else max(row.policy.retention, HOOK_RETENTION)
 
 
-def offered(row: JobRecord, now: datetime, pause: float) -> JobRecord:
+def with_hook_delayed(row: JobRecord, now: datetime, pause: float) -> JobRecord:
     """The row of a job that ended and whose hook is tried now, and again, if need be, the later the older it is."""
     age = (now - (row.finished_at or row.available_at)).total_seconds()
-    return structs.replace(row, heal_at=_later(now, min(max(pause, age), HOOK_PAUSE)))
+    return structs.replace(row, heal_at=_later(now, min(max(pause, age), LONGEST_HOOK_DELAY)))
 
 
 def stub(row: JobRecord) -> JobRecord:
@@ -79,11 +79,11 @@ def stub(row: JobRecord) -> JobRecord:
     return structs.replace(row, payload=b"null", result=None, error=None, checkpoint=None, message=None, is_stub=True)
 
 
-def hold_of(row: JobRecord) -> Hold:
+def active_job(row: JobRecord) -> ActiveJob:
     """An active row as its owner and its rescuers see it."""
     assert row.lease is not None
-    return Hold(
-        job=row.id,
+    return ActiveJob(
+        id=row.id,
         token=row.token,
         lease=row.lease,
         task=row.task,
@@ -97,7 +97,7 @@ def hold_of(row: JobRecord) -> Hold:
     )
 
 
-def unowned(row: JobRecord, state: State, available_at: datetime) -> JobRecord:
+def requeued(row: JobRecord, state: State, available_at: datetime) -> JobRecord:
     """The row back among the waiting ones: nobody's, but it keeps its number, its checkpoint and what it said last."""
     return structs.replace(
         row,
@@ -112,7 +112,7 @@ def unowned(row: JobRecord, state: State, available_at: datetime) -> JobRecord:
 
 
 def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
-    """The active row after its transition, any cancellation mark already heeded by ``moved_by``.
+    """The active row after its transition, a requested cancellation already applied by ``with_cancellation``.
 
     A finished row keeps its token, so that the same settle is recognised when it comes again. A waiting one keeps its
     last error until it ends. A claim whose code never ran gives its attempt back.
@@ -127,7 +127,7 @@ def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
     if PLACE_OF[moved.to] is Place.FINISHED:
         ended = structs.replace(spent, state=moved.to, error=moved.error, result=moved.result)
         return structs.replace(ended, lease=None, finished_at=now)
-    waiting = unowned(spent, moved.to, row.available_at if moved.delay is None else _later(now, moved.delay))
+    waiting = requeued(spent, moved.to, row.available_at if moved.delay is None else _later(now, moved.delay))
     return structs.replace(waiting, error=moved.error or row.error)
 
 
@@ -137,13 +137,13 @@ def reopened(row: JobRecord, now: datetime) -> JobRecord:
     It expires no more: whoever asks for it now wants it, however late it is.
     """
     fresh = structs.replace(row, failures=0, crashes=0, reason=None, error=None, result=None, finished_at=None, expires_at=None)
-    return unowned(structs.replace(fresh, cancel_requested=False), State.AVAILABLE, now)
+    return requeued(structs.replace(fresh, cancel_requested=False), State.AVAILABLE, now)
 
 
-def remembered(row: JobRecord, transition: Transition, now: datetime) -> Ended | None:
+def attempt_to_keep(row: JobRecord, transition: Transition, now: datetime) -> SettledAttempt | None:
     """What to keep of the attempt that this transition ends; ``None`` when the finished row says it all."""
     if transition.record is None:
-        return None if PLACE_OF[transition.to] is Place.FINISHED else Ended(transition.to, None, now)
+        return None if PLACE_OF[transition.to] is Place.FINISHED else SettledAttempt(transition.to, None, now)
     record = AttemptRecord(
         job=row.id,
         token=row.token,
@@ -157,10 +157,10 @@ def remembered(row: JobRecord, transition: Transition, now: datetime) -> Ended |
         stacks=transition.stacks,
     )
     is_brief = transition.to is State.AVAILABLE and transition.record in (AttemptOutcome.SNOOZED, AttemptOutcome.RELEASED)
-    return Ended(transition.to, record, now if is_brief else None)
+    return SettledAttempt(transition.to, record, now if is_brief else None)
 
 
-def record_of_finished(row: JobRecord) -> Ended:
+def record_of_finished(row: JobRecord) -> SettledAttempt:
     """The record of a finished job's last attempt, made when it is reopened: its row is about to forget the token."""
     record = AttemptRecord(
         job=row.id,
@@ -172,7 +172,7 @@ def record_of_finished(row: JobRecord) -> Ended:
         started_at=row.started_at,
         ended_at=row.finished_at,
     )
-    return Ended(row.state, record)
+    return SettledAttempt(row.state, record)
 
 
 def _later(now: datetime, seconds: float) -> datetime:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from holdfast._core.durations import seconds
-from holdfast._core.table_spec import MOST, STAMPS, Value
+from holdfast._core.table_spec import MAX_BATCH, STAMPS, Value
 
 STATES = ("pending", "in_progress", "done", "failed")
 OPTIONAL = ("failed",)
@@ -75,8 +75,8 @@ def _of_texts(options: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_numbers(options: Mapping[str, Any]) -> Iterator[str]:
     batch, most = options.get("batch", 1), options.get("max_resets")
-    if type(batch) is not int or not 1 <= batch <= MOST:
-        yield f"batch={batch!r}: use a whole number from 1 to {MOST:,}"
+    if type(batch) is not int or not 1 <= batch <= MAX_BATCH:
+        yield f"batch={batch!r}: use a whole number from 1 to {MAX_BATCH:,}"
     if most is not None and (type(most) is not int or most < 0):
         yield f"max_resets={most!r}: use a whole number from 0, or None for no limit"
     missing = [option for option in ("resets", "failed") if options.get(option) is None]

@@ -16,7 +16,7 @@ from holdfast._core.durations import Duration, seconds
 
 LAST = 2
 """Deaths and errors after which a run claims one row at a time."""
-MOST = 10_000
+MAX_BATCH = 10_000
 """Rows that one batch may have: all of them are locked while they are marked, and are one list of keys in each statement."""
 STAMPS = ("epoch", "epoch_ms", "iso")
 """Forms of a stamp, besides our own, that a column without a type for times may hold."""
@@ -25,7 +25,7 @@ Key = tuple[Any, ...]
 """One value for each key column, in their order."""
 
 
-class End(StrEnum):
+class RowOutcome(StrEnum):
     """What becomes of a row that somebody had."""
 
     DONE = "done"
@@ -33,7 +33,7 @@ class End(StrEnum):
     FAIL = "fail"
 
 
-class Watch(Struct, frozen=True, kw_only=True):
+class TableSpec(Struct, frozen=True, kw_only=True):
     """A table, its columns, and what their values mean. Times in seconds.
 
     ``name``: of the watch, and of its task. ``key``: columns that name a row. ``status``: the column that says what it is;
@@ -99,7 +99,7 @@ class Watch(Struct, frozen=True, kw_only=True):
         return found | {what: column for what, column in optional.items() if column is not None}
 
 
-def rows_at_once(batch: int, ends: int) -> int:
+def batch_size_after(batch: int, ends: int) -> int:
     """How many rows a run claims after so many deaths of its workers and errors of its handler: fewer each time, so that in the
     end a row that kills or raises is alone with that, and is the only one that pays.
 
@@ -109,7 +109,7 @@ def rows_at_once(batch: int, ends: int) -> int:
     return (batch, isqrt(batch), 1)[min(ends, LAST)]
 
 
-def has_resets_left(watch: Watch, row: Mapping[str, Any]) -> bool:
+def has_resets_left(watch: TableSpec, row: Mapping[str, Any]) -> bool:
     """Return whether a claimed row may be taken back once more; always where no column counts that.
 
     >>> given = {"key": "id", "status": "s", "pending": 0, "in_progress": 1, "done": 2, "claimed_at": "t", "where": "true"}
@@ -128,7 +128,7 @@ class RowsSettings(Struct, frozen=True, kw_only=True):
     ``concurrency``: how many runs of its handler are enqueued at once, for all workers together, in ``queue``.
     """
 
-    watch: Watch
+    watch: TableSpec
     url: str
     queue: str = "default"
     concurrency: int = 1

@@ -3,7 +3,7 @@
 import msgspec
 
 
-def text(said: str | None) -> str | None:
+def storable_text(said: str | None) -> str | None:
     """What cannot be kept becomes a sign that says so."""
     return None if said is None else said.replace("\0", "\ufffd").encode(errors="replace").decode()
 

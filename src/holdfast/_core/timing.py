@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from holdfast._core.durations import Duration, seconds
 
-SELF_SUFFICIENT_BEATS = 3
+RECOMMENDED_BEATS = 3
 SILENCES_KEPT = 32
 
 
@@ -51,7 +51,7 @@ class LeaseTiming(Struct, frozen=True):
 
     def warnings(self) -> list[str]:
         """Settings that work but leave little room."""
-        if self.problems() or self.ttl - self.margin >= SELF_SUFFICIENT_BEATS * self.beat:
+        if self.problems() or self.ttl - self.margin >= RECOMMENDED_BEATS * self.beat:
             return []
         return [
             f"ttl - margin is less than 3 x beat ({self.ttl - self.margin:g}s, {self.beat:g}s): two late beats stop the worker"
@@ -72,7 +72,7 @@ class LeaseTiming(Struct, frozen=True):
         """
         return now - contact >= self.beat + self.margin
 
-    def is_gap(self, silence: float) -> bool:
+    def breaks_contact(self, silence: float) -> bool:
         """Whether this long without an answer from the store breaks contact.
 
         Contact is proven by our own beats, so it must allow a beat's own period and a slow answer. By
@@ -80,7 +80,7 @@ class LeaseTiming(Struct, frozen=True):
         """
         return silence > self.beat + self.margin / 2
 
-    def is_step(self, *, store: float, own: float) -> bool:
+    def is_clock_step(self, *, store: float, own: float) -> bool:
         """Whether the store's clock and ours disagree about how much time has passed."""
         return abs(store - own) > self.margin
 
@@ -119,7 +119,7 @@ class Silences(Struct, frozen=True):
 
     def contact_for(self, lease: LeaseTiming) -> float:
         """Since when the store has answered without a gap, as that lease counts gaps."""
-        return max(each.ended for each in self.kept if lease.is_gap(each.seconds))
+        return max(each.ended for each in self.kept if lease.breaks_contact(each.seconds))
 
 
 def problems_of_intervals(recovery_interval: float, poll_interval: float) -> list[str]:

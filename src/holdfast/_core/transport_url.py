@@ -12,7 +12,7 @@ from holdfast._core.timing import LeaseTiming
 
 ACK_WAIT = 600.0
 SCHEMES = ("nats", "tls")
-THERE_IS = (
+SUPPORTED = (
     "use None for what fits the store, 'poll', 'nats://host:4222', or 'postgres' with a postgresql:// store; "
     "options follow a ?, for example 'nats://host:4222?ack=finish&ack_wait=10m'"
 )
@@ -22,7 +22,7 @@ _STREAM = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _PORT = re.compile(r"[0-9]{1,5}")
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class TransportUrl(Struct, frozen=True, kw_only=True):
     """What a transport is told. ``servers``: URLs without user and password. ``token``: where there is no user.
 
     ``ack``: a message is acknowledged once its job is claimed, or when it is finished. ``ack_wait``: seconds after which a
@@ -69,11 +69,11 @@ class Address(Struct, frozen=True, kw_only=True):
         return ",".join(self.servers) or self.kind
 
 
-def listens(url: str, address: Address | None, pooler: str | None) -> bool:
+def listens(url: str, address: TransportUrl | None, pooler: str | None) -> bool:
     """Return whether hints go by LISTEN; a pooler in transaction mode has no connection of one's own to listen on."""
     if address is not None:
         return address.kind == "postgres"
-    return url.partition("://")[0] in location.SCHEMES and not location.Location.of(url, pooler).is_pooled
+    return url.partition("://")[0] in location.SCHEMES and not location.PostgresUrl.of(url, pooler).is_pooled
 
 
 def server_of_hints(url: str, transport: str | None, pooler: str | None) -> str:
@@ -82,7 +82,7 @@ def server_of_hints(url: str, transport: str | None, pooler: str | None) -> str:
     >>> server_of_hints("sqlite:///jobs.db", "nats://me:secret@a:4222", None)
     'NATS at nats://a:4222'
     """
-    address = None if transport is None else Address.of(transport)
+    address = None if transport is None else TransportUrl.of(transport)
     if address is not None and address.kind == "nats":
         return f"NATS at {address.public}"
     return f"LISTEN at {location.public_url(url)}" if listens(url, address, pooler) else ""
@@ -97,19 +97,19 @@ def problems_of_address(
     if text == "postgres":
         return _problems_of_listening(store, pooler)
     if not isinstance(text, str):
-        return [f"transport={text!r}: no such transport; {THERE_IS}"]
+        return [f"transport={text!r}: no such transport; {SUPPORTED}"]
     try:
         parts = urlsplit(text)
     except ValueError:
-        return [f"transport: its URL cannot be read; {THERE_IS}"]
+        return [f"transport: its URL cannot be read; {SUPPORTED}"]
     if parts.scheme not in SCHEMES or not text.startswith(f"{parts.scheme}://"):
-        return [f"transport={_public(text)!r}: no such transport; {THERE_IS}"]
+        return [f"transport={_public(text)!r}: no such transport; {SUPPORTED}"]
     if "@" in parts.netloc.partition("@")[2].partition(",")[0] + parts.path + parts.query + parts.fragment:
         # What follows would name a part of the password.
         return ["transport: in a user or password write @ as %40, / as %2F, ? as %3F and # as %23"]
     found = [*_problems_of_place(parts), *_problems_of_options(parts.query)]
     if not found:
-        wait, least = Address.of(text).ack_wait, timing.ttl + recovery_interval
+        wait, least = TransportUrl.of(text).ack_wait, timing.ttl + recovery_interval
         if wait <= least:
             found.append(
                 f"transport: ack_wait > ttl + recovery_interval is broken: ack_wait={wait:g}s, ttl + recovery_interval={least:g}s;"
@@ -120,7 +120,7 @@ def problems_of_address(
 
 def _problems_of_listening(store: str, pooler: str | None) -> list[str]:
     if not store.startswith(tuple(f"{scheme}://" for scheme in location.SCHEMES)):
-        return [f"transport='postgres' needs a postgresql:// store; {THERE_IS}"]
+        return [f"transport='postgres' needs a postgresql:// store; {SUPPORTED}"]
     if pooler == "transaction" or "pooler=transaction" in store.partition("?")[2]:
         return ["transport='postgres': a pooler in transaction mode cannot LISTEN; use None, 'poll' or 'nats://host:4222'"]
     return []

@@ -119,8 +119,8 @@ class RescuedJob(Struct, frozen=True, kw_only=True):
     @classmethod
     def of_claim(cls, claim: Claim, rescue: Rescue) -> "RescuedJob":
         """That of a job whose next attempt is about to start."""
-        hold = claim.hold
-        return cls._of(rescue, hold.job, hold.task, hold.state, claim.payload, claim.checkpoint)
+        hold = claim.job
+        return cls._of(rescue, hold.id, hold.task, hold.state, claim.payload, claim.checkpoint)
 
     @classmethod
     def of_record(cls, record: JobRecord, rescue: Rescue) -> "RescuedJob":

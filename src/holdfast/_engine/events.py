@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast._core.cleaning import clean
+from holdfast._core.cleaning import printable
 from holdfast.errors import HoldfastError, StoreBusy, StoreUnavailable
 
 logger = logging.getLogger("holdfast")
@@ -175,6 +175,6 @@ class Events:
 def _log(event: Event) -> None:
     shown = ((key, f"{value:.3f}" if isinstance(value, float) else value) for key, value in event.fields.items())
     # Names of exceptions and of a payload's fields are anybody's words, and logs are often the user's own.
-    text = clean(" ".join(f"{key}={value}" for key, value in shown if value is not None))
+    text = printable(" ".join(f"{key}={value}" for key, value in shown if value is not None))
     extra = {"event": event.name.value, "fields": event.fields}
     logger.log(_LEVELS.get(event.name, logging.DEBUG), "%s %s", event.name.value, text, extra=extra)

@@ -17,7 +17,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import Claim, Failure, Hold, JobRecord, NewJob, State, Token
+from holdfast._core.job import ActiveJob, Claim, Failure, JobRecord, NewJob, State, Token
 from holdfast._core.lifecycle import Charge, LeaseEnd, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
@@ -195,7 +195,7 @@ class Note(Struct, frozen=True, kw_only=True):
 class Overdue(Struct, frozen=True):
     """An active job far past a limit of its task, whose owner's supervisor should have acted long ago. ``timing``: its lease's."""
 
-    hold: Hold
+    hold: ActiveJob
     worker: str
     charge: Charge
     timing: LeaseTiming
@@ -390,7 +390,7 @@ class Store(Protocol):
         """
         ...
 
-    async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
+    async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
         """What the store thinks this lease owns, longest held first."""
         ...
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from holdfast._core.table_spec import End, Key, Watch
+from holdfast._core.table_spec import Key, RowOutcome, TableSpec
 
 
 class Mark(Struct, frozen=True):
@@ -32,7 +32,7 @@ class Reset(Struct, frozen=True):
     """A row that was taken from somebody who had it for too long; ``to``: pending again, or failed. ``owner``: whose it was."""
 
     key: Key
-    to: End
+    to: RowOutcome
     owner: str | None
     held: float
 
@@ -76,7 +76,7 @@ class Moves(Protocol):
 
     connection: Any
 
-    async def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    async def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         """Which of them were still under the mark, and have moved. ``is_all``: no other row can be under it."""
         ...
 
@@ -86,7 +86,7 @@ class BlockingMoves(Protocol):
 
     connection: Any
 
-    def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         """Which of them were still under the mark, and have moved. ``is_all``: no other row can be under it."""
         ...
 
@@ -99,7 +99,7 @@ class Table(Protocol):
     """
 
     @property
-    def watch(self) -> Watch:
+    def watch(self) -> TableSpec:
         """What is watched, and how."""
         ...
 
@@ -128,7 +128,9 @@ class Table(Protocol):
         """
         ...
 
-    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    async def move(
+        self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+    ) -> list[Key]:
         """Finish rows, or give them back; which of them were still under the mark. What was moved under it before is not.
         ``is_all``: no other row can be under it, so that a table may look for them by that."""
         ...

@@ -53,7 +53,7 @@ async def _steps(store: Store, chance: Chance, process: ProcessIdentity) -> Asyn
         yield "claim"
         claims = (await store.exchange([], _request(worker, chance, job))).claims
         _require(len(claims) == 1, "the claim answers no job")
-        hold = claims[0].hold
+        hold = claims[0].job
         yield "report"
         await store.report([Update(job=job.id, token=hold.token, stage="check", checkpoint=b"1", order=1)])
         yield "settle"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from holdfast._core.cleaning import IN_JSON, IN_LINES, clean
+from holdfast._core.cleaning import IN_JSON, IN_LINES, printable
 from holdfast._engine.events import EventName, logger
 from holdfast._engine.runners.current import CURRENT, WORKER
 from holdfast._processes.outage_log import QuietOutage
@@ -26,7 +26,7 @@ class TextFormatter(logging.Formatter):
         when = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         source = "" if record.name == "holdfast" else f"{record.name}: "
         whose = "" if record.name == logger.name else "".join(f" {name}={value}" for name, value in _whose().items())
-        line = clean(f"{when} {record.levelname.lower():<7} {source}{record.getMessage()}{whose}")
+        line = printable(f"{when} {record.levelname.lower():<7} {source}{record.getMessage()}{whose}")
         trace = _trace(record)
         return f"{line}\n{trace.translate(IN_LINES)}" if trace else line
 
@@ -82,7 +82,7 @@ def unlogged(event: EventName) -> Iterator[None]:
 def _whose() -> dict[str, object]:
     """Of what a handler's code logs: the job that it runs for."""
     hold = CURRENT.get()
-    return {} if hold is None else {"job": hold.job, "task": hold.task, "attempt": hold.attempt, "worker": WORKER.get()}
+    return {} if hold is None else {"job": hold.id, "task": hold.task, "attempt": hold.attempt, "worker": WORKER.get()}
 
 
 def _trace(record: logging.LogRecord) -> str:

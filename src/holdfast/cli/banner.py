@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from holdfast._core.cleaning import clean
+from holdfast._core.cleaning import printable
 from holdfast._engine.events import Event, EventName, Events
 from holdfast.cli.stderr import say
 from holdfast.settings import public_url
@@ -57,7 +57,7 @@ class Banner:
         if self._options.log_format == "json":
             logger.info("holdfast %s starts", version("holdfast"), extra={"fields": lines})
             return
-        block = [f"holdfast {version('holdfast')}", *(f"  {name:<8} {clean(text)}" for name, text in lines.items())]
+        block = [f"holdfast {version('holdfast')}", *(f"  {name:<8} {printable(text)}" for name, text in lines.items())]
         say("\n".join((*block, "  Ctrl-C ends it")))
 
     def end(self, reason: str, code: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import click
 
-from holdfast._core.cleaning import clean
+from holdfast._core.cleaning import printable
 from holdfast._processes.logs import configure_logs
 from holdfast.cli.backup import backup
 from holdfast.cli.check import check
@@ -91,7 +91,7 @@ def _report(kind: str, problems: Sequence[str], remedy: str, code: int, as_json:
         click.echo(to_json({"error": error}), err=True)
     else:
         for problem in problems:
-            click.echo(f"error: {clean(problem)}", err=True)
+            click.echo(f"error: {printable(problem)}", err=True)
         # A problem of the settings or of a payload names its own remedy.
         if remedy and (code != USAGE or kind == "Usage"):
             click.echo(remedy, err=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from holdfast._core.cleaning import clean
+from holdfast._core.cleaning import printable
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.view import JobView
 from holdfast._ports.store import LeaseView, QueueView
@@ -122,8 +122,8 @@ def _workers(frame: Frame) -> "Table":
     for worker in frame.workers:
         jobs = f"{worker.holds}/{worker.slots}" if worker.slots else str(worker.holds)
         style = "red" if worker.overdue > 0 else ""
-        queues = clean(", ".join(worker.queues)) or "all"
-        _add(table, clean(worker.worker), condition(worker), jobs, queues, span(worker.age), style=style)
+        queues = printable(", ".join(worker.queues)) or "all"
+        _add(table, printable(worker.worker), condition(worker), jobs, queues, span(worker.age), style=style)
     return table
 
 
@@ -133,15 +133,15 @@ def _queues(frame: Frame) -> "Table":
         is_paused = line.paused_at is not None
         counts = (str(line.counts.get(state, 0) or "") for state in State)
         rate = "" if line.rate is None else f"{line.rate:.1f}"
-        _add(table, clean(line.name), "paused" if is_paused else "open", rate, *counts, style="yellow" if is_paused else "")
+        _add(table, printable(line.name), "paused" if is_paused else "open", rate, *counts, style="yellow" if is_paused else "")
     return table
 
 
 def _running(frame: Frame) -> "Table":
     table = _table("running", "task", "try", "for", "progress", "stage", "message")
     for job in frame.running:
-        said = (clean(text) for text in (job.stage or "", job.message or ""))
-        _add(table, job.id, clean(job.task), str(job.attempt), span(job.seconds), _bar(job.fraction), *said)
+        said = (printable(text) for text in (job.stage or "", job.message or ""))
+        _add(table, job.id, printable(job.task), str(job.attempt), span(job.seconds), _bar(job.fraction), *said)
     return table
 
 

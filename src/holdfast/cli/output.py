@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 import msgspec
 
-from holdfast._core.cleaning import IN_JSON, clean
+from holdfast._core.cleaning import IN_JSON, printable
 
 
 def to_json(value: object) -> str:
@@ -54,7 +54,7 @@ def shown(value: object) -> str:
         case None:
             return ""
         case str():
-            return clean(value)
+            return printable(value)
         case bool():
             return "yes" if value else "no"
         case float():
@@ -62,9 +62,9 @@ def shown(value: object) -> str:
         case datetime():
             return f"{value:%Y-%m-%d %H:%M:%S}Z"
         case int() | tuple() | list() | dict() | msgspec.Struct():
-            return clean(to_json(value))
+            return printable(to_json(value))
         case _:
-            return clean(str(value))
+            return printable(str(value))
 
 
 def span(seconds: float | None) -> str:

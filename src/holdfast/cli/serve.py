@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast._core.cleaning import clean
+from holdfast._core.cleaning import printable
 from holdfast.cli.stderr import say
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Keeper:
 
     def _explain(self, code: int) -> None:
         for problem in self.supervisor.problems:
-            say(f"error: {clean(problem)}")
+            say(f"error: {printable(problem)}")
         if code == UNREACHABLE:
             say("error: the store could not be reached; see that it is up, then start the worker again")
         if code and not self._ended.is_set():
@@ -71,4 +71,4 @@ class Keeper:
 
 def _named(paths: "list[Path]") -> str:
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return f"{clean(str(paths[0]))}{more}"
+    return f"{printable(str(paths[0]))}{more}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast._core.cleaning import clean
+from holdfast._core.cleaning import printable
 from holdfast._processes.logs import LEVELS
 from holdfast.cli.options import DURATION, TARGET
 from holdfast.cli.stderr import give_up_unsaid, open_missing, say
@@ -84,7 +84,7 @@ def _changes(clock: "Clock") -> "Changes":
 
     # Byte code is told apart by whole seconds, and a change may come sooner than that.
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    return Changes(Path.cwd(), clock, lambda text: say(f"error: {clean(text)}"))
+    return Changes(Path.cwd(), clock, lambda text: say(f"error: {printable(text)}"))
 
 
 def _maker(

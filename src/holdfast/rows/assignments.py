@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from holdfast._core.table_spec import End, Value, Watch
+from holdfast._core.table_spec import RowOutcome, TableSpec, Value
 from holdfast.errors import ConfigurationError
 from holdfast.rows.sql import quoted
 
@@ -24,7 +24,7 @@ class Dialect(Struct, frozen=True):
 class Changes:
     """Lists of ``column = value``."""
 
-    def __init__(self, watch: Watch, dialect: Dialect) -> None:
+    def __init__(self, watch: TableSpec, dialect: Dialect) -> None:
         self._watch, self._dialect = watch, dialect
 
     def taken(self, owner: str, stamp: str) -> str:
@@ -33,17 +33,17 @@ class Changes:
         taken = {watch.status: literal(watch.in_progress), watch.claimed_at: stamp}
         return _set(taken if watch.owner is None else {**taken, watch.owner: owner})
 
-    def moved(self, end: End, reason: str | None = None) -> str:
+    def moved(self, end: RowOutcome, reason: str | None = None) -> str:
         """Its owner is done with it. ``ConfigurationError`` where nothing says what a failed row is."""
         watch, literal = self._watch, self._dialect.literal
         match end:
-            case End.DONE:
+            case RowOutcome.DONE:
                 # What is kept for so long is told by its stamp; nothing else says when it was done.
                 restamped = {} if watch.retention is None else {watch.claimed_at: self._dialect.now}
                 return _set({watch.status: literal(watch.done), **restamped})
-            case End.RETRY:
+            case RowOutcome.RETRY:
                 return _set({watch.status: literal(watch.pending), **self._nobodys()})
-            case End.FAIL:
+            case RowOutcome.FAIL:
                 if watch.failed is None:
                     raise ConfigurationError([f"rows {watch.name}: say what the status of a failed row is, as failed='FAILED'"])
                 told = {} if watch.reason is None or reason is None else {watch.reason: self._dialect.cut(reason)}
@@ -53,10 +53,10 @@ class Changes:
         """It is taken from its owner, and failed if that was once too often: then it keeps whose it was, and since when."""
         watch, dialect = self._watch, self._dialect
         if watch.resets is None:
-            return self.moved(End.RETRY)
+            return self.moved(RowOutcome.RETRY)
         counted = f"coalesce({dialect.own}{quoted(watch.resets)}, 0) + 1"
         if watch.max_resets is None or watch.failed is None:
-            return f"{self.moved(End.RETRY)}, {quoted(watch.resets)} = {counted}"
+            return f"{self.moved(RowOutcome.RETRY)}, {quoted(watch.resets)} = {counted}"
         is_over = f"{counted} > {watch.max_resets}"
 
         def either(then: str, otherwise: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from holdfast._core.table_spec import Value, Watch
+from holdfast._core.table_spec import TableSpec, Value
 from holdfast.rows.sql import ended, quoted
 
 _COMPARED = re.compile(r"""\s*\(*\s*(?:"((?:[^"]|"")+)"|([^\W\d]\w*))\s*(?:<=?|>=?|=)""")
@@ -29,7 +29,7 @@ class Index(Struct, frozen=True):
     predicate: str | None
 
 
-def wanted(watch: Watch, columns: Collection[str], *, folds: bool, since: str | None = None) -> tuple[Wanted, ...]:
+def wanted(watch: TableSpec, columns: Collection[str], *, folds: bool, since: str | None = None) -> tuple[Wanted, ...]:
     """For claims, for resets, and for retention if there is one. ``folds``: names without quotes are read in small letters.
     ``since``: what orders stamps by their time, if that is not their column."""
     leading = None if watch.order_by else compared_first(watch.where, columns, folds=folds) or watch.key[0]
@@ -59,7 +59,7 @@ def compared_first(where: str, columns: Collection[str], *, folds: bool) -> str 
     return name if name in columns else None
 
 
-def serves(index: Index, want: Wanted, watch: Watch) -> bool:
+def serves(index: Index, want: Wanted, watch: TableSpec) -> bool:
     """Whether an index answers the same question: it is that one, or is of rows with that status, or has the status in front."""
     if index.name == want.name:
         return True
@@ -74,6 +74,6 @@ def serves(index: Index, want: Wanted, watch: Watch) -> bool:
     return bool(is_of_these) and index.columns[:1] == (want.leading,)
 
 
-def _named(watch: Watch, what: str) -> str:
+def _named(watch: TableSpec, what: str) -> str:
     plain = re.sub(r"\W", "_", watch.name, flags=re.ASCII)[:_NAME_LIMIT]
     return f"holdfast_{plain}_{what}"

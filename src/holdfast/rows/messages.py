@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from holdfast._core.table_spec import STAMPS, Value, Watch
+from holdfast._core.table_spec import STAMPS, TableSpec, Value
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.rows.sql import nearest, quoted
 
@@ -15,27 +15,27 @@ _FORMS = {
 }
 
 
-def shown(watch: Watch) -> str:
+def shown(watch: TableSpec) -> str:
     """The table's name, for people."""
     return ".".join(watch.table)
 
 
-def refusal(watch: Watch, *problems: str) -> ConfigurationError:
+def refusal(watch: TableSpec, *problems: str) -> ConfigurationError:
     """For who asks something of a table that does not fit."""
     return ConfigurationError([f"rows {watch.name}: {problem}" for problem in problems])
 
 
-def missing_table(watch: Watch, public: str, known: Collection[str]) -> str:
+def missing_table(watch: TableSpec, public: str, known: Collection[str]) -> str:
     """There is no such table."""
     return f"there is no table {shown(watch)} in {public}: {nearest(shown(watch), known)}"
 
 
-def not_a_table(watch: Watch, what: str) -> str:
+def not_a_table(watch: TableSpec, what: str) -> str:
     """It is something else."""
     return f"{shown(watch)} is {what}, whose rows cannot be locked and marked: name the table beneath it"
 
 
-def has_heirs(watch: Watch) -> str:
+def has_heirs(watch: TableSpec) -> str:
     """Return why a table from which others inherit cannot be watched."""
     name = shown(watch)
     return (
@@ -44,7 +44,7 @@ def has_heirs(watch: Watch) -> str:
     )
 
 
-def missing_columns(watch: Watch, known: Collection[str]) -> Iterator[str]:
+def missing_columns(watch: TableSpec, known: Collection[str]) -> Iterator[str]:
     """Columns that are named and not there."""
     named = {**watch.named, **{f"columns[{place}]": column for place, column in enumerate(watch.columns or ())}}
     for what, column in named.items():
@@ -52,7 +52,7 @@ def missing_columns(watch: Watch, known: Collection[str]) -> Iterator[str]:
             yield f"{what}: {shown(watch)} has no column {quoted(column)}: {nearest(column, known)}"
 
 
-def values_of(watch: Watch) -> dict[str, Value]:
+def values_of(watch: TableSpec) -> dict[str, Value]:
     """What the status is made to be, by what it means."""
     found = {"pending": watch.pending, "in_progress": watch.in_progress}
     if not watch.deletes:
@@ -60,7 +60,7 @@ def values_of(watch: Watch) -> dict[str, Value]:
     return found if watch.failed is None else {**found, "failed": watch.failed}
 
 
-def not_unique(watch: Watch, keys: Iterable[Collection[str]]) -> str:
+def not_unique(watch: TableSpec, keys: Iterable[Collection[str]]) -> str:
     """Nothing says that the key names one row."""
     others = " or ".join(f"key={tuple(each) if len(each) > 1 else next(iter(each))!r}" for each in keys)
     columns = ", ".join(map(quoted, watch.key))
@@ -76,7 +76,7 @@ def no_identity(table: str, publication: str) -> str:
     )
 
 
-def null_keys(watch: Watch, column: str) -> str:
+def null_keys(watch: TableSpec, column: str) -> str:
     """Rows that cannot be named are there."""
     return (
         f"{shown(watch)} has rows whose key {quoted(column)} is NULL, and such a row cannot be named: give them "
@@ -89,12 +89,12 @@ def may_be_null(column: str) -> str:
     return f"key {quoted(column)} may be NULL, and rows where it is are never claimed: make it NOT NULL"
 
 
-def forbidden(watch: Watch, constraint: str, values: Iterable[str], definition: str, remedy: str) -> str:
+def forbidden(watch: TableSpec, constraint: str, values: Iterable[str], definition: str, remedy: str) -> str:
     """A constraint does not let the status be what it has to be."""
     return f"{constraint} of {shown(watch)} forbids {', '.join(values)}: {definition}: {remedy}, or name values that it allows"
 
 
-def unread_constraint(watch: Watch, constraint: str, definition: str) -> str:
+def unread_constraint(watch: TableSpec, constraint: str, definition: str) -> str:
     """A constraint that says something of our columns together with others."""
     return f"{constraint} of {shown(watch)} depends on other columns too: see that it holds in each state of a row: {definition}"
 
@@ -104,7 +104,7 @@ def misfit(what: str, column: str, kind: str, remedy: str) -> str:
     return f"{what}: column {quoted(column)} is {kind}: {remedy}"
 
 
-def too_coarse(watch: Watch, kind: str, remedy: str) -> str:
+def too_coarse(watch: TableSpec, kind: str, remedy: str) -> str:
     """Two claims could have the same stamp."""
     return (
         f"claimed_at: column {quoted(watch.claimed_at)} is {kind}, too coarse to tell one claim from the next: "
@@ -112,7 +112,7 @@ def too_coarse(watch: Watch, kind: str, remedy: str) -> str:
     )
 
 
-def foreign_stamps(watch: Watch, ours: str, form: str, number: int, sample: str) -> str:
+def foreign_stamps(watch: TableSpec, ours: str, form: str, number: int, sample: str) -> str:
     """Stamps are of another form than the one that is compared. ``form``: ``""`` if it is none that can be."""
     remedy = f"use stamps={form!r}" if form in STAMPS else "leave out stamps=…" if form else "UPDATE them to that form"
     return (
@@ -121,7 +121,7 @@ def foreign_stamps(watch: Watch, ours: str, form: str, number: int, sample: str)
     )
 
 
-def surprising_trigger(watch: Watch, trigger: str) -> str:
+def surprising_trigger(watch: TableSpec, trigger: str) -> str:
     """Somebody else's code runs with each of our writes."""
     return (
         f"trigger {trigger} of {shown(watch)} runs whenever rows are claimed or moved: see that it is quick, "
@@ -129,17 +129,17 @@ def surprising_trigger(watch: Watch, trigger: str) -> str:
     )
 
 
-def not_writable(watch: Watch, said: str) -> str:
+def not_writable(watch: TableSpec, said: str) -> str:
     """Nobody who has no more than we have can change its rows."""
     return f"rows of {shown(watch)} cannot be changed from here: {said}: leave it out of its constraints, indexes and triggers"
 
 
-def not_stored(watch: Watch, what: str, said: str) -> str:
+def not_stored(watch: TableSpec, what: str, said: str) -> str:
     """A STRICT table does not take a value."""
     return f"{what}: {shown(watch)} is STRICT: {said}: name another value, or a column of another type"
 
 
-def meddling_trigger(watch: Watch) -> str:
+def meddling_trigger(watch: TableSpec) -> str:
     """Rows that were claimed do not say so: nobody could finish them."""
     fence = f"owner {quoted(watch.owner)}" if watch.owner else f"stamp {quoted(watch.claimed_at)}"
     return (
@@ -148,7 +148,7 @@ def meddling_trigger(watch: Watch) -> str:
     )
 
 
-def wrong_sql(watch: Watch, said: str, remedy: str = "correct the SQL") -> str:
+def wrong_sql(watch: TableSpec, said: str, remedy: str = "correct the SQL") -> str:
     """The database does not understand ``where`` or ``order_by``."""
     return f"where={watch.where!r}, order_by={watch.order_by!r}: {said}: {remedy}"
 

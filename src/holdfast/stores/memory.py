@@ -18,25 +18,25 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.idempotency import is_repeated
+from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import PLACE_OF, Claim, Hold, JobRecord, NewJob, Place, Reason, State, Token
-from holdfast._core.lifecycle import Charge, End, Judge, LeaseEnd, Transition
+from holdfast._core.job import PLACE_OF, ActiveJob, Claim, JobRecord, NewJob, Place, Reason, State, Token
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, Precondition, Transition
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.record import (
-    Ended,
-    hold_of,
+    SettledAttempt,
+    active_job,
+    as_read,
+    attempt_to_keep,
     is_expired,
-    is_last_try,
-    new_row,
-    offered,
+    needs_isolation,
+    new_record,
     record_of_finished,
-    remembered,
     reopened,
     retention_of,
     settled,
     stub,
-    view,
+    with_hook_delayed,
 )
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import Clock
@@ -127,7 +127,7 @@ class Snapshot(Struct):
     started: dict[UUID, int] = {}
     moved: dict[UUID, int] = {}
     said: dict[UUID, int] = {}
-    attempts: dict[UUID, dict[Token, Ended]] = {}
+    attempts: dict[UUID, dict[Token, SettledAttempt]] = {}
     receipts: dict[UUID, tuple[datetime, EnqueueAnswer]] = {}
     leases: dict[UUID, _Lease] = {}
     paused: dict[str, datetime] = {}
@@ -263,7 +263,7 @@ class MemoryStore:
     async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
         now, taken = self._now(), dict[UUID, UUID]()
         for row in self._rows(ids):
-            if view(row, now).state is State.AVAILABLE or PLACE_OF[row.state] is Place.ACTIVE or row.is_stub:
+            if as_read(row, now).state is State.AVAILABLE or PLACE_OF[row.state] is Place.ACTIVE or row.is_stub:
                 continue
             holder = self._holder(row)
             if holder is not None and holder.id != row.id:
@@ -316,7 +316,7 @@ class MemoryStore:
             if row.heal_at is not None and row.heal_at <= now and row.task in tasks
             if PLACE_OF[row.state] is Place.FINISHED or row.state is State.HELD
         ]
-        rows = [offered(row, now, pause) for _, _, row in nsmallest(limit, owed)]
+        rows = [with_hook_delayed(row, now, pause) for _, _, row in nsmallest(limit, owed)]
         for row in rows:
             self._put(row)
         return tuple(rows)
@@ -358,12 +358,12 @@ class MemoryStore:
         elif old.end is None:
             if seen is not None and (seen != old.seen or self._overdue(old) <= 0):
                 return None
-            self._all.leases[lease] = structs.replace(old, end=why.explained(is_draining=old.is_draining), ended=self._now())
+            self._all.leases[lease] = structs.replace(old, end=why.with_drain(is_draining=old.is_draining), ended=self._now())
         return self._all.leases[lease].end
 
     @_atomic
-    async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
-        return tuple(hold_of(row) for row in self._held(lease)[:limit])
+    async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
+        return tuple(active_job(row) for row in self._held(lease)[:limit])
 
     @_atomic
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:
@@ -388,19 +388,19 @@ class MemoryStore:
         attempts = self._all.attempts.get(job, {})
         records = (attempts[token].record for token in sorted(attempts, key=lambda token: token.number))
         known = tuple(each for each in records if each is not None)
-        return structs.replace(view(row, self._now()), attempts=known[-MOST_ATTEMPTS:])
+        return structs.replace(as_read(row, self._now()), attempts=known[-MOST_ATTEMPTS:])
 
     @_atomic
     async def list(self, which: JobFilter) -> tuple[JobRecord, ...]:
         now = self._now()
-        views = (view(row, now) for row in sorted(self._all.jobs.values(), key=lambda row: row.id, reverse=True))
+        views = (as_read(row, now) for row in sorted(self._all.jobs.values(), key=lambda row: row.id, reverse=True))
         return tuple(islice((view for view in views if _matches(view, which)), which.limit))
 
     @_atomic
     async def counts(self, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
         now, found = self._now(), dict[tuple[str, State], int]()
         for row in self._all.jobs.values():
-            group = ("" if by is None else row.queue if by == "queue" else row.task, view(row, now).state)
+            group = ("" if by is None else row.queue if by == "queue" else row.task, as_read(row, now).state)
             found[group] = found.get(group, 0) + 1
         return found
 
@@ -467,10 +467,10 @@ class MemoryStore:
         for row in gone:
             self._forget(row)
         brief = [
-            (ended.forgettable_from, job, token.number, token)
+            (ended.prunable_from, job, token.number, token)
             for job, attempts in self._all.attempts.items()
             for token, ended in attempts.items()
-            if ended.forgettable_from is not None and now - ended.forgettable_from >= floor
+            if ended.prunable_from is not None and now - ended.prunable_from >= floor
         ]
         attempts = sorted(brief, key=lambda each: each[:3])[:limit]
         for _, job, _, token in attempts:
@@ -504,7 +504,7 @@ class MemoryStore:
     def _insert(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
         now, news, duplicates = self._now(), list[JobRecord](), dict[UUID, Duplicate]()
         keys: dict[Key, JobRecord] = {}
-        for row in (new_row(job, now) for job in jobs):
+        for row in (new_record(job, now) for job in jobs):
             key, holder = _key_of(row), self._holder(row)
             if key is not None and holder is None:
                 holder = keys.setdefault(key, row)
@@ -561,7 +561,7 @@ class MemoryStore:
 
     def _states(self, ids: Sequence[UUID]) -> dict[UUID, State]:
         now = self._now()
-        return {row.id: view(row, now).state for row in self._rows(ids)}
+        return {row.id: as_read(row, now).state for row in self._rows(ids)}
 
     def _active(self, job: UUID, token: Token) -> JobRecord | None:
         row = self._all.jobs.get(job)
@@ -590,18 +590,18 @@ class MemoryStore:
         if row is None or row.lease is None:
             return False
         match transition.judge:
-            case Judge.OWNER:
+            case Precondition.OWNER:
                 may_move = True
-            case Judge.LEASE_ENDED:
+            case Precondition.LEASE_ENDED:
                 may_move = not self._is_alive(row.lease)
-            case Judge.STALLED | Judge.TIMED_OUT:
+            case Precondition.STALLED | Precondition.TIMED_OUT:
                 may_move = self._late(row, Charge(transition.judge.value)) > 0
             case _:
                 assert_never(transition.judge)
         if not may_move:
             return False
-        moved = transition.moved_by(cancel_requested=row.cancel_requested)
-        ended = remembered(row, transition, now)
+        moved = transition.with_cancellation(cancel_requested=row.cancel_requested)
+        ended = attempt_to_keep(row, transition, now)
         if ended is not None:
             self._all.attempts.setdefault(row.id, {})[row.token] = ended
         self._put(settled(row, moved, now))
@@ -610,7 +610,7 @@ class MemoryStore:
     def _answer_again(self, transition: Transition) -> Answer:
         row = self._all.jobs.get(transition.job)
         attempt = self._all.attempts.get(transition.job, {}).get(transition.token)
-        if is_repeated(transition, row, attempt):
+        if is_duplicate_settle(transition, row, attempt):
             return Answer.APPLIED
         return Answer.MISSING if row is None and attempt is None else Answer.LOST
 
@@ -625,14 +625,14 @@ class MemoryStore:
 
     def _overdue_job(self, row: JobRecord, charge: Charge) -> Overdue:
         assert row.lease is not None
-        return Overdue(hold_of(row), row.worker or "", charge, self._all.leases[row.lease].spec.timing)
+        return Overdue(active_job(row), row.worker or "", charge, self._all.leases[row.lease].spec.timing)
 
     def _lines(
         self, tasks: Collection[str], queues: Sequence[str] | None, last_tries: LastTries, now: datetime
     ) -> dict[Line, Iterator[Waiting]]:
         def may_be_taken(waiting: Waiting) -> bool:
             row = self._all.jobs[waiting[1]]
-            is_wanted = last_tries is LastTries.ALSO or is_last_try(row) is (last_tries is LastTries.ONLY)
+            is_wanted = last_tries is LastTries.ALSO or needs_isolation(row) is (last_tries is LastTries.ONLY)
             return is_wanted and not is_expired(row, now)
 
         return {
@@ -683,7 +683,7 @@ class MemoryStore:
         if is_running:
             self._all.started[row.id] = self._all.moved[row.id] = self._monotonic()
         return Claim(
-            hold=hold_of(taken),
+            job=active_job(taken),
             payload=taken.payload,
             checkpoint=taken.checkpoint,
             rescue=taken.rescue,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import PLACE_OF, AttemptOutcome, Place, Reason, State, Token
-from holdfast._core.lifecycle import Charge, Judge, Transition
+from holdfast._core.lifecycle import Charge, Precondition, Transition
 from holdfast._core.policy import Policy
 
 FAIL_OVER = "fail_over"  # the verb of a store that forgets its newest writes
@@ -72,7 +72,7 @@ class JobRow(Struct, frozen=True):
     @property
     def is_last_try(self) -> bool:
         """Whether one more crash ends it."""
-        return self.policy.is_last_try(self.crashes)
+        return self.policy.needs_isolation(self.crashes)
 
 
 class LeaseRow(Struct, frozen=True):
@@ -119,7 +119,7 @@ class By(Struct, frozen=True):
 
     verb: str
     token: Token | None = None
-    judge: Judge | None = None
+    judge: Precondition | None = None
     outcome: str = ""
     is_judged: bool = False
     record: AttemptOutcome | None = None

@@ -178,8 +178,8 @@ class _Lease(Struct):
             margin=self.timing.margin,
             overdue=overdue,
             is_ended=self.why is not None,
-            is_free=self.why is not None and self.why.explained(is_draining=bool(self.is_draining)).is_free,
-            culprits={} if self.why is None else self.why.culprits,
+            is_free=self.why is not None and self.why.with_drain(is_draining=bool(self.is_draining)).is_free,
+            culprits={} if self.why is None else self.why.charged_jobs,
             is_draining=bool(self.is_draining),
             is_alone=bool(self.is_alone),
             grace=self.grace,
@@ -228,8 +228,8 @@ def _lease_event(time: float, key: UUID, after: str | None, beats: dict[UUID, _B
         overdue = 0.0 if -CLOCK_ERROR < overdue < 0 else overdue
     row = entry.row(overdue)
     beats[key] = _Beat(time, row)
-    by = None if entry.why is None else By("end_lease", is_judged=entry.why.end is End.EXPIRED)
-    ender = row.process if entry.why is not None and entry.why.end is End.CLOSED else ""
+    by = None if entry.why is None else By("end_lease", is_judged=entry.why.reason is End.EXPIRED)
+    ender = row.process if entry.why is not None and entry.why.reason is End.CLOSED else ""
     made = Event(time=time, process=ender, what="lease", phase=Phase.TRUTH, lease=key, before=before, after=row)
     return structs.replace(made, by=by)
 

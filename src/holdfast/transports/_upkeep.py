@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from holdfast._core.cleaning import clean
+from holdfast._core.cleaning import printable
 from holdfast._ports.clock import Chance, Clock
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -77,7 +77,7 @@ class Upkeep(Generic[Session]):
             self._has_tried.set()
             failures = 1 if was_up else failures + 1
             if failures == 1:
-                reason = "the connection was closed" if error is None else clean(f"{type(error).__name__}: {error}")
+                reason = "the connection was closed" if error is None else printable(f"{type(error).__name__}: {error}")
                 logger.warning("no hints by %s for now; workers look by themselves: %s", self._name, reason)
             longest = min(LONGEST_PAUSE, SHORTEST_PAUSE * 2.0 ** min(failures - 1, 16))
             await self._clock.sleep(longest * (0.75 + 0.25 * self._chance.jitter()))

@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.explanation import Explanation, WorkerFacts, explain
-from holdfast._core.identity import call_id
+from holdfast._core.identity import enqueue_call_id
 from holdfast._core.job import PLACE_OF, JobRecord, Json, NewJob, Place, Reason, State
 from holdfast._core.payload import decode_json
 from holdfast._core.view import AttemptView, JobView
@@ -207,7 +207,9 @@ class Client:
         return record
 
     async def _write(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
-        call = call_id(jobs[0].id, self._chance.uuid4())  # the same for every copy of this write, so that two copies are one
+        call = enqueue_call_id(
+            jobs[0].id, self._chance.uuid4()
+        )  # the same for every copy of this write, so that two copies are one
         answer = await self._ask("enqueue", lambda: self._store.enqueue(call, jobs))
         if answer.duplicates:
             jobs = [] if answer.is_refused else [job for job in jobs if job.id not in answer.duplicates]

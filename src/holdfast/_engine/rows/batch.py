@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from holdfast._core.payload import ERROR_TEXT_LIMIT, cut_text
-from holdfast._core.table_spec import End, Key
+from holdfast._core.table_spec import Key, RowOutcome
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.retry import Patience
 from holdfast._engine.rows.batch_state import Ledger, said
@@ -57,7 +57,7 @@ class BatchOfRows(Generic[AnyJob]):
         """Keys of rows that are not finished yet; what is left of them at the handler's end goes back."""
         return self._ledger.shown(self._ledger.open)
 
-    async def _finish(self, keys: Keys, end: End, reason: str = "") -> list[Any]:
+    async def _finish(self, keys: Keys, end: RowOutcome, reason: str = "") -> list[Any]:
         self.job._require_owned()
         sent, _ = self._wanted(keys, end)
         if not sent:
@@ -90,9 +90,9 @@ class BatchOfRows(Generic[AnyJob]):
         self._ledger.measure(clock.monotonic(), since=sent)
         return True
 
-    def _wanted(self, keys: Keys, end: End) -> tuple[Sequence[Key], Sequence[Key]]:
+    def _wanted(self, keys: Keys, end: RowOutcome) -> tuple[Sequence[Key], Sequence[Key]]:
         watch = self._ledger.watch
-        if end is End.FAIL and watch.failed is None:
+        if end is RowOutcome.FAIL and watch.failed is None:
             remedy = "the status of rows that failed for good; batch.retry(keys) gives them back instead"
             raise ConfigurationError([f"batch.fail: pass failed='…' to app.rows({watch.name!r}, …), {remedy}"])
         return self._ledger.take(keys)
@@ -128,10 +128,10 @@ class Committing(Generic[AnyJob]):
 
     def __init__(self, batch: BatchOfRows[AnyJob]) -> None:
         self._batch: BatchOfRows[AnyJob] = batch
-        self._moved: list[tuple[Sequence[Key], End]] = []
+        self._moved: list[tuple[Sequence[Key], RowOutcome]] = []
         self._error: BaseException | None = None
 
-    def _sent(self, keys: Keys, end: End) -> Sequence[Key]:
+    def _sent(self, keys: Keys, end: RowOutcome) -> Sequence[Key]:
         self._batch.job._require_owned()
         self._require_all()
         wanted, gone = self._batch._wanted(keys, end)
@@ -139,7 +139,7 @@ class Committing(Generic[AnyJob]):
         taken = {key for moved, _ in self._moved for key in moved}
         return [key for key in wanted if key not in taken] if taken else wanted
 
-    def _came(self, sent: Sequence[Key], moved: Sequence[Key], end: End) -> list[Any]:
+    def _came(self, sent: Sequence[Key], moved: Sequence[Key], end: RowOutcome) -> list[Any]:
         self._require_none(self._batch._lose(sent, moved))
         self._require_all()
         self._moved.append((moved, end))
@@ -183,17 +183,17 @@ class BatchTransaction(Committing[Job]):
 
     async def done(self, keys: Keys) -> list[Any]:
         """Finish rows when it commits. ``RowsLost``, and nothing is committed, if one of them is somebody else's."""
-        return await self._move(keys, End.DONE)
+        return await self._move(keys, RowOutcome.DONE)
 
     async def retry(self, keys: Keys) -> list[Any]:
         """Give rows back when it commits. ``RowsLost`` as for ``done``."""
-        return await self._move(keys, End.RETRY)
+        return await self._move(keys, RowOutcome.RETRY)
 
     async def fail(self, keys: Keys, reason: str = "") -> list[Any]:
         """Have rows end as failed when it commits. ``RowsLost`` as for ``done``."""
-        return await self._move(keys, End.FAIL, reason)
+        return await self._move(keys, RowOutcome.FAIL, reason)
 
-    async def _move(self, keys: Keys, end: End, reason: str = "") -> list[Any]:
+    async def _move(self, keys: Keys, end: RowOutcome, reason: str = "") -> list[Any]:
         with self._or_nothing():
             sent = self._sent(keys, end)
             text, is_all = cut_text(reason, ERROR_TEXT_LIMIT), self._batch._ledger.is_all(sent)
@@ -211,17 +211,17 @@ class SyncBatchTransaction(Committing[SyncJob]):
 
     def done(self, keys: Keys) -> list[Any]:
         """Finish rows when it commits. ``RowsLost``, and nothing is committed, if one of them is somebody else's."""
-        return self._move(keys, End.DONE)
+        return self._move(keys, RowOutcome.DONE)
 
     def retry(self, keys: Keys) -> list[Any]:
         """Give rows back when it commits. ``RowsLost`` as for ``done``."""
-        return self._move(keys, End.RETRY)
+        return self._move(keys, RowOutcome.RETRY)
 
     def fail(self, keys: Keys, reason: str = "") -> list[Any]:
         """Have rows end as failed when it commits. ``RowsLost`` as for ``done``."""
-        return self._move(keys, End.FAIL, reason)
+        return self._move(keys, RowOutcome.FAIL, reason)
 
-    def _move(self, keys: Keys, end: End, reason: str = "") -> list[Any]:
+    def _move(self, keys: Keys, end: RowOutcome, reason: str = "") -> list[Any]:
         with self._or_nothing():
             sent = self._sent(keys, end)
             text, is_all = cut_text(reason, ERROR_TEXT_LIMIT), self._batch._ledger.is_all(sent)
@@ -240,15 +240,15 @@ class Batch(BatchOfRows[Job]):
 
     async def done(self, keys: Keys) -> list[Any]:
         """Finish rows, for good; the keys of those that were still this batch's. ``ValueError`` for keys it never had."""
-        return await self._finish(keys, End.DONE)
+        return await self._finish(keys, RowOutcome.DONE)
 
     async def retry(self, keys: Keys) -> list[Any]:
         """Give rows back now; the keys of those that were still this batch's."""
-        return await self._finish(keys, End.RETRY)
+        return await self._finish(keys, RowOutcome.RETRY)
 
     async def fail(self, keys: Keys, reason: str = "") -> list[Any]:
         """Have rows end as failed, with a reason where there is a column for it; those that were still this batch's."""
-        return await self._finish(keys, End.FAIL, reason)
+        return await self._finish(keys, RowOutcome.FAIL, reason)
 
     async def alive(self) -> bool:
         """Stamp the open rows anew, so that nobody takes them for stuck; false: all of them are somebody else's."""
@@ -284,15 +284,15 @@ class SyncBatch(BatchOfRows[SyncJob]):
 
     def done(self, keys: Keys) -> list[Any]:
         """Finish rows, for good; the keys of those that were still this batch's. ``ValueError`` for keys it never had."""
-        return self.job._in_loop(self._finish(keys, End.DONE))
+        return self.job._in_loop(self._finish(keys, RowOutcome.DONE))
 
     def retry(self, keys: Keys) -> list[Any]:
         """Give rows back now; the keys of those that were still this batch's."""
-        return self.job._in_loop(self._finish(keys, End.RETRY))
+        return self.job._in_loop(self._finish(keys, RowOutcome.RETRY))
 
     def fail(self, keys: Keys, reason: str = "") -> list[Any]:
         """Have rows end as failed, with a reason where there is a column for it; those that were still this batch's."""
-        return self.job._in_loop(self._finish(keys, End.FAIL, reason))
+        return self.job._in_loop(self._finish(keys, RowOutcome.FAIL, reason))
 
     def alive(self) -> bool:
         """Stamp the open rows anew, so that nobody takes them for stuck; false: all of them are somebody else's."""

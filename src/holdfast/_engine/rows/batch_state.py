@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from holdfast._core.table_spec import End, Key, Watch
+from holdfast._core.table_spec import Key, RowOutcome, TableSpec
 from holdfast._ports.table import Claimed
 
 MOST_SAID = 20
@@ -16,13 +16,13 @@ class Ledger:
     ``is_unsure``: a move's answer was lost, so that rows that are not under the mark any more may well have been moved by it.
     """
 
-    def __init__(self, watch: Watch, claimed: Claimed, since: float) -> None:
+    def __init__(self, watch: TableSpec, claimed: Claimed, since: float) -> None:
         self.watch, self.mark, self.rows, self.keys = watch, claimed.mark, list(claimed.rows), claimed.keys
         self._open: dict[Key, None] | None = None  # nothing is finished yet: most batches are finished whole
         self._shown: list[Any] | None = None
         self._gone = set[Key]()
         self.is_closed = False
-        self.moved = dict.fromkeys(End, 0)
+        self.moved = dict.fromkeys(RowOutcome, 0)
         self.lost = 0
         self.is_unsure = False
         self.longest = 0.0
@@ -63,11 +63,11 @@ class Ledger:
         be, where a transaction took that back."""
         return 0 < len(keys) == len(self.keys) and not self.is_unsure
 
-    def settle(self, moved: Sequence[Key], end: End) -> None:
+    def settle(self, moved: Sequence[Key], end: RowOutcome) -> None:
         """These have moved."""
         self._take_out(moved)
         self.moved[end] += len(moved)
-        if end is End.RETRY:
+        if end is RowOutcome.RETRY:
             self._gone.update(moved)
 
     def lose(self, lost: Sequence[Key]) -> None:
@@ -90,7 +90,7 @@ class Ledger:
     @property
     def finished(self) -> int:
         """Rows that need not come back."""
-        return self.moved[End.DONE] + self.moved[End.FAIL]
+        return self.moved[RowOutcome.DONE] + self.moved[RowOutcome.FAIL]
 
     def _all_shown(self) -> list[Any]:
         if self._shown is None:

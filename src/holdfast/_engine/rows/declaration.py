@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.table_problems import problems_of_watch
-from holdfast._core.table_spec import RowsSettings, Value, Watch
+from holdfast._core.table_spec import RowsSettings, TableSpec, Value
 from holdfast._engine.rows.rows import Rows, Surroundings
 from holdfast._engine.tasks.registry import problems_of_names
 from holdfast.errors import ConfigurationError
@@ -93,7 +93,7 @@ def settings_of(table: str, options: dict[str, Any], url: str) -> RowsSettings:
     if (columns := given.pop("columns")) is not None:
         counting = (given["resets"],) if given["max_resets"] is not None else ()
         given["columns"] = tuple(dict.fromkeys((*keys, *columns, *counting)))
-    return RowsSettings(watch=Watch.of(table, deletes=given.pop("delete"), **given), url=url, **runs)
+    return RowsSettings(watch=TableSpec.of(table, deletes=given.pop("delete"), **given), url=url, **runs)
 
 
 def _problems_of_runs(name: object, options: dict[str, Any]) -> list[str]:

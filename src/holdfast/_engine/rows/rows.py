@@ -6,8 +6,8 @@ from typing import Any, TypeVar, overload
 
 from msgspec import Struct, structs
 
-from holdfast._core.payload import hints_of
-from holdfast._core.table_spec import Key, RowsSettings, Watch
+from holdfast._core.payload import annotations_of
+from holdfast._core.table_spec import Key, RowsSettings, TableSpec
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.events import Events
 from holdfast._engine.rows.batch import Batch, SyncBatch
@@ -63,7 +63,7 @@ class Rows:
         return self._has_handler
 
     @property
-    def _watch(self) -> Watch:
+    def _watch(self) -> TableSpec:
         return self.settings.watch
 
     @overload
@@ -175,5 +175,5 @@ def _problems_of_handler(function: object) -> list[str]:
     parameters = list(inspect.signature(function).parameters)
     if len(parameters) != 1:
         return [f"a handler takes one thing, its batch: write `{kind} {function.__name__}(batch: {wanted.__name__})`"]
-    hint = hints_of(function).get(parameters[0], wanted)
+    hint = annotations_of(function).get(parameters[0], wanted)
     return [] if hint is wanted or hint is Any else [f"in `{kind}` write `{parameters[0]}: {wanted.__name__}`"]

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
-from holdfast._core.table_spec import LAST, End, RowsSettings, has_resets_left, rows_at_once
+from holdfast._core.table_spec import LAST, RowOutcome, RowsSettings, batch_size_after, has_resets_left
 from holdfast._engine.error_text import text_of
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.retry import Patience
@@ -115,19 +115,19 @@ class Run:
     @property
     def _has_passed_what_befell_it(self) -> bool:
         """Whether it has done what one batch had, in smaller ones after a death of its worker or an error of its handler."""
-        return self._passed >= rows_at_once(self._settings.watch.batch, self._ends - 1)
+        return self._passed >= batch_size_after(self._settings.watch.batch, self._ends - 1)
 
     @property
     def _ends(self) -> int:
         """How many attempts of this run came to a bad end."""
-        hold = self._job._claim.hold
+        hold = self._job._claim.job
         return hold.crashes + hold.failures
 
     async def _take(self) -> None:
         watch, mark = self._settings.watch, await self._next_mark()
         sent = self._saved_at if mark.stamp else self._clock.monotonic()
         with self.or_later(), telling_of_refused(self._table, self._events, self._job.id):
-            claimed = await self._table.claim(mark.owner, rows_at_once(watch.batch, self._ends), mark.stamp)
+            claimed = await self._table.claim(mark.owner, batch_size_after(watch.batch, self._ends), mark.stamp)
         self._passed += len(claimed.rows)
         if claimed.rows:
             self._current = Ledger(watch, claimed, sent)
@@ -178,7 +178,11 @@ class Run:
         ledger.close()
         self._current = None
         self._is_idle = not ledger.finished and self._error is None
-        counts = {"done": ledger.moved[End.DONE], "failed": ledger.moved[End.FAIL], "retried": ledger.moved[End.RETRY]}
+        counts = {
+            "done": ledger.moved[RowOutcome.DONE],
+            "failed": ledger.moved[RowOutcome.FAIL],
+            "retried": ledger.moved[RowOutcome.RETRY],
+        }
         for what, count in (*counts.items(), ("batches", 1), ("left", left), ("lost", ledger.lost)):
             self.answer[what] += count
         self._judge_pace(ledger)
@@ -218,7 +222,7 @@ class Run:
             await self._remember(kept)
         else:
             with self.or_later():
-                ledger.settle(await self._table.move(ledger.mark, [key], End.FAIL, reason), End.FAIL)
+                ledger.settle(await self._table.move(ledger.mark, [key], RowOutcome.FAIL, reason), RowOutcome.FAIL)
         shown = f"{type(error).__name__}: {reason}"
         self._events.emit(EventName.ROWS_KEPT, watch=watch.name, keys=said([key]), error=shown, job=self._job.id)
         return len(ledger.open)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from holdfast._core.job import NewJob
 from holdfast._core.policy import Backoff, Policy
-from holdfast._core.table_spec import End, Key, RowsSettings, Watch
+from holdfast._core.table_spec import Key, RowOutcome, RowsSettings, TableSpec
 from holdfast._engine.client.client import Client
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.rows.batch_state import said
@@ -192,7 +192,7 @@ def telling_of_refused(table: Table, events: Events, job: UUID | None = None) ->
             events.emit(EventName.ROWS_REFUSED, watch=table.watch.name, verb=verb, **told, job=job)
 
 
-def tell_of_reset(watch: Watch, found: Sequence[Reset], events: Events) -> None:
+def tell_of_reset(watch: TableSpec, found: Sequence[Reset], events: Events) -> None:
     """Whose rows they were, and which."""
     if found:
         oldest = max(found, key=lambda each: each.held)
@@ -200,7 +200,7 @@ def tell_of_reset(watch: Watch, found: Sequence[Reset], events: Events) -> None:
             EventName.ROWS_RESET,
             watch=watch.name,
             count=len(found),
-            failed=sum(each.to is End.FAIL for each in found),
+            failed=sum(each.to is RowOutcome.FAIL for each in found),
             oldest=oldest.held,
             owner=oldest.owner or None,
             keys=said([each.key for each in found]),

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from holdfast._core.postgres_url import public_url
-from holdfast._core.table_spec import RowsSettings, Watch
+from holdfast._core.table_spec import RowsSettings, TableSpec
 from holdfast._forks import care_for
 from holdfast._ports.table import Table
 from holdfast.errors import ConfigurationError, Unsupported
 
-OpenTable = Callable[[str, Watch], Table]
+OpenTable = Callable[[str, TableSpec], Table]
 
 
 class Tables:
@@ -61,6 +61,6 @@ class Tables:
         self._lock, self._opened = threading.Lock(), {}
 
 
-def no_tables(url: str, watch: Watch) -> Table:
+def no_tables(url: str, watch: TableSpec) -> Table:
     """For a supervisor that was not told how to open any."""
     raise Unsupported(f"rows {watch.name}: nobody has said here how to open tables of {public_url(url)}")

@@ -2,9 +2,9 @@
 
 from contextvars import ContextVar
 
-from holdfast._core.job import Hold
+from holdfast._core.job import ActiveJob
 
-CURRENT: ContextVar[Hold | None] = ContextVar("holdfast_job", default=None)
+CURRENT: ContextVar[ActiveJob | None] = ContextVar("holdfast_job", default=None)
 """The attempt that the running handler belongs to: set in each handler's own context, and carried into its thread."""
 
 WORKER: ContextVar[str | None] = ContextVar("holdfast_worker", default=None)

@@ -77,5 +77,5 @@ class Hands:
 
     def _keep(self, hand: "asyncio.Task[Any]", running: Running) -> None:
         self._free -= 1
-        hand.set_name(f"job {running.claim.hold.job}")
+        hand.set_name(f"job {running.claim.job.id}")
         self._call(self._free + CALLS)

@@ -119,14 +119,14 @@ class Pool:
             running.was_killed = True
         else:
             running.crash, running.stacks = str(departed), seat.child.last_stacks() or None
-            hold = running.claim.hold
-            self._events.emit(EventName.RUNNER_CRASHED, job=hold.job, task=hold.task, exit=str(departed))
+            hold = running.claim.job
+            self._events.emit(EventName.RUNNER_CRASHED, job=hold.id, task=hold.task, exit=str(departed))
 
     def _give_back(self, running: Running, seat: Seat) -> None:
         """Code has changed on disk since the worker or the runner loaded it. Another runner may know the task; if none
         does, starting one for each try would be all that this worker does."""
         running.has_begun, running.pause = False, self._pause
-        task = running.claim.hold.task
+        task = running.claim.job.task
         if _now() < self._believed_until.get(task, 0.0):
             self._put_back(seat)
             return
@@ -141,8 +141,8 @@ class Pool:
             return
         running.stacks = await seat.child.dump_stacks() or running.stacks
         if context.seat is seat:  # else it stopped meanwhile, and the runner may have another job already
-            hold = running.claim.hold
-            self._events.emit(EventName.RUNNER_KILLED, job=hold.job, task=hold.task, reason=running.stop)
+            hold = running.claim.job
+            self._events.emit(EventName.RUNNER_KILLED, job=hold.id, task=hold.task, reason=running.stop)
             seat.kill()
 
     async def _take(self, context: ProcessJob) -> Seat | None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, assert_never
 
 from msgspec import Struct, structs
 
-from holdfast._core.job import Claim, Hold, NewJob
+from holdfast._core.job import ActiveJob, Claim, NewJob
 from holdfast._core.outcome import Invalid, Outcome
 from holdfast._engine.runners import messages
 from holdfast._engine.runners.outcomes import contained, decode, judge_error, judge_value
@@ -65,7 +65,7 @@ class Line:
         """It takes them itself."""
         return self
 
-    def progress(self, hold: Hold, *, stage: str | None, fraction: float | None, message: str | None) -> None:
+    def progress(self, hold: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
         """Said at once, or with what comes in the next moment."""
         said = {"stage": stage, "fraction": fraction, "message": message}
         news = {name: value for name, value in said.items() if value is not None}
@@ -73,21 +73,21 @@ class Line:
         if self._pause is None:
             self._say()
 
-    async def checkpoint(self, hold: Hold, data: bytes) -> None:
+    async def checkpoint(self, hold: ActiveJob, data: bytes) -> None:
         """Return once the worker says that it is durable."""
         await self._call(lambda call: messages.Checkpointed(call, data))
 
-    async def enqueue(self, hold: Hold, child: NewJob) -> EnqueueAnswer:
+    async def enqueue(self, hold: ActiveJob, child: NewJob) -> EnqueueAnswer:
         """Return once the worker says that the child is durable."""
         return await self._call(lambda call: messages.Enqueued(call, child)) or EnqueueAnswer()
 
-    def transaction(self, hold: Hold) -> AbstractAsyncContextManager[Any]:
+    def transaction(self, hold: ActiveJob) -> AbstractAsyncContextManager[Any]:
         """On a connection of this process."""
-        return self._open().transaction(hold.job, hold.token, idle=self._idle)
+        return self._open().transaction(hold.id, hold.token, idle=self._idle)
 
-    def blocking_transaction(self, hold: Hold) -> AbstractContextManager[Any]:
+    def blocking_transaction(self, hold: ActiveJob) -> AbstractContextManager[Any]:
         """On a connection of this process."""
-        return self._open().blocking_transaction(hold.job, hold.token, idle=self._idle)
+        return self._open().blocking_transaction(hold.id, hold.token, idle=self._idle)
 
     async def close(self) -> None:
         """Close what was opened."""
@@ -164,7 +164,7 @@ class RunnerProcess:
         self._line = Line(self._inside.channel, open_store, idle)
         self._in_loop(self._open())
         while (work := self._inbox.get()) is not None:
-            task = self._registry.get(work.claim.hold.task)
+            task = self._registry.get(work.claim.job.task)
             self._in_loop(self._end(work, messages.Unknown() if task is None else self._execute(work, task)))
         self._in_loop(self._close())
 

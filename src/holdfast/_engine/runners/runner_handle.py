@@ -38,7 +38,7 @@ class ProcessJob(Context):
     @property
     def task(self) -> str:
         """The task's name."""
-        return self._claim.hold.task
+        return self._claim.job.task
 
     def mark_lost(self) -> None:
         """The engine's; here and there."""
@@ -55,17 +55,17 @@ class ProcessJob(Context):
     def progressed(self, said: messages.Progressed) -> None:
         """The handler said so."""
         if not self._is_lost:
-            self._reporter.progress(self._claim.hold, stage=said.stage, fraction=said.fraction, message=said.message)
+            self._reporter.progress(self._claim.job, stage=said.stage, fraction=said.fraction, message=said.message)
 
     async def save(self, data: bytes) -> None:
         """Save a checkpoint of the handler."""
         self._require_owned()
-        await self._reporter.checkpoint(self._claim.hold, data)
+        await self._reporter.checkpoint(self._claim.job, data)
 
     async def add(self, child: NewJob) -> EnqueueAnswer:
         """Enqueue a child of the handler."""
         self._require_owned()
-        return await self._reporter.children.enqueue(self._claim.hold, child)
+        return await self._reporter.children.enqueue(self._claim.job, child)
 
 
 class Seat:

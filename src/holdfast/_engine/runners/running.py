@@ -49,4 +49,4 @@ class Running(Struct, eq=False):
     @property
     def key(self) -> tuple[UUID, Token]:
         """Which attempt of which job."""
-        return self.claim.hold.job, self.claim.hold.token
+        return self.claim.job.id, self.claim.job.token

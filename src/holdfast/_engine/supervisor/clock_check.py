@@ -25,4 +25,4 @@ class Pace:
             return None
         # Each beat reached the store at some moment between its sending and its answer.
         own = min(max(answer.elapsed, sent - last[2]), now - last[1])
-        return (answer.elapsed, own) if timing.is_step(store=answer.elapsed, own=own) else None
+        return (answer.elapsed, own) if timing.is_clock_step(store=answer.elapsed, own=own) else None

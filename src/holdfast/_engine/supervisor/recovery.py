@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from holdfast._core import lifecycle
 from holdfast._core.identity import is_provably_dead
-from holdfast._core.job import Hold, State, Token
+from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd, Transition
 from holdfast._core.timing import LeaseTiming, Silence, Silences
 from holdfast._engine.error_text import described
@@ -80,7 +80,7 @@ class Contact:
 
     def is_silent(self) -> bool:
         """Whether the store does not answer us, or has not for too long to tell."""
-        return self.is_broken or self._timing.is_gap(self._now() - self._last)
+        return self.is_broken or self._timing.breaks_contact(self._now() - self._last)
 
     def allows(self, lease: LeaseTiming) -> bool:
         """Whether a lease of this timing may be judged by now: its owner has had the time to say what an outage kept it from."""
@@ -176,7 +176,7 @@ class Recovery:
             return []
         jitters = [self._chance.jitter() for _ in late]
         moves = [
-            lifecycle.overrun_seen_by_others(each.hold, each.charge, jitter=jitter)
+            lifecycle.deadline_exceeded_elsewhere(each.hold, each.charge, jitter=jitter)
             for each, jitter in zip(late, jitters, strict=True)
         ]
         answer = await self._store.exchange(moves)
@@ -260,16 +260,16 @@ class Recovery:
         rescued: list[Rescued] = []
         passed = {(each.job, each.token) for each in self._late}
         while found := await self._store.held(lease, HOLDS_PER_MOVE + len(passed)):
-            holds = [hold for hold in found if (hold.job, hold.token) not in passed]
+            holds = [hold for hold in found if (hold.id, hold.token) not in passed]
             if not holds:
                 break
             moves = [lifecycle.rescue(hold, why, jitter=self._chance.jitter()) for hold in holds]
             answers = await self._move(moves)
             moved = [(h, m) for h, m, a in zip(holds, moves, answers, strict=True) if a is Answer.APPLIED]
-            passed |= {(hold.job, hold.token) for hold in holds} - {(hold.job, hold.token) for hold, _ in moved}
+            passed |= {(hold.id, hold.token) for hold in holds} - {(hold.id, hold.token) for hold, _ in moved}
             self._say_what_is_locked(answers)
-            rescued += [self._announce(hold, move, worker, why.end.value, why.signal) for hold, move in moved]
-            await self._publish(hints_of_rescued((hold, move, why.end.value) for hold, move in moved))
+            rescued += [self._announce(hold, move, worker, why.reason.value, why.signal) for hold, move in moved]
+            await self._publish(hints_of_rescued((hold, move, why.reason.value) for hold, move in moved))
         return rescued
 
     async def _move(self, moves: Sequence[Transition]) -> Sequence[Answer]:
@@ -319,11 +319,11 @@ class Recovery:
         own = self._own()
         return tuple(lease for lease in leases if lease.id not in own)
 
-    def _announce(self, hold: Hold, move: Transition, worker: str, reason: str, signal: str | None) -> Rescued:
-        rescued = Rescued(hold.job, hold.task, reason, worker, hold.attempt, move.to)
+    def _announce(self, hold: ActiveJob, move: Transition, worker: str, reason: str, signal: str | None) -> Rescued:
+        rescued = Rescued(hold.id, hold.task, reason, worker, hold.attempt, move.to)
         self._events.emit(
             EventName.JOB_RESCUED,
-            job=hold.job,
+            job=hold.id,
             task=hold.task,
             attempt=hold.attempt,
             worker=worker,
@@ -337,14 +337,14 @@ class Recovery:
 
     def _announce_end(self, lease: UUID, worker: str, why: LeaseEnd) -> None:
         # Nobody's fault is no crash: we killed it ourselves, or it had to stop anyway.
-        reason = "killed" if why.is_free and why.end is End.CRASHED else why.end.value
+        reason = "killed" if why.is_free and why.reason is End.CRASHED else why.reason.value
         self._events.emit(EventName.LEASE_ENDED, lease=lease, worker=worker, reason=reason, signal=why.signal)
 
 
-def hints_of_rescued(moved: Iterable[tuple[Hold, Transition, str]]) -> list[Hint]:
+def hints_of_rescued(moved: Iterable[tuple[ActiveJob, Transition, str]]) -> list[Hint]:
     """For whoever may run them now, by queue and reason; of all others, who had them hears in any case."""
     groups: dict[tuple[str, str], list[UUID]] = {}
     for hold, move, reason in moved:
         is_due = move.to is State.AVAILABLE and not move.delay and not hold.cancel_requested
-        groups.setdefault((hold.queue, reason) if is_due else ("", ""), []).append(hold.job)
+        groups.setdefault((hold.queue, reason) if is_due else ("", ""), []).append(hold.id)
     return [Hint(queue, tuple(jobs), reason) for (queue, reason), jobs in groups.items()]

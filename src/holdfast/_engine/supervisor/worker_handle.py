@@ -242,7 +242,7 @@ class Ward:
         # Its guard may have ended it at a deadline that we, frozen with it, renewed too late.
         is_late = self._lapsed is not None and self.lease is not None and self._now() - self._lapsed < self.lease.timing.beat
         is_free = self._is_end_free or is_late or self._now() >= self.deadline
-        return LeaseEnd(End.CRASHED, str(exit), is_free=is_free, culprits=self.culprits, stacks=self.stacks)
+        return LeaseEnd(End.CRASHED, str(exit), is_free=is_free, charged_jobs=self.culprits, stacks=self.stacks)
 
 
 def _patience(timing: LeaseTiming, grace: float) -> float:

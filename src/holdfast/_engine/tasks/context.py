@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
-from holdfast._core.job import Claim, Hold, Json, NewJob, RescueReason, Token
+from holdfast._core.job import ActiveJob, Claim, Json, NewJob, RescueReason, Token
 from holdfast._core.payload import cut_text, decode_json, encode_checkpoint
 from holdfast._engine.client.client import require_no_conflict
 from holdfast._engine.client.handle import Handle
@@ -33,7 +33,7 @@ class Bindable(Protocol[Payload]):
 class Offspring(Protocol):
     """Takes the jobs that a handler enqueues."""
 
-    async def enqueue(self, hold: Hold, child: NewJob) -> EnqueueAnswer:
+    async def enqueue(self, hold: ActiveJob, child: NewJob) -> EnqueueAnswer:
         """Return once the child is durable. ``JobLost`` if the job is somebody else's: then there is no child."""
         ...
 
@@ -46,19 +46,19 @@ class Reports(Protocol):
         """For ``job.enqueue``."""
         ...
 
-    def progress(self, hold: Hold, *, stage: str | None, fraction: float | None, message: str | None) -> None:
+    def progress(self, hold: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
         """Remember the latest."""
         ...
 
-    async def checkpoint(self, hold: Hold, data: bytes) -> None:
+    async def checkpoint(self, hold: ActiveJob, data: bytes) -> None:
         """Return once it is durable; ``JobLost`` if the job is somebody else's."""
         ...
 
-    def transaction(self, hold: Hold) -> AbstractAsyncContextManager[Any]:
+    def transaction(self, hold: ActiveJob) -> AbstractAsyncContextManager[Any]:
         """The user's rows and the check of the job's token, together."""
         ...
 
-    def blocking_transaction(self, hold: Hold) -> AbstractContextManager[Any]:
+    def blocking_transaction(self, hold: ActiveJob) -> AbstractContextManager[Any]:
         """The same for code outside of an event loop."""
         ...
 
@@ -75,24 +75,24 @@ class Context:
         self._claim = claim
         self._reporter = reporter
         self._checkpoint = claim.checkpoint
-        self._is_cancelled = claim.hold.cancel_requested
+        self._is_cancelled = claim.job.cancel_requested
         self._is_lost = self._is_draining = False
         self.was_told = False
 
     @property
     def id(self) -> UUID:
         """The job's id: the same in every attempt, so an idempotency key."""
-        return self._claim.hold.job
+        return self._claim.job.id
 
     @property
     def attempt(self) -> int:
         """Which start of the handler this is, from 1."""
-        return self._claim.hold.attempt
+        return self._claim.job.attempt
 
     @property
     def crashes(self) -> int:
         """How many workers died under this job so far."""
-        return self._claim.hold.crashes
+        return self._claim.job.crashes
 
     @property
     def rescued(self) -> RescueReason | None:
@@ -102,7 +102,7 @@ class Context:
     @property
     def token(self) -> Token:
         """The fencing token of this attempt; give its number to outside systems that can compare."""
-        return self._claim.hold.token
+        return self._claim.job.token
 
     @property
     def checkpoint_value(self) -> Json:
@@ -135,7 +135,7 @@ class Context:
         self._require_owned()
         # Checked here, where the mistake is made: many jobs share the write, and one bad value would fail it for all.
         self._reporter.progress(
-            self._claim.hold,
+            self._claim.job,
             stage=None if stage is None else cut_text(stage, MESSAGE_LIMIT),
             fraction=None if fraction is None else float(fraction),
             message=None if message is None else cut_text(message, MESSAGE_LIMIT),
@@ -144,7 +144,7 @@ class Context:
     async def _save(self, value: Json) -> None:
         self._require_owned()
         data = encode_checkpoint(value)
-        await self._reporter.checkpoint(self._claim.hold, data)
+        await self._reporter.checkpoint(self._claim.job, data)
         self._checkpoint = data
 
     async def _enqueue(self, child: "Bound") -> Handle:
@@ -153,7 +153,7 @@ class Context:
             raise ConfigurationError(["within: a child is written under its parent's token; leave within out"])
         job = child.job()
         try:
-            answer = await self._reporter.children.enqueue(self._claim.hold, job)
+            answer = await self._reporter.children.enqueue(self._claim.job, job)
         except asyncio.CancelledError:
             self._require_owned()
             raise
@@ -199,7 +199,7 @@ class Job(Context):
         ...     await connection.execute("UPDATE orders SET paid = 1 WHERE id = ?", [order])
         """
         self._require_owned()
-        async with self._reporter.transaction(self._claim.hold) as connection:
+        async with self._reporter.transaction(self._claim.job) as connection:
             yield connection
 
 
@@ -239,7 +239,7 @@ class SyncJob(Context):
         ...     connection.execute("UPDATE orders SET paid = 1 WHERE id = ?", [order])
         """
         self._require_owned()
-        with self._reporter.blocking_transaction(self._claim.hold) as connection:
+        with self._reporter.blocking_transaction(self._claim.job) as connection:
             yield connection
 
     def _in_loop(self, coroutine: Coroutine[None, None, Result]) -> Result:

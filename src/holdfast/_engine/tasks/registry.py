@@ -9,7 +9,7 @@ from typing import Any, get_args
 from msgspec import Struct, structs
 
 from holdfast._core.durations import Duration, seconds
-from holdfast._core.payload import PayloadType, hints_of
+from holdfast._core.payload import PayloadType, annotations_of
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.table_spec import RowsSettings
 from holdfast._core.timing import LeaseTiming
@@ -147,7 +147,7 @@ def define(  # size: one line for each option
         takes_job=takes_job,
         queue=queue,
         priority=priority,
-        policy=structs.replace(policy, heals=on_rescue is not None),
+        policy=structs.replace(policy, has_rescue_hook=on_rescue is not None),
         retry_for=retried,
         fail_for=failed,
         payload=payload,
@@ -203,7 +203,7 @@ def _problems_of_hook(function: object, hook: object) -> list[str]:
 
 def _takes_job(function: Callable[..., Any], problems: list[str], place: str) -> bool:
     """Whether the first parameter is the job. Which class it must be follows from where the handler runs."""
-    hints = hints_of(function)
+    hints = annotations_of(function)
     parameters = list(inspect.signature(function).parameters)
     is_async = inspect.iscoroutinefunction(function)
     wanted, kind = (Job, "async def") if is_async else (SyncJob, "def")

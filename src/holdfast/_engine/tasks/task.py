@@ -9,7 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from msgspec import Struct
 
 from holdfast._core.durations import Duration
-from holdfast._core.identity import call_id
+from holdfast._core.identity import enqueue_call_id
 from holdfast._core.job import NewJob
 from holdfast._core.payload import encode_payload
 from holdfast._core.policy import Policy
@@ -83,7 +83,7 @@ class Desk:
             name = store.capabilities.name
             raise Unsupported(f"within: the {name} store has no transactions of the caller's; enqueue after your own commit")
         lot = self._connections.chance.uuid4()
-        return store.enqueue_within(connection, call_id(jobs[0].id, lot), jobs) if jobs else EnqueueAnswer()
+        return store.enqueue_within(connection, enqueue_call_id(jobs[0].id, lot), jobs) if jobs else EnqueueAnswer()
 
     def _handles_within(self, connection: object, jobs: Sequence[NewJob], answer: EnqueueAnswer) -> list[Handle]:
         require_no_conflict(jobs, answer)

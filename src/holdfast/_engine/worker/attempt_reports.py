@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from holdfast._core.job import Hold, Token
+from holdfast._core.job import ActiveJob, Token
 from holdfast._engine import messages
 
 TOLD_EVERY = 0.05
@@ -20,15 +20,15 @@ class Teller:
         self._told: dict[tuple[UUID, Token], float] = {}
         self._untold: dict[tuple[UUID, Token], float] = {}
 
-    def begun(self, hold: Hold) -> None:
+    def begun(self, hold: ActiveJob) -> None:
         """Its first line is about to run."""
         limits = hold.policy
         if self.tells_all or _is_limited(hold):
-            self._send(messages.Begun(hold.job, hold.token, self._now(), limits.progress_within, limits.timeout))
+            self._send(messages.Begun(hold.id, hold.token, self._now(), limits.progress_within, limits.timeout))
 
-    def moved(self, hold: Hold) -> None:
+    def moved(self, hold: ActiveJob) -> None:
         """Told when it is said, because the store may be silent; often enough, not each time."""
-        within, now, key = hold.policy.progress_within, self._now(), (hold.job, hold.token)
+        within, now, key = hold.policy.progress_within, self._now(), (hold.id, hold.token)
         if within is None:
             return
         if now - self._told.get(key, float("-inf")) < within * TOLD_EVERY:
@@ -36,7 +36,7 @@ class Teller:
             return
         self._told[key] = now
         self._untold.pop(key, None)
-        self._send(messages.Moved(hold.job, now))
+        self._send(messages.Moved(hold.id, now))
 
     def tell_latest(self) -> None:
         """Once a beat: a last word that was not told at once counts too, or its job would be judged too early."""
@@ -44,13 +44,13 @@ class Teller:
             self._send(messages.Moved(job, at))
         self._untold.clear()
 
-    def stopped(self, hold: Hold) -> None:
+    def stopped(self, hold: ActiveJob) -> None:
         """Nothing of it runs any more."""
         if self.tells_all or _is_limited(hold):
-            self._told.pop((hold.job, hold.token), None)
-            self._untold.pop((hold.job, hold.token), None)
-            self._send(messages.Stopped(hold.job, hold.token))
+            self._told.pop((hold.id, hold.token), None)
+            self._untold.pop((hold.id, hold.token), None)
+            self._send(messages.Stopped(hold.id, hold.token))
 
 
-def _is_limited(hold: Hold) -> bool:
+def _is_limited(hold: ActiveJob) -> bool:
     return hold.policy.progress_within is not None or hold.policy.timeout is not None

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
-from holdfast._core.identity import call_id
-from holdfast._core.job import Hold, NewJob, Token
+from holdfast._core.identity import enqueue_call_id
+from holdfast._core.job import ActiveJob, NewJob, Token
 from holdfast._engine.client.client import announce, hints_of
 from holdfast._engine.events import Events
 from holdfast._engine.retry import Patience
@@ -37,34 +37,34 @@ class Children:
         self._lost = lost
         self._writing: dict[tuple[UUID, Token], set[asyncio.Future[EnqueueAnswer]]] = {}
 
-    async def enqueue(self, hold: Hold, child: NewJob) -> EnqueueAnswer:
+    async def enqueue(self, hold: ActiveJob, child: NewJob) -> EnqueueAnswer:
         """Return once the child is durable. ``JobLost`` if the job is somebody else's: then there is no child."""
-        call = call_id(child.id, self._chance.uuid4())
+        call = enqueue_call_id(child.id, self._chance.uuid4())
 
         def write() -> Awaitable[EnqueueAnswer]:
-            return self._store.enqueue(call, [child], under=(hold.job, hold.token))
+            return self._store.enqueue(call, [child], under=(hold.id, hold.token))
 
         writing = asyncio.ensure_future(self._patience.ask("enqueue", write))
-        self._writing.setdefault((hold.job, hold.token), set()).add(writing)
+        self._writing.setdefault((hold.id, hold.token), set()).add(writing)
         try:
             answer = await writing
         finally:
             self._forget(hold, writing)
         if answer.is_lost:
-            self._lost(hold.job, hold.token)
-            raise JobLost(f"job {hold.job} was taken from this attempt")
+            self._lost(hold.id, hold.token)
+            raise JobLost(f"job {hold.id} was taken from this attempt")
         if not answer.duplicates:
             announce([child], self._events)
             await self._publish(hints_of([child], are_delivered=self._are_delivered))
         return answer
 
-    def interrupt(self, hold: Hold) -> None:
+    def interrupt(self, hold: ActiveJob) -> None:
         """The handler is to stop: it must not wait here for a store that may not answer for long."""
-        for writing in self._writing.get((hold.job, hold.token), ()) if self._writing else ():
+        for writing in self._writing.get((hold.id, hold.token), ()) if self._writing else ():
             writing.cancel()
 
-    def _forget(self, hold: Hold, writing: "asyncio.Future[EnqueueAnswer]") -> None:
-        left = self._writing[hold.job, hold.token]
+    def _forget(self, hold: ActiveJob, writing: "asyncio.Future[EnqueueAnswer]") -> None:
+        left = self._writing[hold.id, hold.token]
         left.discard(writing)
         if not left:
-            del self._writing[hold.job, hold.token]
+            del self._writing[hold.id, hold.token]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from holdfast._core import lifecycle
-from holdfast._core.job import AttemptOutcome, Claim, Hold, State, Token
+from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import Policy
 from holdfast._engine.events import EventName, Events
@@ -156,8 +156,8 @@ class Exchange:
             self.has_claimed = True
             self._was_full = len(answer.claims) >= request.limit
         if self._inbox is not None:
-            left = {ended.claim.hold.job for ended in self._locked.outcomes}
-            self._gone += [job for ended in batch if (job := ended.claim.hold.job) not in left]
+            left = {ended.claim.job.id for ended in self._locked.outcomes}
+            self._gone += [job for ended in batch if (job := ended.claim.job.id) not in left]
             await self._acknowledge(self._inbox, request, answer.claims)
         return len(answer.claims)
 
@@ -184,7 +184,7 @@ class Exchange:
 
     async def _acknowledge(self, inbox: Inbox, request: ClaimRequest | None, claims: Sequence[Claim]) -> None:
         if request is not None and request.ids is not None:
-            await inbox.claimed(request.ids, {claim.hold.job for claim in claims})
+            await inbox.claimed(request.ids, {claim.job.id for claim in claims})
         elif request is not None:
             self._looked, self.is_behind = self._heart.answered, self._was_full
 
@@ -208,15 +208,15 @@ class Exchange:
             self._needs_audit = True
             raise
         self._heart.store_answered()
-        theirs = {(hold.job, hold.token) for hold in held}
+        theirs = {(hold.id, hold.token) for hold in held}
         ours = before | self._known()
         for hold in held:
-            if (hold.job, hold.token) in ours:
+            if (hold.id, hold.token) in ours:
                 if hold.cancel_requested:
-                    self._executor.stop(hold.job, Stop.CANCELLED, token=hold.token)
+                    self._executor.stop(hold.id, Stop.CANCELLED, token=hold.token)
             else:
-                code_ran = (hold.job, hold.token) in self._abandoned
-                self._ended.append(Ended(Claim(hold=hold, payload=b"null"), lifecycle.release(hold, code_ran=code_ran)))
+                code_ran = (hold.id, hold.token) in self._abandoned
+                self._ended.append(Ended(Claim(job=hold, payload=b"null"), lifecycle.release(hold, code_ran=code_ran)))
         self._abandoned &= theirs
         for job, token in running_before & self._running():
             if (job, token) not in theirs:
@@ -252,16 +252,16 @@ class Exchange:
         may_start = self._heart.may_act() and not self.is_closed  # each asks again before its first line
         is_heard = self._events.hears(EventName.JOB_CLAIMED)
         for place, claim in enumerate(claims):
-            code_of_it_runs = claim.hold.job in self._executor.running
+            code_of_it_runs = claim.job.id in self._executor.running
             if place < limit and may_start and not code_of_it_runs:
                 if is_heard:
-                    via = self._delivered.get(claim.hold.job, Via.POLL)
-                    self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.hold), **_origin_of(claim, via))
+                    via = self._delivered.get(claim.job.id, Via.POLL)
+                    self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.job), **_origin_of(claim, via))
                 self._executor.start(claim)
             else:
                 # More than asked, too late, or an attempt that was taken from us has not stopped yet.
                 pause = self._poll_interval if code_of_it_runs else 0.0  # at once would be to us again, for as long as it runs
-                self.add(Ended(claim, lifecycle.release(claim.hold, code_ran=False), pause))
+                self.add(Ended(claim, lifecycle.release(claim.job, code_ran=False), pause))
 
     async def _pause(self, request: ClaimRequest | None, *, claimed: int) -> float:
         if self._ended:
@@ -297,25 +297,25 @@ class Exchange:
     def _settled(self, ended: Ended, answer: Answer) -> None:
         match answer:
             case Answer.APPLIED:
-                self._announce(ended.claim.hold, ended.transition)
+                self._announce(ended.claim.job, ended.transition)
             case Answer.LOST:
                 self._lose(ended)
             case Answer.MISSING:
-                self._events.emit(EventName.JOB_MISSING, **self._fields(ended.claim.hold))
+                self._events.emit(EventName.JOB_MISSING, **self._fields(ended.claim.job))
             case Answer.BUSY:
                 pass
 
     def _lose(self, ended: Ended) -> None:
         """The job is somebody else's: an outcome that came too late is kept on our own attempt's record."""
-        hold = ended.claim.hold
-        self._abandoned.add((hold.job, hold.token))
+        hold = ended.claim.job
+        self._abandoned.add((hold.id, hold.token))
         if self._inbox is not None:
-            self._gone.append(hold.job)
+            self._gone.append(hold.id)
         self._late.add(hold, ended.transition)
         self._events.emit(EventName.JOB_LOST, **self._fields(hold), reason="the store refused a write of a former owner")
 
     def _known(self) -> set[Key]:
-        return self._running() | {(ended.claim.hold.job, ended.claim.hold.token) for ended in self._unanswered()}
+        return self._running() | {(ended.claim.job.id, ended.claim.job.token) for ended in self._unanswered()}
 
     def _unanswered(self) -> list[Ended]:
         return [*self._ended, *self._resting, *self._locked.outcomes, *self._refused.outcomes]
@@ -323,15 +323,15 @@ class Exchange:
     def _running(self) -> set[Key]:
         return {running.key for running in self._executor.running.values()}
 
-    def _announce(self, hold: Hold, transition: Transition | None) -> None:
+    def _announce(self, hold: ActiveJob, transition: Transition | None) -> None:
         if transition is None:
             return
         name = _EVENT_OF.get((transition.to, transition.record), EventName.JOB_RELEASED)
         error = transition.error.type if transition.error else None
         self._events.emit(name, **self._fields(hold), reason=transition.reason, error=error, delay=transition.delay or None)
 
-    def _fields(self, hold: Hold) -> dict[str, object]:
-        return {"job": hold.job, "task": hold.task, "attempt": hold.attempt, "worker": self._worker}
+    def _fields(self, hold: ActiveJob) -> dict[str, object]:
+        return {"job": hold.id, "task": hold.task, "attempt": hold.attempt, "worker": self._worker}
 
 
 def _origin_of(claim: Claim, via: Via) -> dict[str, str]:
@@ -340,7 +340,7 @@ def _origin_of(claim: Claim, via: Via) -> dict[str, str]:
     rescue, found = claim.rescue, {"via": via.value}
     if rescue is not None:
         found["rescued"] = rescue.reason
-    if rescue is not None and rescue.attempt == claim.hold.attempt - 1:
+    if rescue is not None and rescue.attempt == claim.job.attempt - 1:
         found["recovery"] = "store"
     elif via is Via.REDELIVERY:
         found["recovery"] = "redelivery"

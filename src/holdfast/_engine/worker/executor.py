@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core import lifecycle
-from holdfast._core.job import Claim, Hold, Token
+from holdfast._core.job import ActiveJob, Claim, Token
 from holdfast._core.lifecycle import Charge, Transition
 from holdfast._core.outcome import Done, Invalid, Outcome
 from holdfast._engine.events import EventName, Events, logger
@@ -56,7 +56,7 @@ class Executor:
         may_start: Callable[[], bool],
         on_ended: Callable[[Ended], None],
         set_code_running: Callable[[bool], None],
-        on_begun: Callable[[Hold], None],
+        on_begun: Callable[[ActiveJob], None],
     ) -> None:
         self.running: dict[UUID, Running] = {}
         self.state: Any = None
@@ -81,10 +81,10 @@ class Executor:
 
     def start(self, claim: Claim) -> None:
         """Run the claim's handler; its slot is taken from this moment on."""
-        task = self._registry.get(claim.hold.task)
+        task = self._registry.get(claim.job.task)
         runner = None if task is None else self._runners.get(kind := task.kind, self._processes)
         if task is None or runner is None:
-            self._on_ended(Ended(claim, lifecycle.release(claim.hold, code_ran=False)))
+            self._on_ended(Ended(claim, lifecycle.release(claim.job, code_ran=False)))
             return
         running = Running(claim, task, runner.context(claim, self._reporter), kind, self._may_start)
         running.context.state = self.state
@@ -92,12 +92,12 @@ class Executor:
             running.context.mark_draining()
         if not self.running:
             self._set_code_running(True)
-        self.running[claim.hold.job] = running
+        self.running[claim.job.id] = running
         if kind is RunnerKind.LOOP:
             self._hands.add(running)
         else:
             running.work = self._execute(running)
-            running.task = asyncio.get_running_loop().create_task(running.work, name=f"job {claim.hold.job}")
+            running.task = asyncio.get_running_loop().create_task(running.work, name=f"job {claim.job.id}")
 
     def stop(self, job: UUID, why: Stop, *, token: Token | None = None) -> None:
         """Cancel a handler, once for each reason, so that it can clean up in peace. A loss outranks every other reason.
@@ -105,7 +105,7 @@ class Executor:
         ``token``: only if it runs under that one; what is said of an earlier attempt does not concern this one.
         """
         running = self.running.get(job)
-        if running is None or why in running.told or token not in (None, running.claim.hold.token):
+        if running is None or why in running.told or token not in (None, running.claim.job.token):
             return
         running.told |= {why}
         running.context.mark_cancelled()
@@ -117,7 +117,7 @@ class Executor:
             running.stopped_at = self._now()
         if why in _CHARGES and running.work is not None and running.kind is RunnerKind.LOOP:
             running.stacks = suspended_at(running.work)
-        self._reporter.interrupt(running.claim.hold, is_lost=why is Stop.LOST)
+        self._reporter.interrupt(running.claim.job, is_lost=why is Stop.LOST)
         # A task cancelled before its first step would never run a line, and so never end for us.
         if running.task is not None and running.has_begun:
             running.task.cancel()
@@ -131,9 +131,9 @@ class Executor:
     def say_where_jobs_wait(self) -> None:
         """Into the log."""
         for running in self.running.values():
-            hold = running.claim.hold
+            hold = running.claim.job
             if running.work is not None:
-                logger.warning("stacks of job %s (%s):\n%s", hold.job, hold.task, suspended_at(running.work))
+                logger.warning("stacks of job %s (%s):\n%s", hold.id, hold.task, suspended_at(running.work))
 
     def deaf(self, patience: float) -> tuple[UUID, ...]:
         """Jobs whose code was told to stop longer ago, or whose hook was rolled back, and runs on; only the end of this process
@@ -154,7 +154,7 @@ class Executor:
             self.stop(job, why)
 
     async def _execute(self, running: Running) -> None:
-        hold = running.claim.hold
+        hold = running.claim.job
         if running.stop is None and not self._may_start():
             running.stop = Stop.LATE  # other code blocked the loop since the claim, and the right to run has passed
         running.has_begun = running.stop is None
@@ -164,7 +164,7 @@ class Executor:
         # The code has stopped; only now may the job move.
         running.context.mark_lost()  # what the handler has left behind says nothing about the next attempt
         self._reporter.forget(hold)
-        del self.running[hold.job]
+        del self.running[hold.id]
         if not self.running:
             self._set_code_running(False)
         try:
@@ -174,7 +174,7 @@ class Executor:
         self._on_ended(ended)
 
     def _judge(self, running: Running, outcome: Outcome | None) -> Ended:
-        hold, jitter = running.claim.hold, 0.0 if isinstance(outcome, Done) else self._chance.jitter()
+        hold, jitter = running.claim.job, 0.0 if isinstance(outcome, Done) else self._chance.jitter()
         if outcome is not None:
             # Also of a lost job: the store refuses it and keeps the result, or nobody has moved the job yet.
             return Ended(running.claim, lifecycle.finish(hold, outcome, jitter=jitter))
@@ -186,11 +186,11 @@ class Executor:
             case _ if not running.has_begun:
                 return Ended(running.claim, lifecycle.release(hold, code_ran=False), running.pause)
             case Stop.STALLED | Stop.TIMED_OUT as why:
-                moved = lifecycle.overrun(hold, _CHARGES[why], jitter=jitter)
+                moved = lifecycle.deadline_exceeded(hold, _CHARGES[why], jitter=jitter)
             case Stop.LATE | Stop.DRAINED:
                 moved = lifecycle.release(hold, code_ran=True)
             case None if running.crash is not None:
-                moved = lifecycle.crashed(hold, running.crash, jitter=jitter)
+                moved = lifecycle.runner_crashed(hold, running.crash, jitter=jitter)
             case None:
                 return Ended(running.claim, None)
             case _:
@@ -203,9 +203,9 @@ class Executor:
             if self._healer is not None and self._healer.owes(running.claim):
                 await self._heal(running, self._healer)
             if running.kind is RunnerKind.PROCESS and self._processes is not None:
-                running.context.on_begun = partial(self._on_begun, running.claim.hold)  # its clocks wait for a runner
+                running.context.on_begun = partial(self._on_begun, running.claim.job)  # its clocks wait for a runner
                 return await self._processes.run(running)
-            self._on_begun(running.claim.hold)
+            self._on_begun(running.claim.job)
             return await self._answer(running)
         except BaseException as error:
             if not running.has_begun:
@@ -228,11 +228,11 @@ class Executor:
             running.is_healing = False
 
     async def _answer(self, running: Running) -> Outcome:
-        hold, task = running.claim.hold, running.definition
+        hold, task = running.claim.job, running.definition
         decoded = decode(task, running.claim.payload)
         if isinstance(decoded, Invalid):
             return decoded
         arguments, ignored = decoded
         if ignored:
-            self._events.emit(EventName.PAYLOAD_FIELDS_IGNORED, job=hold.job, task=hold.task, fields=",".join(ignored))
+            self._events.emit(EventName.PAYLOAD_FIELDS_IGNORED, job=hold.id, task=hold.task, fields=",".join(ignored))
         return judge_value(await self._runners[task.kind].run(task, running.context, arguments))

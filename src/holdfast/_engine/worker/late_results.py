@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.job import Hold
+from holdfast._core.job import ActiveJob
 from holdfast._core.lifecycle import Transition
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, Events
@@ -42,10 +42,10 @@ class Late:
         """Whether the store has refused all that wait."""
         return all(each.refusals for each in self._waiting)
 
-    def add(self, hold: Hold, outcome: Transition | None) -> None:
+    def add(self, hold: ActiveJob, outcome: Transition | None) -> None:
         """Keep what an attempt has ended with, unless there is nothing to tell."""
         if outcome is not None and (outcome.result is not None or outcome.error is not None):
-            self._waiting.append(Waiting(Note(job=hold.job, token=hold.token, late_result=outcome.result, error=outcome.error)))
+            self._waiting.append(Waiting(Note(job=hold.id, token=hold.token, late_result=outcome.result, error=outcome.error)))
 
     async def deliver(self) -> None:
         """Write all notes that are due; raises what the store raises of an outage."""

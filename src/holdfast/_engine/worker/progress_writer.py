@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import Hold, Token
+from holdfast._core.job import ActiveJob, Token
 from holdfast._engine.progress import report
 from holdfast._engine.worker.child_jobs import Children
 from holdfast._ports.store import Store, Update
@@ -27,7 +27,7 @@ class Reporter:
         now: Callable[[], float],
         wake: Callable[[], None],
         lost: Callable[[UUID, Token], None],
-        moved: Callable[[Hold], None],
+        moved: Callable[[ActiveJob], None],
         children: Children,
         idle: float = 5.0,
     ) -> None:
@@ -40,43 +40,43 @@ class Reporter:
         self._last_words: dict[UUID, Update] = {}
         self._updates: dict[UUID, Update] = {}
         self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
-        self._holds: dict[UUID, Hold] = {}  # of those who wait
+        self._holds: dict[UUID, ActiveJob] = {}  # of those who wait
         self._written = float("-inf")
         self._order = 0
         self._locked: frozenset[UUID] = frozenset()  # when they were written last; who waits for them waits for the next time
 
-    def progress(self, hold: Hold, *, stage: str | None, fraction: float | None, message: str | None) -> None:
+    def progress(self, hold: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
         """Remember the latest; written within ``PROGRESS_INTERVAL``."""
         self._moved(hold)
         is_first = not self._updates
-        self._add(Update(job=hold.job, token=hold.token, stage=stage, fraction=fraction, message=message))
+        self._add(Update(job=hold.id, token=hold.token, stage=stage, fraction=fraction, message=message))
         if is_first:
             self._wake()
 
-    async def checkpoint(self, hold: Hold, data: bytes) -> None:
+    async def checkpoint(self, hold: ActiveJob, data: bytes) -> None:
         """Return once the checkpoint is durable; ``JobLost`` if the job is somebody else's."""
         self._moved(hold)
         done = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(hold.job, []).append(done)
-        self._holds[hold.job] = hold
-        self._add(Update(job=hold.job, token=hold.token, checkpoint=data))
+        self._waiters.setdefault(hold.id, []).append(done)
+        self._holds[hold.id] = hold
+        self._add(Update(job=hold.id, token=hold.token, checkpoint=data))
         self._wake()
         await done
 
-    def transaction(self, hold: Hold) -> AbstractAsyncContextManager[Any]:
+    def transaction(self, hold: ActiveJob) -> AbstractAsyncContextManager[Any]:
         """The user's rows and the check of the job's token, together; rolled back after ``idle`` seconds."""
-        return self._store.transaction(hold.job, hold.token, idle=self._idle)
+        return self._store.transaction(hold.id, hold.token, idle=self._idle)
 
-    def blocking_transaction(self, hold: Hold) -> AbstractContextManager[Any]:
+    def blocking_transaction(self, hold: ActiveJob) -> AbstractContextManager[Any]:
         """The same for code outside of an event loop."""
-        return self._store.blocking_transaction(hold.job, hold.token, idle=self._idle)
+        return self._store.blocking_transaction(hold.id, hold.token, idle=self._idle)
 
-    def forget(self, hold: Hold) -> None:
+    def forget(self, hold: ActiveJob) -> None:
         """The handler has ended: what it said last is written before its outcome, or never."""
         if self._updates:  # most jobs say nothing, and each look costs them the hash of a UUID
-            update = self._updates.get(hold.job)
+            update = self._updates.get(hold.id)
             if update is not None and update.token == hold.token:
-                self._last_words[hold.job] = self._updates.pop(hold.job)
+                self._last_words[hold.id] = self._updates.pop(hold.id)
         self.interrupt(hold)
 
     async def write_last_words(self) -> None:
@@ -88,12 +88,12 @@ class Reporter:
             except Exception:
                 return  # the outcome, which follows, meets the same store and says so
 
-    def interrupt(self, hold: Hold, *, is_lost: bool = False) -> None:
+    def interrupt(self, hold: ActiveJob, *, is_lost: bool = False) -> None:
         """The handler is to stop: it must not wait in a checkpoint for a store that may not answer for long."""
         self.children.interrupt(hold)
-        if waiting := self._waiters.pop(hold.job, None) if self._waiters else None:
-            del self._holds[hold.job]
-            _answer(waiting, _lost_error(hold.job) if is_lost else asyncio.CancelledError())
+        if waiting := self._waiters.pop(hold.id, None) if self._waiters else None:
+            del self._holds[hold.id]
+            _answer(waiting, _lost_error(hold.id) if is_lost else asyncio.CancelledError())
 
     async def step(self) -> float:
         """Write what there is; seconds until it is worth looking again."""

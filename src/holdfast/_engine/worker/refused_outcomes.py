@@ -33,7 +33,7 @@ class Refused:
         pause = PAUSES.delay(ended.refusals, jitter=self._chance.jitter())
         ended = structs.replace(ended, refusals=ended.refusals + 1)
         self._waiting.append((self._now() + pause, ended))
-        fields = {"job": ended.claim.hold.job, "error": described(error), "failures": ended.refusals}
+        fields = {"job": ended.claim.job.id, "error": described(error), "failures": ended.refusals}
         self._events.emit(EventName.STORE_REFUSED, operation="exchange", **fields)
 
     def next_due(self) -> Ended | None:

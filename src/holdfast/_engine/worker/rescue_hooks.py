@@ -61,7 +61,7 @@ class Healer:
 
     def owes(self, claim: Claim) -> bool:
         """Whether the hook comes before this attempt."""
-        return claim.heal_at is not None and claim.rescue is not None and claim.hold.task in self._tasks
+        return claim.heal_at is not None and claim.rescue is not None and claim.job.task in self._tasks
 
     async def heal(self, claim: Claim) -> None:
         """Return once the hook's transaction has committed; what the hook raises, and ``JobLost``, comes out.
@@ -70,7 +70,7 @@ class Healer:
         """
         if claim.heal_at is not None and claim.rescue is not None:
             job = RescuedJob.of_claim(claim, claim.rescue)
-            await self._run(self._tasks[job.task], job, claim.hold.token, claim.heal_at)
+            await self._run(self._tasks[job.task], job, claim.job.token, claim.heal_at)
 
     async def step(self) -> float:
         """Hooks alone, for jobs that ended instead of being tried again; seconds until the next look."""

@@ -240,7 +240,7 @@ class Worker:
         self.executor.stop(job, Stop.LOST, token=token)
 
     def _deliver(self, ended: Ended) -> None:
-        self._teller.stopped(ended.claim.hold)
+        self._teller.stopped(ended.claim.job)
         self.exchange.add(ended)
         self._exchanging.wake.set()
 

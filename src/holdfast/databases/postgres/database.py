@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.postgres_url import Location, problems_of_location
+from holdfast._core.postgres_url import PostgresUrl, problems_of_location
 from holdfast._forks import care_for
 from holdfast._ports.clock import Chance, Clock
 from holdfast._system.clock import loop_sleep
@@ -75,7 +75,7 @@ class Connected:
     ) -> None:
         if problems := problems_of_location(url, pooler):
             raise ConfigurationError(problems)
-        self._location = Location.of(url, pooler)
+        self._location = PostgresUrl.of(url, pooler)
         self._clock, self._chance, self._process = clock, chance, process
         self._server_settings = dict(server_settings or {})
         self._connections = connections

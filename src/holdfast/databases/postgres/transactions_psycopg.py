@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 import psycopg
 from psycopg.rows import tuple_row
 
-from holdfast._core.postgres_url import Location
+from holdfast._core.postgres_url import PostgresUrl
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres.transactions import Block, Question
 
@@ -27,7 +27,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return answer
 
 
-def connect(location: Location, name: str, settings: Mapping[str, str]) -> Connection:
+def connect(location: PostgresUrl, name: str, settings: Mapping[str, str]) -> Connection:
     """A new one, of this name and with these settings of the server's."""
     parts = urlsplit(location.url)
     known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}

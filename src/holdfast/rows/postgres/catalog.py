@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast._core.table_spec import Watch
+from holdfast._core.table_spec import TableSpec
 from holdfast.rows.indexes import Index
 from holdfast.rows.messages import missing_table
 from holdfast.rows.postgres.database import Way
@@ -60,7 +60,7 @@ class Usable(Struct, frozen=True):
     is_valid: bool
 
 
-async def facts_of(way: Way, watch: Watch) -> Facts | str:
+async def facts_of(way: Way, watch: TableSpec) -> Facts | str:
     """The facts; or what to say if there is no such table."""
     name = ".".join(map(quoted, watch.table))
     found = await way.ask("table", TEXTS.of("table"), name)

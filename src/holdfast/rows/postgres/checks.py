@@ -2,7 +2,7 @@
 
 import asyncpg
 
-from holdfast._core.table_spec import Watch
+from holdfast._core.table_spec import TableSpec
 from holdfast.databases.postgres.errors import said_by
 from holdfast.rows import messages as wording
 from holdfast.rows.postgres.catalog import TEXTS, Column, Facts
@@ -13,7 +13,7 @@ from holdfast.rows.sql import quoted
 _ADD = {"E": "ALTER TYPE … ADD VALUE"}
 
 
-async def findings(way: Way, watch: Watch, facts: Facts, statements: Statements) -> tuple[list[str], list[str]]:
+async def findings(way: Way, watch: TableSpec, facts: Facts, statements: Statements) -> tuple[list[str], list[str]]:
     """Problems, and what is only worth a word."""
     problems, values = [], wording.values_of(watch)
     status = facts.columns[watch.status]
@@ -28,7 +28,7 @@ async def findings(way: Way, watch: Watch, facts: Facts, statements: Statements)
     return (problems, []) if problems else await _of_checks(way, watch, facts, statements)
 
 
-async def _of_checks(way: Way, watch: Watch, facts: Facts, statements: Statements) -> tuple[list[str], list[str]]:
+async def _of_checks(way: Way, watch: TableSpec, facts: Facts, statements: Statements) -> tuple[list[str], list[str]]:
     problems, unread = [], []
     states, names = _states(watch, facts, statements)
     for name, expression, columns in await way.ask("checks", TEXTS.of("checks"), facts.oid):
@@ -49,7 +49,7 @@ async def _of_checks(way: Way, watch: Watch, facts: Facts, statements: Statement
     return problems, unread
 
 
-def _states(watch: Watch, facts: Facts, statements: Statements) -> tuple[str, list[str]]:
+def _states(watch: TableSpec, facts: Facts, statements: Statements) -> tuple[str, list[str]]:
     """What a row is like in each of them, as far as we write it."""
     names = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
     columns = [facts.columns[name] for name in names]
@@ -61,7 +61,7 @@ def _states(watch: Watch, facts: Facts, statements: Statements) -> tuple[str, li
     return ", ".join(rows), names
 
 
-def _cell(watch: Watch, what: str, column: Column) -> str:
+def _cell(watch: TableSpec, what: str, column: Column) -> str:
     is_pending = what == "pending"
     if column.name == watch.claimed_at:
         said = "NULL" if is_pending and not column.is_required else "now()"

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import asyncpg
 
-from holdfast._core.table_spec import Watch
+from holdfast._core.table_spec import TableSpec
 from holdfast._ports.table import Findings
 from holdfast.databases.postgres.errors import said_by
 from holdfast.errors import ConfigurationError
@@ -27,7 +27,7 @@ _NAMING = (*"NSBDTIE", "uuid", "bytea", "macaddr")
 _ALTER = "ALTER TABLE … ALTER COLUMN … TYPE timestamptz"
 
 
-async def inspect(way: Way, watch: Watch) -> Findings:
+async def inspect(way: Way, watch: TableSpec) -> Findings:
     """All findings."""
     try:
         facts = await facts_of(way, watch)
@@ -57,13 +57,13 @@ async def inspect(way: Way, watch: Watch) -> Findings:
     return Findings(tuple(problems), tuple(warnings), tuple(indexes))
 
 
-def missing_indexes(statements: Statements, watch: Watch, there: Sequence[Usable]) -> list[Wanted]:
+def missing_indexes(statements: Statements, watch: TableSpec, there: Sequence[Usable]) -> list[Wanted]:
     """Those that no index which can be used stands for."""
     usable = [each.index for each in there if each.is_valid]
     return [want for want in statements.wanted if not any(serves(index, want, watch) for index in usable)]
 
 
-def _of_types(watch: Watch, facts: Facts) -> Iterator[str]:
+def _of_types(watch: TableSpec, facts: Facts) -> Iterator[str]:
     written = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
     for column in (facts.columns[name] for name in written):
         if column.is_generated:
@@ -88,7 +88,7 @@ def _of_types(watch: Watch, facts: Facts) -> Iterator[str]:
         yield wording.misfit("owner", watch.owner, facts.columns[watch.owner].type, remedy)
 
 
-def _of_rights(watch: Watch, facts: Facts) -> Iterator[str]:
+def _of_rights(watch: TableSpec, facts: Facts) -> Iterator[str]:
     columns, deletes = facts.columns, watch.deletes or watch.retention is not None
     read = {*columns} if watch.columns is None else {*watch.columns, *watch.named.values()}
     written = {watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))}
@@ -110,7 +110,7 @@ def _of_rights(watch: Watch, facts: Facts) -> Iterator[str]:
         )
 
 
-def _of_key(watch: Watch, facts: Facts, there: Sequence[Usable]) -> Iterator[str]:
+def _of_key(watch: TableSpec, facts: Facts, there: Sequence[Usable]) -> Iterator[str]:
     for column in (facts.columns[name] for name in watch.key):
         if column.category not in _NAMING and column.base not in _NAMING:
             yield wording.misfit("key", column.name, column.type, "name one of numbers, texts, uuids or times")
@@ -119,7 +119,7 @@ def _of_key(watch: Watch, facts: Facts, there: Sequence[Usable]) -> Iterator[str
         yield wording.not_unique(watch, [[name for name in columns if name] for columns in unique])
 
 
-async def _of_contents(way: Way, watch: Watch, facts: Facts, statements: Statements) -> AsyncIterator[str]:
+async def _of_contents(way: Way, watch: TableSpec, facts: Facts, statements: Statements) -> AsyncIterator[str]:
     for name in watch.key:
         if not facts.columns[name].is_required:
             ((found,),) = await way.ask("inspect", statements.texts.of("null_key", column=quoted(name)))
@@ -138,7 +138,7 @@ async def _of_contents(way: Way, watch: Watch, facts: Facts, statements: Stateme
             yield wording.wrong_sql(watch, said_by(answer))
 
 
-def _of_time(watch: Watch, facts: Facts) -> Iterator[str]:
+def _of_time(watch: TableSpec, facts: Facts) -> Iterator[str]:
     if facts.columns[watch.claimed_at].base == "timestamp" and facts.zone not in ("UTC", "Etc/UTC", "GMT"):
         yield (
             f"claimed_at: {quoted(watch.claimed_at)} has no time zone, and sessions here have {facts.zone}: when "
@@ -146,7 +146,7 @@ def _of_time(watch: Watch, facts: Facts) -> Iterator[str]:
         )
 
 
-def _of_nulls(watch: Watch, facts: Facts) -> Iterator[str]:
+def _of_nulls(watch: TableSpec, facts: Facts) -> Iterator[str]:
     yield from (wording.may_be_null(name) for name in watch.key if not facts.columns[name].is_required)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from holdfast._core.table_spec import End, Key
+from holdfast._core.table_spec import Key, RowOutcome
 from holdfast._ports.table import Mark
 from holdfast.databases.postgres.transactions import Block
 from holdfast.rows.messages import undone_moves
@@ -41,7 +41,7 @@ class Awaited:
     def __init__(self, connection: Any, statements: Statements, mark: Mark, block: RowsBlock) -> None:
         self.connection, self._statements, self._mark, self._block = connection, statements, mark, block
 
-    async def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    async def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         if not keys:
             return []
         self._block.moves += 1
@@ -50,7 +50,7 @@ class Awaited:
         question = self._statements.move(self._mark, keys, end, reason, is_counted=True)
         return [tuple(row) for row in await self.connection.fetch(*question)]
 
-    async def _have_all_moved(self, keys: Sequence[Key], end: End, reason: str) -> bool:
+    async def _have_all_moved(self, keys: Sequence[Key], end: RowOutcome, reason: str) -> bool:
         """If not, none has. A thousand keys are told for longer than it takes to ask again."""
         trial = self.connection.transaction()
         await trial.start()
@@ -69,7 +69,7 @@ class Blocking:
     def __init__(self, connection: Any, statements: Statements, mark: Mark, block: RowsBlock) -> None:
         self.connection, self._statements, self._mark, self._block = connection, statements, mark, block
 
-    def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         from psycopg import RawCursor  # noqa: PLC0415 - it is there, because the connection is
         from psycopg.rows import tuple_row  # noqa: PLC0415
 

@@ -5,8 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from holdfast._core.table_spec import End, Key, Value, Watch
-from holdfast._core.texts import text
+from holdfast._core.table_spec import Key, RowOutcome, TableSpec, Value
+from holdfast._core.texts import storable_text
 from holdfast._ports.table import Mark
 from holdfast.rows.assignments import Changes, Dialect
 from holdfast.rows.indexes import Wanted, wanted
@@ -28,7 +28,7 @@ Keys = Sequence[Key] | None
 class Statements:
     """What each verb asks."""
 
-    def __init__(self, watch: Watch, facts: Facts) -> None:
+    def __init__(self, watch: TableSpec, facts: Facts) -> None:
         self._watch, self._facts = watch, facts
         self._stamp, self._status = facts.columns[watch.claimed_at], facts.columns[watch.status]
         self._keys = [facts.columns[name] for name in watch.key]
@@ -49,18 +49,25 @@ class Statements:
         return self._claiming(among), *shared, *values
 
     def move(
-        self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_told: bool = True, is_counted: bool = False
+        self,
+        mark: Mark,
+        keys: Sequence[Key],
+        end: RowOutcome,
+        reason: str = "",
+        *,
+        is_told: bool = True,
+        is_counted: bool = False,
     ) -> Question:
         """Rows: their keys, if that ``is_told``. ``is_counted``: the caller's transaction can tell whether the move is kept."""
         place = len(self._keys) + 1
         arrays = [list(values) for values in zip(*keys, strict=True)]
         values: list[Any] = [*arrays, self._fenced_by(mark)]
-        has_reason = end is End.FAIL and self._watch.reason is not None
+        has_reason = end is RowOutcome.FAIL and self._watch.reason is not None
         if has_reason:
-            values.append(text(reason))
+            values.append(storable_text(reason))
         told = f"RETURNING {', '.join(f'own.{quoted(name)}' for name in self._watch.key)}" if is_told else ""
         parts = {"these": self._these(), "fence": self._fence(place), "told": told, "counted": _COUNTED if is_counted else "true"}
-        if end is End.DONE and self._watch.deletes:
+        if end is RowOutcome.DONE and self._watch.deletes:
             return (self.texts.of("remove", **parts), *values)
         return (
             self.texts.of("move", **parts, moved=self._changes.moved(end, f"${place + 1}::text" if has_reason else None)),
@@ -70,7 +77,7 @@ class Statements:
     def release(self, mark: Mark, keys: Keys = None) -> Question:
         """How many."""
         among, values = self._among(keys, 2)
-        sql = self.texts.of("release", fence=self._fence(1), moved=self._changes.moved(End.RETRY), among=among)
+        sql = self.texts.of("release", fence=self._fence(1), moved=self._changes.moved(RowOutcome.RETRY), among=among)
         return sql, self._fenced_by(mark), *values
 
     def renew(self, mark: Mark) -> Question:

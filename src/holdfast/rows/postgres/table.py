@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.table_spec import MOST, End, Key, Watch
+from holdfast._core.table_spec import MAX_BATCH, Key, RowOutcome, TableSpec
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.table import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Refusal, Reset, States
 from holdfast.errors import HoldfastError, Unsupported
@@ -30,7 +30,7 @@ class PostgresTable:
     """A table that is watched; nothing is asked before the first verb."""
 
     def __init__(
-        self, url: str, watch: Watch, *, clock: Clock, chance: Chance, process: ProcessIdentity, pooler: str | None = None
+        self, url: str, watch: TableSpec, *, clock: Clock, chance: Chance, process: ProcessIdentity, pooler: str | None = None
     ) -> None:
         self._way = Way(url, pooler=pooler, clock=clock, chance=chance, process=process)
         self._watch = watch
@@ -38,7 +38,7 @@ class PostgresTable:
         self._refusals = Refusals(clock.monotonic)
 
     @property
-    def watch(self) -> Watch:
+    def watch(self) -> TableSpec:
         return self._watch
 
     async def inspect(self) -> Findings:
@@ -85,7 +85,9 @@ class PostgresTable:
         keys = keys_of(rows, self._watch.key)
         return Claimed(mark, tuple(map(_record, rows)), keys)
 
-    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    async def move(
+        self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+    ) -> list[Key]:
         if not keys:
             return []
         return [tuple(row) for row in await self._ask("move", (await self._ready()).move(mark, keys, end, reason))]
@@ -114,7 +116,10 @@ class PostgresTable:
         statements = await self._ready()
         asked = self._ask("reset", statements.reset(limit, past))
         rows = await self._sparing("reset", asked, lambda keys: statements.reset(limit, keys=keys), limit, past=past)
-        return [Reset(tuple(key), End.FAIL if has_failed else End.RETRY, whose, held) for has_failed, whose, held, *key in rows]
+        return [
+            Reset(tuple(key), RowOutcome.FAIL if has_failed else RowOutcome.RETRY, whose, held)
+            for has_failed, whose, held, *key in rows
+        ]
 
     async def prune(self, limit: int) -> int:
         if self._watch.retention is None:
@@ -162,7 +167,7 @@ class PostgresTable:
         verb: str,
         asked: Coroutine[Any, Any, list[Any]],
         change: Change,
-        limit: int = MOST,
+        limit: int = MAX_BATCH,
         *,
         past: int = 0,
         mark: Mark | None = None,

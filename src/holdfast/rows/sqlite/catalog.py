@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from holdfast._core.table_spec import Watch
+from holdfast._core.table_spec import TableSpec
 from holdfast.rows.indexes import Index
 from holdfast.rows.messages import missing_table
 from holdfast.rows.sql import Texts
@@ -62,7 +62,7 @@ class Facts(Struct, frozen=True):
         return re.search(r"\bSTRICT\b[^)]*$", self.sql, re.IGNORECASE) is not None
 
 
-def facts_of(file: File, watch: Watch) -> Facts | str:
+def facts_of(file: File, watch: TableSpec) -> Facts | str:
     """The facts; or what to say if there is no such table."""
     name = watch.table[-1]
     if watch.table[:-1] not in ((), ("main",)):

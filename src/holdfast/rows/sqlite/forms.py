@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from holdfast._core.table_spec import STAMPS, Watch
+from holdfast._core.table_spec import STAMPS, TableSpec
 from holdfast.rows.sql import quoted
 from holdfast.rows.sqlite.catalog import Column
 
@@ -112,7 +112,7 @@ class Form(Struct, frozen=True):
         return self.name in ("epoch", "epoch_ms") and not self._is_text
 
 
-def form_of(watch: Watch, columns: Mapping[str, Column]) -> Form:
+def form_of(watch: TableSpec, columns: Mapping[str, Column]) -> Form:
     """Return the form that a watch says, or else the one that the type of the column suggests."""
     affinity = columns[watch.claimed_at].affinity
     name = watch.stamps or ("epoch" if affinity in ("INTEGER", "REAL") else "text")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from holdfast._core.table_spec import Watch
+from holdfast._core.table_spec import TableSpec
 from holdfast._ports.table import Findings
 from holdfast.errors import ConfigurationError
 from holdfast.rows import messages as wording
@@ -18,7 +18,7 @@ SAMPLED = 10_000
 """Rows whose stamps are looked at, of those in progress and of the newest."""
 
 
-def inspect(file: File, watch: Watch) -> Findings:
+def inspect(file: File, watch: TableSpec) -> Findings:
     """All findings."""
     try:
         facts = facts_of(file, watch)
@@ -39,12 +39,12 @@ def inspect(file: File, watch: Watch) -> Findings:
     return Findings((*problems, *forbidden, *foreign), tuple(warnings), tuple(indexes))
 
 
-def missing_indexes(statements: Statements, watch: Watch, facts: Facts) -> list[Wanted]:
+def missing_indexes(statements: Statements, watch: TableSpec, facts: Facts) -> list[Wanted]:
     """Those that no index stands for."""
     return [want for want in statements.wanted if not any(serves(index, want, watch) for index in facts.indexes)]
 
 
-def _of_types(watch: Watch, facts: Facts) -> Iterator[str]:
+def _of_types(watch: TableSpec, facts: Facts) -> Iterator[str]:
     written = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
     for column in (facts.columns[name] for name in written):
         if column.is_generated:
@@ -60,7 +60,7 @@ def _of_types(watch: Watch, facts: Facts) -> Iterator[str]:
         yield wording.misfit("resets", watch.resets, facts.columns[watch.resets].type, "name one of type INTEGER")
 
 
-def _of_key(file: File, watch: Watch, facts: Facts, statements: Statements) -> Iterator[str]:
+def _of_key(file: File, watch: TableSpec, facts: Facts, statements: Statements) -> Iterator[str]:
     if not any(set(columns) <= set(watch.key) for columns in facts.unique):
         yield wording.not_unique(watch, facts.unique)
     for name in watch.key:
@@ -70,7 +70,7 @@ def _of_key(file: File, watch: Watch, facts: Facts, statements: Statements) -> I
                 yield wording.null_keys(watch, name)
 
 
-def _of_sql(file: File, watch: Watch, facts: Facts, statements: Statements) -> Iterator[str]:
+def _of_sql(file: File, watch: TableSpec, facts: Facts, statements: Statements) -> Iterator[str]:
     try:
         for name in ("condition", "trial"):
             file.ask("inspect", statements.texts.of(name))
@@ -89,7 +89,7 @@ def _of_sql(file: File, watch: Watch, facts: Facts, statements: Statements) -> I
         yield wording.not_writable(watch, str(error.__cause__))
 
 
-def _of_stamps(file: File, watch: Watch, statements: Statements) -> tuple[list[str], list[str]]:
+def _of_stamps(file: File, watch: TableSpec, statements: Statements) -> tuple[list[str], list[str]]:
     """A problem where no stamp is of our form; where some are, the others are worth a word, and no statement touches them."""
     ours = statements.form
     cases = " ".join(
@@ -103,11 +103,11 @@ def _of_stamps(file: File, watch: Watch, statements: Statements) -> tuple[list[s
     return ([], said) if has_ours else (said, [])
 
 
-def _of_nulls(watch: Watch, facts: Facts) -> Iterator[str]:
+def _of_nulls(watch: TableSpec, facts: Facts) -> Iterator[str]:
     columns = (facts.columns[name] for name in watch.key)
     yield from (wording.may_be_null(column.name) for column in columns if not column.is_required and not column.is_key)
 
 
-def _of_triggers(watch: Watch, facts: Facts) -> Iterator[str]:
+def _of_triggers(watch: TableSpec, facts: Facts) -> Iterator[str]:
     ours = {"UPDATE", "DELETE"} if watch.deletes or watch.retention is not None else {"UPDATE"}
     return (wording.surprising_trigger(watch, quoted(name)) for name, event in facts.triggers if event in ours)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast._core.table_spec import End, Key
+from holdfast._core.table_spec import Key, RowOutcome
 from holdfast._ports.table import Mark
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.transactions import Block
@@ -43,12 +43,12 @@ class Blocking:
         self.connection, self._statements, self._mark, self._now = connection, statements, mark, now
         self._block = block
 
-    def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         moved = self._moved(keys, end, reason, is_all=is_all)
         self._block.moved += moved
         return moved
 
-    def _moved(self, keys: Sequence[Key], end: End, reason: str, *, is_all: bool) -> list[Key]:
+    def _moved(self, keys: Sequence[Key], end: RowOutcome, reason: str, *, is_all: bool) -> list[Key]:
         if not keys:
             return []
         statements, how = self._statements, (end, reason, self._now)
@@ -67,7 +67,7 @@ class Awaited:
     def __init__(self, blocking: Blocking) -> None:
         self.connection, self._blocking = blocking.connection, blocking
 
-    async def move(self, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    async def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         return self._blocking.move(keys, end, reason, is_all=is_all)
 
 

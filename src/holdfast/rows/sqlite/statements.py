@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.json import encode
 
-from holdfast._core.table_spec import End, Key, Value, Watch
-from holdfast._core.texts import text
+from holdfast._core.table_spec import Key, RowOutcome, TableSpec, Value
+from holdfast._core.texts import storable_text
 from holdfast._ports.table import Mark
 from holdfast.rows.assignments import Changes, Dialect
 from holdfast.rows.indexes import Wanted, wanted
@@ -31,7 +31,7 @@ _NUL = rb"\u0000"  # what SQLite makes of it in a list is a matter of its releas
 class Statements:
     """What each verb asks. Keys are put in by number: looking them up by name would take quadratic time."""
 
-    def __init__(self, watch: Watch, facts: Facts) -> None:
+    def __init__(self, watch: TableSpec, facts: Facts) -> None:
         self._watch, self._facts = watch, facts
         self.form = form_of(watch, facts.columns)
         read = tuple(facts.columns) if watch.columns is None else tuple(dict.fromkeys((*watch.key, *watch.columns)))
@@ -83,24 +83,27 @@ class Statements:
         return any(event == "UPDATE" for _, event in self._facts.triggers)
 
     def move(
-        self, mark: Mark, keys: Sequence[Key], end: End, reason: str, now: Callable[[], float], *, is_told: bool = True
+        self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str, now: Callable[[], float], *, is_told: bool = True
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Statements and their values. Rows: their keys, if that ``is_told``."""
-        name = "remove" if end is End.DONE and self._watch.deletes else "move"
+        name = "remove" if end is RowOutcome.DONE and self._watch.deletes else "move"
         # Along the keys, and not along an index whose entries the statement itself takes away: so it needs one pass.
         parts = {"moved": self._changes(_NOW).moved(end, _REASON), "fence": f"+{self._fence(_FENCE)}"}
         parts["told"] = f"RETURNING {', '.join(map(quoted, self._watch.key))}" if is_told else ""
         for part in _parts_of(keys, len(self._watch.key)):
             given, values = _given(part)
-            yield self.texts.of(name, keys=given, **parts), (self.fence(mark), self.form.stamp(now()), text(reason), *values)
+            yield (
+                self.texts.of(name, keys=given, **parts),
+                (self.fence(mark), self.form.stamp(now()), storable_text(reason), *values),
+            )
 
-    def move_all(self, mark: Mark, end: End, reason: str, now: Callable[[], float]) -> tuple[str, tuple[Any, ...]]:
+    def move_all(self, mark: Mark, end: RowOutcome, reason: str, now: Callable[[], float]) -> tuple[str, tuple[Any, ...]]:
         """A statement and its values, for all rows of a mark: a thousand keys would be told and read for longer than they move."""
-        name = "remove_all" if end is End.DONE and self._watch.deletes else "move_all"
+        name = "remove_all" if end is RowOutcome.DONE and self._watch.deletes else "move_all"
         sql = self.texts.of(
             name, moved=self._changes(_NOW).moved(end, _REASON), fence=f"+{self._fence(_FENCE)}", stamp=_PLACES[0]
         )
-        return sql, (self.fence(mark), self.form.stamp(now()), text(reason), self.form.read(mark.stamp))
+        return sql, (self.fence(mark), self.form.stamp(now()), storable_text(reason), self.form.read(mark.stamp))
 
     def undone(self, keys: Sequence[Key]) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Yield statements, each with its values, that count which of these rows are in progress."""
@@ -110,7 +113,9 @@ class Statements:
 
     def release(self, among: str = "") -> str:
         """How many."""
-        return self.texts.of("release", moved=self._changes(":now").moved(End.RETRY), fence=self._fence(":fence"), among=among)
+        return self.texts.of(
+            "release", moved=self._changes(":now").moved(RowOutcome.RETRY), fence=self._fence(":fence"), among=among
+        )
 
     def renew(self) -> str:
         """How many."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.table_spec import MOST, End, Key, Watch
+from holdfast._core.table_spec import MAX_BATCH, Key, RowOutcome, TableSpec
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.table import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Refusal, Reset, States
 from holdfast.databases.sqlite import driver
@@ -42,7 +42,7 @@ class SqliteTable:
     def __init__(
         self,
         path: str | Path,
-        watch: Watch,
+        watch: TableSpec,
         *,
         clock: Clock,
         chance: Chance,
@@ -63,7 +63,7 @@ class SqliteTable:
         self._looked_through = -math.inf
 
     @property
-    def watch(self) -> Watch:
+    def watch(self) -> TableSpec:
         return self._watch
 
     async def inspect(self) -> Findings:
@@ -108,7 +108,9 @@ class SqliteTable:
 
         return await self._run(claim)
 
-    async def move(self, mark: Mark, keys: Sequence[Key], end: End, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    async def move(
+        self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+    ) -> list[Key]:
         def move(file: File, statements: Statements) -> list[Key]:
             name, asked = self._name("move"), (mark, keys, end, reason, file.stamp)
             if (
@@ -136,7 +138,7 @@ class SqliteTable:
                 return self._count(file, "release", statements.release(among), {**values, **given}, is_part=keys is not None)
 
             candidates = partial(self._candidates, file, statements, "release", values)
-            return sum(self._sparing("release", act, candidates, MOST))
+            return sum(self._sparing("release", act, candidates, MAX_BATCH))
 
         return await self._run(release)
 
@@ -188,7 +190,7 @@ class SqliteTable:
 
             moved = {tuple(key): failed for rows in self._sparing("reset", act, look, limit) for failed, *key in rows}
             return [
-                Reset(key, End.FAIL if moved[key] else End.RETRY, whose, held)
+                Reset(key, RowOutcome.FAIL if moved[key] else RowOutcome.RETRY, whose, held)
                 for key, (whose, held, _) in stuck.items()
                 if key in moved
             ]
@@ -354,6 +356,6 @@ class SqliteTable:
         return statements
 
     def _finds_marks(self, file: File, statements: Statements) -> bool:
-        sql, values = statements.move_all(Mark("", ""), End.RETRY, "", self._clock.wall)
+        sql, values = statements.move_all(Mark("", ""), RowOutcome.RETRY, "", self._clock.wall)
         plan = file.ask(self._name("plan"), f"EXPLAIN QUERY PLAN {sql}", values)
         return any(f"{self._watch.claimed_at}=?" in str(step[-1]) for step in plan)

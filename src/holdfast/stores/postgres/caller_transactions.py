@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from msgspec import Struct
 
-from holdfast._core.postgres_url import Location
+from holdfast._core.postgres_url import PostgresUrl
 from holdfast._ports.store import EnqueueAnswer
 from holdfast.databases.wrapped import Opened, is_a, wrapper_of
 from holdfast.errors import Unsupported
@@ -39,7 +39,7 @@ class Order(Struct, frozen=True):
 class Acquaintances:
     """Connections that were found to lead to the App's database, with a schema that this release can write to."""
 
-    def __init__(self, location: Location, schema: str) -> None:
+    def __init__(self, location: PostgresUrl, schema: str) -> None:
         self._location, self._schema = location, schema
         self._database = None if location.is_pooled else _database_of(location.url)
         self._known: WeakSet[object] = WeakSet()

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from holdfast._core.job import Hold
+from holdfast._core.job import ActiveJob
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.reading import first_readable
-from holdfast._core.texts import json_text, text
+from holdfast._core.texts import json_text, storable_text
 from holdfast._ports.store import BeatAnswer, LeaseView, NewLease, Overdue
 from holdfast.databases.postgres.database import BEAT_LIMIT
 from holdfast.stores.postgres import records as rows
@@ -27,7 +27,7 @@ class Owning(StoreDatabase):
         found = await self._beat_fetch(
             "open_lease",
             lease.id,
-            text(lease.worker),
+            storable_text(lease.worker),
             json_text(lease.process),
             json_text(lease.timing),
             lease.timing.ttl,
@@ -62,7 +62,7 @@ class Owning(StoreDatabase):
                 return None
             # Somebody else has ended it, and began after us: the next look sees that.
 
-    async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
+    async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
         return await first_readable(partial(self._fetch, "held", lease), partial(rows.readable, rows.hold_of), limit)
 
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:

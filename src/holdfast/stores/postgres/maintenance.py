@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast._core.texts import text
+from holdfast._core.texts import storable_text
 from holdfast._ports.store import Pruned
 from holdfast.stores.postgres import schema
 from holdfast.stores.postgres.partitions import Days
@@ -16,7 +16,7 @@ class Keeping(Days, Roles):
     """What ``_ports.store`` promises of keeping."""
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
-        await self._fetch("pause" if is_paused else "unpause", [text(queue) for queue in queues])
+        await self._fetch("pause" if is_paused else "unpause", [storable_text(queue) for queue in queues])
 
     async def prune(self, limit: int) -> Pruned:
         ((*numbers, today, passed, last),) = await self._fetch("prune", limit, round(RETENTION_FLOOR * 1e6))

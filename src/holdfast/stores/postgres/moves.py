@@ -12,7 +12,7 @@ from msgspec import structs
 
 from holdfast._core.job import Claim, JobRecord, NewJob, State, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._core.policy import HOOK_PAUSE
+from holdfast._core.policy import LONGEST_HOOK_DELAY
 from holdfast._ports.store import (
     Answer,
     ClaimRequest,
@@ -118,7 +118,7 @@ class Moving(StoreDatabase):
         return tuple(Expired(row["id"], row["task"]) for row in await self._fetch("expire", limit))
 
     async def unhealed(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
-        found = await self._fetch("unhealed", tasks, limit, pause, HOOK_PAUSE)
+        found = await self._fetch("unhealed", tasks, limit, pause, LONGEST_HOOK_DELAY)
         return rows.readable(lambda row: structs.replace(rows.record_of(row), heal_at=row["offered_until"]), found)
 
     # inside

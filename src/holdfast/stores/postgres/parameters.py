@@ -9,16 +9,16 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
-from holdfast._core.lifecycle import Judge, Transition
+from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
-from holdfast._core.texts import json_text, text
+from holdfast._core.texts import json_text, storable_text
 from holdfast._ports.store import ClaimRequest, LastTries, Note, Update
 
 INLINE = 512  # payloads up to this long stay in the job's row
 
 Key = tuple[str, str]
 Item = TypeVar("Item")
-_COMPLETED, _OWNER = State.COMPLETED, Judge.OWNER
+_COMPLETED, _OWNER = State.COMPLETED, Precondition.OWNER
 _TRIES = {LastTries.LEAVE: (True, False), LastTries.ONLY: (False, True), LastTries.ALSO: (True, True)}
 
 
@@ -154,7 +154,7 @@ def firsts_of(jobs: Iterable[NewJob]) -> dict[Key, NewJob]:
 
 def key_of(job: NewJob) -> Key:
     """The unique key as it is kept."""
-    return job.task, text(job.unique_key) or ""
+    return job.task, storable_text(job.unique_key) or ""
 
 
 def digest(job: NewJob) -> str:
@@ -278,9 +278,9 @@ def reports(said: Sequence[Update]) -> list[tuple[Any, ...]]:
     return [
         (
             *tokens((update.job, update.token) for update in updates),
-            [text(update.stage) for update in updates],
+            [storable_text(update.stage) for update in updates],
             [update.fraction for update in updates],
-            [text(update.message) for update in updates],
+            [storable_text(update.message) for update in updates],
             [update.checkpoint for update in updates],
             [update.order for update in updates],
         )
@@ -304,7 +304,7 @@ def notes(learnt: Sequence[Note]) -> list[tuple[Any, ...]]:
             *tokens((note.job, note.token) for note in merged),
             [note.late_result for note in merged],
             [failure_text(note.error) for note in merged],
-            [text(note.stacks) for note in merged],
+            [storable_text(note.stacks) for note in merged],
         )
         for merged in apart(latest.values(), lambda note: note.token.number)
     ]
@@ -339,8 +339,8 @@ def _said(settle: Transition) -> str:
             reason=settle.reason,
             said_error=failure_text(settle.error),
             outcome=settle.record,
-            signal=text(settle.signal),
-            stacks=text(settle.stacks),
+            signal=storable_text(settle.signal),
+            stacks=storable_text(settle.stacks),
             rescued=settle.rescued,
         )
     )
@@ -358,7 +358,7 @@ def _enqueuing(job: NewJob) -> Enqueuing:
         run_at=job.run_at,
         tags=json_text(job.tags) if job.tags else None,
         expires_in=job.expires_in,
-        key=text(job.unique_key),
+        key=storable_text(job.unique_key),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Final, Literal
 from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, AttemptRecord, JobRecord, State
-from holdfast._core.texts import json_text, text
+from holdfast._core.texts import json_text, storable_text
 from holdfast._ports.store import MOST_ATTEMPTS, Due, JobFilter, LastTries, LeaseView, QueueView
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres.database import StoreDatabase
@@ -37,8 +37,8 @@ class Reading(StoreDatabase):
             state,
             None if which.state is None else _IS_EARLY.get(which.state),
             None if which.state is None else PLACE_OF[which.state].value,
-            text(which.task),
-            text(which.queue),
+            storable_text(which.task),
+            storable_text(which.queue),
             None if which.tag is None else json_text(which.tag),
             which.limit,
         )
@@ -85,4 +85,4 @@ def _attempt_of(row: Row) -> AttemptRecord:
 
 
 def _texts(names: Sequence[str] | None) -> Sequence[str | None] | None:
-    return None if names is None else [text(name) for name in names]
+    return None if names is None else [storable_text(name) for name in names]

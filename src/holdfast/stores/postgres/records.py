@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import (
+    ActiveJob,
     AttemptOutcome,
     AttemptRecord,
     Failure,
-    Hold,
     JobRecord,
     Reason,
     Rescue,
@@ -104,10 +104,10 @@ def state_of(row: Row) -> State:
     return State.SCHEDULED if row["is_early"] else _STATES[row["state"]]
 
 
-def hold_of(row: Row) -> Hold:
+def hold_of(row: Row) -> ActiveJob:
     """An active job."""
-    return Hold(
-        job=row["id"],
+    return ActiveJob(
+        id=row["id"],
         token=Token(row["claim"], row["number"]),
         lease=row["lease"],
         task=row["task"],
@@ -185,7 +185,7 @@ def rescue_of(text: str | None) -> Rescue | None:
 
 def end_of(row: Row) -> LeaseEnd:
     """Why a lease ended."""
-    return (_read(row["why"], LeaseEnd) or LeaseEnd(End.EXPIRED)).explained(is_draining=bool(row["is_draining"]))
+    return (_read(row["why"], LeaseEnd) or LeaseEnd(End.EXPIRED)).with_drain(is_draining=bool(row["is_draining"]))
 
 
 def _read(text: str | None, kind: type[Value]) -> Value | None:

@@ -8,11 +8,11 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from holdfast._core.idempotency import is_repeated
-from holdfast._core.job import AttemptOutcome, AttemptRecord, Claim, Hold, JobRecord, NewJob, Reason, State, Token
+from holdfast._core.idempotency import is_duplicate_settle
+from holdfast._core.job import ActiveJob, AttemptOutcome, AttemptRecord, Claim, JobRecord, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import Policy
-from holdfast._core.record import Ended
+from holdfast._core.record import SettledAttempt
 from holdfast._ports.store import Answer, ClaimRequest, Duplicate, EnqueueAnswer
 from holdfast.errors import HoldfastError
 from holdfast.stores.postgres import parameters as packing
@@ -63,8 +63,8 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
     claim, lease, policies = request.claim, request.lease, request.tasks
     claims = []
     for job, number, task, queue, attempt, failures, crashes, checkpoint, rescue, heal_at, payload, _, _, _ in found:
-        hold = Hold(
-            job=job,
+        hold = ActiveJob(
+            id=job,
             token=Token(claim, number),
             lease=lease,
             task=task,
@@ -76,7 +76,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
             queue=queue,
         )
         rescued = None if rescue is None else rescue_of(rescue)
-        claims.append(Claim(hold=hold, payload=payload or b"", checkpoint=checkpoint, rescue=rescued, heal_at=heal_at))
+        claims.append(Claim(job=hold, payload=payload or b"", checkpoint=checkpoint, rescue=rescued, heal_at=heal_at))
     return tuple(claims)
 
 
@@ -88,7 +88,7 @@ def settled(transitions: Sequence[Transition], found: Iterable[Row], refused: Co
         place = row["place"] - 1
         transition = transitions[place]
         ended, left = _ended_of(transition, row), _left_of(transition, row)
-        if is_repeated(transition, left, ended):
+        if is_duplicate_settle(transition, left, ended):
             answers[place] = Answer.APPLIED
         elif left is not None and left.state in _ACTIVE and left.token == transition.token and left.token.number not in refused:
             answers[place] = Answer.BUSY
@@ -97,11 +97,11 @@ def settled(transitions: Sequence[Transition], found: Iterable[Row], refused: Co
     return tuple(answers)
 
 
-def _ended_of(transition: Transition, row: Row) -> Ended | None:
+def _ended_of(transition: Transition, row: Row) -> SettledAttempt | None:
     if row["sent_to"] is None:
         return None
     if row["outcome"] is None:
-        return Ended(State(row["sent_to"]), None)
+        return SettledAttempt(State(row["sent_to"]), None)
     record = AttemptRecord(
         job=transition.job,
         token=transition.token,
@@ -110,7 +110,7 @@ def _ended_of(transition: Transition, row: Row) -> Ended | None:
         outcome=AttemptOutcome(row["outcome"]),
         error=failure_of(row["attempt_error"]),
     )
-    return Ended(State(row["sent_to"]), record)
+    return SettledAttempt(State(row["sent_to"]), record)
 
 
 def _left_of(transition: Transition, row: Row) -> JobRecord | None:

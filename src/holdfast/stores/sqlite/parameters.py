@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct, structs
 
 from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
-from holdfast._core.lifecycle import Judge, Transition
-from holdfast._core.policy import HOOK_PAUSE
-from holdfast._core.texts import json_text, text
+from holdfast._core.lifecycle import Precondition, Transition
+from holdfast._core.policy import LONGEST_HOOK_DELAY
+from holdfast._core.texts import json_text, storable_text
 from holdfast._ports.store import ClaimRequest, LastTries, NewLease, Note, Update
 from holdfast.databases.sqlite.values import Values, micros, micros_of
 
@@ -46,7 +46,7 @@ class Settling(Struct):
     outcome: str | None = None
     signal: str | None = None
     stacks: str | None = None
-    judge: Judge | None = None
+    judge: Precondition | None = None
     is_kept: bool = False
     rescued: str | None = None
     owes_hook: bool = False
@@ -120,7 +120,7 @@ def transitions(settles: Sequence[Transition]) -> Values:
     plain: dict[tuple[int, int, float], Settling] = {}
     kinds: list[Settling] = []
     for place, settle in enumerate(settles):
-        is_plain = settle.to is State.COMPLETED and settle.record is None and settle.judge is Judge.OWNER
+        is_plain = settle.to is State.COMPLETED and settle.record is None and settle.judge is Precondition.OWNER
         if not is_plain or settle.error is not None or settle.reason is not None:
             kinds.append(_settling(settle, place))
             continue
@@ -206,7 +206,7 @@ def due(delay: float, run_at: datetime | None) -> Values:
 
 def offer(tasks: Sequence[str], limit: int, pause: float) -> Values:
     """How many hooks to try, and when again."""
-    return {"tasks": json_text(tasks), "limit": limit, "pause": micros(pause), "longest": micros(HOOK_PAUSE)}
+    return {"tasks": json_text(tasks), "limit": limit, "pause": micros(pause), "longest": micros(LONGEST_HOOK_DELAY)}
 
 
 def lease(new: NewLease) -> Values:
@@ -231,7 +231,12 @@ def updates(said: Sequence[Update]) -> Values:
     checkpoints: dict[tuple[UUID, Token], bytes | None] = {}
     for update in said:
         key = (update.job, update.token)
-        news = {"stage": text(update.stage), "fraction": update.fraction, "message": text(update.message), "order": update.order}
+        news = {
+            "stage": storable_text(update.stage),
+            "fraction": update.fraction,
+            "message": storable_text(update.message),
+            "order": update.order,
+        }
         latest.setdefault(key, {}).update({name: value for name, value in news.items() if value is not None})
         checkpoints[key] = checkpoints.get(key) if update.checkpoint is None else update.checkpoint
     packed = records([(*key, checkpoint) for key, checkpoint in checkpoints.items()])
@@ -250,7 +255,7 @@ def notes(learnt: Sequence[Note]) -> Values:
             stacks=old.stacks if note.stacks is None else note.stacks,
         )
     packed = records([(note.job, note.token, note.late_result) for note in merged.values()])
-    texts = [{"error": failure_text(note.error), "stacks": text(note.stacks)} for note in merged.values()]
+    texts = [{"error": failure_text(note.error), "stacks": storable_text(note.stacks)} for note in merged.values()]
     return {**packed, "notes": json_text(texts)}
 
 
@@ -271,9 +276,9 @@ def _settling(settle: Transition, place: int) -> Settling:
         reason=settle.reason,
         error=failure_text(settle.error),
         outcome=settle.record,
-        signal=text(settle.signal),
-        stacks=text(settle.stacks),
-        judge=None if settle.judge is Judge.OWNER else settle.judge,
+        signal=storable_text(settle.signal),
+        stacks=storable_text(settle.stacks),
+        judge=None if settle.judge is Precondition.OWNER else settle.judge,
         is_kept=settle.record is not None or PLACE_OF[settle.to] is Place.PENDING,
         rescued=settle.rescued,
         owes_hook=settle.owes_hook,
@@ -290,7 +295,7 @@ def _enqueuing(job: NewJob, place: int, first: int | None = None) -> Enqueuing:
         tags=json_text(job.tags) if job.tags else None,
         policy=json_text(job.policy),
         expires_in=None if job.expires_in is None else micros(job.expires_in),
-        key=text(job.unique_key),
+        key=storable_text(job.unique_key),
         first=first,
         at=[place],
     )

@@ -10,11 +10,11 @@ import msgspec
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import (
+    ActiveJob,
     AttemptOutcome,
     AttemptRecord,
     Claim,
     Failure,
-    Hold,
     JobRecord,
     Json,
     Reason,
@@ -25,7 +25,7 @@ from holdfast._core.job import (
 )
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import policy_of
-from holdfast._core.record import Ended
+from holdfast._core.record import SettledAttempt
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import ClaimRequest, Due, Overdue
 
@@ -64,8 +64,8 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
 
 def _claim_of(row: Row, request: ClaimRequest) -> Claim:
     job, number, task, state, attempt, failures, crashes, checkpoint, rescue, heal, queue, payload = row
-    hold = Hold(
-        job=UUID(bytes=job),
+    hold = ActiveJob(
+        id=UUID(bytes=job),
         token=Token(request.claim, number),
         lease=request.lease,
         task=task,
@@ -77,14 +77,14 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:
         queue=queue,
     )
     body = _blob(payload) or b""
-    return Claim(hold=hold, payload=body, checkpoint=_blob(checkpoint), rescue=rescue_of(rescue), heal_at=_instant(heal))
+    return Claim(job=hold, payload=body, checkpoint=_blob(checkpoint), rescue=rescue_of(rescue), heal_at=_instant(heal))
 
 
-def hold_of(row: Row) -> Hold:
+def hold_of(row: Row) -> ActiveJob:
     """A row of ``held.sql``."""
     job, claim, number, lease, task, state, attempt, failures, crashes, policy, is_marked, queue = row
-    return Hold(
-        job=UUID(bytes=job),
+    return ActiveJob(
+        id=UUID(bytes=job),
         token=Token(UUID(bytes=claim), number),
         lease=UUID(bytes=lease),
         task=task,
@@ -171,15 +171,17 @@ def attempt_of(job: bytes, row: Row) -> AttemptRecord:
     )
 
 
-def ended_of(job: UUID, token: Token, row: Row) -> Ended | None:
+def ended_of(job: UUID, token: Token, row: Row) -> SettledAttempt | None:
     """The columns of an attempt in ``exchange_answers.sql``: as much as recognising its settle needs."""
     sent_to, outcome, error = row
     if sent_to is None:
         return None
     if outcome is None:
-        return Ended(State(sent_to), None)
+        return SettledAttempt(State(sent_to), None)
     outcome, failure = AttemptOutcome(outcome), failure_of(error)
-    return Ended(State(sent_to), AttemptRecord(job=job, token=token, attempt=0, worker="", outcome=outcome, error=failure))
+    return SettledAttempt(
+        State(sent_to), AttemptRecord(job=job, token=token, attempt=0, worker="", outcome=outcome, error=failure)
+    )
 
 
 def failure_of(text: str | None) -> Failure | None:
@@ -205,7 +207,7 @@ def timing_of(text: str | None) -> LeaseTiming:
 
 def end_of(is_ended: int, why: str | None, is_draining: int | None) -> LeaseEnd | None:
     """Why a lease ended, ``None`` while it lives."""
-    return (_read(why, LeaseEnd) or LeaseEnd(End.EXPIRED)).explained(is_draining=bool(is_draining)) if is_ended else None
+    return (_read(why, LeaseEnd) or LeaseEnd(End.EXPIRED)).with_drain(is_draining=bool(is_draining)) if is_ended else None
 
 
 def names_of(text: str | None) -> tuple[str, ...]:

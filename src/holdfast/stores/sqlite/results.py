@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast._core.idempotency import is_repeated
+from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import JobRecord, State
 from holdfast._core.lifecycle import Transition
 from holdfast._ports.store import Answer, BeatAnswer, Duplicate, EnqueueAnswer, Expired, Pruned, QueueView
@@ -41,7 +41,7 @@ def settled(transitions: Sequence[Transition], found: Iterable[Row]) -> tuple[An
         transition = transitions[place]
         ended = ended_of(transition.job, transition.token, tuple(columns[:3]))
         row = None if columns[3] is None else record_of(columns[9], tuple(columns[3:]))
-        if is_repeated(transition, row, ended):
+        if is_duplicate_settle(transition, row, ended):
             answers[place] = Answer.APPLIED
         elif row is not None or ended is not None:
             answers[place] = Answer.LOST

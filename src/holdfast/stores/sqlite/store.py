@@ -16,7 +16,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import Hold, JobRecord, NewJob, State, Token
+from holdfast._core.job import ActiveJob, JobRecord, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.reading import first_readable
@@ -221,7 +221,7 @@ class SqliteStore:
 
         return await self._thread.run(end)
 
-    async def held(self, lease: UUID, limit: int | None = None) -> tuple[Hold, ...]:
+    async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
         def fetch(most: int | None) -> Coroutine[Any, Any, Rows]:
             return self._read("held", {"lease": lease.bytes, "limit": -1 if most is None else most})
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from holdfast._core.job import PLACE_OF, Hold, JobRecord, Place, State
+from holdfast._core.job import PLACE_OF, ActiveJob, JobRecord, Place, State
 from holdfast._core.lifecycle import End, LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Fail, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
@@ -12,8 +12,8 @@ from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised
 
 CRASH = LeaseEnd(End.CRASHED)
 LONG = b'"' + b"x" * 5000 + b'"'
-HOLD = Policy(on_crash=CrashPolicy.HOLD, heals=True)
-FAIL = Policy(on_crash=CrashPolicy.FAIL, heals=True)
+HOLD = Policy(on_crash=CrashPolicy.HOLD, has_rescue_hook=True)
+FAIL = Policy(on_crash=CrashPolicy.FAIL, has_rescue_hook=True)
 MARK = "of a bystander"
 
 
@@ -27,18 +27,18 @@ class Crowd:
     async def gather(self) -> None:
         """Two of each, so that nothing depends on which comes first."""
         for _ in range(2):
-            for job in [await self._waiting(0.0), await self._waiting(1e6), (await self._again(prefetch=True)).job]:
+            for job in [await self._waiting(0.0), await self._waiting(1e6), (await self._again(prefetch=True)).id]:
                 self.jobs.append(job)
             for end in (None, done, raised, lambda hold: answered(hold, Fail("no")), lambda hold: answered(hold, Cancel("no"))):
                 hold = await self._again()
                 if end is not None:
                     await self._at.settle(end(hold))
-                self.jobs.append(hold.job)
-            for policy in (HOLD, FAIL, Policy(heals=True)):
+                self.jobs.append(hold.id)
+            for policy in (HOLD, FAIL, Policy(has_rescue_hook=True)):
                 hold = await self._again(policy=policy)
                 await self._at.store.end_lease(hold.lease, CRASH)
                 await self._at.settle(rescued(hold, CRASH))
-                self.jobs.append(hold.job)
+                self.jobs.append(hold.id)
         self._at.advance(1000.0)  # so that nothing becomes due meanwhile
 
     async def picture(self) -> list[object]:
@@ -57,22 +57,22 @@ class Crowd:
         await self._at.enqueue(job)
         return job.id
 
-    async def _again(self, *, prefetch: bool = False, policy: Policy | None = None) -> Hold:
+    async def _again(self, *, prefetch: bool = False, policy: Policy | None = None) -> ActiveJob:
         """One that failed once, said something, and was claimed again."""
         at, job = self._at, await self._waiting(0.0)
         queue, lease = (await at.row(job)).queue, await at.lease(worker=MARK)
         (claim,) = await at.claim(lease, queues=(queue,), policy=policy)
-        await at.store.report([Update(job=job, token=claim.hold.token, stage="s", checkpoint=b"1")])
-        await at.settle(raised(claim.hold))
+        await at.store.report([Update(job=job, token=claim.job.token, stage="s", checkpoint=b"1")])
+        await at.settle(raised(claim.job))
         at.advance(2.0)
         limit, more = (0, 1) if prefetch else (1, 0)
         (claim,) = await at.claim(lease, limit, prefetch=more, queues=(queue,), policy=policy)
-        return claim.hold
+        return claim.job
 
 
 async def settled(at: Scene) -> None:
     """In every manner, alone and together with a claim."""
-    moves: list[Callable[[Hold], Transition]] = [
+    moves: list[Callable[[ActiveJob], Transition]] = [
         done,
         raised,
         released,
@@ -89,12 +89,12 @@ async def settled(at: Scene) -> None:
 async def owned(at: Scene) -> None:
     """Started, reported on, beaten for, and taken from its owner."""
     hold = await at.prefetched()
-    assert await at.store.start([(hold.job, hold.token)]) == frozenset()
-    await at.store.report([Update(job=hold.job, token=hold.token, stage="t", checkpoint=b"2")])
+    assert await at.store.start([(hold.id, hold.token)]) == frozenset()
+    await at.store.report([Update(job=hold.id, token=hold.token, stage="t", checkpoint=b"2")])
     await at.store.beat([hold.lease], draining=True)
     await at.store.end_lease(hold.lease, CRASH)
     await at.settle(rescued(hold, CRASH))
-    await at.store.annotate([Note(job=hold.job, token=hold.token, stacks="s", late_result=b"1")])
+    await at.store.annotate([Note(job=hold.id, token=hold.token, stacks="s", late_result=b"1")])
 
 
 async def operated(at: Scene) -> None:
@@ -107,7 +107,7 @@ async def operated(at: Scene) -> None:
     for verb in (store.request_cancel, store.delete, store.reschedule):
         assert await verb([job]) == {job: State.RUNNING}
     assert (await store.reopen([job])).states == {job: State.RUNNING}
-    await at.settle(done(claim.hold))
+    await at.settle(done(claim.job))
     for verb in (store.request_cancel, store.reschedule):
         assert await verb([job]) == {job: State.COMPLETED}
     assert (await store.reopen([job])).states == {job: State.AVAILABLE}

@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec import structs
 
-from holdfast._core.job import Hold, State, Token
+from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.store import Duplicate, EnqueueAnswer
 from holdfast.errors import JobLost, Unsupported
@@ -18,10 +18,10 @@ CRASH = LeaseEnd(End.CRASHED)
 LOST = EnqueueAnswer(is_lost=True)
 
 
-async def enter(at: Scene, hold: Hold) -> str:
+async def enter(at: Scene, hold: ActiveJob) -> str:
     """What became of its transaction."""
     try:
-        async with at.store.transaction(hold.job, hold.token, idle=5.0):
+        async with at.store.transaction(hold.id, hold.token, idle=5.0):
             return "open"
     except (Unsupported, JobLost) as error:
         return f"{type(error).__name__} {error}"
@@ -74,13 +74,13 @@ class ChildContract(Part):
         )
         for token in tokens:
             assert await at.send(at.new(), under=structs.replace(hold, token=token)) == LOST
-        assert await at.send(at.new(), under=structs.replace(hold, job=at.chance.uuid7())) == LOST
+        assert await at.send(at.new(), under=structs.replace(hold, id=at.chance.uuid7())) == LOST
         (waiting,) = await at.enqueue(at.new())
-        pending = structs.replace(hold, job=waiting, token=(await at.row(waiting)).token)
+        pending = structs.replace(hold, id=waiting, token=(await at.row(waiting)).token)
         assert await at.send(at.new(), under=pending) == LOST
         assert await at.store.counts("queue") == {
             ("default", State.AVAILABLE): 1,
-            **{((await at.row(each.job)).queue, State.RUNNING): 1 for each in (hold, other)},
+            **{((await at.row(each.id)).queue, State.RUNNING): 1 for each in (hold, other)},
         }
 
     @story
@@ -91,22 +91,22 @@ class ChildContract(Part):
         assert await at.send(at.new(), under=hold) == EnqueueAnswer()
         await at.settle(rescued(hold, CRASH))
         assert await at.send(at.new(), under=hold) == LOST
-        (claim,) = await at.claim(await at.lease(), queues=((await at.row(hold.job)).queue,))
+        (claim,) = await at.claim(await at.lease(), queues=((await at.row(hold.id)).queue,))
         assert await at.send(at.new(), under=hold) == LOST
-        assert await at.send(at.new(), under=claim.hold) == EnqueueAnswer()
+        assert await at.send(at.new(), under=claim.job) == EnqueueAnswer()
 
     @story
     async def test_a_copy_of_a_lost_call_stays_lost_and_one_of_an_early_call_stays_so(self, at: Scene) -> None:
         hold = await at.running()
         early, late, job, child = at.chance.uuid4(), at.chance.uuid4(), at.new(), at.new()
-        assert await at.store.enqueue(early, [child], under=(hold.job, hold.token)) == EnqueueAnswer()
+        assert await at.store.enqueue(early, [child], under=(hold.id, hold.token)) == EnqueueAnswer()
         await at.settle(done(hold))
-        assert await at.store.enqueue(late, [job], under=(hold.job, hold.token)) == LOST
+        assert await at.store.enqueue(late, [job], under=(hold.id, hold.token)) == LOST
         for store in (at.store, at.another()):
-            assert await store.enqueue(late, [job], under=(hold.job, hold.token)) == LOST
+            assert await store.enqueue(late, [job], under=(hold.id, hold.token)) == LOST
             assert await store.enqueue(late, [job]) == LOST
-            assert await store.enqueue(early, [child], under=(hold.job, hold.token)) == EnqueueAnswer()
-        assert [row.id for row in await at.store.list(at.everything)] == [child.id, hold.job]
+            assert await store.enqueue(early, [child], under=(hold.id, hold.token)) == EnqueueAnswer()
+        assert [row.id for row in await at.store.list(at.everything)] == [child.id, hold.id]
 
     @story
     async def test_a_child_with_a_key_is_answered_like_any_other(self, at: Scene) -> None:
@@ -124,12 +124,12 @@ class ChildContract(Part):
     async def test_a_child_with_its_parents_key_is_the_parent(self, at: Scene) -> None:
         hold = await at.running(key="k")
         child = at.new(key="k")
-        assert await at.send(child, under=hold) == EnqueueAnswer({child.id: Duplicate(hold.job, is_same=True)})
+        assert await at.send(child, under=hold) == EnqueueAnswer({child.id: Duplicate(hold.id, is_same=True)})
 
     @story
     async def test_a_transaction_needs_the_token_or_says_that_this_store_has_none(self, at: Scene) -> None:
         hold, other = await at.running(), await at.running()
-        lost = [structs.replace(hold, token=token) for token in wrong(hold, at)] + [structs.replace(hold, job=other.job)]
+        lost = [structs.replace(hold, token=token) for token in wrong(hold, at)] + [structs.replace(hold, id=other.id)]
         if at.store.capabilities.caller_transaction:
             assert await enter(at, hold) == "open"
             assert [(await enter(at, each)).split()[0] for each in lost] == ["JobLost"] * len(lost)
@@ -138,19 +138,19 @@ class ChildContract(Part):
                 said = await enter(at, each)
                 assert said.startswith("Unsupported")
                 assert at.store.capabilities.name in said
-        assert await at.state(hold.job) is State.RUNNING
+        assert await at.state(hold.id) is State.RUNNING
 
     @story
     async def test_a_blocking_transaction_does_the_same(self, at: Scene) -> None:
         hold = await at.running()
         lost = structs.replace(hold, token=stale(hold.token))
-        opens = [partial(at.store.blocking_transaction, each.job, each.token, idle=5.0) for each in (hold, lost)]
+        opens = [partial(at.store.blocking_transaction, each.id, each.token, idle=5.0) for each in (hold, lost)]
         said = [await asyncio.to_thread(blocking_enter, open_) for open_ in opens]
         if at.store.capabilities.caller_transaction:
             assert [each.split()[0] for each in said] == ["open", "JobLost"]
         else:
             assert all(each.startswith("Unsupported") and at.store.capabilities.name in each for each in said)
-        assert await at.state(hold.job) is State.RUNNING
+        assert await at.state(hold.id) is State.RUNNING
 
     @story
     async def test_a_connection_of_another_kind_is_refused_and_nothing_is_inserted(self, at: Scene) -> None:

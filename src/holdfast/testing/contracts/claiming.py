@@ -20,7 +20,7 @@ class ClaimContract(Part):
         late, first, urgent_later, later, second, urgent = await at.enqueue(*jobs)
         at.advance(5.0)
         claims = await at.claim(await at.lease(), 10)
-        assert [claim.hold.job for claim in claims] == [urgent, urgent_later, first, second, later, late]
+        assert [claim.job.id for claim in claims] == [urgent, urgent_later, first, second, later, late]
 
     @story
     async def test_order_goes_across_tasks_and_queues(self, at: Scene) -> None:
@@ -28,7 +28,7 @@ class ClaimContract(Part):
         await at.enqueue(*jobs)
         lease, taken = await at.lease(), []
         while claims := await at.claim(lease, 4, tasks="ab"):
-            taken += [claim.hold.job for claim in claims]
+            taken += [claim.job.id for claim in claims]
         assert taken == [job.id for job in sorted(jobs, key=lambda job: (job.priority, job.id))]
 
     @story
@@ -50,20 +50,20 @@ class ClaimContract(Part):
         (claim,) = (await at.store.exchange((), request)).claims
         row, now = await at.row(job), datetime.fromtimestamp(at.clock.wall(), UTC)
         assert (claim.payload, claim.checkpoint) == (b'{"n": 1}', None)
-        assert (claim.hold.job, claim.hold.lease, claim.hold.task, claim.hold.state) == (job, lease, "task", State.RUNNING)
-        assert (claim.hold.attempt, claim.hold.failures, claim.hold.crashes) == (1, 0, 0)
-        assert claim.hold.token.claim == request.claim
-        assert (row.state, row.token, row.lease, row.attempt) == (State.RUNNING, claim.hold.token, lease, 1)
+        assert (claim.job.id, claim.job.lease, claim.job.task, claim.job.state) == (job, lease, "task", State.RUNNING)
+        assert (claim.job.attempt, claim.job.failures, claim.job.crashes) == (1, 0, 0)
+        assert claim.job.token.claim == request.claim
+        assert (row.state, row.token, row.lease, row.attempt) == (State.RUNNING, claim.job.token, lease, 1)
         assert (row.worker, row.claimed_at, row.started_at) == ("web-1-42-0000abcd", now, now)
-        assert await at.store.held(lease) == (claim.hold,)
+        assert await at.store.held(lease) == (claim.job,)
 
     @story
     async def test_prefetched_jobs_follow_those_that_run_and_have_not_started(self, at: Scene) -> None:
         jobs = await at.enqueue(*(at.new() for _ in range(4)))
         claims = await at.claim(await at.lease(), 1, prefetch=2)
-        assert [claim.hold.job for claim in claims] == list(jobs[:3])
-        assert [claim.hold.state for claim in claims] == [State.RUNNING, State.CLAIMED, State.CLAIMED]
-        assert [claim.hold.attempt for claim in claims] == [1, 0, 0]
+        assert [claim.job.id for claim in claims] == list(jobs[:3])
+        assert [claim.job.state for claim in claims] == [State.RUNNING, State.CLAIMED, State.CLAIMED]
+        assert [claim.job.attempt for claim in claims] == [1, 0, 0]
         row = await at.row(jobs[1])
         assert (row.state, row.attempt, row.started_at) == (State.CLAIMED, 0, None)
         assert row.claimed_at is not None
@@ -75,16 +75,16 @@ class ClaimContract(Part):
         assert await at.claim(lease, 10, tasks=["other"]) == ()
         assert await at.claim(lease, 10, tasks=[]) == ()
         assert await at.claim(lease, 10, queues=()) == ()
-        assert [claim.hold.job for claim in await at.claim(lease, 10, queues=("a", "z"))] == [ours]
+        assert [claim.job.id for claim in await at.claim(lease, 10, queues=("a", "z"))] == [ours]
         assert [await at.state(job) for job in (unknown, elsewhere)] == [State.AVAILABLE] * 2
-        assert [claim.hold.job for claim in await at.claim(lease, 10)] == [elsewhere]
+        assert [claim.job.id for claim in await at.claim(lease, 10)] == [elsewhere]
 
     @story
     async def test_more_urgent_jobs_that_are_unknown_or_not_due_hide_nothing(self, at: Scene) -> None:
         await at.enqueue(*(at.new(task="unknown", priority=-9) for _ in range(5)))
         await at.enqueue(*(at.new(priority=priority, delay=100.0) for priority in (-9, -8, 0) for _ in range(5)))
         (job,) = await at.enqueue(at.new(priority=5))
-        assert [claim.hold.job for claim in await at.claim(await at.lease(), 2)] == [job]
+        assert [claim.job.id for claim in await at.claim(await at.lease(), 2)] == [job]
 
     @story
     async def test_a_job_is_due_exactly_at_its_time(self, at: Scene) -> None:
@@ -93,7 +93,7 @@ class ClaimContract(Part):
         at.advance(10.0 - EARLY)
         assert await at.claim(lease, 10) == ()
         at.advance(EARLY)
-        assert [claim.hold.job for claim in await at.claim(lease, 10)] == list(jobs)
+        assert [claim.job.id for claim in await at.claim(lease, 10)] == list(jobs)
 
     @story
     async def test_jobs_due_later_in_a_line_are_not_taken_to_fill_a_claim(self, at: Scene) -> None:
@@ -102,26 +102,26 @@ class ClaimContract(Part):
         at.advance(5.0)
         for room in (5, 1):
             claims = await at.claim(await at.lease(), room)
-            assert [claim.hold.job for claim in claims] == (list(due) if room == 5 else [])
+            assert [claim.job.id for claim in claims] == (list(due) if room == 5 else [])
         (now,) = await at.enqueue(at.new())
-        assert [claim.hold.job for claim in await at.claim(await at.lease(), 3)] == [now]
+        assert [claim.job.id for claim in await at.claim(await at.lease(), 3)] == [now]
 
     @story
     async def test_a_long_line_in_one_queue_does_not_hide_urgent_jobs_in_the_next(self, at: Scene) -> None:
         await at.enqueue(*(at.new(queue="a", priority=9) for _ in range(5)))
         urgent = await at.enqueue(*(at.new(queue="b", priority=n) for n in range(3)))
         claims = await at.claim(await at.lease(), 3)
-        assert [claim.hold.job for claim in claims] == list(urgent)
+        assert [claim.job.id for claim in claims] == list(urgent)
 
     @story
     async def test_history_in_more_urgent_lines_hides_nothing(self, at: Scene) -> None:
         lease = await at.lease()
         for priority in (-3, -2, -1):
             await at.enqueue(*(at.new(priority=priority) for _ in range(5)))
-            await at.settle(*(done(claim.hold) for claim in await at.claim(lease, 5)))
+            await at.settle(*(done(claim.job) for claim in await at.claim(lease, 5)))
             await at.enqueue(at.new(priority=priority, delay=100.0))
         (job,) = await at.enqueue(at.new())
-        assert [claim.hold.job for claim in await at.claim(lease, 2)] == [job]
+        assert [claim.job.id for claim in await at.claim(lease, 2)] == [job]
 
     @story
     async def test_a_job_is_claimed_once(self, at: Scene) -> None:
@@ -156,7 +156,7 @@ class ClaimContract(Part):
         policy = Policy(max_attempts=9)
         hold = await at.running(policy=policy)
         assert hold.policy == policy
-        assert (await at.row(hold.job)).policy == policy
+        assert (await at.row(hold.id)).policy == policy
         assert (await at.store.held(hold.lease))[0].policy == policy
 
     @story
@@ -165,17 +165,17 @@ class ClaimContract(Part):
         lease, numbers = await at.lease(), []
         for _ in range(3):
             claims = await at.claim(lease, 2)
-            numbers += [claim.hold.token.number for claim in claims]
-            await at.settle(*(raised(claim.hold) for claim in claims))
+            numbers += [claim.job.token.number for claim in claims]
+            await at.settle(*(raised(claim.job) for claim in claims))
             at.advance(10.0)
         (job,) = await at.enqueue(at.new(priority=-1))
         (claim,) = await at.claim(lease)
-        await at.settle(done(claim.hold))
+        await at.settle(done(claim.job))
         await at.store.reopen([job])
-        assert (await at.row(job)).token.number == claim.hold.token.number
+        assert (await at.row(job)).token.number == claim.job.token.number
         (again,) = await at.claim(lease)
-        assert again.hold.job == job
-        numbers += [claim.hold.token.number, again.hold.token.number]
+        assert again.job.id == job
+        numbers += [claim.job.token.number, again.job.token.number]
         assert numbers == sorted(set(numbers))
         assert numbers[0] > 0
 
@@ -185,27 +185,27 @@ class ClaimContract(Part):
         for _ in range(3):
             await at.enqueue(at.new())
             (claim,) = await at.claim(lease)
-            await at.settle(done(claim.hold))
-            numbers.append(claim.hold.token.number)
+            await at.settle(done(claim.job))
+            numbers.append(claim.job.token.number)
         assert numbers == sorted(set(numbers))
 
     @story
     async def test_the_next_attempt_gets_checkpoint_and_budgets(self, at: Scene) -> None:
         hold = await at.running()
-        await at.store.report([Update(job=hold.job, token=hold.token, checkpoint=b'{"next": 17}')])
+        await at.store.report([Update(job=hold.id, token=hold.token, checkpoint=b'{"next": 17}')])
         await at.settle(raised(hold))
         at.advance(10.0)
         (claim,) = await at.claim(hold.lease)
-        assert (claim.checkpoint, claim.hold.attempt, claim.hold.failures) == (b'{"next": 17}', 2, 1)
-        assert claim.hold.token.claim != hold.token.claim
-        assert claim.hold.token.number > hold.token.number
+        assert (claim.checkpoint, claim.job.attempt, claim.job.failures) == (b'{"next": 17}', 2, 1)
+        assert claim.job.token.claim != hold.token.claim
+        assert claim.job.token.number > hold.token.number
 
     @story
     async def test_what_an_exchange_gives_back_it_can_claim(self, at: Scene) -> None:
         hold = await at.prefetched()
         answer = await at.exchange(released(hold), at.request(hold.lease))
-        assert [claim.hold.job for claim in answer.claims] == [hold.job]
-        assert answer.claims[0].hold.token != hold.token
+        assert [claim.job.id for claim in answer.claims] == [hold.id]
+        assert answer.claims[0].job.token != hold.token
 
     @story
     async def test_an_exchange_settles_although_it_may_not_claim(self, at: Scene) -> None:
@@ -214,7 +214,7 @@ class ClaimContract(Part):
         await at.store.end_lease(hold.lease, LeaseEnd(End.CLOSED))
         answer = await at.exchange(done(hold), at.request(hold.lease))
         assert answer.claims == ()
-        assert await at.state(hold.job) is State.COMPLETED
+        assert await at.state(hold.id) is State.COMPLETED
 
     @story
     async def test_nothing_is_settled_by_what_is_claimed_beside_a_settle_that_is_lost(self, at: Scene) -> None:
@@ -223,7 +223,7 @@ class ClaimContract(Part):
         for is_named in (True, False):
             jobs = await at.enqueue(at.new())
             answer = await at.exchange(raised(lost), at.request(hold.lease, ids=jobs if is_named else None))
-            assert (answer.answers, [claim.hold.job for claim in answer.claims]) == ((Answer.LOST,), [*jobs])
+            assert (answer.answers, [claim.job.id for claim in answer.claims]) == ((Answer.LOST,), [*jobs])
         assert await at.settle(done(hold)) == (Answer.APPLIED,)
 
     @story
@@ -239,5 +239,5 @@ class ClaimContract(Part):
         due = sorted((job for job in jobs if job.delay <= 1.0), key=lambda job: (job.priority, job.delay, job.id))
         lease, taken, known = await at.lease(), [], ("t0", "t1", "t2", "t3")
         for limit in (1, 2, 7, 50, 100):
-            taken += [claim.hold.job for claim in await at.claim(lease, limit, tasks=known)]
+            taken += [claim.job.id for claim in await at.claim(lease, limit, tasks=known)]
         assert taken == [job.id for job in due]

@@ -20,10 +20,10 @@ class DeliverContract(Part):
     async def test_a_claim_by_ids_takes_these_and_no_other(self, at: Scene) -> None:
         first, second, third = await at.enqueue(at.new(), at.new(), at.new())
         lease = await at.lease()
-        assert [claim.hold.job for claim in await at.claim(lease, 10, ids=[third, first])] == [first, third]
+        assert [claim.job.id for claim in await at.claim(lease, 10, ids=[third, first])] == [first, third]
         assert await at.claim(lease, 10, ids=[]) == ()
         assert await at.state(second) is State.AVAILABLE
-        assert [claim.hold.job for claim in await at.claim(lease, 10)] == [second]
+        assert [claim.job.id for claim in await at.claim(lease, 10)] == [second]
 
     @story
     async def test_more_ids_than_asked_are_taken_in_the_order_of_claims(self, at: Scene) -> None:
@@ -31,10 +31,10 @@ class DeliverContract(Part):
         ids = await at.enqueue(*jobs)
         lease = await at.lease()
         claims = await at.claim(lease, 2, prefetch=2, ids=ids)
-        assert [claim.hold.job for claim in claims] == [*ids[3:], ids[0]]
-        assert [claim.hold.state for claim in claims] == [State.RUNNING] * 2 + [State.CLAIMED] * 2
+        assert [claim.job.id for claim in claims] == [*ids[3:], ids[0]]
+        assert [claim.job.state for claim in claims] == [State.RUNNING] * 2 + [State.CLAIMED] * 2
         assert await at.claim(lease, 0, ids=ids) == ()
-        assert [claim.hold.job for claim in await at.claim(lease, 9, ids=ids)] == list(ids[1:3])
+        assert [claim.job.id for claim in await at.claim(lease, 9, ids=ids)] == list(ids[1:3])
 
     @story
     async def test_ids_that_come_twice_or_are_unknown_change_nothing(self, at: Scene) -> None:
@@ -42,12 +42,12 @@ class DeliverContract(Part):
         lease = await at.lease()
         request = at.request(lease, 5, ids=[NOBODY, job, job, NOBODY])
         (claim,) = (await at.store.exchange((), request)).claims
-        assert (claim.hold.job, claim.hold.state, claim.hold.attempt, claim.payload) == (job, State.RUNNING, 1, b'{"n": 1}')
-        assert claim.hold.token.claim == request.claim
-        assert (await at.row(job)).token == claim.hold.token
-        assert await at.store.held(lease) == (claim.hold,)
+        assert (claim.job.id, claim.job.state, claim.job.attempt, claim.payload) == (job, State.RUNNING, 1, b'{"n": 1}')
+        assert claim.job.token.claim == request.claim
+        assert (await at.row(job)).token == claim.job.token
+        assert await at.store.held(lease) == (claim.job,)
         assert await at.claim(await at.lease(), 5, ids=[job]) == ()
-        await at.settle(done(claim.hold))
+        await at.settle(done(claim.job))
         assert await at.claim(lease, 5, ids=[job]) == ()
 
     @story
@@ -66,19 +66,19 @@ class DeliverContract(Part):
         assert await at.claim(lease, 10, queues=("default", "paused"), ids=ids) == ()
         await at.store.pause(["paused"], is_paused=False)
         at.advance(8.0 - EARLY)
-        assert [claim.hold.job for claim in await at.claim(lease, 10, queues=("default", "paused"), ids=ids)] == [ids[1]]
+        assert [claim.job.id for claim in await at.claim(lease, 10, queues=("default", "paused"), ids=ids)] == [ids[1]]
         at.advance(EARLY)
         claims = await at.claim(lease, 10, tasks=["task", "unknown"], ids=ids)
-        assert {claim.hold.job for claim in claims} == {ids[0], ids[2], ids[3]}
+        assert {claim.job.id for claim in claims} == {ids[0], ids[2], ids[3]}
 
     @story
     async def test_last_tries_are_left_unless_they_are_asked_for(self, at: Scene) -> None:
-        last, (plain,) = (await with_last_try(at)).job, await at.enqueue(at.new(task="last"))
+        last, (plain,) = (await with_last_try(at)).id, await at.enqueue(at.new(task="last"))
         lease, both = await at.lease(), (plain, last)
         assert await at.claim(lease, 5, tasks=["last"], ids=[last]) == ()
         assert await at.claim(lease, 5, tasks=["last"], last_tries=LastTries.ONLY, ids=[plain]) == ()
         claims = await at.claim(lease, 5, tasks=["last"], last_tries=LastTries.ALSO, ids=both)
-        assert [claim.hold.job for claim in claims] == [last, plain]
+        assert [claim.job.id for claim in claims] == [last, plain]
 
     @story
     async def test_only_a_living_lease_claims_by_ids(self, at: Scene) -> None:
@@ -95,9 +95,9 @@ class DeliverContract(Part):
     async def test_an_exchange_settles_and_claims_by_ids_in_one(self, at: Scene) -> None:
         hold = await at.running()
         (job,) = await at.enqueue(at.new())
-        answer = await at.exchange(done(hold), at.request(hold.lease, 3, ids=[job, hold.job]))
-        assert [claim.hold.job for claim in answer.claims] == [job]
-        assert await at.state(hold.job) is State.COMPLETED
+        answer = await at.exchange(done(hold), at.request(hold.lease, 3, ids=[job, hold.id]))
+        assert [claim.job.id for claim in answer.claims] == [job]
+        assert await at.state(hold.id) is State.COMPLETED
 
     @story
     async def test_numbers_go_on_whichever_way_is_claimed(self, at: Scene) -> None:
@@ -105,8 +105,8 @@ class DeliverContract(Part):
         for ids in (True, False, True, True, False):
             (job,) = await at.enqueue(at.new())
             (claim,) = await at.claim(lease, ids=[job] if ids else None)
-            numbers.append(claim.hold.token.number)
-            await at.settle(done(claim.hold))
+            numbers.append(claim.job.token.number)
+            await at.settle(done(claim.job))
         assert numbers == sorted(set(numbers))
 
     @story
@@ -114,7 +114,7 @@ class DeliverContract(Part):
         lease = await at.lease()
         await at.enqueue(at.new(queue="mail"), at.new(queue="post", policy=Policy(timeout=1.0)))
         claims = await at.claim(lease, 2, policy=Policy(timeout=1.0))
-        assert [claim.hold.queue for claim in claims] == ["mail", "post"]
+        assert [claim.job.queue for claim in claims] == ["mail", "post"]
         assert [hold.queue for hold in await at.store.held(lease)] == ["mail", "post"]
         for _ in range(10):
             at.advance(TTL - 1.0)
@@ -130,7 +130,7 @@ class DeliverContract(Part):
         assert await at.store.due(["task"], 2) == found[:2]
         assert await at.store.due(["task"], 10, queues=("b",)) == found[1:2]
         assert await at.store.due([], 10) == await at.store.due(["task"], 10, queues=()) == ()
-        assert [claim.hold.job for claim in await at.claim(await at.lease(), 2)] == [each.job for each in found[:2]]
+        assert [claim.job.id for claim in await at.claim(await at.lease(), 2)] == [each.job for each in found[:2]]
         assert await at.store.due(["task"], 10) == found[2:]
 
     @story
@@ -141,7 +141,7 @@ class DeliverContract(Part):
         at.advance(1.0)
         assert await at.store.due(["task", "last"], 10) == ()
         found = await at.store.due(["task", "last"], 10, last_tries=LastTries.ONLY)
-        assert found == (Due(last.job, "default", last.token.number),)
+        assert found == (Due(last.id, "default", last.token.number),)
 
     @story
     async def test_due_counts_its_age_from_when_a_job_became_due(self, at: Scene) -> None:
@@ -157,13 +157,13 @@ class DeliverContract(Part):
     async def test_due_says_which_wait_of_a_job_it_is(self, at: Scene) -> None:
         (job,) = await at.enqueue(at.new())
         (claim,) = await at.claim(await at.lease())
-        await at.settle(raised(claim.hold))
+        await at.settle(raised(claim.job))
         at.advance(10.0)
-        assert await at.store.due(["task"], 10) == (Due(job, "default", claim.hold.token.number),)
+        assert await at.store.due(["task"], 10) == (Due(job, "default", claim.job.token.number),)
         (again,) = await at.claim(await at.lease())
-        await at.store.end_lease(again.hold.lease, LeaseEnd(End.CLOSED, is_free=True))
-        await at.settle(rescued(again.hold, LeaseEnd(End.CLOSED, is_free=True)))
-        assert await at.store.due(["task"], 10) == (Due(job, "default", again.hold.token.number),)
+        await at.store.end_lease(again.job.lease, LeaseEnd(End.CLOSED, is_free=True))
+        await at.settle(rescued(again.job, LeaseEnd(End.CLOSED, is_free=True)))
+        assert await at.store.due(["task"], 10) == (Due(job, "default", again.job.token.number),)
 
     @story
     async def test_an_instant_given_by_the_user_counts_too(self, at: Scene) -> None:

@@ -68,7 +68,7 @@ class EnqueueContract(Part):
         now = datetime.fromtimestamp(at.clock.wall(), UTC)
         first, overdue = await at.enqueue(at.new(), at.new(run_at=now - timedelta(days=1)))
         claims = await at.claim(await at.lease(), 2)
-        assert [claim.hold.job for claim in claims] == [overdue, first]
+        assert [claim.job.id for claim in claims] == [overdue, first]
 
     @story
     async def test_the_second_copy_of_a_call_inserts_nothing(self, at: Scene) -> None:
@@ -83,7 +83,7 @@ class EnqueueContract(Part):
         call, job = at.chance.uuid4(), at.new()
         await at.store.enqueue(call, [job])
         (claim,) = await at.claim(await at.lease())
-        await at.settle(done(claim.hold))
+        await at.settle(done(claim.job))
         row = await at.row(job.id)
         at.advance(100.0)
         await at.store.enqueue(call, [job])
@@ -112,7 +112,7 @@ class EnqueueContract(Part):
         await at.settle(done(ended))
         before = await at.store.list(at.everything)
         call, news = at.chance.uuid4(), [at.new(), at.new(), at.new(key="k")]
-        for known in (waiting, *(structs.replace(at.new(), id=hold.job) for hold in (running, ended))):
+        for known in (waiting, *(structs.replace(at.new(), id=hold.id) for hold in (running, ended))):
             assert await says_it_exists(at, call, news[0], known, news[1])
             assert await says_it_exists(at, call, *news, known)
         assert await says_it_exists(at, call, news[0], news[0])
@@ -127,12 +127,12 @@ class EnqueueContract(Part):
         await at.settle(done(ended))
         itself = EnqueueAnswer({keyed.id: Duplicate(keyed.id, is_same=True)})
         assert await at.send(keyed) == itself
-        for known in (structs.replace(at.new(), id=hold.job) for hold in (running, ended)):
+        for known in (structs.replace(at.new(), id=hold.id) for hold in (running, ended)):
             assert (await at.send(at.new(), known, under=ended)).is_lost
             assert (await at.send(known, structs.replace(keyed, payload=b"0"))).is_refused
         (claim,) = await at.claim(await at.lease(), queues=(keyed.queue,))
         assert await at.send(keyed) == itself
-        await at.settle(done(claim.hold))
+        await at.settle(done(claim.job))
         assert await says_it_exists(at, at.chance.uuid4(), keyed)
 
     @story
@@ -157,13 +157,13 @@ class EnqueueContract(Part):
         assert [(row.task, row.queue, row.tags) for row in [await at.row(job) for job in jobs]] == [(n, n, (n,)) for n in HOSTILE]
         for name, job in zip(HOSTILE, jobs, strict=True):
             (claim,) = await at.claim(await at.lease(), 10, tasks=[name], queues=(name,))
-            assert (claim.hold.job, claim.hold.task) == (job, name)
+            assert (claim.job.id, claim.job.task) == (job, name)
 
     @story
     async def test_a_thousand_jobs_are_one_call(self, at: Scene) -> None:
         jobs = await at.enqueue(*(at.new(payload=b"%d" % number) for number in range(1000)))
         claims = await at.claim(await at.lease(), 1000)
-        assert [claim.hold.job for claim in claims] == list(jobs)
+        assert [claim.job.id for claim in claims] == list(jobs)
         assert [int(claim.payload) for claim in claims] == list(range(1000))
 
     @story

@@ -34,14 +34,14 @@ class ExpiryContract(Part):
         at.advance(10.0 - EARLY)
         assert len(await at.claim(lease)) == 1
         at.advance(EARLY)
-        assert [claim.hold.job for claim in await at.claim(lease, 10)] == [other]
+        assert [claim.job.id for claim in await at.claim(lease, 10)] == [other]
 
     @story
     async def test_expired_jobs_hide_no_others_in_their_line(self, at: Scene) -> None:
         await at.enqueue(*(at.new(expires_in=1.0) for _ in range(5)))
         late = await at.enqueue(at.new(), at.new(delay=2.0))
         at.advance(2.0)
-        assert [claim.hold.job for claim in await at.claim(await at.lease(), 2)] == list(late)
+        assert [claim.job.id for claim in await at.claim(await at.lease(), 2)] == list(late)
 
     @story
     async def test_next_due_speaks_of_no_expired_job(self, at: Scene) -> None:
@@ -86,7 +86,7 @@ class ExpiryContract(Part):
     async def test_a_job_that_was_started_once_never_expires(self, at: Scene) -> None:
         await at.enqueue(*(at.new(expires_in=10.0) for _ in range(3)))
         lease = await at.lease()
-        retried, released_, crashed = (claim.hold for claim in await at.claim(lease, 3))
+        retried, released_, crashed = (claim.job for claim in await at.claim(lease, 3))
         at.advance(20.0)
         assert await expired(at) == []
         await at.store.end_lease(lease, CRASH)
@@ -94,7 +94,7 @@ class ExpiryContract(Part):
         at.advance(20.0)
         assert await expired(at) == []
         claims = await at.claim(await at.lease(), 3)
-        assert {claim.hold.job for claim in claims} == {hold.job for hold in (retried, released_, crashed)}
+        assert {claim.job.id for claim in claims} == {hold.id for hold in (retried, released_, crashed)}
 
     @story
     async def test_a_claim_that_was_never_started_goes_back_and_expires(self, at: Scene) -> None:
@@ -103,18 +103,18 @@ class ExpiryContract(Part):
         (claim,) = await at.claim(lease, 0, prefetch=1)
         at.advance(10.0)
         assert await expired(at) == []
-        await at.settle(released(claim.hold))
+        await at.settle(released(claim.job))
         assert await at.claim(lease) == ()
         assert await expired(at) == [job]
-        assert await at.settle(done(claim.hold)) == (Answer.LOST,)
-        assert (await at.row(job)).token == Token(None, claim.hold.token.number)
+        assert await at.settle(done(claim.job)) == (Answer.LOST,)
+        assert (await at.row(job)).token == Token(None, claim.job.token.number)
 
     @story
     async def test_a_held_job_does_not_expire(self, at: Scene) -> None:
         (job,) = await at.enqueue(at.new(expires_in=10.0))
         (claim,) = await at.claim(await at.lease(), policy=Policy(on_crash=CrashPolicy.HOLD))
-        await at.store.end_lease(claim.hold.lease, CRASH)
-        await at.settle(rescued(claim.hold, CRASH))
+        await at.store.end_lease(claim.job.lease, CRASH)
+        await at.settle(rescued(claim.job, CRASH))
         at.advance(10.0)
         assert await expired(at) == []
         assert await at.state(job) is State.HELD
@@ -131,7 +131,7 @@ class ExpiryContract(Part):
         assert (row.expires_at, row.reason, row.finished_at) == (None, None, None)
         at.advance(100.0)
         assert await expired(at) == []
-        assert {claim.hold.job for claim in await at.claim(await at.lease(), 2)} == {late, scheduled}
+        assert {claim.job.id for claim in await at.claim(await at.lease(), 2)} == {late, scheduled}
 
     @story
     async def test_a_new_time_to_run_changes_nothing_about_expiry(self, at: Scene) -> None:

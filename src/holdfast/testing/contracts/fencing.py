@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import Hold, State, Token
+from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Fail, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
@@ -15,16 +15,16 @@ from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised
 CRASH = LeaseEnd(End.CRASHED)
 
 
-async def pair(at: Scene, *, running: bool = True) -> tuple[Hold, Hold]:
+async def pair(at: Scene, *, running: bool = True) -> tuple[ActiveJob, ActiveJob]:
     """Two jobs of one claim, in a queue of their own."""
     queue = str(at.chance.uuid4())
     await at.enqueue(at.new(queue=queue), at.new(queue=queue))
     limit, prefetch = (2, 0) if running else (0, 2)
     one, two = await at.claim(await at.lease(), limit, prefetch=prefetch, queues=(queue,))
-    return one.hold, two.hold
+    return one.job, two.job
 
 
-def swapped(one: Hold, two: Hold) -> tuple[Hold, Hold]:
+def swapped(one: ActiveJob, two: ActiveJob) -> tuple[ActiveJob, ActiveJob]:
     """Each with the other's token."""
     return structs.replace(one, token=two.token), structs.replace(two, token=one.token)
 
@@ -38,11 +38,11 @@ async def in_every_place(at: Scene) -> dict[State, UUID]:
     return {
         State.AVAILABLE: available,
         State.SCHEDULED: scheduled,
-        State.HELD: held.job,
-        State.CLAIMED: (await at.prefetched()).job,
-        State.RUNNING: (await at.running()).job,
-        State.COMPLETED: completed.job,
-        State.FAILED: failed.job,
+        State.HELD: held.id,
+        State.CLAIMED: (await at.prefetched()).id,
+        State.RUNNING: (await at.running()).id,
+        State.COMPLETED: completed.id,
+        State.FAILED: failed.id,
     }
 
 
@@ -56,30 +56,30 @@ class FenceContract(Part):
             assert await at.settle(*map(move, swapped(one, two))) == (Answer.LOST, Answer.LOST)
             (job,) = await at.enqueue(at.new())
             answer = await at.store.exchange([*map(move, swapped(one, two))], at.request(one.lease))
-            assert (answer.answers, [claim.hold.job for claim in answer.claims]) == ((Answer.LOST, Answer.LOST), [job])
-        assert [await at.state(hold.job) for hold in (one, two)] == [State.RUNNING] * 2
+            assert (answer.answers, [claim.job.id for claim in answer.claims]) == ((Answer.LOST, Answer.LOST), [job])
+        assert [await at.state(hold.id) for hold in (one, two)] == [State.RUNNING] * 2
         assert await at.settle(done(one), done(two)) == (Answer.APPLIED, Answer.APPLIED)
 
     @story
     async def test_swapped_tokens_start_nothing(self, at: Scene) -> None:
         one, two = await pair(at, running=False)
-        asked = [(hold.job, hold.token) for hold in swapped(one, two)]
-        assert await at.store.start(asked) == {one.job, two.job}
-        assert [await at.state(hold.job) for hold in (one, two)] == [State.CLAIMED] * 2
+        asked = [(hold.id, hold.token) for hold in swapped(one, two)]
+        assert await at.store.start(asked) == {one.id, two.id}
+        assert [await at.state(hold.id) for hold in (one, two)] == [State.CLAIMED] * 2
 
     @story
     async def test_swapped_tokens_report_nothing(self, at: Scene) -> None:
         one, two = await pair(at)
-        said = [Update(job=hold.job, token=hold.token, stage="s") for hold in swapped(one, two)]
-        assert await at.store.report(said) == {one.job, two.job}
-        assert [(await at.row(hold.job)).stage for hold in (one, two)] == [None, None]
+        said = [Update(job=hold.id, token=hold.token, stage="s") for hold in swapped(one, two)]
+        assert await at.store.report(said) == {one.id, two.id}
+        assert [(await at.row(hold.id)).stage for hold in (one, two)] == [None, None]
 
     @story
     async def test_swapped_tokens_note_nothing(self, at: Scene) -> None:
         one, two = await pair(at)
         await at.settle(raised(one), raised(two))
-        await at.store.annotate([Note(job=hold.job, token=hold.token, stacks="s") for hold in swapped(one, two)])
-        assert [(await at.row(hold.job)).attempts[0].stacks for hold in (one, two)] == [None, None]
+        await at.store.annotate([Note(job=hold.id, token=hold.token, stacks="s") for hold in swapped(one, two)])
+        assert [(await at.row(hold.id)).attempts[0].stacks for hold in (one, two)] == [None, None]
 
     @story
     async def test_each_job_of_a_call_is_answered_for_itself(self, at: Scene) -> None:
@@ -122,6 +122,6 @@ class FenceContract(Part):
             await at.enqueue(at.new())
             answer = await at.exchange(done(structs.replace(two, token=token)), at.request(one.lease))
             assert (answer.answers, len(answer.claims)) == ((Answer.LOST,), 1)
-        said = [Update(job=hold.job, token=hold.token, stage="s") for hold in (one, two)]
-        assert await at.store.report(said) == {one.job}
+        said = [Update(job=hold.id, token=hold.token, stage="s") for hold in (one, two)]
+        assert await at.store.report(said) == {one.id}
         assert await at.settle(done(two)) == (Answer.APPLIED,)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import Hold, State
+from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._ports.store import LastTries
@@ -15,22 +15,22 @@ CRASH = LeaseEnd(End.CRASHED)
 ONLY, ALSO, LEAVE = LastTries.ONLY, LastTries.ALSO, LastTries.LEAVE
 
 
-async def crash(at: Scene, hold: Hold) -> None:
+async def crash(at: Scene, hold: ActiveJob) -> None:
     """Its worker dies under it."""
     await at.store.end_lease(hold.lease, CRASH)
     await at.settle(rescued(hold, CRASH))
 
 
-async def with_last_try(at: Scene, *, priority: int = 0, max_crashes: int = 2) -> Hold:
+async def with_last_try(at: Scene, *, priority: int = 0, max_crashes: int = 2) -> ActiveJob:
     """As it crashed; it waits in the default queue, and its next crash would be its last."""
     policy = Policy(max_crashes=max_crashes)
     (job,) = await at.enqueue(at.new(priority=priority, task="last", policy=policy))
     for _ in range(max_crashes - 1):
         (claim,) = await at.claim(await at.lease(), tasks=["last"], policy=policy)
-        assert claim.hold.job == job
-        await crash(at, claim.hold)
+        assert claim.job.id == job
+        await crash(at, claim.job)
         at.advance(10.0)
-    return claim.hold
+    return claim.job
 
 
 class LastTryContract(Part):
@@ -40,33 +40,33 @@ class LastTryContract(Part):
     async def test_a_last_try_is_left_unless_it_is_asked_for(self, at: Scene) -> None:
         last, (plain,) = await with_last_try(at, priority=-1), await at.enqueue(at.new(task="last"))
         lease = await at.lease()
-        assert [claim.hold.job for claim in await at.claim(lease, 10, tasks=["last"])] == [plain]
-        assert [claim.hold.job for claim in await at.claim(lease, 10, tasks=["last"], last_tries=ONLY)] == [last.job]
+        assert [claim.job.id for claim in await at.claim(lease, 10, tasks=["last"])] == [plain]
+        assert [claim.job.id for claim in await at.claim(lease, 10, tasks=["last"], last_tries=ONLY)] == [last.id]
 
     @story
     async def test_only_means_nothing_else(self, at: Scene) -> None:
         last = await with_last_try(at, priority=9, max_crashes=3)
         await at.enqueue(at.new(task="last", priority=-9))
         claims = await at.claim(await at.lease(), 10, tasks=["last"], last_tries=ONLY)
-        assert [(claim.hold.job, claim.hold.crashes) for claim in claims] == [(last.job, 2)]
+        assert [(claim.job.id, claim.job.crashes) for claim in claims] == [(last.id, 2)]
 
     @story
     async def test_also_means_in_its_place(self, at: Scene) -> None:
         last, (later, sooner) = await with_last_try(at), await at.enqueue(at.new(task="last"), at.new(task="last", priority=-1))
         claims = await at.claim(await at.lease(), 10, tasks=["last"], last_tries=ALSO)
-        assert [claim.hold.job for claim in claims] == [sooner, last.job, later]
+        assert [claim.job.id for claim in claims] == [sooner, last.id, later]
 
     @story
     async def test_last_tries_hide_no_others_in_their_line_nor_others_them(self, at: Scene) -> None:
-        early = [(await with_last_try(at)).job for _ in range(2)]
+        early = [(await with_last_try(at)).id for _ in range(2)]
         plain = await at.enqueue(*(at.new(task="last") for _ in range(3)))
         (late,) = await at.enqueue(at.new(task="last", priority=-9, policy=Policy(max_crashes=2)))
         (claim,) = await at.claim(await at.lease(), tasks=["last"], policy=Policy(max_crashes=2))
-        await crash(at, claim.hold)
+        await crash(at, claim.job)
         lease = await at.lease()
-        assert [claim.hold.job for claim in await at.claim(lease, 2, tasks=["last"])] == list(plain[:2])
+        assert [claim.job.id for claim in await at.claim(lease, 2, tasks=["last"])] == list(plain[:2])
         claims = await at.claim(lease, 3, tasks=["last"], last_tries=ONLY)
-        assert [claim.hold.job for claim in claims] == [late, *early]
+        assert [claim.job.id for claim in claims] == [late, *early]
 
     @story
     async def test_only_jobs_that_crashed_have_last_tries(self, at: Scene) -> None:
@@ -75,10 +75,10 @@ class LastTryContract(Part):
         lease = await at.lease()
         assert await at.claim(lease, policy=policy, last_tries=ONLY) == ()
         (claim,) = await at.claim(lease, policy=policy)
-        await at.settle(raised(claim.hold))
+        await at.settle(raised(claim.job))
         at.advance(10.0)
         (claim,) = await at.claim(lease, policy=policy)
-        assert claim.hold.job == job
+        assert claim.job.id == job
 
     @story
     async def test_a_job_that_may_expire_has_no_last_try_before_its_first(self, at: Scene) -> None:
@@ -90,14 +90,14 @@ class LastTryContract(Part):
             assert await at.claim(lease, last_tries=ONLY, ids=ids) == ()
             assert await at.store.next_due(["task"]) == 0.0
             assert [each.job for each in await at.store.due(["task"], 10)] == [job]
-            assert [claim.hold.job for claim in await at.claim(lease, ids=ids)] == [job]
+            assert [claim.job.id for claim in await at.claim(lease, ids=ids)] == [job]
 
     @story
     async def test_a_last_try_never_expires(self, at: Scene) -> None:
         last = await with_last_try(at)
         at.advance(1e6)
         assert await at.store.expire(10) == ()
-        assert await at.state(last.job) is State.AVAILABLE
+        assert await at.state(last.id) is State.AVAILABLE
 
     @story
     async def test_due_hides_nothing_behind_what_it_leaves_out(self, at: Scene) -> None:
@@ -109,15 +109,15 @@ class LastTryContract(Part):
         assert await first(LEAVE) == [patient]
         await at.store.delete([gone, patient])
         last = await with_last_try(at)
-        assert await first(ONLY) == [last.job]
+        assert await first(ONLY) == [last.id]
         assert await first(ONLY, age=60.0) == []
         (plain,) = await at.enqueue(at.new(task="last"))
         assert await first(LEAVE) == [plain]
         (again,) = await at.enqueue(at.new(task="last", expires_in=600.0))
         await at.store.reschedule([again], run_at=datetime(1970, 1, 2, tzinfo=UTC))
-        assert (await first(ONLY), await first(LEAVE)) == ([last.job], [again])
+        assert (await first(ONLY), await first(LEAVE)) == ([last.id], [again])
         await at.store.delete([again])
-        assert await first(ALSO) == [last.job]
+        assert await first(ALSO) == [last.id]
 
     @story
     async def test_a_first_crash_of_three_is_no_last_try(self, at: Scene) -> None:
@@ -133,8 +133,8 @@ class LastTryContract(Part):
         lease, generous = await at.lease(), Policy(max_crashes=9)
         assert await at.claim(lease, tasks=["last"], policy=generous) == ()
         (claim,) = await at.claim(lease, tasks=["last"], policy=generous, last_tries=ONLY)
-        assert claim.hold.job == last.job
-        await crash(at, claim.hold)
+        assert claim.job.id == last.id
+        await crash(at, claim.job)
         at.advance(10.0)
         assert len(await at.claim(await at.lease(), tasks=["last"])) == 1
 
@@ -142,9 +142,9 @@ class LastTryContract(Part):
     async def test_a_reopened_job_has_tries_before_the_last(self, at: Scene) -> None:
         last = await with_last_try(at)
         (claim,) = await at.claim(await at.lease(), tasks=["last"], last_tries=ONLY)
-        await crash(at, structs.replace(claim.hold, policy=Policy(max_crashes=2)))
-        assert await at.state(last.job) is State.FAILED
-        await at.store.reopen([last.job])
+        await crash(at, structs.replace(claim.job, policy=Policy(max_crashes=2)))
+        assert await at.state(last.id) is State.FAILED
+        await at.store.reopen([last.id])
         lease = await at.lease()
         assert await at.claim(lease, tasks=["last"], last_tries=ONLY) == ()
         assert len(await at.claim(lease, tasks=["last"])) == 1
@@ -156,12 +156,12 @@ class LastTryContract(Part):
         waits = [await at.store.next_due(["last"], None, each) for each in (LEAVE, ONLY, ALSO)]
         assert [round(wait or 0.0, 1) for wait in waits] == [30.0, 0.0, 0.0]
         (claim,) = await at.claim(await at.lease(), tasks=["last"], last_tries=ONLY)
-        await at.settle(done(claim.hold))
+        await at.settle(done(claim.job))
         assert await at.store.next_due(["last"], None, ONLY) is None
         again = await at.store.next_due(["last"], ("default",), ALSO)
         assert again is not None
         assert abs(again - 30.0) < EARLY
-        assert claim.hold.job == last.job
+        assert claim.job.id == last.id
 
     @story
     async def test_a_lease_says_that_it_is_for_last_tries(self, at: Scene) -> None:
@@ -181,16 +181,16 @@ class LastTryContract(Part):
         await at.enqueue(at.new())
         await at.claim(busy)
         for is_by_ids in (False, True):
-            last = [(await with_last_try(at)).job for _ in range(2)]
+            last = [(await with_last_try(at)).id for _ in range(2)]
             alone = structs.replace(at.new_lease(), is_alone=True, slots=1)
             await at.store.open_lease(alone)
             request = at.request(alone.id, tasks=["last"], last_tries=ONLY, ids=last if is_by_ids else None)
             for _ in range(2):
                 await at.store.exchange([], request)
             (hold,) = await at.store.held(alone.id)
-            assert hold.job == last[0]
+            assert hold.id == last[0]
             await at.settle(done(hold))
             request = structs.replace(request, claim=at.chance.uuid4())
             (claim,) = (await at.store.exchange([], request)).claims
-            assert claim.hold.job == last[1]
-            await at.settle(done(claim.hold))
+            assert claim.job.id == last[1]
+            await at.settle(done(claim.job))

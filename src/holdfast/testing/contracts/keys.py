@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
-from holdfast._core.job import Hold, NewJob, State
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, cancelled, overrun
+from holdfast._core.job import ActiveJob, NewJob, State
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, cancelled, deadline_exceeded
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._ports.store import Duplicate, EnqueueAnswer, ReopenAnswer
@@ -13,7 +13,7 @@ from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised
 CRASH = LeaseEnd(End.CRASHED)
 HOSTILE = ("", " ", "'; DROP TABLE jobs; --", "ä€🎁", "%s{0}\\", "key\x01", "x" * 1000)
 FINISHED = (State.COMPLETED, State.FAILED, State.CANCELLED)
-Ending = Callable[[Scene, Hold], Awaitable[object]]
+Ending = Callable[[Scene, ActiveJob], Awaitable[object]]
 
 
 def copy_of(job: UUID, *, is_same: bool = True) -> Duplicate:
@@ -21,7 +21,7 @@ def copy_of(job: UUID, *, is_same: bool = True) -> Duplicate:
     return Duplicate(job, is_same)
 
 
-async def crash(at: Scene, hold: Hold) -> None:
+async def crash(at: Scene, hold: ActiveJob) -> None:
     """Its lease ends and it is rescued by its policy."""
     await at.store.end_lease(hold.lease, CRASH)
     await at.settle(rescued(hold, CRASH))
@@ -38,9 +38,9 @@ STAYS: tuple[Ending, ...] = (
     lambda at, hold: at.settle(answered(hold, Retry(after="1h"))),
     lambda at, hold: at.settle(answered(hold, Snooze(for_="1h"))),
     lambda at, hold: at.settle(released(hold, code_ran=True)),
-    lambda at, hold: at.settle(overrun(hold, Charge.STALLED, jitter=0.0)),
+    lambda at, hold: at.settle(deadline_exceeded(hold, Charge.STALLED, jitter=0.0)),
     crash,
-    lambda at, hold: at.store.request_cancel([hold.job]),
+    lambda at, hold: at.store.request_cancel([hold.id]),
     lambda at, hold: at.store.end_lease(hold.lease, CRASH),
 )
 
@@ -60,13 +60,13 @@ class KeyContract(Part):
     @story
     async def test_while_a_job_is_unfinished_another_with_its_key_is_answered_and_not_inserted(self, at: Scene) -> None:
         available, scheduled = await at.enqueue(at.new(key="available"), at.new(key="scheduled", delay=60.0))
-        running = (await at.running(key="running")).job
+        running = (await at.running(key="running")).id
         (prefetched,) = await at.enqueue(at.new(key="prefetched", queue="b"))
         await at.claim(await at.lease(), 0, prefetch=1, queues=("b",))
         held = await at.running(key="held", policy=Policy(on_crash=CrashPolicy.HOLD))
         await crash(at, held)
         holders = {"available": available, "scheduled": scheduled, "running": running, "prefetched": prefetched}
-        holders["held"] = held.job
+        holders["held"] = held.id
         assert {await at.state(job) for job in holders.values()} == {*State} - {*FINISHED} - {State.BLOCKED}
         for key, holder in holders.items():
             before = await at.row(holder)
@@ -139,14 +139,14 @@ class KeyContract(Part):
         for number, end in enumerate(ENDINGS):
             hold = await at.running(key=str(number))
             await end(at, hold)
-            assert await at.state(hold.job) in FINISHED
+            assert await at.state(hold.id) in FINISHED
             await at.enqueue(at.new(key=str(number)))
 
     @story
     async def test_a_key_is_free_once_its_job_crashed_for_the_last_time(self, at: Scene) -> None:
         hold = await at.running(key="k", policy=Policy(max_crashes=1))
         await crash(at, hold)
-        assert await at.state(hold.job) is State.FAILED
+        assert await at.state(hold.id) is State.FAILED
         await at.enqueue(at.new(key="k"))
 
     @story
@@ -167,10 +167,10 @@ class KeyContract(Part):
     @story
     async def test_a_marked_job_gives_its_key_back_when_it_ends_cancelled(self, at: Scene) -> None:
         hold = await at.running(key="k")
-        await at.store.request_cancel([hold.job])
+        await at.store.request_cancel([hold.id])
         assert (await at.send(at.new(key="k"))).duplicates
         await at.settle(raised(hold))
-        assert await at.state(hold.job) is State.CANCELLED
+        assert await at.state(hold.id) is State.CANCELLED
         await at.enqueue(at.new(key="k"))
 
     @story
@@ -179,7 +179,7 @@ class KeyContract(Part):
             hold = await at.running(key=str(number))
             await move(at, hold)
             second = at.new(key=str(number))
-            assert await at.send(second) == EnqueueAnswer({second.id: copy_of(hold.job)}), number
+            assert await at.send(second) == EnqueueAnswer({second.id: copy_of(hold.id)}), number
 
     @story
     async def test_a_settle_sent_again_takes_no_key_from_another(self, at: Scene) -> None:
@@ -187,8 +187,8 @@ class KeyContract(Part):
         await at.settle(done(hold))
         (holder,) = await at.enqueue(at.new(key="k"))
         await at.settle(done(hold), raised(hold))
-        await at.store.request_cancel([hold.job])
-        await at.store.delete([hold.job])
+        await at.store.request_cancel([hold.id])
+        await at.store.delete([hold.id])
         assert (await at.send(second := at.new(key="k"))).duplicates == {second.id: copy_of(holder)}
 
     @story
@@ -212,31 +212,31 @@ class KeyContract(Part):
     async def test_a_reopened_job_has_its_key_again(self, at: Scene) -> None:
         hold = await at.running(key="k")
         await at.settle(done(hold))
-        assert await at.store.reopen([hold.job]) == ReopenAnswer({hold.job: State.AVAILABLE})
+        assert await at.store.reopen([hold.id]) == ReopenAnswer({hold.id: State.AVAILABLE})
         second = at.new(key="k")
-        assert await at.send(second) == EnqueueAnswer({second.id: copy_of(hold.job)})
+        assert await at.send(second) == EnqueueAnswer({second.id: copy_of(hold.id)})
 
     @story
     async def test_a_job_whose_key_was_given_away_stays_finished(self, at: Scene) -> None:
         hold = await at.running(key="k")
         await at.settle(done(hold))
-        before = await at.row(hold.job)
+        before = await at.row(hold.id)
         (holder,) = await at.enqueue(at.new(key="k"))
         free = await at.running()
         await at.settle(done(free))
         (scheduled,) = await at.enqueue(at.new(delay=60.0))
-        states = {hold.job: State.COMPLETED, free.job: State.AVAILABLE, scheduled: State.AVAILABLE}
-        assert await at.store.reopen([*states]) == ReopenAnswer(states, {hold.job: holder})
-        assert await at.row(hold.job) == before
+        states = {hold.id: State.COMPLETED, free.id: State.AVAILABLE, scheduled: State.AVAILABLE}
+        assert await at.store.reopen([*states]) == ReopenAnswer(states, {hold.id: holder})
+        assert await at.row(hold.id) == before
         await at.store.delete([holder])
-        assert await at.store.reopen([hold.job]) == ReopenAnswer({hold.job: State.AVAILABLE})
+        assert await at.store.reopen([hold.id]) == ReopenAnswer({hold.id: State.AVAILABLE})
 
     @story
     async def test_only_what_was_asked_for_is_said_to_have_lost_its_key_and_only_to_its_own_task(self, at: Scene) -> None:
         asked, unasked = await at.running(key="k"), await at.running(key="l")
         await at.settle(done(asked), done(unasked))
         await at.enqueue(at.new(task="other", key="k"), at.new(key="l"))
-        assert await at.store.reopen([asked.job]) == ReopenAnswer({asked.job: State.AVAILABLE})
+        assert await at.store.reopen([asked.id]) == ReopenAnswer({asked.id: State.AVAILABLE})
 
     @story
     async def test_jobs_of_different_tasks_that_had_one_key_are_reopened_together(self, at: Scene) -> None:
@@ -250,7 +250,7 @@ class KeyContract(Part):
         for _ in range(3):
             hold = await at.running(key="k")
             await at.settle(done(hold))
-            jobs.append(hold.job)
+            jobs.append(hold.id)
         second, first, third = jobs
         states = {first: State.AVAILABLE, second: State.COMPLETED, third: State.COMPLETED}
         assert await at.store.reopen([first, second, third]) == ReopenAnswer(states, {second: first, third: first})
@@ -260,7 +260,7 @@ class KeyContract(Part):
         held = await at.running(key="held", policy=Policy(on_crash=CrashPolicy.HOLD))
         await crash(at, held)
         (scheduled,) = await at.enqueue(at.new(key="scheduled", delay=60.0))
-        both = [held.job, scheduled]
+        both = [held.id, scheduled]
         assert await at.store.reopen(both) == ReopenAnswer(dict.fromkeys(both, State.AVAILABLE))
         for key, job in zip(("held", "scheduled"), both, strict=True):
             assert (await at.send(second := at.new(key=key))).duplicates == {second.id: copy_of(job)}

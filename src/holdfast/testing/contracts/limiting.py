@@ -2,8 +2,8 @@
 
 from msgspec import structs
 
-from holdfast._core.job import AttemptOutcome, Hold, Reason, State
-from holdfast._core.lifecycle import Charge, End, Judge, LeaseEnd, Transition, overrun_seen_by_others
+from holdfast._core.job import ActiveJob, AttemptOutcome, Reason, State
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, Precondition, Transition, deadline_exceeded_elsewhere
 from holdfast._core.policy import Backoff, Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import Answer, Overdue, Update
@@ -17,22 +17,22 @@ LIMITS = {
 }
 
 
-async def started(at: Scene, policy: Policy, *, grace: float = GRACE, worker: str = "worker") -> Hold:
+async def started(at: Scene, policy: Policy, *, grace: float = GRACE, worker: str = "worker") -> ActiveJob:
     """A job that runs under a new lease with that grace, which expires by nobody's judgement."""
     lease = structs.replace(at.new_lease(worker=worker), grace=grace)
     await at.store.open_lease(lease)
     job = at.new(queue=str(lease.id))
     await at.enqueue(job)
     (claim,) = await at.claim(lease.id, queues=(job.queue,), policy=policy)
-    return claim.hold
+    return claim.job
 
 
-def seen(hold: Hold, charge: Charge) -> Transition:
+def seen(hold: ActiveJob, charge: Charge) -> Transition:
     """Somebody else takes it for what it did."""
-    return overrun_seen_by_others(hold, charge, jitter=0.0)
+    return deadline_exceeded_elsewhere(hold, charge, jitter=0.0)
 
 
-async def overdue(at: Scene) -> list[tuple[Hold, Charge]]:
+async def overdue(at: Scene) -> list[tuple[ActiveJob, Charge]]:
     """Who is, and for what."""
     return [(each.hold, each.charge) for each in await at.store.overdue(100)]
 
@@ -67,16 +67,16 @@ class LimitContract(Part):
         assert await at.store.overdue(10) == ()
         for charge in LIMITS:
             assert await at.settle(seen(hold, charge)) == (Answer.LOST,)
-        assert await at.state(hold.job) is State.RUNNING
+        assert await at.state(hold.id) is State.RUNNING
 
     @story
     async def test_every_report_is_a_sign_of_progress_and_no_beat_is(self, at: Scene) -> None:
         hold, limited = await started(at, LIMITS[Charge.STALLED]), await started(at, LIMITS[Charge.TIMED_OUT])
         at.advance(PATIENCE)
-        update = Update(job=hold.job, token=hold.token)
+        update = Update(job=hold.id, token=hold.token)
         for said in (update, structs.replace(update, stage="walk"), structs.replace(update, checkpoint=b"1")):
-            await at.store.report([said, structs.replace(said, job=limited.job, token=limited.token)])
-            assert hold.job not in [each.hold.job for each in await at.store.overdue(10)]
+            await at.store.report([said, structs.replace(said, job=limited.id, token=limited.token)])
+            assert hold.id not in [each.hold.id for each in await at.store.overdue(10)]
             at.advance(PATIENCE)
             await at.store.beat([hold.lease, limited.lease])
         assert await overdue(at) == [(limited, Charge.TIMED_OUT)]
@@ -87,7 +87,7 @@ class LimitContract(Part):
     async def test_a_report_that_was_lost_is_no_progress(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
         at.advance(PATIENCE)
-        await at.store.report([Update(job=hold.job, token=stale(hold.token), stage="walk")])
+        await at.store.report([Update(job=hold.id, token=stale(hold.token), stage="walk")])
         at.advance(EARLY)
         assert await overdue(at) == [(hold, Charge.STALLED)]
 
@@ -100,12 +100,12 @@ class LimitContract(Part):
             at.advance(10.0)
             await at.store.beat([hold.lease])
             (claim,) = await at.claim(hold.lease, policy=policy)
-            assert claim.hold.job == hold.job
+            assert claim.job.id == hold.id
             at.advance(PATIENCE)
             assert await at.store.overdue(10) == ()
             at.advance(EARLY)
-            assert [each.hold for each in await at.store.overdue(10)] == [claim.hold]
-            await at.settle(done(claim.hold))
+            assert [each.hold for each in await at.store.overdue(10)] == [claim.job]
+            await at.settle(done(claim.job))
 
     @story
     async def test_a_prefetched_job_counts_from_its_start(self, at: Scene) -> None:
@@ -114,13 +114,13 @@ class LimitContract(Part):
             await at.store.open_lease(lease)
             (job,) = await at.enqueue(at.new())
             (claim,) = await at.claim(lease.id, 0, prefetch=1, policy=policy)
-            await at.store.report([Update(job=job, token=claim.hold.token, stage="s")])
+            await at.store.report([Update(job=job, token=claim.job.token, stage="s")])
             at.advance(2 * PATIENCE)
             assert await at.store.overdue(10) == ()
-            assert await at.settle(seen(claim.hold, charge)) == (Answer.LOST,)
-            await at.store.start([(job, claim.hold.token)])
+            assert await at.settle(seen(claim.job, charge)) == (Answer.LOST,)
+            await at.store.start([(job, claim.job.token)])
             at.advance(PATIENCE)
-            await at.store.start([(job, claim.hold.token)])
+            await at.store.start([(job, claim.job.token)])
             assert await at.store.overdue(10) == ()
             at.advance(EARLY)
             (hold,) = await at.store.held(lease.id)
@@ -140,8 +140,8 @@ class LimitContract(Part):
     async def test_a_start_that_comes_again_takes_no_progress_back(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
         at.advance(PATIENCE / 2)
-        await at.store.report([Update(job=hold.job, token=hold.token)])
-        assert await at.store.start([(hold.job, hold.token)]) == frozenset()
+        await at.store.report([Update(job=hold.id, token=hold.token)])
+        assert await at.store.start([(hold.id, hold.token)]) == frozenset()
         at.advance(PATIENCE)
         assert await at.store.overdue(10) == ()
         at.advance(EARLY)
@@ -150,9 +150,9 @@ class LimitContract(Part):
     @story
     async def test_a_report_that_arrives_late_is_no_progress(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
-        await at.store.report([Update(job=hold.job, token=hold.token, order=2)])
+        await at.store.report([Update(job=hold.id, token=hold.token, order=2)])
         at.advance(PATIENCE)
-        await at.store.report([Update(job=hold.job, token=hold.token, order=1)])
+        await at.store.report([Update(job=hold.id, token=hold.token, order=1)])
         at.advance(EARLY)
         assert await overdue(at) == [(hold, Charge.STALLED)]
 
@@ -172,7 +172,7 @@ class LimitContract(Part):
     async def test_one_past_both_limits_is_charged_with_the_one_it_is_longer_past(self, at: Scene) -> None:
         hold = await started(at, Policy(progress_within=LIMIT, timeout=LIMIT))
         at.advance(10.0)
-        await at.store.report([Update(job=hold.job, token=hold.token)])
+        await at.store.report([Update(job=hold.id, token=hold.token)])
         slow = await started(at, Policy(progress_within=LIMIT, timeout=LIMIT + 50.0))
         at.advance(200.0)
         assert await overdue(at) == [(hold, Charge.TIMED_OUT), (slow, Charge.STALLED)]
@@ -183,7 +183,7 @@ class LimitContract(Part):
         for _ in range(4):
             holds.append(await started(at, LIMITS[Charge.STALLED]))
             at.advance(1.0)
-        await at.store.report([Update(job=holds[0].job, token=holds[0].token)])
+        await at.store.report([Update(job=holds[0].id, token=holds[0].token)])
         at.advance(PATIENCE)
         expected = [*holds[1:], holds[0]]
         assert [each.hold for each in await at.store.overdue(10)] == expected[:3]
@@ -200,7 +200,7 @@ class LimitContract(Part):
             at.advance(2 * PATIENCE)
             assert await at.store.overdue(10) == ()
             assert await at.settle(seen(hold, charge)) == (Answer.LOST,)
-            assert await at.state(hold.job) is State.RUNNING
+            assert await at.state(hold.id) is State.RUNNING
 
     @story
     async def test_a_lease_that_only_ran_out_is_living(self, at: Scene) -> None:
@@ -216,7 +216,7 @@ class LimitContract(Part):
             at.advance(PATIENCE + EARLY)
             (found,) = await at.store.overdue(10)
             assert await at.settle(seen(found.hold, charge)) == (Answer.APPLIED,)
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert (row.state, row.failures, row.crashes) == (State.SCHEDULED, 1, 0)
             (record,) = row.attempts
             assert (record.outcome, record.token) == (AttemptOutcome(charge.value), hold.token)
@@ -228,7 +228,7 @@ class LimitContract(Part):
             hold = await started(at, structs.replace(policy, max_attempts=1))
             at.advance(PATIENCE + EARLY)
             assert await at.settle(seen(hold, charge)) == (Answer.APPLIED,)
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert (row.state, row.reason) == (State.FAILED, Reason[charge.name])
             assert await at.settle(seen(hold, charge), done(hold)) == (Answer.APPLIED, Answer.LOST)
 
@@ -236,15 +236,15 @@ class LimitContract(Part):
     async def test_a_judge_is_judged_again_in_the_write(self, at: Scene) -> None:
         moving, patient = await started(at, LIMITS[Charge.STALLED]), await started(at, LIMITS[Charge.TIMED_OUT])
         at.advance(PATIENCE)
-        rows = [await at.row(hold.job) for hold in (moving, patient)]
+        rows = [await at.row(hold.id) for hold in (moving, patient)]
         assert await at.settle(seen(moving, Charge.STALLED), seen(patient, Charge.TIMED_OUT)) == (Answer.LOST,) * 2
-        assert [await at.row(hold.job) for hold in (moving, patient)] == rows
+        assert [await at.row(hold.id) for hold in (moving, patient)] == rows
         at.advance(EARLY)
         assert len(await at.store.overdue(10)) == 2
-        await at.store.report([Update(job=hold.job, token=hold.token) for hold in (moving, patient)])
+        await at.store.report([Update(job=hold.id, token=hold.token) for hold in (moving, patient)])
         answers = await at.settle(seen(moving, Charge.STALLED), seen(patient, Charge.TIMED_OUT))
         assert answers == (Answer.LOST, Answer.APPLIED)
-        assert await at.state(moving.job) is State.RUNNING
+        assert await at.state(moving.id) is State.RUNNING
 
     @story
     async def test_a_charge_of_one_kind_is_not_judged_by_the_other(self, at: Scene) -> None:
@@ -262,9 +262,9 @@ class LimitContract(Part):
             other = await started(at, policy)
             at.advance(PATIENCE - 1.0 + EARLY)
             assert await overdue(at) == [(late, charge)]
-            before = await at.row(other.job)
+            before = await at.row(other.id)
             assert await at.settle(seen(other, charge), seen(late, charge)) == (Answer.LOST, Answer.APPLIED)
-            assert await at.row(other.job) == before
+            assert await at.row(other.id) == before
             await at.settle(done(other))
 
     @story
@@ -275,7 +275,7 @@ class LimitContract(Part):
         assert await at.settle(structs.replace(move, token=stale(hold.token))) == (Answer.LOST,)
         await at.settle(released(hold, code_ran=True))
         assert await at.settle(move) == (Answer.LOST,)
-        assert await at.state(hold.job) is State.AVAILABLE
+        assert await at.state(hold.id) is State.AVAILABLE
 
     @story
     async def test_owner_and_judge_say_the_same_so_either_is_the_others_copy(self, at: Scene) -> None:
@@ -283,16 +283,16 @@ class LimitContract(Part):
             hold = await started(at, policy)
             at.advance(PATIENCE + EARLY)
             others = seen(hold, charge)
-            owners = structs.replace(others, judge=Judge.OWNER)
+            owners = structs.replace(others, judge=Precondition.OWNER)
             assert await at.settle(owners, others) == (Answer.APPLIED, Answer.APPLIED)
-            assert (await at.row(hold.job)).failures == 1
+            assert (await at.row(hold.id)).failures == 1
 
     @story
     async def test_a_marked_job_that_is_overdue_ends_cancelled(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.TIMED_OUT])
-        await at.store.request_cancel([hold.job])
+        await at.store.request_cancel([hold.id])
         at.advance(PATIENCE + EARLY)
         (found,) = await at.store.overdue(10)
         assert found.hold.cancel_requested
         await at.settle(seen(found.hold, Charge.TIMED_OUT))
-        assert await at.state(hold.job) is State.CANCELLED
+        assert await at.state(hold.id) is State.CANCELLED

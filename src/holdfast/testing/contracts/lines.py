@@ -39,7 +39,7 @@ async def claims_them_all(at: Scene, lines: dict[int, list[UUID]], last_tries: L
         (ROOM, [*plain[first:], *patient[:first]]),
     ):
         claims = await at.claim(lease, limit, tasks=[TASK], queues=("default",), last_tries=last_tries)
-        assert [claim.hold.job for claim in claims] == expected
+        assert [claim.job.id for claim in claims] == expected
 
 
 class LineContract(Part):
@@ -59,7 +59,7 @@ class LineContract(Part):
     @story
     async def test_whoever_is_left_out_hides_no_last_try(self, at: Scene) -> None:
         for expires_in in (None, EVER):
-            lines = {priority: [(await with_last_try(at, priority=priority)).job for _ in range(ROOM)] for priority in LINES}
+            lines = {priority: [(await with_last_try(at, priority=priority)).id for _ in range(ROOM)] for priority in LINES}
             for priority in (URGENT, PLAIN) * ROOM:
                 (job,) = await at.enqueue(at.new(task=TASK, priority=priority, expires_in=expires_in))
                 await at.store.reschedule([job], run_at=LONG_AGO)
@@ -71,4 +71,4 @@ class LineContract(Part):
         _, first, second = await at.enqueue(
             at.new(queue="a", priority=9), at.new(queue="b", priority=URGENT), at.new(queue="b", priority=PLAIN)
         )
-        assert [claim.hold.job for claim in await at.claim(await at.lease(), 2)] == [first, second]
+        assert [claim.job.id for claim in await at.claim(await at.lease(), 2)] == [first, second]

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from msgspec import structs
 
-from holdfast._core.job import Hold, Reason, State, Token
+from holdfast._core.job import ActiveJob, Reason, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Fail
 from holdfast._core.policy import CrashPolicy, Policy
@@ -14,7 +14,7 @@ from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done,
 CRASH = LeaseEnd(End.CRASHED)
 
 
-async def held_back(at: Scene) -> Hold:
+async def held_back(at: Scene) -> ActiveJob:
     """A job that waits for an operator's decision."""
     hold = await at.running(policy=Policy(on_crash=CrashPolicy.HOLD))
     await at.store.end_lease(hold.lease, CRASH)
@@ -28,7 +28,7 @@ class OperateContract(Part):
     @story
     async def test_waiting_jobs_are_cancelled_at_once(self, at: Scene) -> None:
         available, scheduled = await at.enqueue(at.new(), at.new(delay=60.0))
-        held = (await held_back(at)).job
+        held = (await held_back(at)).id
         at.advance(1.0)
         ids = [available, scheduled, held]
         assert await at.store.request_cancel(ids) == dict.fromkeys(ids, State.CANCELLED)
@@ -44,10 +44,10 @@ class OperateContract(Part):
     @story
     async def test_a_job_that_runs_is_only_marked(self, at: Scene) -> None:
         running, prefetched = await at.running(), await at.prefetched()
-        answer = await at.store.request_cancel([running.job, prefetched.job])
-        assert answer == {running.job: State.RUNNING, prefetched.job: State.CLAIMED}
+        answer = await at.store.request_cancel([running.id, prefetched.id])
+        assert answer == {running.id: State.RUNNING, prefetched.id: State.CLAIMED}
         for hold in (running, prefetched):
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert (row.state, row.token, row.cancel_requested) == (hold.state, hold.token, True)
             assert (row.reason, row.finished_at) == (None, None)
             assert (await at.store.held(hold.lease))[0].cancel_requested
@@ -56,10 +56,10 @@ class OperateContract(Part):
     async def test_what_is_finished_stays_as_it_is(self, at: Scene) -> None:
         completed, failed = await at.running(), await at.running()
         await at.settle(done(completed), answered(failed, Fail("no")))
-        rows = [await at.row(hold.job) for hold in (completed, failed)]
-        answer = await at.store.request_cancel([completed.job, failed.job])
-        assert answer == {completed.job: State.COMPLETED, failed.job: State.FAILED}
-        assert [await at.row(hold.job) for hold in (completed, failed)] == rows
+        rows = [await at.row(hold.id) for hold in (completed, failed)]
+        answer = await at.store.request_cancel([completed.id, failed.id])
+        assert answer == {completed.id: State.COMPLETED, failed.id: State.FAILED}
+        assert [await at.row(hold.id) for hold in (completed, failed)] == rows
 
     @story
     async def test_unknown_jobs_are_absent_and_copies_change_nothing(self, at: Scene) -> None:
@@ -76,27 +76,27 @@ class OperateContract(Part):
     @story
     async def test_a_mark_does_not_outlive_a_reopening(self, at: Scene) -> None:
         hold = await at.running()
-        await at.store.request_cancel([hold.job])
+        await at.store.request_cancel([hold.id])
         await at.settle(raised(hold))
-        assert await at.state(hold.job) is State.CANCELLED
-        await at.store.reopen([hold.job])
+        assert await at.state(hold.id) is State.CANCELLED
+        await at.store.reopen([hold.id])
         (claim,) = await at.claim(hold.lease)
-        assert not claim.hold.cancel_requested
-        await at.settle(raised(claim.hold))
-        assert await at.state(hold.job) is State.SCHEDULED
+        assert not claim.job.cancel_requested
+        await at.settle(raised(claim.job))
+        assert await at.state(hold.id) is State.SCHEDULED
 
     @story
     async def test_finished_held_and_scheduled_jobs_are_due_again_with_fresh_budgets(self, at: Scene) -> None:
         completed, failed, retried = await at.running(), await at.running(), await at.running()
-        await at.store.report([Update(job=failed.job, token=failed.token, checkpoint=b"7", stage="half")])
+        await at.store.report([Update(job=failed.id, token=failed.token, checkpoint=b"7", stage="half")])
         await at.settle(done(completed, b"1"), answered(failed, Fail("no")), raised(retried))
         held, (cancelled,) = await held_back(at), await at.enqueue(at.new())
         other = await at.running()
         await at.settle(done(other))
-        untouched = await at.row(other.job)
+        untouched = await at.row(other.id)
         await at.store.request_cancel([cancelled])
         at.advance(0.5)
-        jobs = [completed.job, failed.job, retried.job, held.job, cancelled]
+        jobs = [completed.id, failed.id, retried.id, held.id, cancelled]
         numbers = [(await at.row(job)).token.number for job in jobs]
         attempts = [(await at.row(job)).attempt for job in jobs]
         assert await at.store.reopen(jobs) == ReopenAnswer(dict.fromkeys(jobs, State.AVAILABLE))
@@ -106,34 +106,34 @@ class OperateContract(Part):
             assert (row.failures, row.crashes, row.reason, row.error, row.result) == (0, 0, None, None, None)
             assert (row.finished_at, row.started_at, row.claimed_at, row.worker, row.lease) == (None,) * 5
             assert row.available_at == datetime.fromtimestamp(at.clock.wall(), UTC)
-        row = await at.row(failed.job)
+        row = await at.row(failed.id)
         assert (row.checkpoint, row.stage) == (b"7", "half")
-        assert await at.row(other.job) == untouched
+        assert await at.row(other.id) == untouched
         claims = await at.claim(await at.lease(), 10)
-        assert {claim.hold.job: claim.hold.attempt for claim in claims} == dict(zip(jobs, [n + 1 for n in attempts], strict=True))
-        assert min(claim.hold.token.number for claim in claims) > max(numbers)
+        assert {claim.job.id: claim.job.attempt for claim in claims} == dict(zip(jobs, [n + 1 for n in attempts], strict=True))
+        assert min(claim.job.token.number for claim in claims) > max(numbers)
 
     @story
     async def test_jobs_in_line_and_jobs_that_run_are_not_reopened(self, at: Scene) -> None:
         (waiting,) = await at.enqueue(at.new(priority=1))
         running, prefetched = await at.running(), await at.prefetched()
-        jobs = [waiting, running.job, prefetched.job]
+        jobs = [waiting, running.id, prefetched.id]
         rows = [await at.row(job) for job in jobs]
         at.advance(1.0)
-        states = {waiting: State.AVAILABLE, running.job: State.RUNNING, prefetched.job: State.CLAIMED}
+        states = {waiting: State.AVAILABLE, running.id: State.RUNNING, prefetched.id: State.CLAIMED}
         assert await at.store.reopen(jobs) == ReopenAnswer(states)
         assert [await at.row(job) for job in jobs] == rows
         at.step_wall(-60.0)  # now they run although they are not due
-        await at.store.reopen([running.job, prefetched.job])
+        await at.store.reopen([running.id, prefetched.id])
         assert [await at.row(job) for job in jobs[1:]] == rows[1:]
 
     @story
     async def test_a_token_of_before_the_reopening_moves_nothing(self, at: Scene) -> None:
         hold = await at.running()
         await at.settle(answered(hold, Fail("no")))
-        await at.store.reopen([hold.job, hold.job])
+        await at.store.reopen([hold.id, hold.id])
         assert await at.settle(done(hold)) == (Answer.LOST,)
-        assert await at.state(hold.job) is State.AVAILABLE
+        assert await at.state(hold.id) is State.AVAILABLE
 
     @story
     async def test_waiting_jobs_become_due_when_an_operator_says(self, at: Scene) -> None:
@@ -150,9 +150,9 @@ class OperateContract(Part):
             assert row.available_at == due
             assert row == structs.replace(rows[job], state=row.state, available_at=due)
         lease = await at.lease()
-        assert [claim.hold.job for claim in await at.claim(lease, 10)] == [now]
+        assert [claim.job.id for claim in await at.claim(lease, 10)] == [now]
         at.advance(7.5)
-        assert [claim.hold.job for claim in await at.claim(lease, 10)] == [later]
+        assert [claim.job.id for claim in await at.claim(lease, 10)] == [later]
         due_in = await at.store.next_due(["task"])
         assert due_in is not None
         assert abs(due_in - 12.5) < EARLY
@@ -161,17 +161,17 @@ class OperateContract(Part):
     async def test_a_retry_may_be_sooner_and_keeps_its_budgets(self, at: Scene) -> None:
         hold = await at.running()
         await at.settle(raised(hold))
-        row = await at.row(hold.job)
-        assert await at.store.reschedule([hold.job], run_at=at.now - timedelta(days=1)) == {hold.job: State.AVAILABLE}
-        assert await at.row(hold.job) == structs.replace(row, state=State.AVAILABLE, available_at=at.now - timedelta(days=1))
+        row = await at.row(hold.id)
+        assert await at.store.reschedule([hold.id], run_at=at.now - timedelta(days=1)) == {hold.id: State.AVAILABLE}
+        assert await at.row(hold.id) == structs.replace(row, state=State.AVAILABLE, available_at=at.now - timedelta(days=1))
         (claim,) = await at.claim(hold.lease)
-        assert (claim.hold.attempt, claim.hold.failures) == (2, 1)
+        assert (claim.job.attempt, claim.job.failures) == (2, 1)
 
     @story
     async def test_only_jobs_in_line_are_rescheduled(self, at: Scene) -> None:
         running, prefetched, held, finished = await at.running(), await at.prefetched(), await held_back(at), await at.running()
         await at.settle(done(finished))
-        jobs = [running.job, prefetched.job, held.job, finished.job]
+        jobs = [running.id, prefetched.id, held.id, finished.id]
         rows = [await at.row(job) for job in jobs]
         answer = await at.store.reschedule([*jobs, at.chance.uuid7()], delay=60.0)
         states = (State.RUNNING, State.CLAIMED, State.HELD, State.COMPLETED)
@@ -184,14 +184,14 @@ class OperateContract(Part):
         available, scheduled = await at.enqueue(at.new(payload=b"x" * 5000), at.new(delay=60.0))
         held, retried, finished, other = await held_back(at), await at.running(), await at.running(), await at.running()
         await at.settle(raised(retried), raised(other), answered(finished, Fail("no")))
-        jobs = [available, scheduled, held.job, retried.job, finished.job]
+        jobs = [available, scheduled, held.id, retried.id, finished.id]
         assert await at.store.delete([*jobs, jobs[0], at.chance.uuid7()]) == {}
         assert [await at.store.get(job) for job in jobs] == [None] * 5
         assert await at.store.request_cancel(jobs) == await at.store.delete(jobs) == {}
         assert await at.store.reopen(jobs) == ReopenAnswer({})
         assert await at.settle(raised(retried), done(finished), rescued(held, CRASH)) == (Answer.MISSING,) * 3
-        assert [row.id for row in await at.store.list(at.everything)] == [other.job]
-        assert len((await at.row(other.job)).attempts) == 1
+        assert [row.id for row in await at.store.list(at.everything)] == [other.id]
+        assert len((await at.row(other.id)).attempts) == 1
         assert await at.claim(await at.lease(), 10) == ()
 
     @story
@@ -199,17 +199,17 @@ class OperateContract(Part):
         gone, kept = await at.enqueue(at.new(payload=b"x" * 5000), at.new(payload=b"y" * 5000))
         await at.store.delete([gone])
         (claim,) = await at.claim(await at.lease(), 10)
-        assert (claim.hold.job, claim.payload) == (kept, b"y" * 5000)
+        assert (claim.job.id, claim.payload) == (kept, b"y" * 5000)
 
     @story
     async def test_a_job_that_somebody_owns_is_not_deleted(self, at: Scene) -> None:
         running, prefetched, (waiting,) = await at.running(), await at.prefetched(), await at.enqueue(at.new())
-        rows = [await at.row(hold.job) for hold in (running, prefetched)]
-        answer = await at.store.delete([running.job, waiting, prefetched.job])
-        assert answer == {running.job: State.RUNNING, prefetched.job: State.CLAIMED}
-        assert [await at.row(hold.job) for hold in (running, prefetched)] == rows
+        rows = [await at.row(hold.id) for hold in (running, prefetched)]
+        answer = await at.store.delete([running.id, waiting, prefetched.id])
+        assert answer == {running.id: State.RUNNING, prefetched.id: State.CLAIMED}
+        assert [await at.row(hold.id) for hold in (running, prefetched)] == rows
         await at.store.end_lease(running.lease, CRASH)
-        assert await at.store.delete([running.job]) == {running.job: State.RUNNING}
+        assert await at.store.delete([running.id]) == {running.id: State.RUNNING}
         assert await at.settle(done(running)) == (Answer.APPLIED,)
 
     @story

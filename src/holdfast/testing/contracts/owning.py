@@ -12,7 +12,7 @@ from holdfast._ports.store import LeaseView, NewLease
 from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Part, Scene, done, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED, signal="SIGKILL", stacks="…")
-CLOSED = LeaseEnd(End.CLOSED, is_free=True, culprits={UUID(int=7): Charge.DEAF})
+CLOSED = LeaseEnd(End.CLOSED, is_free=True, charged_jobs={UUID(int=7): Charge.DEAF})
 
 
 async def view_of(at: Scene, lease: object) -> LeaseView:
@@ -111,11 +111,11 @@ class LeaseContract(Part):
         await at.enqueue(*(at.new() for _ in range(3)))
         claims = await at.claim(lease, 2, prefetch=1)
         other = await at.running()
-        marked = [claims[0].hold.job, claims[2].hold.job]
-        await at.store.request_cancel([*marked, other.job])
+        marked = [claims[0].job.id, claims[2].job.id]
+        await at.store.request_cancel([*marked, other.id])
         assert (await at.store.beat([lease])).cancelled == {lease: tuple(marked)}
-        await at.settle(done(claims[0].hold))
-        assert (await at.store.beat([lease, other.lease])).cancelled == {lease: (marked[1],), other.lease: (other.job,)}
+        await at.settle(done(claims[0].job))
+        assert (await at.store.beat([lease, other.lease])).cancelled == {lease: (marked[1],), other.lease: (other.id,)}
 
     @story
     async def test_a_lease_that_drains_stays_draining(self, at: Scene) -> None:
@@ -171,7 +171,7 @@ class LeaseContract(Part):
         hold = await at.running()
         await at.store.end_lease(hold.lease, CRASH)
         assert await at.store.held(hold.lease) == (hold,)
-        assert await at.state(hold.job) is State.RUNNING
+        assert await at.state(hold.id) is State.RUNNING
         await at.settle(rescued(hold, CRASH))
         assert await at.store.held(hold.lease) == ()
         assert await at.store.expired(10) == ()
@@ -241,8 +241,8 @@ class LeaseContract(Part):
         lease = await at.lease()
         await at.running()
         first, second, third, fourth = await at.enqueue(at.new(priority=3), at.new(priority=2), at.new(priority=1), at.new())
-        holds = [claim.hold for _ in range(4) for claim in await at.claim(lease)]
-        assert [hold.job for hold in holds] == [fourth, third, second, first]
+        holds = [claim.job for _ in range(4) for claim in await at.claim(lease)]
+        assert [hold.id for hold in holds] == [fourth, third, second, first]
         assert await at.store.held(lease) == tuple(holds)
         assert await at.store.held(lease, 2) == tuple(holds[:2])
         await at.store.request_cancel([third])

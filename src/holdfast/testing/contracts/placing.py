@@ -3,8 +3,8 @@ ran leaves no trace on it."""
 
 from collections.abc import Callable
 
-from holdfast._core.job import Hold, State
-from holdfast._core.lifecycle import End, LeaseEnd, Transition, crashed
+from holdfast._core.job import ActiveJob, State
+from holdfast._core.lifecycle import End, LeaseEnd, Transition, runner_crashed
 from holdfast._core.outcome import Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._ports.store import Answer
@@ -16,11 +16,11 @@ DRAINED = LeaseEnd(End.CLOSED, is_free=True)
 AT_ONCE = Policy(max_crashes=9, max_attempts=9, backoff=Backoff.fixed("0s"))
 FAST = 300  # jobs claimed in a row, after which a store may look only where it found some
 
-Move = Callable[[Hold], Transition]
+Move = Callable[[ActiveJob], Transition]
 BACK: dict[str, Move] = {
     "released before its code ran": released,
     "released": lambda hold: released(hold, code_ran=True),
-    "first crash of its runner": lambda hold: crashed(hold, "SIGSEGV", jitter=0.0),
+    "first crash of its runner": lambda hold: runner_crashed(hold, "SIGSEGV", jitter=0.0),
 }
 WAITS: dict[str, Move] = {
     "raised": raised,
@@ -29,30 +29,30 @@ WAITS: dict[str, Move] = {
 }
 
 
-async def crash(at: Scene, hold: Hold, why: LeaseEnd) -> None:
+async def crash(at: Scene, hold: ActiveJob, why: LeaseEnd) -> None:
     """End its lease and take the job."""
     await at.store.end_lease(hold.lease, why)
     assert await at.settle(rescued(hold, why)) == (Answer.APPLIED,)
 
 
-async def oldest(at: Scene, *, prefetch: bool = False, policy: Policy = AT_ONCE) -> Hold:
+async def oldest(at: Scene, *, prefetch: bool = False, policy: Policy = AT_ONCE) -> ActiveJob:
     """Claim a job behind which others wait since a little later."""
     (job,) = await at.enqueue(at.new())
     at.advance(1.0)
     await at.enqueue(*(at.new() for _ in range(3)))
     (claim,) = await at.claim(await at.lease(), 0 if prefetch else 1, prefetch=int(prefetch), policy=policy)
-    assert claim.hold.job == job
+    assert claim.job.id == job
     at.advance(1.0)
-    return claim.hold
+    return claim.job
 
 
-async def next_claimed(at: Scene) -> Hold:
+async def next_claimed(at: Scene) -> ActiveJob:
     """Claim one more job."""
     (claim,) = await at.claim(await at.lease(), policy=AT_ONCE)
-    return claim.hold
+    return claim.job
 
 
-async def clear(at: Scene, hold: Hold) -> None:
+async def clear(at: Scene, hold: ActiveJob) -> None:
     """Complete this job and delete those that wait."""
     assert await at.settle(done(hold)) == (Answer.APPLIED,)
     await at.store.purge("default", 100)
@@ -66,10 +66,10 @@ class PlaceContract(Part):
         for move in BACK.values():
             hold = await oldest(at)
             assert await at.settle(move(hold)) == (Answer.APPLIED,)
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert (row.state, row.available_at) == (State.AVAILABLE, row.created_at)
             again = await next_claimed(at)
-            assert again.job == hold.job
+            assert again.id == hold.id
             await clear(at, again)
 
     @story
@@ -78,10 +78,10 @@ class PlaceContract(Part):
             for prefetch in (False, True):
                 hold = await oldest(at, prefetch=prefetch)
                 await crash(at, hold, why)
-                row = await at.row(hold.job)
+                row = await at.row(hold.id)
                 assert (row.state, row.available_at) == (State.AVAILABLE, row.created_at)
                 again = await next_claimed(at)
-                assert again.job == hold.job
+                assert again.id == hold.id
                 await clear(at, again)
 
     @story
@@ -89,10 +89,10 @@ class PlaceContract(Part):
         for move in WAITS.values():
             hold = await oldest(at)
             assert await at.settle(move(hold)) == (Answer.APPLIED,)
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert row.available_at > row.created_at
             after = await next_claimed(at)
-            assert after.job != hold.job
+            assert after.id != hold.id
             await clear(at, after)
 
     @story
@@ -102,33 +102,33 @@ class PlaceContract(Part):
         again = await next_claimed(at)
         at.advance(1.0)
         await crash(at, again, CRASHED)
-        row = await at.row(hold.job)
+        row = await at.row(hold.id)
         assert (row.crashes, row.available_at > row.created_at) == (2, True)
-        assert (await next_claimed(at)).job != hold.job
+        assert (await next_claimed(at)).id != hold.id
 
     @story
     async def test_l10_a_claim_that_never_started_keeps_the_place_that_a_wait_has_given(self, at: Scene) -> None:
         hold = await oldest(at)
         await at.settle(answered(hold, Snooze(for_="0s")))
-        place = await at.row(hold.job)
+        place = await at.row(hold.id)
         for _ in range(3):
             await at.settle(done(await next_claimed(at)))
         (later,) = await at.enqueue(at.new())
         again = await next_claimed(at)
-        assert again.job == hold.job
+        assert again.id == hold.id
         await crash(at, again, CRASHED)
-        row = await at.row(hold.job)
+        row = await at.row(hold.id)
         assert row.available_at - row.created_at == place.available_at - place.created_at
-        assert [(await next_claimed(at)).job for _ in range(2)] == [hold.job, later]
+        assert [(await next_claimed(at)).id for _ in range(2)] == [hold.id, later]
 
     @story
     async def test_l10_an_operator_who_reopens_a_job_enqueues_it_anew(self, at: Scene) -> None:
         hold = await oldest(at)
         await at.settle(done(hold))
-        await at.store.reopen([hold.job])
-        row = await at.row(hold.job)
+        await at.store.reopen([hold.id])
+        row = await at.row(hold.id)
         assert row.available_at > row.created_at
-        assert (await next_claimed(at)).job != hold.job
+        assert (await next_claimed(at)).id != hold.id
 
     @story
     async def test_l10_a_job_that_comes_back_is_found_by_who_claims_a_long_line(self, at: Scene) -> None:
@@ -136,11 +136,11 @@ class PlaceContract(Part):
         at.advance(1.0)
         lease = await at.lease()
         claims = [claim for _ in range(FAST // 50) for claim in await at.claim(lease, 50)]
-        assert tuple(claim.hold.job for claim in claims) == jobs[:FAST]
-        await at.settle(released(claims[7].hold), released(claims[3].hold, code_ran=True))
-        assert [claim.hold.job for claim in await at.claim(lease, 3)] == [jobs[3], jobs[7], jobs[FAST]]
-        await crash(at, claims[5].hold, CRASHED)
-        assert [claim.hold.job for claim in await at.claim(await at.lease(), 2)] == [jobs[5], jobs[FAST + 1]]
+        assert tuple(claim.job.id for claim in claims) == jobs[:FAST]
+        await at.settle(released(claims[7].job), released(claims[3].job, code_ran=True))
+        assert [claim.job.id for claim in await at.claim(lease, 3)] == [jobs[3], jobs[7], jobs[FAST]]
+        await crash(at, claims[5].job, CRASHED)
+        assert [claim.job.id for claim in await at.claim(await at.lease(), 2)] == [jobs[5], jobs[FAST + 1]]
 
     @story
     async def test_a_claim_whose_code_never_ran_gives_its_attempt_back(self, at: Scene) -> None:
@@ -148,19 +148,19 @@ class PlaceContract(Part):
         lease = await at.lease()
         for _ in range(3):
             (claim,) = await at.claim(lease, policy=AT_ONCE)
-            assert claim.hold.attempt == 1
-            await at.settle(released(claim.hold))
+            assert claim.job.attempt == 1
+            await at.settle(released(claim.job))
             assert (await at.row(job)).attempt == 0
         (claim,) = await at.claim(lease, policy=AT_ONCE)
-        await at.settle(raised(claim.hold))
+        await at.settle(raised(claim.job))
         (second,) = await at.claim(lease, policy=AT_ONCE)
-        assert second.hold.attempt == 2
-        await at.settle(released(second.hold))
+        assert second.job.attempt == 2
+        await at.settle(released(second.job))
         row = await at.row(job)
         assert (row.attempt, row.lease, row.worker, row.claimed_at, row.started_at) == (1, None, None, None, None)
         assert [record.attempt for record in row.attempts] == [1]
         (again,) = await at.claim(lease, policy=AT_ONCE)
-        assert again.hold.attempt == 2
+        assert again.job.attempt == 2
 
     @story
     async def test_an_attempt_that_did_start_keeps_its_number(self, at: Scene) -> None:
@@ -169,7 +169,7 @@ class PlaceContract(Part):
                 continue
             (job,) = await at.enqueue(at.new())
             (claim,) = await at.claim(await at.lease(), policy=AT_ONCE)
-            await at.settle(move(claim.hold))
+            await at.settle(move(claim.job))
             assert (await at.row(job)).attempt == 1
             again = await next_claimed(at)
             assert again.attempt == 2
@@ -181,8 +181,8 @@ class PlaceContract(Part):
             (job,) = await at.enqueue(at.new(expires_in=60.0))
             (claim,) = await at.claim(await at.lease(), int(move is released), prefetch=int(move is not released))
             if move is not released:
-                await at.store.end_lease(claim.hold.lease, CRASHED)
-            assert await at.settle(move(claim.hold)) == (Answer.APPLIED,)
+                await at.store.end_lease(claim.job.lease, CRASHED)
+            assert await at.settle(move(claim.job)) == (Answer.APPLIED,)
             at.advance(61.0)
             assert await at.claim(await at.lease()) == ()
             assert [expired.job for expired in await at.store.expire(10)] == [job]
@@ -191,17 +191,17 @@ class PlaceContract(Part):
     async def test_a_marked_job_whose_code_never_ran_ends_without_an_attempt(self, at: Scene) -> None:
         for on_crash in CrashPolicy:
             hold = await at.running(policy=Policy(on_crash=on_crash))
-            await at.store.request_cancel([hold.job])
+            await at.store.request_cancel([hold.id])
             assert await at.settle(released(hold)) == (Answer.APPLIED,)
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert (row.state, row.attempt) == (State.CANCELLED, 0)
 
     @story
     async def test_a_release_sent_again_gives_nothing_back_twice(self, at: Scene) -> None:
         hold = await at.running(policy=AT_ONCE)
         await at.settle(raised(hold))
-        row = await at.row(hold.job)
+        row = await at.row(hold.id)
         (claim,) = await at.claim(await at.lease(), queues=(row.queue,), policy=AT_ONCE)
         for _ in range(2):
-            assert await at.settle(released(claim.hold)) == (Answer.APPLIED,)
-            assert (await at.row(hold.job)).attempt == 1
+            assert await at.settle(released(claim.job)) == (Answer.APPLIED,)
+            assert (await at.row(hold.id)).attempt == 1

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from holdfast._core.job import AttemptOutcome, Failure, Hold, JobRecord, Reason, State
+from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, JobRecord, Reason, State
 from holdfast._core.lifecycle import End, LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
@@ -31,7 +31,7 @@ async def kept(at: Scene) -> Kept:
     return Kept(len(rows), len([row for row in rows if row.is_stub]))
 
 
-async def running(at: Scene, retention: float) -> Hold:
+async def running(at: Scene, retention: float) -> ActiveJob:
     """A job of a task with that retention."""
     return await at.running(policy=Policy(retention=retention))
 
@@ -50,21 +50,21 @@ class PruneContract(Part):
         for end in (done, raised, lambda hold: answered(hold, Fail("no")), lambda hold: answered(hold, Cancel("no"))):
             hold = await at.running(policy=Policy(retention=LONG, max_attempts=1))
             await at.settle(end(hold))
-            before = await at.row(hold.job)
+            before = await at.row(hold.id)
             at.advance(LONG - EARLY)
             assert await pruned(at) == (0, 0)
-            assert await at.row(hold.job) == before
+            assert await at.row(hold.id) == before
             at.advance(EARLY)
             assert await pruned(at) == (1, 0)
-            assert await at.store.get(hold.job) is None
+            assert await at.store.get(hold.id) is None
             assert await kept(at) == Kept(0, 0)
 
     @story
     async def test_a_job_that_was_cancelled_while_it_ran_is_forgotten_as_others_are(self, at: Scene) -> None:
         hold = await running(at, LONG)
-        await at.store.request_cancel([hold.job])
+        await at.store.request_cancel([hold.id])
         await at.settle(released(hold))
-        assert await at.state(hold.job) is State.CANCELLED
+        assert await at.state(hold.id) is State.CANCELLED
         at.advance(LONG - EARLY)
         assert await pruned(at) == (0, 0)
         at.advance(EARLY)
@@ -87,24 +87,24 @@ class PruneContract(Part):
     async def test_no_retention_is_shorter_than_the_floor_but_only_the_outcome_is_kept_so_long(self, at: Scene) -> None:
         for retention in (0.0, SHORT):
             hold = await running(at, retention)
-            said = Update(job=hold.job, token=hold.token, stage="s", fraction=0.5, message="m", checkpoint=b"1")
+            said = Update(job=hold.id, token=hold.token, stage="s", fraction=0.5, message="m", checkpoint=b"1")
             await at.store.report([said])
             await at.settle(done(hold, b'"secret"'))
-            before = await at.row(hold.job)
+            before = await at.row(hold.id)
             if retention:
                 at.advance(retention - EARLY)
                 assert await pruned(at) == (0, 0)
-                assert await at.row(hold.job) == before
+                assert await at.row(hold.id) == before
                 at.advance(EARLY)
             assert await pruned(at) == (0, 1)
             gone = {"payload": b"null", "result": None, "error": None, "checkpoint": None, "message": None}
-            assert await at.row(hold.job) == structs.replace(before, **gone, is_stub=True)
+            assert await at.row(hold.id) == structs.replace(before, **gone, is_stub=True)
             assert await pruned(at) == (0, 0)
             at.advance(RETENTION_FLOOR - retention - EARLY)
             assert await pruned(at) == (0, 0)
             at.advance(EARLY)
             assert await pruned(at) == (1, 0)
-            assert await at.store.get(hold.job) is None
+            assert await at.store.get(hold.id) is None
 
     @story
     async def test_what_nobody_ran_is_pruned_by_the_policy_it_was_enqueued_with(self, at: Scene) -> None:
@@ -139,14 +139,14 @@ class PruneContract(Part):
         moves = {}
         for end in (done, lambda hold: answered(hold, Fail("no")), lambda hold: answered(hold, Cancel("no"))):
             hold = await running(at, 0.0)
-            moves[hold.job] = [end(hold)]
+            moves[hold.id] = [end(hold)]
             await at.settle(end(hold))
         again = await at.running(policy=Policy(retention=0.0))
         await at.settle(raised(again))
         at.advance(10.0)
         (claim,) = await at.claim(again.lease, policy=Policy(retention=0.0))
-        await at.settle(done(claim.hold))
-        moves[again.job] = [raised(again), done(claim.hold)]
+        await at.settle(done(claim.job))
+        moves[again.id] = [raised(again), done(claim.job)]
         assert await pruned(at) == (0, 4)
         for job, sent in moves.items():
             before = await at.row(job)
@@ -166,40 +166,40 @@ class PruneContract(Part):
         )
         await at.settle(done(stub), done(whole), done(keyed))
         await at.store.prune(ALL)
-        before = await at.row(stub.job)
+        before = await at.row(stub.id)
         await at.enqueue(at.new(key="k"))  # nobody's loss: the stub would not have come back anyway
-        states = {stub.job: State.COMPLETED, whole.job: State.AVAILABLE, keyed.job: State.COMPLETED}
-        assert await at.store.reopen([stub.job, whole.job, keyed.job]) == ReopenAnswer(states)
-        assert await at.row(stub.job) == before
-        assert await at.store.request_cancel([stub.job]) == {stub.job: State.COMPLETED}
-        assert await at.store.delete([stub.job]) == {}
-        assert await at.store.get(stub.job) is None
+        states = {stub.id: State.COMPLETED, whole.id: State.AVAILABLE, keyed.id: State.COMPLETED}
+        assert await at.store.reopen([stub.id, whole.id, keyed.id]) == ReopenAnswer(states)
+        assert await at.row(stub.id) == before
+        assert await at.store.request_cancel([stub.id]) == {stub.id: State.COMPLETED}
+        assert await at.store.delete([stub.id]) == {}
+        assert await at.store.get(stub.id) is None
 
     @story
     async def test_all_that_is_remembered_of_a_job_goes_with_it(self, at: Scene) -> None:
         hold = await running(at, 0.0)
         await at.store.end_lease(hold.lease, CRASH)
         await at.settle(rescued(hold, CRASH))
-        (claim,) = await at.claim(await at.lease(), queues=((await at.row(hold.job)).queue,), policy=hold.policy)
-        await at.settle(done(claim.hold))
+        (claim,) = await at.claim(await at.lease(), queues=((await at.row(hold.id)).queue,), policy=hold.policy)
+        await at.settle(done(claim.job))
         at.advance(RETENTION_FLOOR)
         await at.store.prune(ALL)
-        await at.store.annotate([Note(job=hold.job, token=hold.token, late_result=b"1", error=Failure("E", "late"))])
-        assert await at.settle(rescued(hold, CRASH), done(claim.hold), done(hold)) == (Answer.MISSING,) * 3
-        await at.enqueue(structs.replace(at.new(), id=hold.job))
-        assert (await at.row(hold.job)).attempts == ()
+        await at.store.annotate([Note(job=hold.id, token=hold.token, late_result=b"1", error=Failure("E", "late"))])
+        assert await at.settle(rescued(hold, CRASH), done(claim.job), done(hold)) == (Answer.MISSING,) * 3
+        await at.enqueue(structs.replace(at.new(), id=hold.id))
+        assert (await at.row(hold.id)).attempts == ()
 
     @story
     async def test_of_a_job_that_snoozes_or_is_given_back_for_ever_only_the_floor_is_remembered(self, at: Scene) -> None:
         hold = await at.running(policy=Policy(retention=LONG))
-        queues = ((await at.row(hold.job)).queue,)
+        queues = ((await at.row(hold.id)).queue,)
         again = Snooze(0.0)
 
-        async def turn(move: Transition) -> Hold:
+        async def turn(move: Transition) -> ActiveJob:
             await at.settle(move)
             at.advance(1.0)
             (claim,) = await at.claim(hold.lease, queues=queues, policy=hold.policy)
-            return claim.hold
+            return claim.job
 
         first = answered(hold, again)
         failed = await turn(first)
@@ -208,54 +208,54 @@ class PruneContract(Part):
         newest = await turn(released(unstarted))
         last = answered(newest, again)
         await at.settle(last)
-        before = await at.row(hold.job)
+        before = await at.row(hold.id)
         assert (await at.store.prune(ALL)).attempts == 0
         at.advance(RETENTION_FLOOR - 1.0)
         # The oldest first: two snoozed, one given back with and one without code of it having run, and one that failed.
         assert [(await at.store.prune(2)).attempts for _ in range(3)] == [2, 1, 0]
         assert await at.settle(last, first) == (Answer.APPLIED, Answer.LOST)
-        kept = await at.row(hold.job)
+        kept = await at.row(hold.id)
         assert [each.token for each in kept.attempts] == [failed.token, newest.token]
         assert structs.replace(kept, attempts=before.attempts) == before
         at.advance(1.0)
         assert await at.store.prune(ALL) == Pruned(attempts=1)
-        assert [each.token for each in (await at.row(hold.job)).attempts] == [failed.token]
+        assert [each.token for each in (await at.row(hold.id)).attempts] == [failed.token]
 
     @story
     async def test_of_code_that_was_cut_short_and_is_not_run_again_the_record_stays(self, at: Scene) -> None:
         for on_crash, state in ((CrashPolicy.HOLD, State.HELD), (CrashPolicy.FAIL, State.FAILED)):
             hold = await at.running(policy=Policy(on_crash=on_crash, retention=LONG))
             await at.settle(released(hold, code_ran=True))
-            before = await at.row(hold.job)
+            before = await at.row(hold.id)
             assert (before.state, [each.outcome for each in before.attempts]) == (state, [AttemptOutcome.RELEASED])
             at.advance(RETENTION_FLOOR)
             assert (await at.store.prune(ALL)).attempts == 0
-            assert await at.row(hold.job) == before
+            assert await at.row(hold.id) == before
 
     @story
     async def test_the_newest_attempts_are_read_however_many_there_are(self, at: Scene) -> None:
         older, hold = await at.running(), await at.running()
         await at.settle(raised(older))
-        queues = ((await at.row(hold.job)).queue,)
+        queues = ((await at.row(hold.id)).queue,)
         for _ in range(MOST_ATTEMPTS + 2):
             await at.settle(answered(hold, Snooze(0.0)), released(hold))
             (claim,) = await at.claim(hold.lease, queues=queues)
-            hold = claim.hold
+            hold = claim.job
         await at.settle(released(hold))
-        attempts = (await at.row(hold.job)).attempts
+        attempts = (await at.row(hold.id)).attempts
         assert [each.attempt for each in attempts] == list(range(3, MOST_ATTEMPTS + 3))
-        assert [each.attempt for each in (await at.row(older.job)).attempts] == [1]
+        assert [each.attempt for each in (await at.row(older.id)).attempts] == [1]
 
     @story
     async def test_a_reopened_job_counts_from_its_new_end(self, at: Scene) -> None:
         hold = await running(at, LONG)
         await at.settle(done(hold))
         at.advance(LONG - 1.0)
-        await at.store.reopen([hold.job])
+        await at.store.reopen([hold.id])
         at.advance(LONG)
-        (claim,) = await at.claim(await at.lease(), queues=((await at.row(hold.job)).queue,), policy=hold.policy)
+        (claim,) = await at.claim(await at.lease(), queues=((await at.row(hold.id)).queue,), policy=hold.policy)
         assert await pruned(at) == (0, 0)
-        await at.settle(done(claim.hold))
+        await at.settle(done(claim.job))
         at.advance(LONG - 1.0)
         assert await pruned(at) == (0, 0)
         at.advance(1.0)
@@ -269,7 +269,7 @@ class PruneContract(Part):
                 hold = await running(at, retention)
                 await at.settle(done(hold))
                 await at.store.end_lease(hold.lease, CRASH)
-                rows.append(await at.row(hold.job))
+                rows.append(await at.row(hold.id))
                 at.advance(1.0)
         assert await at.store.prune(0) == NOTHING
         assert await at.store.prune(2) == Pruned(stubs=2)
@@ -289,7 +289,7 @@ class PruneContract(Part):
         for _ in range(2):
             hold = await running(at, LONG)
             await at.settle(done(hold))
-            rows.append(await at.row(hold.job))
+            rows.append(await at.row(hold.id))
             at.advance(RETENTION_FLOOR)
         at.advance(LONG - RETENTION_FLOOR)
         assert await pruned(at, 1) == (1, 0)
@@ -302,7 +302,7 @@ class PruneContract(Part):
         hold = await running(at, LONG)
         await at.settle(done(hold))
         await at.store.enqueue(call, [job])
-        assert (await at.store.enqueue(lost, [at.new()], under=(hold.job, hold.token))).is_lost
+        assert (await at.store.enqueue(lost, [at.new()], under=(hold.id, hold.token))).is_lost
         await at.store.delete([job.id])
         at.advance(RETENTION_FLOOR - EARLY)
         await at.store.prune(ALL)
@@ -354,4 +354,4 @@ class PruneContract(Part):
         await at.settle(done(hold))
         at.step_wall(-3600.0)
         assert await pruned(at) == (0, 0)
-        assert not (await at.row(hold.job)).is_stub
+        assert not (await at.row(hold.id)).is_stub

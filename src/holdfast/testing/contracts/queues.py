@@ -18,11 +18,11 @@ class QueueContract(Part):
         lease = await at.lease()
         await at.store.pause(["a"], is_paused=True)
         assert await at.claim(lease, 10, queues=("a",)) == ()
-        assert [claim.hold.job for claim in await at.claim(lease, 10)] == [other]
+        assert [claim.job.id for claim in await at.claim(lease, 10)] == [other]
         (late,) = await at.enqueue(at.new(queue="a"))
         assert await at.claim(lease, 10, prefetch=5) == ()
         await at.store.pause(["a"], is_paused=False)
-        assert [claim.hold.job for claim in await at.claim(lease, 10)] == [paused, late]
+        assert [claim.job.id for claim in await at.claim(lease, 10)] == [paused, late]
 
     @story
     async def test_every_handle_leaves_a_paused_queue_alone(self, at: Scene) -> None:
@@ -33,12 +33,12 @@ class QueueContract(Part):
     @story
     async def test_jobs_that_run_in_a_paused_queue_go_on(self, at: Scene) -> None:
         hold = await at.running()
-        queue = (await at.row(hold.job)).queue
+        queue = (await at.row(hold.id)).queue
         await at.store.pause([queue], is_paused=True)
         assert (await at.store.beat([hold.lease])).alive == {hold.lease}
         await at.settle(raised(hold))
         at.advance(10.0)
-        assert await at.state(hold.job) is State.AVAILABLE
+        assert await at.state(hold.id) is State.AVAILABLE
         assert await at.claim(hold.lease, queues=(queue,)) == ()
 
     @story
@@ -71,7 +71,7 @@ class QueueContract(Part):
         assert await at.store.queues() == ()
         await at.enqueue(at.new(queue="b"), at.new(queue="b", delay=9.0), at.new(queue="a"), at.new(queue="b", task="other"))
         hold = await at.running()
-        queue = (await at.row(hold.job)).queue
+        queue = (await at.row(hold.id)).queue
         await at.settle(done(hold))
         await at.store.pause(["b", "z"], is_paused=True)
         views = {view.name: view for view in await at.store.queues()}
@@ -109,7 +109,7 @@ class QueueContract(Part):
         await at.settle(done(finished))
         await at.store.end_lease(held.lease, CRASH)
         await at.settle(rescued(held, CRASH))
-        kept = [running.job, finished.job, held.job]
+        kept = [running.id, finished.id, held.id]
         for job in kept:
             queue = (await at.row(job)).queue
             waiting = await at.enqueue(at.new(queue=queue), at.new(queue=queue, delay=60.0, payload=b"x" * 2000))
@@ -148,17 +148,17 @@ class QueueContract(Part):
         held = await at.running(policy=Policy(on_crash=CrashPolicy.HOLD))
         await at.store.end_lease(held.lease, CRASH)
         await at.settle(rescued(held, CRASH))
-        queue = (await at.row(held.job)).queue
+        queue = (await at.row(held.id)).queue
         await at.enqueue(at.new(queue=queue))
         assert [(await at.store.purge(queue, 1)).jobs for _ in range(2)] == [1, 0]
-        assert await at.state(held.job) is State.HELD
+        assert await at.state(held.id) is State.HELD
 
     @story
     async def test_a_purged_job_has_left_no_trace(self, at: Scene) -> None:
         hold = await at.running()
-        queue = (await at.row(hold.job)).queue
+        queue = (await at.row(hold.id)).queue
         await at.settle(raised(hold))
         assert (await at.store.purge(queue, 10)).jobs == 1
-        assert await at.store.get(hold.job) is None
+        assert await at.store.get(hold.id) is None
         assert (await at.settle(raised(hold)))[0].value == "missing"
         assert await at.store.queues() == ()

@@ -27,9 +27,9 @@ class RaceContract(Part):
                 *(store.exchange((), request) for store, request in zip(stores, requests, strict=True))
             )
             assert all(len(answer.claims) <= 10 for answer in answers)
-            taken += [claim.hold for answer in answers for claim in answer.claims]
+            taken += [claim.job for answer in answers for claim in answer.claims]
             requests = [at.request(request.lease, 10) for request in requests]
-        assert sorted(hold.job for hold in taken) == sorted(jobs)
+        assert sorted(hold.id for hold in taken) == sorted(jobs)
         assert len({hold.token.number for hold in taken}) == len(jobs)
 
     @story
@@ -50,7 +50,7 @@ class RaceContract(Part):
             answers = await asyncio.gather(*(insist(store, [move]) for store, move in zip(stores, moves, strict=True)))
             landed = [move for move, answer in zip(moves, answers, strict=True) if answer.answers == (Answer.APPLIED,)]
             assert len(landed) == 1
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert [record.outcome for record in row.attempts] == [each.record for each in landed if each.record is not None]
             assert (row.failures, row.crashes) == (landed[0].failures, landed[0].crashes)
 
@@ -61,7 +61,7 @@ class RaceContract(Part):
             hold = await at.running()
             answers = await asyncio.gather(*(insist(store, [raised(hold)]) for store in stores))
             assert {answer.answers for answer in answers} == {(Answer.APPLIED,)}
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert (row.failures, len(row.attempts)) == (1, 1)
 
     @story
@@ -82,7 +82,7 @@ class RaceContract(Part):
         for _ in range(10):
             lease = await at.lease()
             answer, _ = await asyncio.gather(owner.exchange((), at.request(lease, 5)), judge.end_lease(lease, CRASH))
-            assert {claim.hold for claim in answer.claims} == set(await at.store.held(lease))
+            assert {claim.job for claim in answer.claims} == set(await at.store.held(lease))
             assert len(answer.claims) in (0, 5)
             assert await at.claim(lease) == ()
 
@@ -92,7 +92,7 @@ class RaceContract(Part):
         stores = [at.another() for _ in range(STORES)]
         for round_ in range(6):
             lease = await at.lease()
-            holds = [claim.hold for claim in await at.claim(lease, 20)]
+            holds = [claim.job for claim in await at.claim(lease, 20)]
             await at.store.end_lease(lease, CRASH)
             answers = await asyncio.gather(
                 insist(stores[0], [done(hold) for hold in holds[::2]]),
@@ -131,8 +131,8 @@ class RaceContract(Part):
             news = [at.new(key=key) for _ in range(2)]
             in_threads(
                 partial(insist, stores[0], [done(hold)]),
-                partial(stores[1].reopen, [finished.job]),
-                partial(stores[2].reopen, [hold.job]),
+                partial(stores[1].reopen, [finished.id]),
+                partial(stores[2].reopen, [hold.id]),
                 partial(stores[3].enqueue, at.chance.uuid4(), [news[0]]),
                 partial(stores[4].enqueue, at.chance.uuid4(), [news[1]]),
             )
@@ -151,9 +151,9 @@ class RaceContract(Part):
             call = at.chance.uuid4()
             in_threads(
                 partial(insist, stores[0], [done(hold)]),
-                partial(stores[1].enqueue, call, [child], under=(hold.job, hold.token)),
+                partial(stores[1].enqueue, call, [child], under=(hold.id, hold.token)),
             )
-            answer = await at.store.enqueue(call, [child], under=(hold.job, hold.token))
+            answer = await at.store.enqueue(call, [child], under=(hold.id, hold.token))
             assert answer.is_lost is (await at.store.get(child.id) is None)
 
     @story
@@ -169,16 +169,16 @@ class RaceContract(Part):
             for call, job, request in zip(calls[place], news[place], requests[place], strict=True):
                 await at.store.enqueue(call, [job])
                 claims = (await at.store.exchange((), request)).claims
-                answer = await at.store.exchange([done(claim.hold) for claim in claims])
+                answer = await at.store.exchange([done(claim.job) for claim in claims])
                 assert set(answer.answers) <= {Answer.APPLIED}
-                ran += [claim.hold.job for claim in claims]
+                ran += [claim.job.id for claim in claims]
             return ran
 
         ran = [job for each in in_threads(*(partial(work, place) for place in range(STORES))) for job in each]
         lease, rest = await at.lease(), list[UUID]()
         while claims := await at.claim(lease, 100):
-            rest += [claim.hold.job for claim in claims]
-            await at.settle(*(done(claim.hold) for claim in claims))
+            rest += [claim.job.id for claim in claims]
+            await at.settle(*(done(claim.job) for claim in claims))
         rows = await at.store.list(at.everything)
         assert sorted([*ran, *rest]) == sorted(row.id for row in rows)
         assert {row.state for row in rows} == {State.COMPLETED}

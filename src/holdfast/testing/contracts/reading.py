@@ -14,7 +14,7 @@ async def one_of_each(at: Scene) -> dict[State, JobRecord]:
     available, cancelled = await at.enqueue(at.new(), at.new())
     await at.store.request_cancel([cancelled])
     held = (completed, failed, retried, prefetched, running)
-    rows = [await at.row(job) for job in (*(hold.job for hold in held), available, cancelled)]
+    rows = [await at.row(job) for job in (*(hold.id for hold in held), available, cancelled)]
     return {row.state: row for row in rows}
 
 
@@ -35,12 +35,12 @@ class ReadContract(Part):
             at.advance(10.0)
             await at.claim(hold.lease)
         await at.settle(raised(await at.running()))
-        row = await at.row(hold.job)
+        row = await at.row(hold.id)
         assert [record.attempt for record in row.attempts] == [1, 2]
-        assert {record.job for record in row.attempts} == {hold.job}
+        assert {record.job for record in row.attempts} == {hold.id}
         assert row.attempts[0].token.number < row.attempts[1].token.number
         (listed,) = await at.store.list(JobFilter(state=State.RUNNING))
-        assert (listed.id, listed.attempts) == (hold.job, ())
+        assert (listed.id, listed.attempts) == (hold.id, ())
 
     @story
     async def test_lists_are_newest_first_and_go_on_where_the_last_page_ended(self, at: Scene) -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from msgspec import structs
 
-from holdfast._core.job import Failure, Hold, State, Token
+from holdfast._core.job import ActiveJob, Failure, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._ports.store import Note, Update
 from holdfast.testing.contracts.scene import BOOM, Part, Scene, done, raised, released, rescued, stale, story
@@ -13,7 +13,7 @@ CRASH = LeaseEnd(End.CRASHED)
 
 
 def said(
-    hold: Hold,
+    hold: ActiveJob,
     *,
     stage: str | None = None,
     fraction: float | None = None,
@@ -21,11 +21,11 @@ def said(
     checkpoint: bytes | None = None,
 ) -> Update:
     """What its handler said."""
-    update = Update(job=hold.job, token=hold.token, stage=stage, fraction=fraction, message=message)
+    update = Update(job=hold.id, token=hold.token, stage=stage, fraction=fraction, message=message)
     return structs.replace(update, checkpoint=checkpoint)
 
 
-def wrong(hold: Hold, at: Scene) -> list[Token]:
+def wrong(hold: ActiveJob, at: Scene) -> list[Token]:
     """Tokens that are not its own."""
     return [stale(hold.token), stale(hold.token, -1), Token(at.chance.uuid4(), hold.token.number), Token(None, hold.token.number)]
 
@@ -37,27 +37,27 @@ class ReportContract(Part):
     async def test_a_prefetched_job_starts_once(self, at: Scene) -> None:
         hold = await at.prefetched()
         at.advance(2.0)
-        assert await at.store.start([(hold.job, hold.token)]) == frozenset()
-        row, now = await at.row(hold.job), datetime.fromtimestamp(at.clock.wall(), UTC)
+        assert await at.store.start([(hold.id, hold.token)]) == frozenset()
+        row, now = await at.row(hold.id), datetime.fromtimestamp(at.clock.wall(), UTC)
         assert (row.state, row.attempt, row.started_at, row.token) == (State.RUNNING, 1, now, hold.token)
         at.advance(2.0)
-        assert await at.store.start([(hold.job, hold.token)]) == frozenset()
-        assert await at.row(hold.job) == row
+        assert await at.store.start([(hold.id, hold.token)]) == frozenset()
+        assert await at.row(hold.id) == row
 
     @story
     async def test_only_the_owner_starts_a_job(self, at: Scene) -> None:
         running = await at.running()
         for token in wrong(running, at):
-            assert await at.store.start([(running.job, token)]) == {running.job}
+            assert await at.store.start([(running.id, token)]) == {running.id}
         hold = await at.prefetched()
         for token in wrong(hold, at):
-            assert await at.store.start([(hold.job, token)]) == {hold.job}
+            assert await at.store.start([(hold.id, token)]) == {hold.id}
         unknown = at.chance.uuid7()
         assert await at.store.start([(unknown, hold.token)]) == {unknown}
-        assert await at.state(hold.job) is State.CLAIMED
+        assert await at.state(hold.id) is State.CLAIMED
         await at.settle(released(hold))
-        assert await at.store.start([(hold.job, hold.token)]) == {hold.job}
-        assert await at.state(hold.job) is State.AVAILABLE
+        assert await at.store.start([(hold.id, hold.token)]) == {hold.id}
+        assert await at.state(hold.id) is State.AVAILABLE
 
     @story
     async def test_nothing_starts_under_a_lease_that_has_ended(self, at: Scene) -> None:
@@ -65,9 +65,9 @@ class ReportContract(Part):
         running = await at.running()
         for lease in (hold.lease, running.lease):
             await at.store.end_lease(lease, CRASH)
-        tokens = [(each.job, each.token) for each in (hold, other, running)]
-        assert await at.store.start(tokens) == {hold.job, running.job}
-        assert [await at.state(each.job) for each in (hold, other)] == [State.CLAIMED, State.RUNNING]
+        tokens = [(each.id, each.token) for each in (hold, other, running)]
+        assert await at.store.start(tokens) == {hold.id, running.id}
+        assert [await at.state(each.id) for each in (hold, other)] == [State.CLAIMED, State.RUNNING]
 
     @story
     async def test_what_arrives_after_something_that_was_said_later_changes_nothing(self, at: Scene) -> None:
@@ -77,18 +77,18 @@ class ReportContract(Part):
             return structs.replace(said(hold, stage=what, message=what, checkpoint=what.encode()), order=order)
 
         assert await at.store.report([nth(2, "second")]) == frozenset()
-        later = await at.row(hold.job)
+        later = await at.row(hold.id)
         at.advance(1.0)
         first = structs.replace(said(hold, stage="first", fraction=0.1, message="first", checkpoint=b"first"), order=1)
         assert await at.store.report([first, structs.replace(said(other, stage="other"), order=1)]) == frozenset()
-        assert await at.row(hold.job) == later
-        assert (await at.row(other.job)).stage == "other"
+        assert await at.row(hold.id) == later
+        assert (await at.row(other.id)).stage == "other"
         assert await at.store.report([nth(None, "numberless")]) == frozenset()
-        assert (await at.row(hold.job)).checkpoint == b"numberless"
+        assert (await at.row(hold.id)).checkpoint == b"numberless"
         assert await at.store.report([first]) == frozenset()
-        assert (await at.row(hold.job)).checkpoint == b"numberless"
+        assert (await at.row(hold.id)).checkpoint == b"numberless"
         assert await at.store.report([nth(2, "second once more")]) == frozenset()
-        assert (await at.row(hold.job)).checkpoint == b"second once more"
+        assert (await at.row(hold.id)).checkpoint == b"second once more"
 
     @story
     async def test_the_next_attempt_counts_what_it_says_from_the_start(self, at: Scene) -> None:
@@ -96,9 +96,9 @@ class ReportContract(Part):
         await at.store.report([structs.replace(said(hold, checkpoint=b"1"), order=7)])
         await at.settle(released(hold))
         (again,) = await at.claim(await at.lease())
-        hold = again.hold
+        hold = again.job
         await at.store.report([structs.replace(said(hold, checkpoint=b"2"), order=1)])
-        assert (await at.row(hold.job)).checkpoint == b"2"
+        assert (await at.row(hold.id)).checkpoint == b"2"
 
     @story
     async def test_progress_and_checkpoints_are_on_the_row(self, at: Scene) -> None:
@@ -106,7 +106,7 @@ class ReportContract(Part):
         at.advance(1.0)
         update = said(hold, stage="clone", fraction=0.25, message="half of half", checkpoint=b'{"next": 1}')
         assert await at.store.report([update]) == frozenset()
-        row, now = await at.row(hold.job), datetime.fromtimestamp(at.clock.wall(), UTC)
+        row, now = await at.row(hold.id), datetime.fromtimestamp(at.clock.wall(), UTC)
         assert (row.stage, row.fraction, row.message, row.checkpoint) == ("clone", 0.25, "half of half", b'{"next": 1}')
         assert row.last_progress_at == now
         assert (row.state, row.token) == (State.RUNNING, hold.token)
@@ -117,34 +117,34 @@ class ReportContract(Part):
         await at.store.report([said(hold, stage="clone", checkpoint=b"1")])
         at.advance(1.0)
         await at.store.report([said(hold, fraction=0.1), said(hold, stage="walk", fraction=0.2), said(hold, message="")])
-        row = await at.row(hold.job)
+        row = await at.row(hold.id)
         assert (row.stage, row.fraction, row.message, row.checkpoint) == ("walk", 0.2, "", b"1")
         at.advance(1.0)
         await at.store.report([said(hold)])
-        after = await at.row(hold.job)
+        after = await at.row(hold.id)
         assert (after.stage, after.fraction, after.message, after.checkpoint) == ("walk", 0.2, "", b"1")
         assert after.last_progress_at == datetime.fromtimestamp(at.clock.wall(), UTC)
 
     @story
     async def test_a_report_without_the_token_changes_nothing_and_others_land(self, at: Scene) -> None:
         hold, other = await at.running(), await at.running()
-        before = await at.row(hold.job)
+        before = await at.row(hold.id)
         stolen = [structs.replace(said(hold, stage="stolen", checkpoint=b"0"), token=token) for token in wrong(hold, at)]
         for update in stolen:
-            assert await at.store.report([update]) == {hold.job}
+            assert await at.store.report([update]) == {hold.id}
         unknown = structs.replace(said(hold, stage="x"), job=at.chance.uuid7())
-        assert await at.store.report([*stolen, unknown, said(other, stage="fine")]) == {hold.job, unknown.job}
-        assert await at.row(hold.job) == before
-        assert (await at.row(other.job)).stage == "fine"
+        assert await at.store.report([*stolen, unknown, said(other, stage="fine")]) == {hold.id, unknown.job}
+        assert await at.row(hold.id) == before
+        assert (await at.row(other.id)).stage == "fine"
 
     @story
     async def test_nothing_is_reported_on_a_job_that_has_moved(self, at: Scene) -> None:
         for move in (done, raised):
             hold = await at.running()
             await at.settle(move(hold))
-            before = await at.row(hold.job)
-            assert await at.store.report([said(hold, stage="late", checkpoint=b"0")]) == {hold.job}
-            assert await at.row(hold.job) == before
+            before = await at.row(hold.id)
+            assert await at.store.report([said(hold, stage="late", checkpoint=b"0")]) == {hold.id}
+            assert await at.row(hold.id) == before
 
     @story
     async def test_a_zombie_reports_until_its_job_has_moved_and_never_after(self, at: Scene) -> None:
@@ -153,22 +153,22 @@ class ReportContract(Part):
         assert await at.store.report([said(hold, stage="mine")]) == frozenset()
         await at.settle(rescued(hold, CRASH))
         (claim,) = await at.claim(await at.lease())
-        assert await at.store.report([said(hold, stage="zombie", checkpoint=b"0")]) == {hold.job}
-        row = await at.row(hold.job)
-        assert (row.stage, row.checkpoint, row.token) == ("mine", None, claim.hold.token)
+        assert await at.store.report([said(hold, stage="zombie", checkpoint=b"0")]) == {hold.id}
+        row = await at.row(hold.id)
+        assert (row.stage, row.checkpoint, row.token) == ("mine", None, claim.job.token)
 
     @story
     async def test_a_prefetched_job_may_be_reported_on(self, at: Scene) -> None:
         hold = await at.prefetched()
         assert await at.store.report([said(hold, checkpoint=b"1")]) == frozenset()
-        assert (await at.row(hold.job)).checkpoint == b"1"
+        assert (await at.row(hold.id)).checkpoint == b"1"
 
     @story
     async def test_checkpoints_come_back_byte_for_byte(self, at: Scene) -> None:
         hold = await at.running()
         for checkpoint in (b"", b'"\\u0000"', "ä🎁".encode(), b"x" * 65_536):
             assert await at.store.report([said(hold, checkpoint=checkpoint, stage="ä'\n🎁", message="%s :x")]) == frozenset()
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert (row.checkpoint, row.stage, row.message) == (checkpoint, "ä'\n🎁", "%s :x")
 
     @story
@@ -177,10 +177,10 @@ class ReportContract(Part):
         await at.store.end_lease(hold.lease, CRASH)
         await at.settle(rescued(hold, CRASH))
         (claim,) = await at.claim(await at.lease())
-        await at.settle(raised(claim.hold))
-        before = await at.row(hold.job)
-        await at.store.annotate([Note(job=hold.job, token=hold.token, late_result=b'"late"', error=BOOM, stacks="…")])
-        row = await at.row(hold.job)
+        await at.settle(raised(claim.job))
+        before = await at.row(hold.id)
+        await at.store.annotate([Note(job=hold.id, token=hold.token, late_result=b'"late"', error=BOOM, stacks="…")])
+        row = await at.row(hold.id)
         first, second = row.attempts
         assert (first.late_result, first.error, first.stacks) == (b'"late"', BOOM, "…")
         assert second == before.attempts[1]
@@ -190,29 +190,29 @@ class ReportContract(Part):
     async def test_notes_fill_in_and_take_nothing_away(self, at: Scene) -> None:
         hold = await at.running()
         await at.settle(raised(hold))
-        note = Note(job=hold.job, token=hold.token, late_result=b"1", stacks="a", error=Failure("Other", "later"))
-        await at.store.annotate([note, Note(job=hold.job, token=hold.token)])
-        await at.store.annotate([Note(job=hold.job, token=hold.token, stacks="b")])
-        await at.store.annotate([Note(job=hold.job, token=hold.token, error=Failure("Other", "again"))])
-        (record,) = (await at.row(hold.job)).attempts
+        note = Note(job=hold.id, token=hold.token, late_result=b"1", stacks="a", error=Failure("Other", "later"))
+        await at.store.annotate([note, Note(job=hold.id, token=hold.token)])
+        await at.store.annotate([Note(job=hold.id, token=hold.token, stacks="b")])
+        await at.store.annotate([Note(job=hold.id, token=hold.token, error=Failure("Other", "again"))])
+        (record,) = (await at.row(hold.id)).attempts
         assert (record.late_result, record.stacks, record.error) == (b"1", "b", BOOM)
 
     @story
     async def test_a_note_for_no_record_is_nothing(self, at: Scene) -> None:
         hold, free = await at.running(), await at.prefetched()
         await at.settle(raised(hold), released(free))
-        rows = [await at.row(each.job) for each in (hold, free)]
-        notes = [Note(job=hold.job, token=token, late_result=b"1") for token in wrong(hold, at)]
+        rows = [await at.row(each.id) for each in (hold, free)]
+        notes = [Note(job=hold.id, token=token, late_result=b"1") for token in wrong(hold, at)]
         notes += [Note(job=at.chance.uuid7(), token=hold.token, late_result=b"1")]
-        notes += [Note(job=free.job, token=free.token, late_result=b"1")]
+        notes += [Note(job=free.id, token=free.token, late_result=b"1")]
         for asked in (notes, *([note] for note in notes)):
             await at.store.annotate(asked)
-            assert [await at.row(each.job) for each in (hold, free)] == rows
+            assert [await at.row(each.id) for each in (hold, free)] == rows
 
     @story
     async def test_a_settle_is_recognised_after_an_error_was_noted(self, at: Scene) -> None:
         hold = await at.running()
         await at.store.end_lease(hold.lease, CRASH)
         await at.settle(rescued(hold, CRASH))
-        await at.store.annotate([Note(job=hold.job, token=hold.token, error=BOOM)])
+        await at.store.annotate([Note(job=hold.id, token=hold.token, error=BOOM)])
         assert [answer.value for answer in await at.settle(rescued(hold, CRASH), raised(hold))] == ["applied", "lost"]

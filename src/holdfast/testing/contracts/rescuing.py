@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 from msgspec import structs
 
-from holdfast._core.job import Hold, JobRecord, Rescue, RescueReason, State, Token
-from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, cancelled, overrun_seen_by_others
+from holdfast._core.job import ActiveJob, JobRecord, Rescue, RescueReason, State, Token
+from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, cancelled, deadline_exceeded_elsewhere
 from holdfast._core.outcome import Fail, Retry, Snooze
-from holdfast._core.policy import HOOK_PATIENCE, HOOK_PAUSE, RETENTION_FLOOR, Backoff, CrashPolicy, Policy
+from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY, RETENTION_FLOOR, Backoff, CrashPolicy, Policy
 from holdfast._ports.store import Answer
 from holdfast.errors import JobLost, Unsupported
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, answered, done, raised, released, rescued, story
@@ -19,16 +19,16 @@ CRASH = LeaseEnd(End.CRASHED, "SIGKILL")
 PAUSE, ALL = 20.0, 100
 DAY = 86400.0
 TASKS = ("task",)
-HEALS = Policy(heals=True, max_crashes=20, max_attempts=20, backoff=Backoff.fixed("0s"))
+HEALS = Policy(has_rescue_hook=True, max_crashes=20, max_attempts=20, backoff=Backoff.fixed("0s"))
 ENDS_AT_ONCE = structs.replace(HEALS, on_crash=CrashPolicy.FAIL)
 HOLDS = structs.replace(HEALS, on_crash=CrashPolicy.HOLD)
 
 
-async def crash(at: Scene, hold: Hold, why: LeaseEnd = CRASH) -> JobRecord:
+async def crash(at: Scene, hold: ActiveJob, why: LeaseEnd = CRASH) -> JobRecord:
     """Its worker's lease ends, and somebody takes the job."""
     await at.store.end_lease(hold.lease, why)
     assert await at.settle(rescued(hold, why)) == (Answer.APPLIED,)
-    return await at.row(hold.job)
+    return await at.row(hold.id)
 
 
 async def crashed(at: Scene, policy: Policy = HEALS) -> JobRecord:
@@ -36,10 +36,10 @@ async def crashed(at: Scene, policy: Policy = HEALS) -> JobRecord:
     return await crash(at, await at.running(policy=policy))
 
 
-async def again(at: Scene, row: JobRecord, policy: Policy = HEALS) -> Hold:
+async def again(at: Scene, row: JobRecord, policy: Policy = HEALS) -> ActiveJob:
     """Its next attempt."""
     (claim,) = await at.claim(await at.lease(worker="second"), queues=(row.queue,), policy=policy)
-    return claim.hold
+    return claim.job
 
 
 async def offered(at: Scene, *, limit: int = ALL, pause: float = PAUSE) -> list[JobRecord]:
@@ -96,7 +96,7 @@ class RescueContract(Part):
             assert row.rescue == Rescue(reason=RescueReason(reason), worker="worker", attempt=1, at=row.available_at)
             (claim,) = await at.claim(await at.lease(), queues=(row.queue,))
             assert (claim.rescue, claim.heal_at) == (row.rescue, None)
-            await at.settle(done(claim.hold))
+            await at.settle(done(claim.job))
             assert (await at.row(row.id)).rescue == row.rescue
 
     @story
@@ -104,7 +104,7 @@ class RescueContract(Part):
         for settle in (done, raised, lambda hold: answered(hold, Retry()), lambda hold: answered(hold, Snooze(for_="1s"))):
             hold = await at.running(policy=HEALS)
             await at.settle(settle(hold))
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert (row.rescue, row.heal_at) == (None, None)
         assert await offered(at) == []
 
@@ -115,7 +115,7 @@ class RescueContract(Part):
         row = await crashed(at)
         (claim,) = await at.claim(await at.lease(), 0, prefetch=1, queues=(row.queue,), policy=HEALS)
         assert (claim.rescue, claim.heal_at) == (row.rescue, row.heal_at)
-        later = await crash(at, claim.hold)
+        later = await crash(at, claim.job)
         assert (later.rescue, later.heal_at) == (row.rescue, row.heal_at)
 
     @story
@@ -130,7 +130,7 @@ class RescueContract(Part):
     @story
     async def test_it_stays_owed_whatever_becomes_of_the_job_until_that_completes(self, at: Scene) -> None:
         row = await crashed(at)
-        settles: tuple[Callable[[Hold], Transition], ...] = (
+        settles: tuple[Callable[[ActiveJob], Transition], ...] = (
             raised,
             released,
             lambda hold: answered(hold, Retry()),
@@ -175,11 +175,11 @@ class RescueContract(Part):
         limits = {Charge.STALLED: {"progress_within": 1.0}, Charge.TIMED_OUT: {"timeout": 1.0}}
         for charge, limit in limits.items():
             hold = await at.running(policy=structs.replace(HEALS, **limit))
-            assert await at.settle(overrun_seen_by_others(hold, charge, jitter=0.0)) == (Answer.LOST,)
-            assert (await at.row(hold.job)).rescue is None
+            assert await at.settle(deadline_exceeded_elsewhere(hold, charge, jitter=0.0)) == (Answer.LOST,)
+            assert (await at.row(hold.id)).rescue is None
             at.advance(TTL + 100.0)
-            assert await at.settle(overrun_seen_by_others(hold, charge, jitter=0.0)) == (Answer.APPLIED,)
-            row = await at.row(hold.job)
+            assert await at.settle(deadline_exceeded_elsewhere(hold, charge, jitter=0.0)) == (Answer.APPLIED,)
+            row = await at.row(hold.id)
             assert row.rescue is not None
             assert (row.rescue.reason, row.heal_at) == (charge.value, row.rescue.at)
 
@@ -189,7 +189,7 @@ class RescueContract(Part):
         row = await crash(at, hold)
         at.advance(1.0)
         assert await at.settle(rescued(hold, CRASH)) == (Answer.APPLIED,)
-        assert await at.row(hold.job) == row
+        assert await at.row(hold.id) == row
 
     @story
     async def test_what_ended_or_is_held_is_offered_and_nothing_else(self, at: Scene) -> None:
@@ -202,7 +202,7 @@ class RescueContract(Part):
             (failed.id, State.FAILED, failed.token, b"{}"),
             (held.id, State.HELD, held.token, b"{}"),
         ]
-        assert [await at.state(job) for job in (waiting.id, running.job)] == [State.AVAILABLE, State.RUNNING]
+        assert [await at.state(job) for job in (waiting.id, running.id)] == [State.AVAILABLE, State.RUNNING]
 
     @story
     async def test_never_more_than_asked_and_those_first_that_have_waited_longest(self, at: Scene) -> None:
@@ -235,9 +235,9 @@ class RescueContract(Part):
             assert await offered(at) == []
             at.advance(EARLY * 100)
         assert len(set(marks)) == len(marks)
-        at.advance(9 * HOOK_PAUSE)
+        at.advance(9 * LONGEST_HOOK_DELAY)
         assert len(await offered(at)) == 1
-        at.advance(HOOK_PAUSE - EARLY * 100)
+        at.advance(LONGEST_HOOK_DELAY - EARLY * 100)
         assert await offered(at) == []
         at.advance(EARLY * 100)
         assert len(await offered(at)) == 1
@@ -258,15 +258,13 @@ class RescueContract(Part):
         retried = structs.replace(HEALS, retention=0.0)
         failed, completed = [await again(at, await crashed(at, retried), retried) for _ in range(2)]
         await at.settle(answered(failed, Fail("no")), done(completed))
-        others = [completed.job, *[(await crashed(at, structs.replace(short, heals=False))).id for _ in range(2)]]
+        others = [completed.id, *[(await crashed(at, structs.replace(short, has_rescue_hook=False))).id for _ in range(2)]]
         at.advance(RETENTION_FLOOR)
         answer = await at.store.prune(ALL)
         assert (answer.jobs, answer.stubs) == (len(others), 0)
-        at.advance(HOOK_PATIENCE - RETENTION_FLOOR - 1.0)
+        at.advance(HOOK_RETENTION - RETENTION_FLOOR - 1.0)
         assert (await at.store.prune(ALL)).jobs == 0
-        assert {(row.id, row.payload) for row in await offered(at)} == {
-            (job, b"{}") for job in (ended.id, waiting.id, failed.job)
-        }
+        assert {(row.id, row.payload) for row in await offered(at)} == {(job, b"{}") for job in (ended.id, waiting.id, failed.id)}
         at.advance(2 * DAY)  # some stores forget whole days
         assert (await at.store.prune(ALL)).jobs >= 3
         assert await at.store.list(at.everything) == ()
@@ -288,7 +286,7 @@ class RescueContract(Part):
         if not at.store.capabilities.caller_transaction:
             return
         running = await again(at, await crashed(at))
-        for job in (running.job, (await crashed(at, ENDS_AT_ONCE)).id, (await crashed(at, HOLDS)).id):
+        for job in (running.id, (await crashed(at, ENDS_AT_ONCE)).id, (await crashed(at, HOLDS)).id):
             row = await at.row(job)
             assert await heal(at, row) == "healed"
             left = await at.row(job)
@@ -341,11 +339,11 @@ class RescueContract(Part):
         if not at.store.capabilities.caller_transaction:
             return
         hold = await again(at, await crashed(at))
-        row = await at.row(hold.job)
+        row = await at.row(hold.id)
         at.advance(1.0)
         left = await crash(at, hold)
         assert await heal(at, row) == "lost"
-        assert (await at.row(hold.job)).heal_at == left.heal_at
+        assert (await at.row(hold.id)).heal_at == left.heal_at
 
     @story
     async def test_what_was_healed_is_kept_no_longer_than_others_may_be(self, at: Scene) -> None:
@@ -353,5 +351,5 @@ class RescueContract(Part):
             return
         row = await crashed(at, ENDS_AT_ONCE)
         assert await heal(at, row) == "healed"
-        at.advance(HOOK_PATIENCE + 2 * DAY)
+        at.advance(HOOK_RETENTION + 2 * DAY)
         assert (await at.store.prune(ALL)).jobs == 1

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import Claim, Failure, Hold, JobRecord, NewJob, State, Token
+from holdfast._core.job import ActiveJob, Claim, Failure, JobRecord, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition, finish, release, rescue
 from holdfast._core.outcome import Done, Outcome, Raised
 from holdfast._core.policy import Policy
@@ -103,9 +103,9 @@ class Scene:
         assert await self.send(*jobs) == EnqueueAnswer()
         return tuple(job.id for job in jobs)
 
-    async def send(self, *jobs: NewJob, under: Hold | None = None) -> EnqueueAnswer:
+    async def send(self, *jobs: NewJob, under: ActiveJob | None = None) -> EnqueueAnswer:
         """What a call of its own is answered."""
-        return await self.store.enqueue(self.chance.uuid4(), jobs, under=None if under is None else (under.job, under.token))
+        return await self.store.enqueue(self.chance.uuid4(), jobs, under=None if under is None else (under.id, under.token))
 
     def new_lease(self, *, ttl: float = TTL, worker: str = "worker", process: ProcessIdentity = PROCESS) -> NewLease:
         """A lease to be."""
@@ -157,19 +157,19 @@ class Scene:
         wish = {"prefetch": prefetch, "tasks": tasks, "queues": queues, "policy": policy, "last_tries": last_tries, "ids": ids}
         return (await self.store.exchange((), self.request(lease, limit, **wish))).claims  # type: ignore[arg-type]
 
-    async def running(self, *, policy: Policy | None = None, key: str | None = None, payload: bytes = b"{}") -> Hold:
+    async def running(self, *, policy: Policy | None = None, key: str | None = None, payload: bytes = b"{}") -> ActiveJob:
         """A new job, in a queue of its own, that runs under a new lease."""
         job = self.new(queue=str(self.chance.uuid4()), key=key, payload=payload)
         await self.enqueue(job)
         (claim,) = await self.claim(await self.lease(), queues=(job.queue,), policy=policy)
-        return claim.hold
+        return claim.job
 
-    async def prefetched(self) -> Hold:
+    async def prefetched(self) -> ActiveJob:
         """A new job, in a queue of its own, that is claimed but not started."""
         job = self.new(queue=str(self.chance.uuid4()))
         await self.enqueue(job)
         (claim,) = await self.claim(await self.lease(), 0, prefetch=1, queues=(job.queue,))
-        return claim.hold
+        return claim.job
 
     async def settle(self, *transitions: Transition) -> tuple[Answer, ...]:
         """Their answers."""
@@ -201,27 +201,27 @@ async def insist(store: Store, transitions: Sequence[Transition], request: Claim
     return ExchangeAnswer(tuple(answers), found.claims)
 
 
-def done(hold: Hold, result: bytes = b"null") -> Transition:
+def done(hold: ActiveJob, result: bytes = b"null") -> Transition:
     """The handler returned."""
     return answered(hold, Done(result))
 
 
-def raised(hold: Hold, failure: Failure = BOOM) -> Transition:
+def raised(hold: ActiveJob, failure: Failure = BOOM) -> Transition:
     """The handler raised."""
     return answered(hold, Raised(failure))
 
 
-def answered(hold: Hold, outcome: Outcome) -> Transition:
+def answered(hold: ActiveJob, outcome: Outcome) -> Transition:
     """The handler answered."""
     return finish(hold, outcome, jitter=0.0)
 
 
-def rescued(hold: Hold, why: LeaseEnd) -> Transition:
+def rescued(hold: ActiveJob, why: LeaseEnd) -> Transition:
     """Somebody takes it from an owner whose lease has ended."""
     return rescue(hold, why, jitter=0.0)
 
 
-def released(hold: Hold, *, code_ran: bool = False) -> Transition:
+def released(hold: ActiveJob, *, code_ran: bool = False) -> Transition:
     """The owner gives it back."""
     return release(hold, code_ran=code_ran)
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import structs
 
-from holdfast._core.job import AttemptOutcome, Failure, Hold, Reason, State, Token
+from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd, Transition, cancelled
 from holdfast._core.outcome import Cancel, Fail, Invalid, Outcome, Raised, Retry, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
@@ -35,7 +35,7 @@ OUTCOMES: tuple[Outcome, ...] = (
 )
 
 
-def settles(hold: Hold) -> list[Transition]:
+def settles(hold: ActiveJob) -> list[Transition]:
     """Every kind of settle an owner sends."""
     return [done(hold), *(answered(hold, outcome) for outcome in OUTCOMES), released(hold, code_ran=True), cancelled(hold)]
 
@@ -48,7 +48,7 @@ class SettleContract(Part):
         hold = await at.running()
         at.advance(4.0)
         assert await at.settle(done(hold, b'{"sum": 3}')) == (Answer.APPLIED,)
-        row, now = await at.row(hold.job), datetime.fromtimestamp(at.clock.wall(), UTC)
+        row, now = await at.row(hold.id), datetime.fromtimestamp(at.clock.wall(), UTC)
         assert (row.state, row.result, row.token, row.attempt) == (State.COMPLETED, b'{"sum": 3}', hold.token, 1)
         began = now - timedelta(seconds=4)
         assert (row.available_at, row.claimed_at, row.started_at, row.finished_at) == (began, began, began, now)
@@ -59,16 +59,16 @@ class SettleContract(Part):
     @story
     async def test_a_failed_attempt_waits_in_line_with_its_record(self, at: Scene) -> None:
         hold = await at.running()
-        await at.store.report([Update(job=hold.job, token=hold.token, stage="half", checkpoint=b"1")])
+        await at.store.report([Update(job=hold.id, token=hold.token, stage="half", checkpoint=b"1")])
         at.advance(4.0)
         assert await at.settle(answered(hold, Retry(after="5s", reason="busy"))) == (Answer.APPLIED,)
-        row, now = await at.row(hold.job), datetime.fromtimestamp(at.clock.wall(), UTC)
+        row, now = await at.row(hold.id), datetime.fromtimestamp(at.clock.wall(), UTC)
         assert (row.state, row.token, row.failures, row.attempt) == (State.SCHEDULED, Token(None, hold.token.number), 1, 1)
         assert (row.available_at, row.error) == (now + timedelta(seconds=5), Failure("Retry", "busy"))
         assert (row.lease, row.worker, row.claimed_at, row.started_at, row.finished_at) == (None,) * 5
         assert (row.stage, row.checkpoint) == ("half", b"1")
         (record,) = row.attempts
-        assert (record.job, record.token, record.attempt, record.worker) == (hold.job, hold.token, 1, "worker")
+        assert (record.job, record.token, record.attempt, record.worker) == (hold.id, hold.token, 1, "worker")
         assert (record.outcome, record.error) == (AttemptOutcome.FAILED, Failure("Retry", "busy"))
         assert (record.started_at, record.ended_at) == (now - timedelta(seconds=4), now)
 
@@ -76,9 +76,9 @@ class SettleContract(Part):
     async def test_every_outcome_leads_where_it_says(self, at: Scene) -> None:
         for settle in settles(await at.running()):
             hold = await at.running()
-            move = structs.replace(settle, job=hold.job, token=hold.token)
+            move = structs.replace(settle, job=hold.id, token=hold.token)
             assert await at.settle(move) == (Answer.APPLIED,)
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             state = State.SCHEDULED if move.to is State.AVAILABLE and move.delay else move.to
             assert (row.state, row.reason, row.result) == (state, move.reason, move.result)
             assert (row.failures, row.crashes, row.error) == (move.failures, move.crashes, move.error)
@@ -90,12 +90,12 @@ class SettleContract(Part):
         await at.settle(raised(hold))
         at.advance(10.0)
         (claim,) = await at.claim(hold.lease)
-        await at.settle(answered(claim.hold, Snooze(for_="1s")))
-        assert (await at.row(hold.job)).error == BOOM
+        await at.settle(answered(claim.job, Snooze(for_="1s")))
+        assert (await at.row(hold.id)).error == BOOM
         at.advance(1.0)
         (claim,) = await at.claim(hold.lease)
-        await at.settle(done(claim.hold))
-        row = await at.row(hold.job)
+        await at.settle(done(claim.job))
+        row = await at.row(hold.id)
         assert row.error is None
         outcomes = [AttemptOutcome.FAILED, AttemptOutcome.SNOOZED, AttemptOutcome.COMPLETED]
         assert [record.outcome for record in row.attempts] == outcomes
@@ -104,7 +104,7 @@ class SettleContract(Part):
     @story
     async def test_nothing_moves_without_the_token(self, at: Scene) -> None:
         hold, other = await at.running(), await at.running()
-        before = await at.row(hold.job)
+        before = await at.row(hold.id)
         wrong = [
             Token(at.chance.uuid4(), hold.token.number),
             stale(hold.token),
@@ -115,22 +115,22 @@ class SettleContract(Part):
         for token in wrong:
             for settle in settles(hold):
                 assert await at.settle(structs.replace(settle, token=token)) == (Answer.LOST,)
-        assert await at.row(hold.job) == before
+        assert await at.row(hold.id) == before
         assert await at.settle(done(hold)) == (Answer.APPLIED,)
 
     @story
     async def test_a_job_without_a_trace_is_missing(self, at: Scene) -> None:
         hold = await at.running()
         assert await at.settle(structs.replace(done(hold), job=at.chance.uuid7())) == (Answer.MISSING,)
-        assert await at.state(hold.job) is State.RUNNING
+        assert await at.state(hold.id) is State.RUNNING
 
     @story
     async def test_a_waiting_job_belongs_to_nobody(self, at: Scene) -> None:
         hold = await at.running()
         await at.settle(raised(hold))
-        pending = (await at.row(hold.job)).token
+        pending = (await at.row(hold.id)).token
         assert await at.settle(structs.replace(done(hold), token=pending)) == (Answer.LOST,)
-        assert await at.state(hold.job) is State.SCHEDULED
+        assert await at.state(hold.id) is State.SCHEDULED
 
     @story
     async def test_only_the_very_token_recalls_what_was_settled(self, at: Scene) -> None:
@@ -140,59 +140,59 @@ class SettleContract(Part):
             assert await at.settle(move) == (Answer.APPLIED,)
             for wrong in (Token(at.chance.uuid4(), token.number), stale(token), Token(None, token.number)):
                 assert await at.settle(structs.replace(move, token=wrong)) == (Answer.LOST,)
-            for job, answer in ((other.job, Answer.LOST), (at.chance.uuid7(), Answer.MISSING)):
+            for job, answer in ((other.id, Answer.LOST), (at.chance.uuid7(), Answer.MISSING)):
                 assert await at.settle(structs.replace(move, job=job)) == (answer,)
 
     @story
     async def test_the_same_settle_sent_again_gets_the_same_answer(self, at: Scene) -> None:
         for settle in settles(await at.running()):
             hold = await at.running()
-            move = structs.replace(settle, job=hold.job, token=hold.token)
+            move = structs.replace(settle, job=hold.id, token=hold.token)
             assert await at.settle(move) == (Answer.APPLIED,)
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             at.advance(1.0)
             assert await at.settle(move) == (Answer.APPLIED,)
-            assert structs.replace(await at.row(hold.job), state=row.state) == row
+            assert structs.replace(await at.row(hold.id), state=row.state) == row
 
     @story
     async def test_another_settle_under_a_spent_token_is_lost(self, at: Scene) -> None:
         kinds = settles(await at.running())
         for first in range(len(kinds)):
             hold = await at.running()
-            moves = [structs.replace(kind, job=hold.job, token=hold.token) for kind in kinds]
+            moves = [structs.replace(kind, job=hold.id, token=hold.token) for kind in kinds]
             assert await at.settle(moves[first]) == (Answer.APPLIED,)
             others = [move for number, move in enumerate(moves) if number != first]
             assert set(await at.settle(*others)) == {Answer.LOST}
         hold = await at.running()
         assert await at.settle(done(hold, b"1"), done(hold, b"2")) == (Answer.APPLIED, Answer.LOST)
-        assert (await at.row(hold.job)).result == b"1"
+        assert (await at.row(hold.id)).result == b"1"
 
     @story
     async def test_a_settle_is_recognised_after_the_job_ran_again(self, at: Scene) -> None:
         for settle in settles(await at.running()):
             hold = await at.running()
-            move = structs.replace(settle, job=hold.job, token=hold.token)
+            move = structs.replace(settle, job=hold.id, token=hold.token)
             await at.settle(move)
-            await at.store.reopen([hold.job])
+            await at.store.reopen([hold.id])
             lease = await at.lease()
             (claim,) = await at.claim(lease)
-            assert claim.hold.job == hold.job
+            assert claim.job.id == hold.id
             assert await at.settle(move) == (Answer.APPLIED,)
             other = raised(hold, Failure("OSError", "else"))
             assert await at.settle(other) == (Answer.LOST,)
-            assert await at.settle(done(claim.hold)) == (Answer.APPLIED,)
+            assert await at.settle(done(claim.job)) == (Answer.APPLIED,)
             assert await at.settle(move, other) == (Answer.APPLIED, Answer.LOST)
-            assert await at.state(hold.job) is State.COMPLETED
+            assert await at.state(hold.id) is State.COMPLETED
 
     @story
     async def test_a_first_success_that_is_reopened_is_remembered_as_an_attempt(self, at: Scene) -> None:
         hold = await at.running()
         at.advance(2.0)
         await at.settle(done(hold))
-        finished = (await at.row(hold.job)).finished_at
+        finished = (await at.row(hold.id)).finished_at
         at.advance(2.0)
-        await at.store.reopen([hold.job])
-        (record,) = (await at.row(hold.job)).attempts
+        await at.store.reopen([hold.id])
+        (record,) = (await at.row(hold.id)).attempts
         assert (record.token, record.attempt, record.outcome) == (hold.token, 1, AttemptOutcome.COMPLETED)
         assert (record.worker, record.ended_at) == ("worker", finished)
         assert record.started_at is not None
@@ -201,27 +201,27 @@ class SettleContract(Part):
     async def test_a_free_release_leaves_no_record_and_is_still_recognised(self, at: Scene) -> None:
         hold = await at.prefetched()
         assert await at.settle(released(hold)) == (Answer.APPLIED,)
-        row = await at.row(hold.job)
+        row = await at.row(hold.id)
         assert (row.state, row.attempt, row.attempts) == (State.AVAILABLE, 0, ())
         assert await at.settle(released(hold), done(hold), raised(hold)) == (Answer.APPLIED, Answer.LOST, Answer.LOST)
         (claim,) = await at.claim(hold.lease)
         assert await at.settle(released(hold)) == (Answer.APPLIED,)
-        assert await at.settle(done(claim.hold)) == (Answer.APPLIED,)
+        assert await at.settle(done(claim.job)) == (Answer.APPLIED,)
 
     @story
     async def test_a_transition_twice_in_one_call_moves_once(self, at: Scene) -> None:
         for settle in settles(await at.running()):
             hold = await at.running()
-            move = structs.replace(settle, job=hold.job, token=hold.token)
+            move = structs.replace(settle, job=hold.id, token=hold.token)
             assert await at.settle(move, move) == (Answer.APPLIED, Answer.APPLIED)
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert (row.failures, len(row.attempts)) == (move.failures, 0 if move.record is None else 1)
 
     @story
     async def test_of_two_outcomes_in_one_call_the_first_counts(self, at: Scene) -> None:
         hold = await at.running()
         assert await at.settle(raised(hold), done(hold)) == (Answer.APPLIED, Answer.LOST)
-        assert await at.state(hold.job) is State.SCHEDULED
+        assert await at.state(hold.id) is State.SCHEDULED
 
     @story
     async def test_a_refused_transition_does_not_speak_for_the_next_under_its_token(self, at: Scene) -> None:
@@ -230,7 +230,7 @@ class SettleContract(Part):
             [rescued(hold, CRASH), done(other), done(hold), done(hold)], at.request(hold.lease, queues=())
         )
         assert answer.answers == (Answer.LOST, Answer.APPLIED, Answer.APPLIED, Answer.APPLIED)
-        assert await at.state(hold.job) is State.COMPLETED
+        assert await at.state(hold.id) is State.COMPLETED
 
     @story
     async def test_one_that_is_refused_does_not_hold_up_its_neighbours(self, at: Scene) -> None:
@@ -239,21 +239,21 @@ class SettleContract(Part):
         missing = structs.replace(done(second), job=at.chance.uuid7())
         answers = await at.settle(done(first), lost, missing, raised(third))
         assert answers == (Answer.APPLIED, Answer.LOST, Answer.MISSING, Answer.APPLIED)
-        states = [await at.state(hold.job) for hold in (first, second, third)]
+        states = [await at.state(hold.id) for hold in (first, second, third)]
         assert states == [State.COMPLETED, State.RUNNING, State.SCHEDULED]
 
     @story
     async def test_a_rescue_needs_a_lease_that_has_ended(self, at: Scene) -> None:
         hold = await at.running()
         await at.lease()  # somebody else's, alive all the time
-        before = await at.row(hold.job)
+        before = await at.row(hold.id)
         assert await at.settle(rescued(hold, CRASH)) == (Answer.LOST,)
         at.advance(TTL + 1.0)
         assert await at.settle(rescued(hold, CRASH)) == (Answer.LOST,)
-        assert await at.row(hold.job) == before
+        assert await at.row(hold.id) == before
         assert await at.store.end_lease(hold.lease, CRASH)
         assert await at.settle(rescued(hold, CRASH)) == (Answer.APPLIED,)
-        row = await at.row(hold.job)
+        row = await at.row(hold.id)
         assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 1, 0)
         (record,) = row.attempts
         assert (record.outcome, record.signal, record.stacks) == (AttemptOutcome.CRASHED, "SIGKILL", "Thread 1 …")
@@ -264,7 +264,7 @@ class SettleContract(Part):
         assert await at.settle(rescued(hold, CRASH)) == (Answer.LOST,)
         await at.store.end_lease(hold.lease, CRASH)
         assert await at.settle(rescued(hold, CRASH)) == (Answer.APPLIED,)
-        row = await at.row(hold.job)
+        row = await at.row(hold.id)
         assert (row.state, row.crashes, row.attempts) == (State.AVAILABLE, 0, ())
 
     @story
@@ -274,7 +274,7 @@ class SettleContract(Part):
             await at.store.end_lease(hold.lease, CRASH)
             move = rescued(hold, CRASH)
             assert await at.settle(move, move) == (Answer.APPLIED, Answer.APPLIED)
-            assert await at.state(hold.job) is state
+            assert await at.state(hold.id) is state
             assert await at.claim(await at.lease(), 10) == ()
 
     @story
@@ -282,15 +282,15 @@ class SettleContract(Part):
         hold = await at.running()
         await at.store.end_lease(hold.lease, CRASH)
         await at.settle(rescued(hold, CRASH))
-        row = await at.row(hold.job)
+        row = await at.row(hold.id)
         for settle in settles(hold):
             assert await at.settle(settle) == (Answer.LOST,)
-        assert await at.row(hold.job) == row
+        assert await at.row(hold.id) == row
         (claim,) = await at.claim(await at.lease())
-        assert claim.hold.job == hold.job
+        assert claim.job.id == hold.id
         for settle in settles(hold):
             assert await at.settle(settle) == (Answer.LOST,)
-        assert await at.store.held(claim.hold.lease) == (claim.hold,)
+        assert await at.store.held(claim.job.lease) == (claim.job,)
 
     @story
     async def test_an_owner_whose_lease_has_ended_settles_until_a_move_takes_the_job(self, at: Scene) -> None:
@@ -298,20 +298,20 @@ class SettleContract(Part):
         await at.store.end_lease(hold.lease, CRASH)
         assert await at.settle(done(hold)) == (Answer.APPLIED,)
         assert await at.settle(rescued(hold, CRASH)) == (Answer.LOST,)
-        assert await at.state(hold.job) is State.COMPLETED
+        assert await at.state(hold.id) is State.COMPLETED
 
     @story
     async def test_a_marked_job_that_does_not_complete_ends_cancelled_whoever_settles_it(self, at: Scene) -> None:
         for settle in [*settles(await at.running()), rescued(await at.running(), CRASH), released(await at.running())]:
             hold = await at.running()
-            await at.store.request_cancel([hold.job])
+            await at.store.request_cancel([hold.id])
             await at.store.end_lease(hold.lease, CRASH)
-            before = await at.row(hold.job)
+            before = await at.row(hold.id)
             at.advance(1.0)
-            move = structs.replace(settle, job=hold.job, token=hold.token)
+            move = structs.replace(settle, job=hold.id, token=hold.token)
             assert await at.settle(move) == (Answer.APPLIED,)
             assert await at.settle(move) == (Answer.APPLIED,)
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             ends = {State.COMPLETED: None, State.CANCELLED: settle.reason}
             state = move.to if move.to in ends else State.CANCELLED
             assert (row.state, row.reason) == (state, ends.get(move.to, Reason.BY_OPERATOR))
@@ -327,7 +327,7 @@ class SettleContract(Part):
             (job,) = await at.enqueue(at.new())
             (claim,) = await at.claim(await at.lease(), 0, prefetch=1, ids=[job] if is_by_ids else None)
             await at.store.request_cancel([job])
-            await at.settle(released(claim.hold))
+            await at.settle(released(claim.job))
             row = await at.row(job)
             assert (row.state, row.claimed_at is None, row.started_at) == (State.CANCELLED, False, None)
 
@@ -337,10 +337,10 @@ class SettleContract(Part):
         await at.settle(raised(hold))
         at.advance(10.0)
         (claim,) = await at.claim(hold.lease)
-        assert (await at.row(hold.job)).error == BOOM
-        await at.store.request_cancel([hold.job])
-        await at.settle(released(claim.hold, code_ran=True))
-        row = await at.row(hold.job)
+        assert (await at.row(hold.id)).error == BOOM
+        await at.store.request_cancel([hold.id])
+        await at.settle(released(claim.job, code_ran=True))
+        row = await at.row(hold.id)
         assert (row.state, row.error) == (State.CANCELLED, None)
 
     @story
@@ -348,12 +348,12 @@ class SettleContract(Part):
         for result in (b"null", b'"\\u0000"', '{"ä": "🎁"}'.encode(), b'"%s"' % (b"x" * 200_000), b'[1, 2.5e300, "\'"]'):
             hold = await at.running()
             await at.settle(done(hold, result))
-            assert (await at.row(hold.job)).result == result
+            assert (await at.row(hold.id)).result == result
             assert await at.settle(done(hold, result)) == (Answer.APPLIED,)
         for text in ("", "\x00 zero", "'; DROP TABLE jobs; --", "ä🎁\n\t\\", "x" * 16_000):
             hold, failure = await at.running(), Failure("E", text, text)
             await at.settle(raised(hold, failure))
-            row = await at.row(hold.job)
+            row = await at.row(hold.id)
             assert (row.error, row.attempts[0].error) == (failure, failure)
 
     @story
@@ -361,7 +361,7 @@ class SettleContract(Part):
         hold, other = await at.running(), await at.running()
         unsayable = Failure("FileNotFoundError", "\udcff.txt")
         assert await at.settle(raised(hold, unsayable), done(other)) == (Answer.APPLIED, Answer.APPLIED)
-        assert (await at.row(hold.job)).error is not None
+        assert (await at.row(hold.id)).error is not None
 
     @story
     async def test_hundreds_of_mixed_outcomes_are_one_write(self, at: Scene) -> None:
@@ -369,8 +369,8 @@ class SettleContract(Part):
         claims = await at.claim(await at.lease(), 300)
         moves = []
         for number, claim in enumerate(claims):
-            kinds = settles(claim.hold)
-            moves.append(kinds[number % len(kinds)] if number % 3 == 0 else done(claim.hold, b"%d" % number))
+            kinds = settles(claim.job)
+            moves.append(kinds[number % len(kinds)] if number % 3 == 0 else done(claim.job, b"%d" % number))
         assert set(await at.settle(*moves)) == {Answer.APPLIED}
         for number, move in enumerate(moves):
             row = await at.row(move.job)

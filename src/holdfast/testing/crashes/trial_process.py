@@ -97,7 +97,7 @@ class Trap:
         """By the code that runs here and now."""
         plan, hold = self._plan, CURRENT.get()
         blow = plan.blow if name == plan.point and self._is_first() else None
-        job, attempt = (None, None) if hold is None else (hold.job, hold.attempt)
+        job, attempt = (None, None) if hold is None else (hold.id, hold.attempt)
         plan.journal.add(Entry(point=name, job=job, attempt=attempt, pid=os.getpid(), time=self._clock.wall(), blow=blow))
         if blow is Blow.KILL:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -11,7 +11,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolic
 from nats.js.errors import NotFoundError
 from nats.js.manager import JetStreamManager
 
-from holdfast._core.transport_url import Address
+from holdfast._core.transport_url import TransportUrl
 from holdfast._ports.store import Due
 from holdfast._ports.transport import Delivery, Hint
 from holdfast.transports.nats import messages
@@ -39,7 +39,7 @@ class Session:
     """What one connection knows; a new one begins anew."""
 
     def __init__(
-        self, client: Client, address: Address, stream: str, *, now: Callable[[], float], wake: Callable[[Hint], None]
+        self, client: Client, address: TransportUrl, stream: str, *, now: Callable[[], float], wake: Callable[[Hint], None]
     ) -> None:
         self._client, self._address, self._stream = client, address, stream
         self._now, self._wake = now, wake

@@ -8,8 +8,8 @@ from contextlib import suppress
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
-from holdfast._core.cleaning import clean
-from holdfast._core.transport_url import Address
+from holdfast._core.cleaning import printable
+from holdfast._core.transport_url import TransportUrl
 from holdfast._ports.clock import Chance, Clock
 from holdfast._ports.store import Due
 from holdfast._ports.transport import Delivery, Hint
@@ -29,7 +29,7 @@ logger = logging.getLogger("holdfast")
 class NatsTransport:
     """Publishes and receives as well as it goes; while no server answers, everybody polls."""
 
-    def __init__(self, address: Address, stream: str, *, clock: Clock, chance: Chance) -> None:
+    def __init__(self, address: TransportUrl, stream: str, *, clock: Clock, chance: Chance) -> None:
         self._address, self._stream = address, stream
         self._clock, self._chance = clock, chance
         self._posts: PerLoop[_Post] = PerLoop(self._open)
@@ -113,7 +113,7 @@ class NatsTransport:
         return _Post(self._address, self._stream, clock=self._clock, chance=self._chance)
 
     def _complain(self, error: Exception) -> None:
-        complaint = clean(f"{type(error).__name__}: {error}")
+        complaint = printable(f"{type(error).__name__}: {error}")
         if complaint != self._complaint:
             self._complaint = complaint
             logger.warning("NATS at %s delivers no jobs; workers look by themselves: %s", self._address.public, complaint)
@@ -122,7 +122,7 @@ class NatsTransport:
 class _Post:
     """What one event loop has of it."""
 
-    def __init__(self, address: Address, stream: str, *, clock: Clock, chance: Chance) -> None:
+    def __init__(self, address: TransportUrl, stream: str, *, clock: Clock, chance: Chance) -> None:
         self._address, self._stream, self._clock = address, stream, clock
         self.wakes: list[Callable[[Hint], None]] = []
         self.upkeep: Upkeep[Session] = Upkeep(f"NATS at {address.public}", self._serve, clock=clock, chance=chance)
