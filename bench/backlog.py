@@ -148,7 +148,7 @@ async def embedded(app: App, options: argparse.Namespace) -> AsyncIterator[Kill]
         assert stay is not None
 
         def kill(_: int) -> None:
-            stay._loop.call_soon_threadsafe(stay._supervisor.wards[0].child.kill)
+            stay._loop.call_soon_threadsafe(stay._supervisor.workers[0].child.kill)
 
         yield kill
 

@@ -10,7 +10,7 @@ import asyncpg
 from bench.peers import Place
 from bench.peers.pgqueuer_tasks import payload_of
 from holdfast import App
-from holdfast._system.clock import SystemChance
+from holdfast._system.clock import SystemRandomness
 
 WARM_UP = 50
 INSERT = """
@@ -28,7 +28,7 @@ class RawPostgres:
         self.place = place
         self._connection = connection
         self._insert = insert
-        self._chance = SystemChance()
+        self._chance = SystemRandomness()
 
     @classmethod
     def settings(cls) -> str:

@@ -53,7 +53,7 @@ async def _claim(table: Table, times: int, found: Figures, claim: str, done: str
             raise RuntimeError(f"{claim}: {len(claimed.rows)} rows were due")
         found.setdefault(claim, []).append(took)
         keys = [(row["id"],) for row in claimed.rows]
-        took, moved = await _timed(partial(table.move, claimed.mark, keys, RowOutcome.DONE))
+        took, moved = await _timed(partial(table.move, claimed.fence, keys, RowOutcome.DONE))
         if len(moved) < crowd.BATCH:
             raise RuntimeError(f"{done}: {len(moved)} rows were done")
         found.setdefault(done, []).append(took)

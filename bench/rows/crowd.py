@@ -11,7 +11,7 @@ from bench.rows.site import Site
 from bench.rows.tasks import WATCH
 from holdfast._core.table_spec import TableSpec
 from holdfast._ports.table import Table
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast._system.host import SystemHost
 from holdfast.rows import open_table
 
@@ -49,7 +49,7 @@ _FILL = {
 def open_on(site: Site, *, owner: str | None = None) -> Table:
     """The table as a worker has it, with everything for which there is an index."""
     watch = TableSpec.of("pastes", **WATCH, owner=owner, batch=BATCH, stale_after="2h", resets="resets", retention="30d")
-    return open_table(site.url, watch, clock=SystemClock(), chance=SystemChance(), process=SystemHost().process())
+    return open_table(site.url, watch, clock=SystemClock(), chance=SystemRandomness(), process=SystemHost().process())
 
 
 def fill(site: Site, count: int) -> None:

@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from bench.rows.crowd import BATCH
 from holdfast._core.table_spec import RowOutcome
-from holdfast._ports.table import Mark, Table
+from holdfast._ports.table import RowFence, Table
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.postgres.table import PostgresTable
-from holdfast.rows.sqlite.database import File
+from holdfast.rows.sqlite.database import RowsFile
 from holdfast.rows.sqlite.statements import Statements as SqliteStatements
 from holdfast.rows.sqlite.table import SqliteTable
 
@@ -45,7 +45,7 @@ async def plans_of(table: Table) -> list[Plan]:
 
 def _questions(statements: Statements) -> dict[str, tuple[tuple[Any, ...], int | None, str]]:
     """Each with how many rows it may look at, and its index."""
-    stamp, keys = Mark("2024-01-02T03:04:05.000006", "somebody"), [(n,) for n in range(1003, 1000 * BATCH, 1000)]
+    stamp, keys = RowFence("2024-01-02T03:04:05.000006", "somebody"), [(n,) for n in range(1003, 1000 * BATCH, 1000)]
     return {
         "claim": (statements.claim("somebody", BATCH), 4 * BATCH, DUE),
         "has_due": ((statements.texts.of("has_due"),), 2, DUE),
@@ -103,9 +103,9 @@ def _looked_at(node: dict[str, Any]) -> int:
     return own + sum(_looked_at(each) for each in node.get("Plans", ()))
 
 
-def _of_sqlite(file: File, statements: SqliteStatements) -> Iterator[Plan]:
+def _of_sqlite(file: RowsFile, statements: SqliteStatements) -> Iterator[Plan]:
     mark, named = (
-        Mark("2024-01-02 03:04:05.000006", ""),
+        RowFence("2024-01-02 03:04:05.000006", ""),
         {"limit": 9, "now": "", "stale": "3", "ahead": "4", "forgettable": "2", "from": "", "past": 0, "fence": "", "owner": ""},
     )
     ((move, moved),) = statements.move(mark, [(1,), (2,)], RowOutcome.DONE, "", lambda: 0.0)

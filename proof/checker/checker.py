@@ -148,7 +148,7 @@ class Checker:
                 self._see_move(event, job, before, after)
             case Place.FINISHED, _:
                 is_beside = (
-                    event.by is not None and event.by.verb in ("prune", "unhealed", "heal") and after.state is before.state
+                    event.by is not None and event.by.verb in ("prune", "owed_hooks", "heal") and after.state is before.state
                 )
                 is_allowed = is_beside or (track.is_reopening and after.state is State.AVAILABLE)
                 self._expect("S4", is_allowed, job, "it was {} and became {} without an operator", before.state, after.state)

@@ -19,7 +19,7 @@ from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
-from holdfast.testing.process_log import Deed
+from holdfast.testing.process_log import ProcessEvent
 
 # By its owner's right, so that what a role does that may not write here is told all the same.
 _TELL = """
@@ -58,7 +58,7 @@ async def install(url: str, *, schema: str = "holdfast") -> None:
         await connection.close()
 
 
-def read(url: str, deeds: Iterable[Deed] = ()) -> History:
+def read(url: str, deeds: Iterable[ProcessEvent] = ()) -> History:
     """The history so far, the deeds put where they belong."""
 
     async def fetch() -> Sequence[asyncpg.Record]:

@@ -32,7 +32,7 @@ _ASIDE = {
     "purge": "is purged with its queue by an operator",
     "expire": "is failed because its time to start has run out",
     "prune": "is pruned, as something that ended long ago",
-    "unhealed": "is given to a worker for its hook alone",
+    "owed_hooks": "is given to a worker for its hook alone",
 }
 
 

@@ -47,7 +47,7 @@ CLOCKS: dict[Profile, LeaseClock] = {
     Profile.PLAIN: "server", Profile.SQLITE: "kernel", Profile.MONGODB: "server", Profile.OBJECTS: "none",
 }  # fmt: skip
 HOLDING = (What.LATE, What.TWICE, What.HELD, What.ANSWER_HELD, What.CRASH_SENT)  # the call; others hold processes
-LOOKS = ("expired", "overdue", "held", "unhealed")  # who finds something there acts on it
+LOOKS = ("expired", "overdue", "held", "owed_hooks")  # who finds something there acts on it
 
 
 class Script(Struct, frozen=True):

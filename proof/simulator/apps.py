@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast._engine.embedded.in_process import InProcessChild, InProcessHost
 from holdfast._engine.supervisor.supervisor import OK, UNREACHABLE, Supervisor, SupervisorOptions
-from holdfast._ports.store import LastTries
+from holdfast._ports.store import IsolatedJobs
 from holdfast.testing.history import EMBEDDED
 from proof.simulator.ears import Ears
 from proof.simulator.hosts import Machine, SimChance, SimHost
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast._engine.worker.worker import Worker
-    from holdfast._ports.host import Cell
+    from holdfast._ports.host import SupervisorLink
     from proof.simulator.loop import Process, VirtualLoop
     from proof.simulator.world import World
 
@@ -134,10 +134,10 @@ class _Stay:
         for task in self._thread.tasks:
             task.cancel()  # as the end of an event loop does
 
-    def _worker(self, cell: Cell) -> Worker:
+    def _worker(self, cell: SupervisorLink) -> Worker:
         world, settings = self._world, self._world.plan.settings
         known = world.known(settings.timing.ttl)
-        return worker_of(world, cell, self._process, self._machine.clock, settings, known, last_tries=LastTries.ALSO)
+        return worker_of(world, cell, self._process, self._machine.clock, settings, known, last_tries=IsolatedJobs.INCLUDE)
 
 
 class _Home:

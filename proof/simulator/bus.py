@@ -51,4 +51,4 @@ def queue_of(plan: Plan) -> FaultyQueue:
     numbers, all_settings = random.Random(plan.chaos), plan.all_settings
     mishaps = Mishaps(plan.hint_loss, double=0.2, swap=0.3, lateness=plan.settings.timing.beat)
     is_kept, longest = numbers.random() < 0.5, max(each.timing.ttl + each.recovery_interval for each in all_settings)
-    return FaultyQueue(numbers, mishaps, ack_wait=1.1 * longest, last_until_finish=is_kept)
+    return FaultyQueue(numbers, mishaps, ack_wait=1.1 * longest, acks_on_finish=is_kept)

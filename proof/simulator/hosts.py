@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._ports.host import Cell, Exit
+from holdfast._ports.host import Exit, SupervisorLink
 from holdfast._system.clock import compose_uuid7
 from holdfast.testing.history import label
 from proof.simulator.loop import Process, VirtualLoop
@@ -310,7 +310,7 @@ class SimHost:
         self,
         machine: Machine,
         supervisor: Process,
-        run_worker: Callable[[Cell, Process, Sequence[str]], Coroutine[object, object, object]],
+        run_worker: Callable[[SupervisorLink, Process, Sequence[str]], Coroutine[object, object, object]],
         title: Callable[[str], str] = str,
     ) -> None:
         self._title = title
@@ -327,7 +327,7 @@ class SimHost:
         """Whether a living process has that id and start time."""
         return self._machine.find(process) is not None
 
-    def kill_leftovers(self, process: ProcessIdentity) -> int:
+    def kill_orphans(self, process: ProcessIdentity) -> int:
         """Sessions die whole here."""
         del process
         return 0

@@ -22,8 +22,8 @@ from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, TaskDefinition
 from holdfast._engine.tasks.registry import define as _define
-from holdfast._engine.tasks.task import Bound, Desk
-from holdfast._ports.clock import Chance
+from holdfast._engine.tasks.task import Desk, PreparedJob
+from holdfast._ports.clock import Randomness
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Duplicate
 from holdfast.testing.history import Event, History, Phase
@@ -34,7 +34,7 @@ from proof.simulator.loop import Process, VirtualLoop
 class Cradle(Desk):
     """Where children get their ids; nobody waits for them."""
 
-    def __init__(self, ids: Chance) -> None:
+    def __init__(self, ids: Randomness) -> None:
         super().__init__()
         self._ids = ids
 
@@ -134,7 +134,7 @@ class Scene:
     async def bear(self, job: Job, name: str, key: str | None) -> None:
         """Enqueue a child."""
         cradle = Cradle(SimChance(self.chance, self._clock))
-        await job.enqueue(Bound(cradle, self._tasks[name], Options(unique_key=key), b"{}"))
+        await job.enqueue(PreparedJob(cradle, self._tasks[name], Options(unique_key=key), b"{}"))
 
     async def wait(self, seconds: float) -> None:
         """Work, or look like it."""

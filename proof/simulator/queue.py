@@ -9,8 +9,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._ports.store import Due
-from holdfast._ports.transport import Delivery, Hint, Via
+from holdfast._ports.store import DueJob
+from holdfast._ports.transport import ClaimSource, Delivery, Hint
 
 PATIENCE = 3.0
 """Seconds for which a receiver waits before it asks again."""
@@ -29,7 +29,7 @@ class _Message(Struct, eq=False):
     number: int
     job: UUID
     queue: str
-    via: Via
+    via: ClaimSource
     rescued: str
     times: int = 0
 
@@ -37,9 +37,9 @@ class _Message(Struct, eq=False):
 class FaultyQueue:
     """What processes share. ``ack_wait``: seconds after which what was not acknowledged comes again."""
 
-    def __init__(self, numbers: random.Random, mishaps: Mishaps, *, ack_wait: float, last_until_finish: bool = False) -> None:
+    def __init__(self, numbers: random.Random, mishaps: Mishaps, *, ack_wait: float, acks_on_finish: bool = False) -> None:
         self.numbers, self.mishaps = numbers, mishaps
-        self.ack_wait, self.last_until_finish = ack_wait, last_until_finish
+        self.ack_wait, self.acks_on_finish = ack_wait, acks_on_finish
         self.waiting: list[_Message] = []
         self.unacknowledged: dict[int, _Message] = {}
         self.listeners: list[tuple[Callable[[Hint], None], Context]] = []
@@ -54,7 +54,7 @@ class FaultyQueue:
         self.unacknowledged.clear()
         self._told.clear()
 
-    def put(self, job: UUID, queue: str, via: Via, rescued: str = "") -> None:
+    def put(self, job: UUID, queue: str, via: ClaimSource, rescued: str = "") -> None:
         """Take a message, as well as it goes."""
         self.sent += 1
         for _ in range(self._copies()):
@@ -67,11 +67,11 @@ class FaultyQueue:
             for _ in range(self._copies()):
                 self._later(lambda wake=wake: wake(hint), context)  # type: ignore[misc]
 
-    def tell_again(self, due: Due) -> None:
+    def republish(self, due: DueJob) -> None:
         """Take a message about one wait of a job once, whoever sends it."""
         if (due.job, due.number) not in self._told:
             self._told.add((due.job, due.number))
-            self.put(due.job, due.queue, Via.SWEEP)
+            self.put(due.job, due.queue, ClaimSource.SWEEP)
 
     def take(self, queues: Sequence[str] | None, most: int) -> tuple[Delivery, ...]:
         """Hand out; what is not acknowledged comes again."""
@@ -90,7 +90,7 @@ class FaultyQueue:
 
     def lose_receiver(self, job: UUID, queue: str) -> None:
         """Hand a message of a job to somebody who dies with it."""
-        self.waiting.insert(0, _Message(next(self._numbers), job, queue, Via.DELIVERY, ""))
+        self.waiting.insert(0, _Message(next(self._numbers), job, queue, ClaimSource.DELIVERY, ""))
         self.take([queue], 1)
 
     async def until_come(self) -> None:
@@ -135,9 +135,9 @@ class FaultyTransport:
         return self
 
     @property
-    def last_until_finish(self) -> bool:
+    def acks_on_finish(self) -> bool:
         """As the queue was told."""
-        return self._queue.last_until_finish
+        return self._queue.acks_on_finish
 
     async def publish(self, hints: Sequence[Hint]) -> None:
         """Jobs of a queue to one worker each, everything else to all."""
@@ -145,7 +145,7 @@ class FaultyTransport:
             if not (hint.queue and hint.ids):
                 self._queue.wake(hint)
             for job in hint.ids if hint.queue else ():
-                self._queue.put(job, hint.queue, Via.DELIVERY, hint.rescued)
+                self._queue.put(job, hint.queue, ClaimSource.DELIVERY, hint.rescued)
 
     async def subscribe(self, wake: Callable[[Hint], None]) -> None:
         """Hear what is for all."""
@@ -170,14 +170,14 @@ class FaultyTransport:
         for delivery in deliveries:
             self._queue.acknowledge(delivery.receipt)
 
-    async def have_all_come(self, queues: Sequence[str] | None) -> bool:
+    async def is_drained(self, queues: Sequence[str] | None) -> bool:
         """Whether nothing waits."""
         return not any(queues is None or each.queue in queues for each in self._queue.waiting)
 
-    async def tell_again(self, jobs: Sequence[Due]) -> None:
+    async def republish(self, jobs: Sequence[DueJob]) -> None:
         """Each wait of a job once."""
         for due in jobs:
-            self._queue.tell_again(due)
+            self._queue.republish(due)
 
     async def close(self) -> None:
         """Hear nothing more."""
@@ -185,5 +185,5 @@ class FaultyTransport:
             self._queue.listeners.remove(self._ours.pop())
 
 
-def _via(message: _Message) -> Via:
-    return Via.REDELIVERY if message.times > 1 else message.via
+def _via(message: _Message) -> ClaimSource:
+    return ClaimSource.REDELIVERY if message.times > 1 else message.via

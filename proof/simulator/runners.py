@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from holdfast._core.outcome import Outcome
 from holdfast._engine.runners import messages
-from holdfast._engine.runners.outcomes import judge_error, judge_value
-from holdfast._engine.runners.process import Line
+from holdfast._engine.runners.outcomes import outcome_of_error, outcome_of_value
+from holdfast._engine.runners.process import PipeProgressSink
 from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._ports.host import Exit
@@ -56,7 +56,7 @@ class SimRunner:
         self._loop, self._worker, self._process, self._clock = loop, worker, process, clock
         self._scene, self._known = scene, known
         self._channel, self._inside = SimChannel.pair(loop)
-        self._line = Line(self._inside, _no_store, 0.0)
+        self._line = PipeProgressSink(self._inside, _no_store, 0.0)
         self._work: _Work | None = None
         self._is_killed = False
         self._importing, self._reaping = process.numbers.uniform(*IMPORTING), process.numbers.uniform(*REAPING)
@@ -115,38 +115,38 @@ class SimRunner:
             case messages.Run(claim=claim):
                 task = self._known.get(claim.job.task)
                 if task is None:
-                    self._line.send(messages.Unknown())
+                    self._line.send(messages.TaskMissing())
                 else:
                     self._work = _Work(Job(claim, self._line), task)
                     self._loop.create_task(self._run(self._work))
-            case messages.Told() | messages.Lost():
+            case messages.CancelRequested() | messages.JobLostNotice():
                 if work is not None:
                     work.is_stopped = True
-                    (work.job.mark_lost if isinstance(message, messages.Lost) else work.job.mark_cancelled)()
-            case messages.Answered():
+                    (work.job.mark_lost if isinstance(message, messages.JobLostNotice) else work.job.mark_cancelled)()
+            case messages.CallAnswered():
                 self._line.answered(message)
-            case messages.Finish():
+            case messages.Shutdown():
                 self._process.end(Exit(code=0))
             case _:
                 pass
 
     async def _run(self, work: _Work) -> None:
-        self._line.send(messages.Begun())
+        self._line.send(messages.RunStarted())
         value, error = await contained(work.task.function(work.job))
         outcome = _judge(work, value, error)
         self._work = None
         work.job.mark_lost()
-        self._line.send(messages.Ended(None if outcome is None else messages.Verdict.of(outcome)))
+        self._line.send(messages.RunEnded(None if outcome is None else messages.OutcomeData.of(outcome)))
 
 
 def _judge(work: _Work, value: object, error: BaseException | None) -> Outcome | None:
     """As a runner does."""
-    was_told = work.job.was_told
+    was_told = work.job.saw_cancellation
     if error is None and was_told and value is None:
         error = asyncio.CancelledError()
     if error is None:
-        return judge_value(value)
-    return judge_error(error, work.task, is_stopped=work.is_stopped, was_told=was_told)
+        return outcome_of_value(value)
+    return outcome_of_error(error, work.task, is_stopped=work.is_stopped, was_told=was_told)
 
 
 def _no_store() -> Store:

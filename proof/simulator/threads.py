@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from holdfast._core.job import Claim, Json
 from holdfast._core.policy import Backoff
 from holdfast._engine.runners.runners import ThreadRunner
-from holdfast._engine.tasks.context import Job, Reports, SyncJob
+from holdfast._engine.tasks.context import Job, ProgressSink, SyncJob
 from holdfast._engine.tasks.registry import TaskDefinition, define
-from holdfast._engine.tasks.task import Bound
+from holdfast._engine.tasks.task import PreparedJob
 from proof.simulator.loop import Process, VirtualLoop
 from proof.simulator.programs import (
     CREEP,
@@ -38,7 +38,7 @@ class SimThreads(ThreadRunner):
         super().__init__(1)
         self._loop, self._process = loop, process
 
-    def context(self, claim: Claim, reporter: Reports) -> "ThreadJob":
+    def context(self, claim: Claim, reporter: ProgressSink) -> "ThreadJob":
         """Its verbs are awaited too."""
         return ThreadJob(claim, reporter, self._loop, self._process)
 
@@ -51,7 +51,7 @@ class SimThreads(ThreadRunner):
 class ThreadJob(Job):
     """What a handler in a thread holds."""
 
-    def __init__(self, claim: Claim, reporter: Reports, loop: VirtualLoop, process: Process) -> None:
+    def __init__(self, claim: Claim, reporter: ProgressSink, loop: VirtualLoop, process: Process) -> None:
         super().__init__(claim, reporter)
         self._loop, self._process = loop, process
 
@@ -61,7 +61,7 @@ class ThreadJob(Job):
     async def _save(self, value: Json) -> None:
         await self._in_loop(super()._save(value))
 
-    async def _enqueue(self, child: Bound) -> Any:
+    async def _enqueue(self, child: PreparedJob) -> Any:
         return await self._in_loop(super()._enqueue(child))
 
     async def _in_loop(self, coroutine: Coroutine[Any, Any, Result]) -> Result:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from holdfast._engine.rows.batch import Batch
-from holdfast._engine.rows.rows import Rows, Surroundings
+from holdfast._engine.rows.rows import Rows, RowsContext
 from holdfast._engine.rows.tables import OpenTable, Tables
 from holdfast._ports.host import Exit
 from proof.simulator.fates import Fate, Fault, Faults, Mix
@@ -93,7 +93,7 @@ class WatchedRows:
             return None
         tables = Tables(self.opener(process, is_healthy=is_healthy))
         around: Any = SimpleNamespace(clock=clock, chance=chance)
-        Rows(self._plan.settings, Surroundings(known, tables, around, events)).handler(handler_of(self._plan))
+        Rows(self._plan.settings, RowsContext(known, tables, around, events)).handler(handler_of(self._plan))
         return tables
 
     def is_done(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from holdfast._core.table_spec import Key, RowOutcome, TableSpec
 from holdfast._ports.clock import Clock
-from holdfast._ports.table import BlockingMoves, Claimed, Mark, Moves, Refusal, Reset, Table
+from holdfast._ports.table import BlockingRowWriter, ClaimedRows, Refusal, ResetRow, RowFence, RowWriter, Table
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.history import By, Event, History, Phase, TableRow
 from proof.simulator.faults import Faulty, verb_of
@@ -20,7 +20,7 @@ VERBS = tuple(name for name, member in vars(Table).items() if inspect.iscoroutin
 class _Moves:
     """Moves of one transaction, made when it commits. ``connection``: keys of rows whose effect it commits with them."""
 
-    def __init__(self, table: "WitnessedTable", mark: Mark) -> None:
+    def __init__(self, table: "WitnessedTable", mark: RowFence) -> None:
         self._table, self._mark = table, mark
         self.connection: list[Any] = []
         self.sent: list[tuple[Key, RowOutcome, str]] = []
@@ -57,39 +57,39 @@ class WitnessedTable(MemoryTable):
         """For whom it works next."""
         self.caller = process
 
-    async def claim(self, owner: str, limit: int, stamp: str = "") -> Claimed:
+    async def claim(self, owner: str, limit: int, stamp: str = "") -> ClaimedRows:
         """Told."""
         before = deepcopy(self.rows)
         claimed = await super().claim(owner, limit, stamp)
-        self._tell(before, "claim", claimed.mark)
+        self._tell(before, "claim", claimed.fence)
         return claimed
 
-    async def renew(self, mark: Mark) -> Mark | None:
+    async def renew(self, mark: RowFence) -> RowFence | None:
         """Told."""
         before = deepcopy(self.rows)
         renewed = await super().renew(mark)
         self._tell(before, "renew", mark)
         return renewed
 
-    async def adopt(self, limit: int) -> list[Key]:
+    async def stamp_unstamped(self, limit: int) -> list[Key]:
         """Told."""
         before = deepcopy(self.rows)
-        adopted = await super().adopt(limit)
+        adopted = await super().stamp_unstamped(limit)
         self._tell(before, "adopt")
         return adopted
 
-    async def reset(self, limit: int, past: int = 0) -> list[Reset]:
+    async def reset(self, limit: int, past: int = 0) -> list[ResetRow]:
         """Told."""
         before = deepcopy(self.rows)
         found = await super().reset(limit, past)
         self._tell(before, "reset")
         return found
 
-    def transaction(self, mark: Mark) -> AbstractAsyncContextManager[Any]:  # type: ignore[override]
+    def transaction(self, mark: RowFence) -> AbstractAsyncContextManager[Any]:  # type: ignore[override]
         """Its moves are made in one instant, when it commits. A row that was taken meanwhile aborts it, as a lock would."""
         return self._transaction(mark, self.caller)
 
-    def moved(self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    def moved(self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         """Told."""
         self.require_all(mark, keys, is_all=is_all)
         before = deepcopy(self.rows)
@@ -97,17 +97,17 @@ class WitnessedTable(MemoryTable):
         self._tell(before, "move", mark)
         return found
 
-    def under(self, mark: Mark, keys: Iterable[Key]) -> list[Key]:
+    def under(self, mark: RowFence, keys: Iterable[Key]) -> list[Key]:
         """Those that are under the mark."""
         return [key for key in keys if key in self.rows and self._is_under(self.rows[key], mark)]
 
-    def require_all(self, mark: Mark, keys: Sequence[Key], *, is_all: bool) -> None:
+    def require_all(self, mark: RowFence, keys: Sequence[Key], *, is_all: bool) -> None:
         """Complain of a caller that says that no other row is under its mark, and one is."""
         if is_all and (others := set(self.under(mark, self.rows)) - set(keys)):
             self._complain(f"{self.caller} said that these are all rows of its batch, and {sorted(others)} were too")
 
     @asynccontextmanager
-    async def _transaction(self, mark: Mark, caller: str) -> AsyncIterator[_Moves]:
+    async def _transaction(self, mark: RowFence, caller: str) -> AsyncIterator[_Moves]:
         yield (moves := _Moves(self, mark))
         self.caller, before, sent = caller, deepcopy(self.rows), [key for key, _, _ in moves.sent]
         if self.under(mark, sent) != sent:
@@ -118,7 +118,7 @@ class WitnessedTable(MemoryTable):
             self._move(key, end, reason)
         self._tell(before, "transaction", mark, [(key,) for key in moves.connection])
 
-    def _tell(self, before: dict[Key, Row], verb: str, mark: Mark | None = None, effects: Sequence[Key] = ()) -> None:
+    def _tell(self, before: dict[Key, Row], verb: str, mark: RowFence | None = None, effects: Sequence[Key] = ()) -> None:
         carried = "" if mark is None else self._mark_of(mark.owner, mark.stamp)
         for key, old in before.items():
             if self.rows.get(key) != old or key in effects:
@@ -162,14 +162,14 @@ class _FaultyTable(Faulty):
         """The table's."""
         return cast(list[Refusal], self._store.refused())
 
-    def transaction(self, mark: Mark) -> AbstractAsyncContextManager[Moves]:  # type: ignore[override]
+    def transaction(self, mark: RowFence) -> AbstractAsyncContextManager[RowWriter]:  # type: ignore[override]
         """With faults of its own."""
         self._introduce(self._process)
         return self._committing(self._store.transaction(mark))
 
-    def blocking_transaction(self, mark: Mark) -> AbstractContextManager[BlockingMoves]:  # type: ignore[override]
+    def blocking_transaction(self, mark: RowFence) -> AbstractContextManager[BlockingRowWriter]:  # type: ignore[override]
         """The table's."""
-        return cast("AbstractContextManager[BlockingMoves]", self._store.blocking_transaction(mark))
+        return cast("AbstractContextManager[BlockingRowWriter]", self._store.blocking_transaction(mark))
 
 
 for _name in VERBS:

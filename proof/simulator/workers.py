@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.worker import Worker
-from holdfast._ports.store import LastTries
+from holdfast._ports.store import IsolatedJobs
 from proof.simulator.ears import Ears
 from proof.simulator.hosts import SimChance, SimClock
 from proof.simulator.plans import QUIET
@@ -17,7 +17,7 @@ from proof.simulator.threads import SimThreads
 
 if TYPE_CHECKING:
     from holdfast._engine.tasks.registry import TaskDefinition
-    from holdfast._ports.host import Cell
+    from holdfast._ports.host import SupervisorLink
     from holdfast.settings import Settings
     from proof.simulator.loop import Process
     from proof.simulator.world import World
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 def worker_of(
     world: World,
-    cell: Cell,
+    cell: SupervisorLink,
     process: Process,
     clock: SimClock,
     settings: Settings,
     known: dict[str, TaskDefinition],
     *,
     is_healthy: bool = False,
-    last_tries: LastTries = LastTries.LEAVE,
+    last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
 ) -> Worker:
     """One that is not running yet. Called in the context in which it will run."""
     scene, most = _scene(world, process, clock, settings, known), world.plan.concurrency

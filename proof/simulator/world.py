@@ -13,7 +13,7 @@ from holdfast._core.job import PLACE_OF, NewJob, Place, State
 from holdfast._engine.client.client import Client
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
 from holdfast._engine.tasks.registry import TaskDefinition
-from holdfast._ports.host import Cell, Exit
+from holdfast._ports.host import Exit, SupervisorLink
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast._system.clock import compose_uuid7
@@ -223,7 +223,7 @@ class World:
         if not self.is_over and not slot.is_broken and (slot.process is None or slot.process.is_dead):
             self.start(slot)
 
-    async def _run_worker(self, slot: Slot, cell: Cell, process: Process, arguments: Sequence[str]) -> None:
+    async def _run_worker(self, slot: Slot, cell: SupervisorLink, process: Process, arguments: Sequence[str]) -> None:
         del arguments
         if slot.is_core:
             self.core.add(process.name)

@@ -14,16 +14,16 @@ from holdfast._core.job import Claim, JobRecord, NewJob, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._ports.store import (
     Answer,
+    AttemptNote,
     ClaimRequest,
     EnqueueAnswer,
     ExchangeAnswer,
-    Expired,
-    LastTries,
-    Note,
+    ExpiredJob,
+    IsolatedJobs,
+    ProgressUpdate,
     Pruned,
     Purged,
     ReopenAnswer,
-    Update,
 )
 from holdfast.errors import StoreBusy
 from holdfast.stores.memory import Line, MemoryStore, Waiting
@@ -68,12 +68,12 @@ class LockedRows(MemoryStore):
         self._require_free("start", [job for job, _ in tokens], self._fixed)
         return await super().start(tokens)
 
-    async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
+    async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         lost = await super().report([each for each in updates if not self._fixed[each.job]])
         self._name_locked("report", [each.job for each in updates if self._active(each.job, each.token)], self._fixed, lost)
         return lost
 
-    async def annotate(self, notes: Sequence[Note]) -> None:
+    async def annotate(self, notes: Sequence[AttemptNote]) -> None:
         await super().annotate([each for each in notes if not self._fixed[each.job]])
         self._name_locked("annotate", [each.job for each in notes], self._fixed)
 
@@ -111,13 +111,13 @@ class LockedRows(MemoryStore):
         with self._passing_by():
             return await super().purge(queue, limit, until)
 
-    async def expire(self, limit: int) -> tuple[Expired, ...]:
+    async def expire(self, limit: int) -> tuple[ExpiredJob, ...]:
         with self._passing_by():
             return await super().expire(limit)
 
-    async def unhealed(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+    async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         with self._passing_by():
-            return await super().unhealed(tasks, limit, pause=pause)
+            return await super().owed_hooks(tasks, limit, pause=pause)
 
     async def prune(self, limit: int) -> Pruned:
         with self._passing_by():
@@ -131,7 +131,7 @@ class LockedRows(MemoryStore):
             self._is_claiming = False
 
     def _lines(
-        self, tasks: Collection[str], queues: Sequence[str] | None, last_tries: LastTries, now: datetime
+        self, tasks: Collection[str], queues: Sequence[str] | None, last_tries: IsolatedJobs, now: datetime
     ) -> dict[Line, Iterator[Waiting]]:
         """Only a claim locks what it finds: whoever asks when work is due is told of locked jobs too."""
         lines = super()._lines(tasks, queues, last_tries, now)

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast._core.table_spec import Key, RowOutcome, TableSpec
 from holdfast._ports.clock import Clock
-from holdfast._ports.table import Claimed, Findings, Holder, Mark, Refusal, Reset, States
+from holdfast._ports.table import ClaimedRows, Findings, Refusal, ResetRow, RowFence, RowHolder, States
 
 Row = dict[str, Any]
 
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 class MemoryMoves:
     """Inside a transaction; ``connection``: the user's own table, a dict."""
 
-    def __init__(self, table: "MemoryTable", mark: Mark) -> None:
+    def __init__(self, table: "MemoryTable", mark: RowFence) -> None:
         self._table, self._mark = table, mark
         self.connection: Any = table.others
 
@@ -92,36 +92,36 @@ class MemoryTable:
         with self._lock:
             return [repr(self._stamp()) for _ in range(number if self.tells_stamps and self._watch.owner is None else 0)]
 
-    async def claim(self, owner: str, limit: int, stamp: str = "") -> Claimed:
+    async def claim(self, owner: str, limit: int, stamp: str = "") -> ClaimedRows:
         """In the order of ``add``."""
         with self._lock:
             now = float(stamp) if stamp and not self.refuses_stamps else self._stamp()
-            mark = Mark(repr(now), owner if self._watch.owner else "")
+            mark = RowFence(repr(now), owner if self._watch.owner else "")
             for row in (taken := self._due()[:limit]):
                 row |= {self._watch.status: self._watch.in_progress, self._watch.claimed_at: now}
                 self._own(row, mark.owner)
             keys = tuple(tuple(row[column] for column in self._watch.key) for row in taken)
-            return Claimed(mark, tuple(deepcopy(taken)), keys)
+            return ClaimedRows(mark, tuple(deepcopy(taken)), keys)
 
     async def move(
-        self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+        self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
     ) -> list[Key]:
         """Those that are under the mark."""
         return self.moved(mark, keys, end, reason, is_all=is_all)
 
-    async def release(self, mark: Mark) -> int:
+    async def release(self, mark: RowFence) -> int:
         """All that are under the mark."""
         return len(self.moved(mark, list(self.rows), RowOutcome.RETRY))
 
-    async def renew(self, mark: Mark) -> Mark | None:
+    async def renew(self, mark: RowFence) -> RowFence | None:
         """The owner is the fence, so the stamp may change."""
         with self._lock:
             held = [row for row in self.rows.values() if self._is_under(row, mark)]
             for row in held:
                 row[self._watch.claimed_at] = self._clock.wall()
-            return Mark(repr(self._clock.wall()), mark.owner) if held else None
+            return RowFence(repr(self._clock.wall()), mark.owner) if held else None
 
-    async def adopt(self, limit: int) -> list[Key]:
+    async def stamp_unstamped(self, limit: int) -> list[Key]:
         """Those without a stamp."""
         with self._lock:
             status, since = self._watch.status, self._watch.claimed_at
@@ -131,7 +131,7 @@ class MemoryTable:
                 self.rows[key][since] = self._clock.wall()
             return bare
 
-    async def reset(self, limit: int, past: int = 0) -> list[Reset]:
+    async def reset(self, limit: int, past: int = 0) -> list[ResetRow]:
         """Oldest first."""
         with self._lock:
             stuck = sorted((held, key) for key, held in self._held().items() if held > self._watch.stale_after)[::-1]
@@ -165,20 +165,20 @@ class MemoryTable:
         held, status = self._held(), [str(row[self._watch.status]) for row in self.rows.values()]
         owners = [(self._owner(self.rows[key]) or "", age) for key, age in held.items()]
         holders = tuple(
-            Holder(owner, len(ages := [age for each, age in owners if each == owner]), max(ages)) for owner in dict(owners)
+            RowHolder(owner, len(ages := [age for each, age in owners if each == owner]), max(ages)) for owner in dict(owners)
         )
         stuck = sum(age > self._watch.stale_after for age in held.values())
         counts = {each: status.count(each) for each in dict.fromkeys(status)}
         return States(counts, len(self._due()), stuck, max(held.values(), default=None), holders)
 
     @asynccontextmanager
-    async def transaction(self, mark: Mark) -> AsyncIterator[MemoryMoves]:
+    async def transaction(self, mark: RowFence) -> AsyncIterator[MemoryMoves]:
         """Rolled back by an exception."""
         with self._or_undone():
             yield MemoryMoves(self, mark)
 
     @contextmanager
-    def blocking_transaction(self, mark: Mark) -> Iterator[BlockingMemoryMoves]:
+    def blocking_transaction(self, mark: RowFence) -> Iterator[BlockingMemoryMoves]:
         """Rolled back by an exception."""
         with self._lock, self._or_undone():
             yield BlockingMemoryMoves(self, mark)
@@ -186,7 +186,7 @@ class MemoryTable:
     async def close(self) -> None:
         """There is nothing to close."""
 
-    def moved(self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
+    def moved(self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
         """Those that were under the mark; ``AssertionError`` if they are said to be all of them and are not."""
         with self._lock:
             assert not is_all or {key for key, row in self.rows.items() if self._is_under(row, mark)} <= set(keys)
@@ -205,7 +205,7 @@ class MemoryTable:
         if end is RowOutcome.FAIL and watch.reason is not None:
             row[watch.reason] = reason
 
-    def _reset(self, key: Key, held: float) -> Reset:
+    def _reset(self, key: Key, held: float) -> ResetRow:
         watch, row, owner = self._watch, self.rows[key], self._owner(self.rows[key])
         end = RowOutcome.RETRY
         if watch.resets is not None:
@@ -213,7 +213,7 @@ class MemoryTable:
             if watch.max_resets is not None and row[watch.resets] > watch.max_resets:
                 end = RowOutcome.FAIL
         self._move(key, end, f"taken from {owner or 'somebody'} {row.get(watch.resets or '', 0)} times")
-        return Reset(key, end, owner, held)
+        return ResetRow(key, end, owner, held)
 
     def _stamp(self) -> float:
         self._claims += 1
@@ -227,7 +227,7 @@ class MemoryTable:
         busy = {key: row[watch.claimed_at] for key, row in self.rows.items() if row[watch.status] == watch.in_progress}
         return {key: now - since for key, since in busy.items() if isinstance(since, float)}
 
-    def _is_under(self, row: Row, mark: Mark) -> bool:
+    def _is_under(self, row: Row, mark: RowFence) -> bool:
         if row[self._watch.status] != self._watch.in_progress:
             return False
         if self._watch.owner is not None:

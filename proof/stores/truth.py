@@ -17,13 +17,13 @@ from holdfast._ports.store import (
     BeatAnswer,
     Capabilities,
     EnqueueAnswer,
-    Expired,
+    ExpiredJob,
     NewLease,
+    ProgressUpdate,
     Pruned,
     Purged,
     ReopenAnswer,
     Store,
-    Update,
 )
 from holdfast.stores.memory import MemoryStore, Snapshot
 from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
@@ -72,7 +72,7 @@ class Witness(MemoryStore):
     def close_world(self) -> None:
         """Nothing is left of it anywhere."""
 
-    async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
+    async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         """Under the tokens of the updates."""
         self._by, self._tokens = By("report"), [(update.job, update.token) for update in updates]
         return await super().report(updates)
@@ -113,7 +113,7 @@ class Witness(MemoryStore):
         self._by, self._tokens = By("purge"), ()
         return await super().purge(queue, limit, until)
 
-    async def expire(self, limit: int) -> tuple[Expired, ...]:
+    async def expire(self, limit: int) -> tuple[ExpiredJob, ...]:
         """By time."""
         self._by, self._tokens = By("expire"), ()
         return await super().expire(limit)
@@ -123,10 +123,10 @@ class Witness(MemoryStore):
         self._by, self._tokens = By("prune"), ()
         return await super().prune(limit)
 
-    async def unhealed(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+    async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         """By a worker that looks for hooks to run alone."""
-        self._by, self._tokens = By("unhealed"), ()
-        return await super().unhealed(tasks, limit, pause=pause)
+        self._by, self._tokens = By("owed_hooks"), ()
+        return await super().owed_hooks(tasks, limit, pause=pause)
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
         """By an operator."""

@@ -17,12 +17,12 @@ from holdfast._engine.client.handle import Handle
 from holdfast._engine.events import Event, Events
 from holdfast._engine.operators.backup import backup
 from holdfast._engine.operators.operators import Jobs, Queues, RecoveryRun, Workers
-from holdfast._engine.rows.declaration import Watches
-from holdfast._engine.rows.rows import Surroundings
+from holdfast._engine.rows.declaration import RowsDeclarations
+from holdfast._engine.rows.rows import RowsContext
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.options import RunnerOptions, has_process_tasks, homes, importable
 from holdfast._engine.supervisor.recovery import Rescued
-from holdfast._engine.tasks.decorator import Tasks
+from holdfast._engine.tasks.decorator import TaskRegistrar
 from holdfast._engine.tasks.groups import TaskGroup
 from holdfast._engine.tasks.imports import import_all, problems_of_imports
 from holdfast._engine.tasks.lifespan import Lifespan, problems_of_lifespan
@@ -34,7 +34,7 @@ from holdfast._ports.host import RunnerHost
 from holdfast._ports.store import Check, HasRoles, Pruned, Store
 from holdfast._ports.table import Table
 from holdfast._ports.transport import Transport
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.databases.wrapped import after_commit
 from holdfast.errors import ConfigurationError, MissingExtra, Unsupported
 from holdfast.settings import Settings, problems_of_url, stream_of
@@ -43,14 +43,14 @@ from holdfast.transports.inprocess import InProcessTransport, Listener
 
 if TYPE_CHECKING:  # a program that only enqueues does not load what runs jobs
     from holdfast._engine.embedded.embedded import EmbeddedWorker
-    from holdfast._engine.embedded.parts import Rooms
+    from holdfast._engine.embedded.parts import Parts
     from holdfast._engine.worker.options import WorkerOptions
     from holdfast.stores.postgres.store import PostgresStore
 
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
 
-class App(Tasks, Watches):
+class App(TaskRegistrar, RowsDeclarations):
     """Tasks, and the store their jobs live in. Opens nothing until first used.
 
     >>> app = App("memory://")
@@ -108,7 +108,7 @@ class App(Tasks, Watches):
         self._listeners: list[Listener] = []
         self._connections = connections_of(self.settings, self.events, self._open_transport)
         self._tables = Tables(open_table)
-        self._surroundings = Surroundings(self.registry, self._tables, self._connections, self.events)
+        self._surroundings = RowsContext(self.registry, self._tables, self._connections, self.events)
         self._desk = Desk(self._connections)
         self.jobs = Jobs(self._connections.client)
         self.queues = Queues(self._connections.client)
@@ -188,15 +188,15 @@ class App(Tasks, Watches):
         3
         """
         from holdfast._engine.embedded.parts import options_of
-        from holdfast._engine.embedded.run_due import DueRun
-        from holdfast._engine.rows.scheduler import sow_all
+        from holdfast._engine.embedded.run_due import RunDue
+        from holdfast._engine.rows.scheduler import enqueue_all_runs
 
         self.load()
         options = options_of(concurrency, None)
         if type(limit) is not int or limit < 1:
             raise ConfigurationError([f"limit={limit!r}: use a whole number from 1"])
-        await sow_all(self.registry.rows_tasks(), self._tables, self._connections.client(), self._connections.chance)
-        return await DueRun(self._rooms(options, lambda _: self._connections.store)).run(limit)
+        await enqueue_all_runs(self.registry.rows_tasks(), self._tables, self._connections.client(), self._connections.chance)
+        return await RunDue(self._rooms(options, lambda _: self._connections.store)).run(limit)
 
     async def amigrate(self) -> tuple[int, int]:
         """Bring the store's schema up to date; versions before and after."""
@@ -250,11 +250,11 @@ class App(Tasks, Watches):
         self._connections.move(settings)
         self.settings = settings
 
-    def _rooms(self, options: "WorkerOptions", open_store: Callable[[Settings], Store]) -> "Rooms":
-        from holdfast._engine.embedded.parts import Rooms
+    def _rooms(self, options: "WorkerOptions", open_store: Callable[[Settings], Store]) -> "Parts":
+        from holdfast._engine.embedded.parts import Parts
         from holdfast._system.host import SystemHost
 
-        return Rooms(
+        return Parts(
             registry=self.registry,
             settings=self.settings,
             events=self.events,
@@ -301,7 +301,7 @@ def connections_of(
         settings,
         events or Events(),
         clock=SystemClock(),
-        chance=SystemChance(),
+        chance=SystemRandomness(),
         open_store=open_store,
         open_transport=transport or open_transport,
         after_commit=after_commit,
@@ -324,7 +324,7 @@ def open_store(settings: Settings) -> Store:
         from holdfast._system.host import SystemHost
         from holdfast.stores.sqlite.store import SqliteStore
 
-        return SqliteStore(_path(settings.url), clock=clock, chance=SystemChance(), process=SystemHost().process())
+        return SqliteStore(_path(settings.url), clock=clock, chance=SystemRandomness(), process=SystemHost().process())
     return _open_postgres(settings)
 
 
@@ -335,7 +335,7 @@ def _open_postgres(settings: Settings) -> "PostgresStore":
         from holdfast.stores.postgres.store import PostgresStore
     except ModuleNotFoundError as error:
         raise _missing(error, "postgres") from error
-    clock, chance, process = SystemClock(), SystemChance(), SystemHost().process()
+    clock, chance, process = SystemClock(), SystemRandomness(), SystemHost().process()
     return PostgresStore(
         settings.url, schema=settings.schema, pooler=settings.pooler, clock=clock, chance=chance, process=process
     )
@@ -349,7 +349,7 @@ def open_table(url: str, watch: TableSpec) -> Table:
         from holdfast.rows import open_table
     except ModuleNotFoundError as error:
         raise _missing(error, "postgres") from error
-    return open_table(url, watch, clock=SystemClock(), chance=SystemChance(), process=SystemHost().process())
+    return open_table(url, watch, clock=SystemClock(), chance=SystemRandomness(), process=SystemHost().process())
 
 
 def open_transport(settings: Settings) -> Transport:
@@ -375,14 +375,14 @@ def _open_nats(address: TransportUrl, settings: Settings) -> Transport:
     except ModuleNotFoundError as error:
         raise _missing(error, "nats") from error
     stream = address.stream or stream_of(settings.url, settings.schema)
-    return NatsTransport(address, stream, clock=SystemClock(), chance=SystemChance())
+    return NatsTransport(address, stream, clock=SystemClock(), chance=SystemRandomness())
 
 
 def _open_listening(settings: Settings) -> Transport:
     from holdfast.transports.postgres import PostgresTransport
 
     connect, name = _open_postgres(settings).connect, public_url(settings.url)
-    return PostgresTransport(connect, settings.schema, name=name, clock=SystemClock(), chance=SystemChance())
+    return PostgresTransport(connect, settings.schema, name=name, clock=SystemClock(), chance=SystemRandomness())
 
 
 def _missing(error: ModuleNotFoundError, extra: str) -> Exception:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from holdfast._forks import care_for
+from holdfast._forks import register
 from holdfast.errors import InsideEventLoop
 
 Parameters = ParamSpec("Parameters")
@@ -29,7 +29,7 @@ class Portal:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._of_parent: list[object] = []
-        care_for(self)
+        register(self)
         atexit.register(self.close)
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -53,15 +53,15 @@ class Portal:
             loop.call_soon_threadsafe(loop.stop)
             thread.join(CLOSING)
 
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork."""
         self._lock.acquire()
 
-    def release(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """After it, in the parent."""
         self._lock.release()
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After it, in the child. The parent's loop is kept, unused: closing it would touch what the parent still waits on."""
         self._of_parent += [self._loop, self._thread]
         self._lock, self._loop, self._thread = threading.Lock(), None, None

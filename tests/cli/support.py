@@ -14,7 +14,7 @@ from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import ClaimRequest, NewLease
-from holdfast._system.clock import SystemChance
+from holdfast._system.clock import SystemRandomness
 from holdfast.app import open_store
 from holdfast.cli.commands import root
 
@@ -42,7 +42,7 @@ def claim(folder: Path, task: str, limit: int = 1, *, worker: str = "elsewhere-7
     """Have somebody run jobs of that task, and die if wanted; which ones."""
 
     async def take() -> list[UUID]:
-        store, chance = open_store(App(url(folder)).settings), SystemChance()
+        store, chance = open_store(App(url(folder)).settings), SystemRandomness()
         lease = NewLease(chance.uuid4(), worker, PROCESS, LeaseTiming.of("1h"), ("default",), (task,), slots=limit)
         await store.open_lease(lease)
         request = ClaimRequest(lease=lease.id, claim=chance.uuid4(), tasks={task: Policy()}, limit=limit)

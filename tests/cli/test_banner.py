@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.messages import Hello
+from holdfast._engine.messages import WorkerHello
 from holdfast._processes.logs import JsonFormatter
 from holdfast._processes.worker import ProcessOptions
 from holdfast.cli.banner import Banner
@@ -45,7 +45,7 @@ def banner(form: str, url: str = f"postgresql://jobs:{SECRET}@db/shop") -> tuple
     time = iter([100.0, 112.5])
     said = Banner("shop.tasks:app", 2, ProcessOptions.of(5, "mail,web", "info", form), lambda: next(time))
     settings = Settings.of("sqlite:///x.db")
-    hello = Hello(Settings(url=url, timing=settings.timing), tuple(f"task{n:02}" for n in range(23)), ("mail", "web"))
+    hello = WorkerHello(Settings(url=url, timing=settings.timing), tuple(f"task{n:02}" for n in range(23)), ("mail", "web"))
     events = Events()
     said.listen(events, lambda: SimpleNamespace(wards=[SimpleNamespace(hello=None), SimpleNamespace(hello=hello)]))  # type: ignore[arg-type, return-value]
     return said, events

@@ -11,7 +11,7 @@ import pytest
 from holdfast._engine.events import EventName, Events
 from holdfast._processes.loading import load_app
 from holdfast._processes.logs import JsonFormatter, TextFormatter, configure_logs, unlogged
-from holdfast._processes.outage_log import QuietOutage
+from holdfast._processes.outage_log import OutageFilter
 from tests.cli.support import url
 
 
@@ -94,7 +94,7 @@ def test_each_failure_of_an_outage_is_told_at_debug_only(monkeypatch: pytest.Mon
 def test_what_user_code_logs_cannot_break_the_log() -> None:
     made = logging.LogRecord("shop", logging.INFO, "file.py", 1, "hello %s", ("world",), None)
     made.__dict__ |= {"event": "store.unavailable", "fields": 5}
-    assert QuietOutage().filter(made)
+    assert OutageFilter().filter(made)
     assert TextFormatter().format(made).endswith("shop: hello world")
     assert json.loads(JsonFormatter().format(made))["message"] == "hello world"
 

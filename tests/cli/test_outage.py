@@ -5,14 +5,14 @@ import logging
 import pytest
 
 from holdfast._processes.logs import TextFormatter
-from holdfast._processes.outage_log import QuietOutage
+from holdfast._processes.outage_log import OutageFilter
 
 
 class Told:
     """What is left of the records of one process; time is the record's own."""
 
     def __init__(self) -> None:
-        self.filter = QuietOutage()
+        self.filter = OutageFilter()
         self.lines: list[str] = []
 
     def say(self, now: float, event: str, operation: str = "beat") -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import LeaseView
-from holdfast.cli.ping import Answer, ask
+from holdfast.cli.ping import PingReply, ask
 from tests.cli.support import claim, enqueue, run
 
 TIMING = LeaseTiming(ttl=30.0, beat=6.0, margin=5.0)
@@ -20,7 +20,7 @@ def lease(number: int, seen: str, *, worker: str = "") -> LeaseView:
     )
 
 
-def pinged(read: Callable[[float], Sequence[LeaseView]], *names: str) -> list[Answer]:
+def pinged(read: Callable[[float], Sequence[LeaseView]], *names: str) -> list[PingReply]:
     time = [0.0]
 
     def pass_by(seconds: float) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.cli.reload import Changes
-from holdfast.cli.serve import Keeper
+from holdfast.cli.serve import WorkerCommand
 
 
 class Acts:
@@ -97,7 +97,7 @@ class FakeChanges:
 def kept(*supervisors: FakeSupervisor, then: Callable[[Any, FakeChanges], Any]) -> tuple[int, str]:
     async def live() -> tuple[int, str]:
         waiting, changes = iter(supervisors), FakeChanges()
-        keeper = Keeper(lambda: next(waiting), changes)  # type: ignore[arg-type, return-value]
+        keeper = WorkerCommand(lambda: next(waiting), changes)  # type: ignore[arg-type, return-value]
         running = asyncio.create_task(keeper.run())
         await then(keeper, changes)
         return await running, keeper.reason

@@ -14,7 +14,7 @@ from holdfast import App
 from holdfast._core.job import State
 from holdfast.cli import frame as frames
 from holdfast.cli import top
-from holdfast.cli.frame import Frame, Line, Running, draw, read
+from holdfast.cli.frame import Frame, QueueRow, RunningRow, draw, read
 from tests.cli.support import claim, enqueue, run, url
 
 AT = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -26,9 +26,9 @@ def drawn(frame: Frame) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
-def job(**said: object) -> Running:
+def job(**said: object) -> RunningRow:
     told = {"stage": "clone", "fraction": 0.25, "message": None, **said}
-    return Running(id="an-id", task="analyze", queue="default", worker="w", attempt=2, seconds=75.0, **told)  # type: ignore[arg-type]
+    return RunningRow(id="an-id", task="analyze", queue="default", worker="w", attempt=2, seconds=75.0, **told)  # type: ignore[arg-type]
 
 
 def test_rates_are_what_ended_since_the_frame_before(folder: Path) -> None:
@@ -46,7 +46,7 @@ def test_rates_are_what_ended_since_the_frame_before(folder: Path) -> None:
 
 
 def test_a_frame_shows_queues_and_how_far_jobs_are() -> None:
-    queue = Line(name="mail", paused_at=AT, counts={State.AVAILABLE: 12}, rate=3.21)
+    queue = QueueRow(name="mail", paused_at=AT, counts={State.AVAILABLE: 12}, rate=3.21)
     text = drawn(Frame(at=AT, workers=[], queues=[queue], running=[job()]))
     line = next(line for line in text.splitlines() if line.startswith("mail"))
     assert line.split() == ["mail", "paused", "3.2", "12"]

@@ -4,7 +4,7 @@ from msgspec import structs
 
 from holdfast._core.job import State
 from holdfast._core.policy import Policy
-from holdfast._ports.store import Store, Update
+from holdfast._ports.store import ProgressUpdate, Store
 from holdfast.stores.memory import MemoryStore, Snapshot
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
@@ -26,7 +26,7 @@ class TestMemory(StoreContract):
             hold, retried = await at.running(key="k", policy=Policy(timeout=9.0)), await at.running()
             await at.settle(raised(retried))
             (waiting,) = await at.enqueue(at.new(key="l"))
-            await at.store.report([Update(job=hold.id, token=hold.token, order=1)])
+            await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, order=1)])
             await at.store.pause(["q"], is_paused=True)
             snapshot = self.store.snapshot()
             assert all(getattr(snapshot, field.name) for field in structs.fields(Snapshot))
@@ -40,7 +40,7 @@ class TestMemory(StoreContract):
                 await at.store.prune(100)
                 assert snapshot == twin
                 self.store.restore(snapshot)
-                assert [each.hold for each in await at.store.overdue(10)] == [hold]
+                assert [each.job for each in await at.store.overdue(10)] == [hold]
                 assert await at.state(hold.id) is State.RUNNING
             assert self.store.snapshot() == twin
 

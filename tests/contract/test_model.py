@@ -31,7 +31,7 @@ from holdfast._core.lifecycle import (
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Raised, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import ClaimRequest, JobFilter, LastTries, LeaseView, NewLease, Note, Store, Update
+from holdfast._ports.store import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, LeaseView, NewLease, ProgressUpdate, Store
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
@@ -137,7 +137,7 @@ class Model(RuleBasedStateMachine):
         """Where most of what matters starts: jobs that run."""
         self.open_lease(10.0, 0.0, is_alone=False)
         self.enqueue([{**each, "delay": 0.0, "payload": b"{}"} for each in news])
-        self.claim_all(0, LastTries.ALSO)
+        self.claim_all(0, IsolatedJobs.INCLUDE)
 
     @rule(news=st.lists(new_jobs, max_size=4))
     def enqueue(self, news: list[dict[str, object]]) -> None:
@@ -192,14 +192,16 @@ class Model(RuleBasedStateMachine):
         self.exchange([], self.request(lease.id, limit, prefetch, tasks, queues))
 
     @precondition(lambda self: self.leases)
-    @rule(place=places, last_tries=st.sampled_from(LastTries))
-    def claim_all(self, place: int, last_tries: LastTries) -> None:
+    @rule(place=places, last_tries=st.sampled_from(IsolatedJobs))
+    def claim_all(self, place: int, last_tries: IsolatedJobs) -> None:
         (lease,) = self.pick(self.leases, [place])
         self.exchange([], structs.replace(self.request(lease.id, 3, 2, TASKS, None), last_tries=last_tries))
 
     @precondition(lambda self: self.leases and any(jobs for _, jobs in self.calls))
-    @rule(place=places, chosen=st.lists(places, max_size=4), limit=counts, prefetch=counts, last_tries=st.sampled_from(LastTries))
-    def claim_these(self, place: int, chosen: list[int], limit: int, prefetch: int, last_tries: LastTries) -> None:
+    @rule(
+        place=places, chosen=st.lists(places, max_size=4), limit=counts, prefetch=counts, last_tries=st.sampled_from(IsolatedJobs)
+    )
+    def claim_these(self, place: int, chosen: list[int], limit: int, prefetch: int, last_tries: IsolatedJobs) -> None:
         (lease,) = self.pick(self.leases, [place])
         request = self.request(lease.id, limit, prefetch, TASKS[: 1 + place % 2], ("x",) if place % 3 == 0 else None)
         self.exchange([], structs.replace(request, last_tries=last_tries, ids=tuple(self.ids(chosen))))
@@ -237,7 +239,7 @@ class Model(RuleBasedStateMachine):
         updates = []
         for place, stage, fraction, message, checkpoint in chosen:
             (hold,) = self.pick(self.holds, [place])
-            said = Update(job=hold.id, token=self.token(hold, wrong), stage=stage, fraction=fraction)
+            said = ProgressUpdate(job=hold.id, token=self.token(hold, wrong), stage=stage, fraction=fraction)
             updates.append(structs.replace(said, message=message, checkpoint=checkpoint))
         self.ask(lambda store: store.report(updates))
 
@@ -246,7 +248,7 @@ class Model(RuleBasedStateMachine):
     def annotate(self, chosen: list[int], result: bytes | None, stacks: str | None, is_error: bool, wrong: int) -> None:
         error = Failure("Late", "error") if is_error else None
         notes = [
-            Note(job=hold.id, token=self.token(hold, wrong), late_result=result, stacks=stacks, error=error)
+            AttemptNote(job=hold.id, token=self.token(hold, wrong), late_result=result, stacks=stacks, error=error)
             for hold in self.pick(self.holds, chosen)
         ]
         self.ask(lambda store: store.annotate(notes))
@@ -286,7 +288,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(tasks=tasks, limit=counts, pause=st.sampled_from([0.5, 30.0]))
     def take_hooks(self, tasks: list[str], limit: int, pause: float) -> None:
-        self.ask(lambda store: store.unhealed(tasks, limit, pause=pause))
+        self.ask(lambda store: store.owed_hooks(tasks, limit, pause=pause))
 
     @rule(queues=st.lists(st.sampled_from(QUEUES), max_size=2), is_paused=st.booleans())
     def pause(self, queues: list[str], is_paused: bool) -> None:
@@ -300,7 +302,7 @@ class Model(RuleBasedStateMachine):
     @rule(limit=counts)
     def judge_the_overdue(self, limit: int) -> None:
         found = self.ask(lambda store: store.overdue(limit))
-        self.exchange([deadline_exceeded_elsewhere(each.hold, each.charge, jitter=0.0) for each in found], None)
+        self.exchange([deadline_exceeded_elsewhere(each.job, each.charge, jitter=0.0) for each in found], None)
 
     @rule(seconds=st.sampled_from([0.000001, 1.0, 2.0, 10.0, 10.000001, 29.0, 31.0, 900.0]))
     def advance(self, seconds: float) -> None:
@@ -318,8 +320,8 @@ class Model(RuleBasedStateMachine):
         if rows:
             self.ask(lambda store: store.list(JobFilter(state=state, task=task, queue="x", before=rows[-1].id)))
 
-    @rule(tasks=tasks, queues=queues, limit=counts, last_tries=st.sampled_from(LastTries))
-    def read_some(self, tasks: list[str], queues: tuple[str, ...] | None, limit: int, last_tries: LastTries) -> None:
+    @rule(tasks=tasks, queues=queues, limit=counts, last_tries=st.sampled_from(IsolatedJobs))
+    def read_some(self, tasks: list[str], queues: tuple[str, ...] | None, limit: int, last_tries: IsolatedJobs) -> None:
         self.ask(lambda store: store.next_due(tasks, queues, last_tries))
         self.ask(lambda store: store.due(tasks, limit, queues=queues, last_tries=last_tries, age=0.5 * limit))
         self.ask(lambda store: store.queues())

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast._ports.store import Store
-from holdfast.stores.postgres.claim_cursor import Seen, Trail
+from holdfast.stores.postgres.claim_cursor import ClaimCursor, LastClaimed
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
@@ -66,13 +66,13 @@ class TestSeveralLines(TestLinesFirst):
 
     @pytest.fixture(autouse=True)
     def as_if_there_were_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def due(trail: Trail) -> tuple[str, tuple[Any, ...]]:
+        def due(trail: ClaimCursor) -> tuple[str, tuple[Any, ...]]:
             return "due_lines", (*zip(*trail.lines, strict=True), *_where(trail.seen), trail.slack)
 
-        monkeypatch.setattr(Trail, "due", property(due))
+        monkeypatch.setattr(ClaimCursor, "due", property(due))
 
 
-def _where(seen: Seen | None) -> tuple[Any, ...]:
+def _where(seen: LastClaimed | None) -> tuple[Any, ...]:
     return (None,) * 3 if seen is None else (seen.priority, seen.at, seen.job)
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from holdfast._system.host import SystemCell
+from holdfast._system.host import SystemSupervisorLink
 
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
 
@@ -76,7 +76,7 @@ def hold_the_gil() -> None:
     re.match(r"(a+)+$", "a" * 40 + "b")
 
 
-def obey(cell: SystemCell, order: str, value: object) -> object:
+def obey(cell: SystemSupervisorLink, order: str, value: object) -> object:
     match order:
         case "flag":
             cell.set_code_running(bool(value))
@@ -100,7 +100,7 @@ def obey(cell: SystemCell, order: str, value: object) -> object:
     return None
 
 
-async def main(cell: SystemCell) -> None:
+async def main(cell: SystemSupervisorLink) -> None:
     while (data := await cell.channel.receive()) is not None:
         order, value = json.loads(data)
         if order == "hang":  # answered first: nothing answers afterwards
@@ -119,6 +119,6 @@ if __name__ == "__main__":
         parser.add_argument(name, type=int)
     parser.add_argument("--clock", default="monotonic")
     given = parser.parse_args()
-    its_cell = SystemCell.adopt(given.channel, given.guard, given.stacks)
+    its_cell = SystemSupervisorLink.adopt(given.channel, given.guard, given.stacks)
     its_cell.set_lease_clock(runs_through_suspend=given.clock == "boottime")
     asyncio.run(main(its_cell))

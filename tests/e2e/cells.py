@@ -55,7 +55,7 @@ def is_alive(pid: int) -> bool:
 
 def living(session: int) -> list[int]:
     """What lives of a session."""
-    return [pid for pid, stat in guard.members(session).items() if stat.is_alive]
+    return [pid for pid, stat in guard.session_processes(session).items() if stat.is_alive]
 
 
 def guard_of(worker: int) -> int:

@@ -15,7 +15,7 @@ from holdfast._system import guard
 from holdfast._system.channel import SystemChannel
 from holdfast._system.host import identify
 from holdfast.settings import Settings
-from holdfast.testing.process_log import Deed, tell, told
+from holdfast.testing.process_log import ProcessEvent, tell, told
 from proof.stores.doors import VERBS
 
 POINTS = tuple(filter(None, os.environ.get("E2E_FAILPOINTS", "").split(",")))
@@ -74,7 +74,7 @@ def reached(folder: Path) -> set[str]:
     return {path.name.removeprefix(MARK) for path in folder.glob(f"{MARK}*")}
 
 
-def deeds(folder: Path) -> list[Deed]:
+def deeds(folder: Path) -> list[ProcessEvent]:
     """Who died when."""
     return told(folder / DEEDS)[0]
 
@@ -102,13 +102,13 @@ def _die() -> None:
         os.kill(pid, signal.SIGSTOP)
         while (stat := guard.read_stat(pid)) is not None and stat.state not in "TZ":
             pass
-        _tell(Deed(time.time(), "process.end", process))
+        _tell(ProcessEvent(time.time(), "process.end", process))
         os.kill(pid, signal.SIGKILL)
-    _tell(Deed(time.time(), "process.end", identify(os.getpid())))
+    _tell(ProcessEvent(time.time(), "process.end", identify(os.getpid())))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _tell(deed: Deed) -> None:
+def _tell(deed: ProcessEvent) -> None:
     tell(Path(os.environ["E2E_FOLDER"]) / DEEDS, deed)
 
 

@@ -10,7 +10,7 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Token
 from holdfast.testing import history_sqlite
 from holdfast.testing.history import History
-from holdfast.testing.process_log import Deed, told
+from holdfast.testing.process_log import ProcessEvent, told
 from holdfast.testing.process_log import tell as tell_deed
 
 SAID = "said"
@@ -31,7 +31,7 @@ class Record(Protocol):
         """Something that happened to the caller."""
         ...
 
-    def read(self, deeds: Iterable[Deed] = ()) -> History:
+    def read(self, deeds: Iterable[ProcessEvent] = ()) -> History:
         """All of it, these deeds among it."""
         ...
 
@@ -48,7 +48,7 @@ class SqliteRecord:
     def tell(self, what: str, job: UUID, token: Token | None, process: ProcessIdentity) -> None:
         history_sqlite.tell(self._database, what, job, token, process)
 
-    def read(self, deeds: Iterable[Deed] = ()) -> History:
+    def read(self, deeds: Iterable[ProcessEvent] = ()) -> History:
         return history_sqlite.read(self._database, [*deeds, *told(self._said)[0]])
 
 
@@ -67,9 +67,9 @@ class PostgresRecord:
         history_postgres.watch(self._url)
 
     def tell(self, what: str, job: UUID, token: Token | None, process: ProcessIdentity) -> None:
-        tell_deed(self._said, Deed(time.time(), what, process, job, token))
+        tell_deed(self._said, ProcessEvent(time.time(), what, process, job, token))
 
-    def read(self, deeds: Iterable[Deed] = ()) -> History:
+    def read(self, deeds: Iterable[ProcessEvent] = ()) -> History:
         from proof.checker import history_postgres
 
         return history_postgres.read(self._url, [*deeds, *told(self._said)[0]])

@@ -13,11 +13,11 @@ from holdfast._core.lifecycle import End, LeaseEnd, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import ClaimRequest, NewLease, Update
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._ports.store import ClaimRequest, NewLease, ProgressUpdate
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.history import JobRow, LeaseRow
-from holdfast.testing.process_log import Deed
+from holdfast.testing.process_log import ProcessEvent
 from proof.checker import history_postgres
 from proof.checker.checker import Report, Rules, check
 
@@ -37,15 +37,15 @@ SELECT gen_random_uuid(), 'task', 'default', 0, now(), now(), 0, '{}', 'key' FRO
 """
 
 
-def one_job(dsn: str, *, is_finished: bool) -> list[Deed]:
+def one_job(dsn: str, *, is_finished: bool) -> list[ProcessEvent]:
     """A job's whole life, or half of it; what its process says of it."""
-    deeds: list[Deed] = []
+    deeds: list[ProcessEvent] = []
 
     def tell(what: str, token: Token | None = None) -> None:
-        deeds.append(Deed(time.time(), what, OURS, JOB, token))
+        deeds.append(ProcessEvent(time.time(), what, OURS, JOB, token))
 
     async def live() -> None:
-        store = PostgresStore(dsn, clock=SystemClock(), chance=SystemChance(), process=OURS)
+        store = PostgresStore(dsn, clock=SystemClock(), chance=SystemRandomness(), process=OURS)
         await store.enqueue(UUID(int=9), [NewJob(id=JOB, task="task", payload=b"{}", policy=Policy())])
         tell("enqueue")
         await store.open_lease(NewLease(LEASE, "worker", OURS, LeaseTiming.of("30s")))
@@ -53,7 +53,7 @@ def one_job(dsn: str, *, is_finished: bool) -> list[Deed]:
         answer = await store.exchange([], ClaimRequest(lease=LEASE, claim=CLAIM, tasks={"task": Policy()}, limit=1))
         (hold,) = [claim.job for claim in answer.claims]
         tell("handler.start", hold.token)
-        await store.report([Update(job=JOB, token=hold.token, message=str(hold.token))])
+        await store.report([ProgressUpdate(job=JOB, token=hold.token, message=str(hold.token))])
         tell("handler.end", hold.token)
         if is_finished:
             await store.exchange([finish(hold, Done(f'"{hold.token}"'.encode()), jitter=0.0)])
@@ -61,7 +61,7 @@ def one_job(dsn: str, *, is_finished: bool) -> list[Deed]:
         await store.close()
 
     async def migrate() -> None:
-        store = PostgresStore(dsn, clock=SystemClock(), chance=SystemChance(), process=OURS)
+        store = PostgresStore(dsn, clock=SystemClock(), chance=SystemRandomness(), process=OURS)
         await store.migrate()
         await store.close()
 
@@ -71,7 +71,7 @@ def one_job(dsn: str, *, is_finished: bool) -> list[Deed]:
     return deeds
 
 
-def after(dsn: str, deeds: list[Deed], wrong: str) -> Report:
+def after(dsn: str, deeds: list[ProcessEvent], wrong: str) -> Report:
     """The report when this was written behind everybody's back."""
 
     async def write() -> None:
@@ -137,7 +137,7 @@ def test_a_write_that_was_rolled_back_is_not_told(postgres_dsn: str) -> None:
 def test_a_death_is_told_between_what_came_before_and_what_followed_it(postgres_dsn: str) -> None:
     deeds = one_job(postgres_dsn, is_finished=True)
     (started,) = [deed for deed in deeds if deed.what == "handler.start"]
-    history = history_postgres.read(postgres_dsn, [*deeds, Deed(started.time + 1e-7, "process.end", OURS)])
+    history = history_postgres.read(postgres_dsn, [*deeds, ProcessEvent(started.time + 1e-7, "process.end", OURS)])
     events = [event.what for event in history]
     assert events.index("handler.start") < events.index("process.end") < len(events) - 1
     assert State.RUNNING in {event.after.state for event in history if isinstance(event.after, JobRow)}

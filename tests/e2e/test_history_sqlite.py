@@ -13,12 +13,12 @@ from holdfast._core.lifecycle import End, LeaseEnd, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import ClaimRequest, NewLease, Update
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._ports.store import ClaimRequest, NewLease, ProgressUpdate
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing import history_sqlite
 from holdfast.testing.history import JobRow, LeaseRow
-from holdfast.testing.process_log import Deed
+from holdfast.testing.process_log import ProcessEvent
 from proof.checker.checker import Report, Rules, check
 
 OURS = ProcessIdentity("host", 1, 1, "boot", "pid", "clock")
@@ -32,7 +32,7 @@ CLAIMED = """
 
 async def one_job(database: Path, *, is_finished: bool) -> None:
     """A job's whole life, or half of it."""
-    store = SqliteStore(database, clock=SystemClock(), chance=SystemChance(), process=OURS)
+    store = SqliteStore(database, clock=SystemClock(), chance=SystemRandomness(), process=OURS)
     await store.migrate()
     history_sqlite.watch(database)
     await store.enqueue(UUID(int=9), [NewJob(id=JOB, task="task", payload=b"{}", policy=Policy())])
@@ -42,7 +42,7 @@ async def one_job(database: Path, *, is_finished: bool) -> None:
     answer = await store.exchange([], ClaimRequest(lease=LEASE, claim=CLAIM, tasks={"task": Policy()}, limit=1))
     (hold,) = [claim.job for claim in answer.claims]
     history_sqlite.tell(database, "handler.start", JOB, hold.token, OURS)
-    await store.report([Update(job=JOB, token=hold.token, message=str(hold.token))])
+    await store.report([ProgressUpdate(job=JOB, token=hold.token, message=str(hold.token))])
     history_sqlite.tell(database, "handler.end", JOB, hold.token, OURS)
     if is_finished:
         await store.exchange([finish(hold, Done(f'"{hold.token}"'.encode()), jitter=0.0)])
@@ -79,7 +79,7 @@ def test_a_whole_life_is_told_in_order_and_breaks_nothing(database: Path) -> Non
 
 
 def test_what_is_done_before_and_after_all_writes_is_told_in_its_place(database: Path) -> None:
-    early, late = Deed(1.0, "process.freeze", OURS), Deed(time.time() + 60, "process.end", OURS)
+    early, late = ProcessEvent(1.0, "process.freeze", OURS), ProcessEvent(time.time() + 60, "process.end", OURS)
     events = list(history_sqlite.read(database, [late, early]))
     assert [events[0].what, events[-1].what] == ["process.freeze", "process.end"]
 
@@ -138,7 +138,7 @@ def test_a_death_is_told_before_what_followed_it(tmp_path: Path) -> None:
     asyncio.run(one_job(tmp_path / "jobs.db", is_finished=True))
     with history_sqlite.opened(tmp_path / "jobs.db") as connection:
         (claimed,) = connection.execute("SELECT time FROM history WHERE what = 'handler.start'").fetchone()
-    history = history_sqlite.read(tmp_path / "jobs.db", [history_sqlite.Deed(claimed, "process.end", OURS)])
+    history = history_sqlite.read(tmp_path / "jobs.db", [history_sqlite.ProcessEvent(claimed, "process.end", OURS)])
     events = [event.what for event in history]
     assert events.index("process.end") > events.index("handler.start")
     assert events.index("process.end") < len(events) - 1

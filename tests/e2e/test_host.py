@@ -245,7 +245,7 @@ def test_leftovers_of_a_dead_worker_are_killed_if_they_are_certainly_its_own(mar
     left = int(process.communicate()[0])
     try:
         # Without the mark it may be a daemon that got the number after the worker.
-        assert SystemHost().kill_leftovers(theirs) == int(mark)
+        assert SystemHost().kill_orphans(theirs) == int(mark)
         assert is_alive(left) is not mark
     finally:
         end(left)
@@ -257,7 +257,7 @@ def test_leftovers_of_a_zombie_are_killed() -> None:
     assert process.stdout is not None
     left = int(process.stdout.read())
     until(lambda: not is_alive(process.pid), within=5)
-    assert SystemHost().kill_leftovers(theirs) == 1
+    assert SystemHost().kill_orphans(theirs) == 1
     process.communicate()
     until(lambda: not is_alive(left), within=5)
 
@@ -268,9 +268,9 @@ def test_a_session_whose_number_was_given_to_another_process_is_left_alone() -> 
     try:
         for start_time in (now.start, now.start - 1, 0):
             theirs = type(now)(now.host, now.pid, start_time, now.boot, now.pid_namespace, now.clock)
-            assert SystemHost().kill_leftovers(theirs) == 0
+            assert SystemHost().kill_orphans(theirs) == 0
         other_boot = type(now)(now.host, now.pid, now.start - 1, "another", now.pid_namespace, now.clock)
-        assert SystemHost().kill_leftovers(other_boot) == 0
+        assert SystemHost().kill_orphans(other_boot) == 0
         assert is_alive(process.pid)
     finally:
         process.kill()
@@ -374,7 +374,7 @@ if sys.argv[2] == "another user":
 seen = os.path.exists(f"/proc/{theirs.pid}/stat")
 ours = host.process()
 print(seen, ours.start > 0, host.is_running(theirs), is_provably_dead(theirs, ours, is_running=host.is_running(theirs)))
-print(host.kill_leftovers(theirs))
+print(host.kill_orphans(theirs))
 """
 
 
@@ -414,4 +414,4 @@ def test_s5_an_entry_that_cannot_be_read_proves_nothing(number: int, monkeypatch
     assert not SystemHost().is_running(theirs)
     unreadable(monkeypatch, OSError(number, "no"))
     assert SystemHost().is_running(theirs)
-    assert SystemHost().kill_leftovers(theirs) == 0
+    assert SystemHost().kill_orphans(theirs) == 0

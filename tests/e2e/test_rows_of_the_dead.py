@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast._core.table_spec import RowOutcome
-from holdfast._ports.table import Claimed, Table
+from holdfast._ports.table import ClaimedRows, Table
 from tests.e2e.cells import end
 from tests.e2e.fleet import START, Fleet, fleet, thaw
 from tests.e2e.waiting import until
@@ -97,7 +97,7 @@ def test_s3_a_zombie_whose_rows_were_reset_and_taken_again_changes_nothing(shop:
     sleeping = shop.ships.crew()
     until(lambda: shop.busy() == 5, within=START)
     zombie = sleeping.freeze_outside_of_writes()
-    claims: list[Claimed] = []
+    claims: list[ClaimedRows] = []
 
     async def take_again(table: Table) -> None:
         shop.ground.age()
@@ -106,7 +106,7 @@ def test_s3_a_zombie_whose_rows_were_reset_and_taken_again_changes_nothing(shop:
         assert len(claims[0].rows) == 10
 
     async def finish(table: Table) -> None:
-        assert sorted(await table.move(claims[0].mark, keys(claims[0]), RowOutcome.DONE)) == [(key,) for key in ALL]
+        assert sorted(await table.move(claims[0].fence, keys(claims[0]), RowOutcome.DONE)) == [(key,) for key in ALL]
 
     shop.ground.play(take_again, **fence)
     before = shop.ground.say("SELECT * FROM pastes ORDER BY id")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast._system.host import identify
-from holdfast.testing.process_log import Deed, tell
+from holdfast.testing.process_log import ProcessEvent, tell
 from tests.e2e.records import SAID
 from tests.e2e.tormentor import SEED
 from tests.e2e.torture.kept import look
@@ -22,5 +22,5 @@ def test_nothing_is_lost_owned_twice_or_stuck_however_often_workers_are_killed_a
     print(f"{dict(verdict.counts)}, slowest recovery {verdict.report.slowest_recovery:.2f} s in {verdict.seconds:.0f} s")
     assert verdict.is_clean, verdict.explain()
     assert "nothing is wrong" in look(tmp_path)
-    tell(tmp_path / SAID, Deed(time.time(), "enqueue", identify(os.getpid()), uuid.uuid4()))
+    tell(tmp_path / SAID, ProcessEvent(time.time(), "enqueue", identify(os.getpid()), uuid.uuid4()))
     assert "S6 promises" in look(tmp_path)

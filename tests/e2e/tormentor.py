@@ -9,7 +9,7 @@ from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._system.host import identify
-from holdfast.testing.process_log import Deed
+from holdfast.testing.process_log import ProcessEvent
 from proof.checker.checker import Report, Rules, check
 from proof.checker.verdicts import percentile
 from tests.e2e.cells import end, is_alive
@@ -34,7 +34,7 @@ class Tormentor:
         ships.app.migrate()
         self.record.watch()
         self.crews = [self.sail(machine, is_ready=is_ready) for machine in machines]
-        self.deeds: list[Deed] = []
+        self.deeds: list[ProcessEvent] = []
         self.jobs = 0
 
     def sail(self, machine: Machine = HERE, *, is_ready: bool = False) -> Crew:
@@ -89,7 +89,7 @@ class Tormentor:
 
     def did(self, what: str, process: ProcessIdentity) -> None:
         """This happens to that process now."""
-        self.deeds.append(Deed(time.time(), what, process))
+        self.deeds.append(ProcessEvent(time.time(), what, process))
 
     def stop(self, rules: Rules) -> Report:
         """Let every job end, send everybody home, and judge what happened."""

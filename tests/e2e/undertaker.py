@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._system.host import identify
-from holdfast.testing.process_log import Deed, tell, told
+from holdfast.testing.process_log import ProcessEvent, tell, told
 from tests.e2e.records import UP
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ class Undertaker:
         return self._poller.register(fd, select.EPOLLIN)
 
     def _bury(self, process: ProcessIdentity) -> None:
-        tell(self._said, Deed(time.time(), END, process))
+        tell(self._said, ProcessEvent(time.time(), END, process))
 
 
 class Watch:

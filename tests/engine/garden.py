@@ -9,7 +9,7 @@ from uuid import UUID
 from holdfast._core.job import JobRecord
 from holdfast._core.table_spec import RowsSettings
 from holdfast._engine.rows.declaration import settings_of
-from holdfast._engine.rows.rows import Rows, Surroundings
+from holdfast._engine.rows.rows import Rows, RowsContext
 from holdfast._engine.rows.tables import Tables
 from proof.stores.memory_table import MemoryTable
 from tests.engine.support import Bench, Flaky, beside
@@ -78,7 +78,7 @@ class Garden(Bench):
         self.table = FlakyTable(self.plain)  # type: ignore[arg-type]
         around: Any = SimpleNamespace(clock=self.clock, chance=self.chance)
         tables = Tables(lambda url, watch: self.table)  # type: ignore[arg-type,return-value]
-        self.rows = Rows(self.settings, Surroundings(self.registry, tables, around, self.log.events))
+        self.rows = Rows(self.settings, RowsContext(self.registry, tables, around, self.log.events))
         self.rows.handler(handler)
         self._said = asyncio.Event()
         self.reporter._wake = self._said.set

@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.lifecycle import LeaseEnd, Transition
-from holdfast._ports.store import Answer, BeatAnswer, ClaimRequest, ExchangeAnswer, Note, Update
+from holdfast._ports.store import Answer, AttemptNote, BeatAnswer, ClaimRequest, ExchangeAnswer, ProgressUpdate
 from holdfast.errors import StoreBusy
 from holdfast.stores.memory import MemoryStore
 
@@ -24,12 +24,12 @@ class LockedMemory(MemoryStore):
         answers = tuple(Answer.BUSY if each.job in self.jobs else next(said) for each in transitions)
         return structs.replace(found, answers=answers)
 
-    async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
+    async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         lost = await super().report([each for each in updates if each.job not in self.jobs])
         self._refuse("report", [each.job for each in updates], lost)
         return lost
 
-    async def annotate(self, notes: Sequence[Note]) -> None:
+    async def annotate(self, notes: Sequence[AttemptNote]) -> None:
         await super().annotate([each for each in notes if each.job not in self.jobs])
         self._refuse("annotate", [each.job for each in notes])
 

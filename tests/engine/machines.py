@@ -135,7 +135,7 @@ class MemoryHost:
     def is_running(self, process: ProcessIdentity) -> bool:
         return process.pid in self.running
 
-    def kill_leftovers(self, process: ProcessIdentity) -> int:
+    def kill_orphans(self, process: ProcessIdentity) -> int:
         self.killed.append(process.pid)
         return 0
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from holdfast._core.outcome import Done
 from holdfast._engine.embedded.in_process import LoopChannel
 from holdfast._engine.runners import messages
-from holdfast._engine.runners.pool import Pool
+from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast._ports.host import Exit
 from tests.engine.support import Bench, until
@@ -16,7 +16,7 @@ from tests.engine.support import Bench, until
 Message = TypeVar("Message")
 
 GRACE, MARGIN, PAUSE = 4.0, 1.0, 2.0
-DONE = messages.Ended(messages.Verdict.of(Done(b'"done"')))
+DONE = messages.RunEnded(messages.OutcomeData.of(Done(b'"done"')))
 STACKS = 'File "shop.py", line 7 in spin'
 
 
@@ -91,7 +91,7 @@ class RunnerBench(Bench):
         super().__init__(*tasks)
         self.host = FakeRunnerHost()
         given = {"grace": GRACE, "margin": MARGIN, "pause": PAUSE}
-        self.pool = Pool(self.host, size=size, **given, events=self.log.events, chance=self.chance)
+        self.pool = RunnerPool(self.host, size=size, **given, events=self.log.events, chance=self.chance)
         self.executor._processes = self.pool
 
     async def child(self, number: int = 0) -> FakeChild:
@@ -104,7 +104,7 @@ class RunnerBench(Bench):
         child = await self.child(number)
         child.say(messages.Ready())
         await child.next(messages.Run)
-        child.say(messages.Begun())
+        child.say(messages.RunStarted())
         return child
 
     async def complete(self, number: int = 0) -> None:

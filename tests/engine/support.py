@@ -13,16 +13,16 @@ from holdfast._core.job import ActiveJob, Claim, JobRecord, NewJob, State, Token
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.events import Event, Events
-from holdfast._engine.retry import Patience
+from holdfast._engine.retry import Retrier
 from holdfast._engine.runners.runners import ThreadRunner
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import Registry, TaskDefinition, define
-from holdfast._engine.worker.child_jobs import Children
+from holdfast._engine.worker.child_jobs import ChildJobs
 from holdfast._engine.worker.exchange import Exchange
-from holdfast._engine.worker.executor import Ended, Executor
-from holdfast._engine.worker.lease import Heart
-from holdfast._engine.worker.progress_writer import Reporter
-from holdfast._ports.store import LastTries, NewLease
+from holdfast._engine.worker.executor import Executor, FinishedRun
+from holdfast._engine.worker.lease import WorkerLease
+from holdfast._engine.worker.progress_writer import ProgressWriter
+from holdfast._ports.store import IsolatedJobs, NewLease
 from holdfast._ports.transport import Hint
 from holdfast.errors import StoreUnavailable
 from holdfast.settings import Settings
@@ -239,16 +239,16 @@ class Bench:
         self.memory = MemoryStore(self.clock)
         self.store = Flaky(self.memory)
         self.registry = registry(*tasks)
-        self.heart = Heart(self.clock.monotonic)
-        self.reporter = Reporter(
+        self.heart = WorkerLease(self.clock.monotonic)
+        self.reporter = ProgressWriter(
             self.store,
             now=self.clock.monotonic,
             wake=lambda: None,
             lost=self._lose,
             moved=lambda hold: self.moved.append(hold.id),
-            children=Children(
+            children=ChildJobs(
                 self.store,  # type: ignore[arg-type]
-                Patience(self.clock, self.chance, self.log.events),
+                Retrier(self.clock, self.chance, self.log.events),
                 publish=self._publish,
                 chance=self.chance,
                 events=self.log.events,
@@ -259,7 +259,7 @@ class Bench:
         self.code_running: list[bool] = []
         self.moved: list[UUID] = []
         self.begun: list[UUID] = []
-        self.ended: list[Ended] = []
+        self.ended: list[FinishedRun] = []
         self.slots, self.is_halved = slots, is_halved
         self.executor = Executor(
             self.registry,
@@ -276,11 +276,11 @@ class Bench:
         self.exchange = self.open_exchange(LEASE)
         self.beat()
 
-    def _on_ended(self, ended: Ended) -> None:
+    def _on_ended(self, ended: FinishedRun) -> None:
         self.ended.append(ended)
         self.exchange.add(ended)
 
-    def open_exchange(self, lease: NewLease, last_tries: LastTries = LastTries.LEAVE) -> Exchange:
+    def open_exchange(self, lease: NewLease, last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE) -> Exchange:
         return Exchange(
             self.store,
             self.executor,
@@ -391,13 +391,13 @@ class Doctor:
 
     interval = 7.0
 
-    def __init__(self, heal: Callable[[Claim], Any]) -> None:
-        self.heal = heal
+    def __init__(self, run: Callable[[Claim], Any]) -> None:
+        self.run_before_attempt = run
 
-    def owes(self, claim: Claim) -> bool:
+    def is_owed(self, claim: Claim) -> bool:
         return True
 
-    def deaf(self, patience: float) -> tuple[UUID, ...]:
+    def unresponsive(self, patience: float) -> tuple[UUID, ...]:
         return ()
 
 

@@ -73,7 +73,7 @@ def test_the_last_of_many_words_that_a_job_moves_counts_when_it_is_judged() -> N
         await office.open()
         beside(office.keep_beating())
         await passing(170 + 2 * TIMING.beat)
-        assert max(message.at for message in office.heard(messages_of_workers.Moved)) == said[0]
+        assert max(message.at for message in office.heard(messages_of_workers.AttemptProgressed)) == said[0]
 
     run_virtual(test())
 
@@ -145,9 +145,9 @@ def test_the_clocks_of_a_job_do_not_run_while_its_runner_process_starts() -> Non
         child.say(messages.Ready())
         await child.next(messages.Run)
         assert bench.begun == []
-        child.say(messages.Begun(), messages.Begun(("new",)))
+        child.say(messages.RunStarted(), messages.RunStarted(("new",)))
         await until(lambda: bench.begun)
-        child.say(messages.Ended(None, 1))
+        child.say(messages.RunEnded(None, 1))
         await bench.until_ended()
         assert bench.begun == [job]
 
@@ -223,8 +223,8 @@ def test_a_handler_in_a_script_is_refused_though_its_app_is_in_a_module(monkeypa
 def test_l8_results_too_large_for_the_pipe_do_not_close_it_in_the_midst_of_an_outage() -> None:
     hold = claim(define(stubborn)).job
     large = lifecycle.finish(hold, Done(b" " * RESULT_LIMIT), jitter=0.0)
-    told = messages_of_workers.Undelivered.of([large] * 300)
+    told = messages_of_workers.UndeliveredOutcomes.of([large] * 300)
     assert len(messages_of_workers.encode(told)) < MOST_UNSENT / 2
     assert len(told.transitions) == 64
     small = lifecycle.cancelled(hold)
-    assert messages_of_workers.Undelivered.of([small] * 300).transitions == (small,) * 300
+    assert messages_of_workers.UndeliveredOutcomes.of([small] * 300).transitions == (small,) * 300

@@ -7,11 +7,11 @@ from uuid import UUID
 import pytest
 
 from holdfast._system import clock
-from holdfast._system.clock import SystemChance
+from holdfast._system.clock import SystemRandomness
 
 
 def test_ids_sort_by_creation_within_a_process_even_when_the_wall_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    chance, now = SystemChance(), [1_700_000_000_000_000_000]
+    chance, now = SystemRandomness(), [1_700_000_000_000_000_000]
     monkeypatch.setattr(clock.time, "time_ns", lambda: now[0])
     made = [chance.uuid7() for _ in range(1000)]
     now[0] -= 3_600_000_000_000
@@ -24,7 +24,7 @@ def test_ids_sort_by_creation_within_a_process_even_when_the_wall_clock_steps_ba
 
 
 def test_threads_never_share_an_id() -> None:
-    chance, made = SystemChance(), list[UUID]()
+    chance, made = SystemRandomness(), list[UUID]()
     threads = [Thread(target=lambda: made.extend(chance.uuid7() for _ in range(2000))) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -35,12 +35,12 @@ def test_threads_never_share_an_id() -> None:
 
 def test_two_processes_of_one_moment_make_different_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock.time, "time_ns", lambda: 1_700_000_000_000_000_000)
-    assert SystemChance().uuid7() != SystemChance().uuid7()
+    assert SystemRandomness().uuid7() != SystemRandomness().uuid7()
 
 
 def test_s2_clones_of_a_process_never_make_the_same_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock.time, "time_ns", lambda: 1_700_000_000_000_000_000)
-    original = SystemChance()
+    original = SystemRandomness()
     made = {original.uuid4(), original.uuid7()}
     clones = [copy(original) for _ in range(4)]
     for _ in range(200):
@@ -51,7 +51,7 @@ def test_s2_clones_of_a_process_never_make_the_same_id(monkeypatch: pytest.Monke
 def test_ids_go_on_growing_when_a_millisecond_has_none_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock.time, "time_ns", lambda: 1_700_000_000_000_000_000)
     monkeypatch.setattr(clock.os, "urandom", lambda size: b"\xff" * size)
-    chance = SystemChance()
+    chance = SystemRandomness()
     chance._last = (1_700_000_000_000 << clock.FREE_BITS) + 2**clock.FREE_BITS - 1
     made = [chance.uuid7() for _ in range(2)]
     assert made == sorted(made)
@@ -59,6 +59,6 @@ def test_ids_go_on_growing_when_a_millisecond_has_none_left(monkeypatch: pytest.
 
 
 def test_jitter_goes_both_ways() -> None:
-    drawn = [SystemChance().jitter() for _ in range(200)]
+    drawn = [SystemRandomness().jitter() for _ in range(200)]
     assert -1.0 <= min(drawn) < -0.5
     assert 0.5 < max(drawn) <= 1.0

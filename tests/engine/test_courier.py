@@ -17,10 +17,10 @@ JOB = UUID(int=5)
 LISTENING = structs.replace(HELLO, listens=True)
 
 
-async def listening(fleet: Fleet) -> tuple[object, messages.Leased]:
+async def listening(fleet: Fleet) -> tuple[object, messages.LeaseGranted]:
     child = await fleet.spawned()
     child.far.say(LISTENING)
-    leased = await child.far.hear(messages.Leased)
+    leased = await child.far.hear(messages.LeaseGranted)
     child.far.say(messages.Ready())
     return child, leased
 
@@ -33,7 +33,7 @@ def test_the_rescue_of_the_only_workers_job_is_told_to_the_next_one() -> None:
         child.end(KILLED)  # type: ignore[attr-defined]
         heir, _ = await listening(fleet)
         await passing(1)
-        told = [message for message in heir.far.heard() if isinstance(message, messages.Told)]  # type: ignore[attr-defined]
+        told = [message for message in heir.far.heard() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
         rescued = [message.event() for message in told if message.name == "job.rescued"]
         assert [event.fields["job"] for event in rescued] == [job]
         assert rescued[0].fields["reason"] == "SIGKILL"
@@ -52,7 +52,7 @@ def test_each_event_is_told_once_and_only_to_a_worker_that_listens() -> None:
             child.far.heard()  # type: ignore[attr-defined]
         fleet.supervisor._events.emit(EventName.JOB_RESCUED, job=JOB, task="t")
         heard = [
-            [message.name for message in child.far.heard() if isinstance(message, messages.Told)]  # type: ignore[attr-defined]
+            [message.name for message in child.far.heard() if isinstance(message, messages.EventForwarded)]  # type: ignore[attr-defined]
             for child in (deaf, first, second)
         ]
         assert heard == [[], ["job.rescued"], []]
@@ -67,10 +67,10 @@ def test_what_nobody_hears_is_kept_up_to_a_bound() -> None:
         for number in range(MOST_KEPT + 5):
             fleet.supervisor._events.emit(EventName.JOB_EXPIRED, job=JOB, task=str(number))
         child.far.say(LISTENING)
-        await child.far.hear(messages.Leased)
+        await child.far.hear(messages.LeaseGranted)
         child.far.say(messages.Ready())
         await passing(1)
-        told = [message for message in child.far.heard() if isinstance(message, messages.Told)]
+        told = [message for message in child.far.heard() if isinstance(message, messages.EventForwarded)]
         assert MOST_KEPT - 5 < sum(message.name == "job.expired" for message in told) <= MOST_KEPT
         child.end(Exit(code=0))
 
@@ -83,7 +83,7 @@ def test_a_workers_subscribers_hear_what_its_supervisor_tells() -> None:
         heard = list[Event]()
         office.log.events.on("job.rescued", heard.append)
         await office.open()
-        office.far.say(messages.Told("job.rescued", {"job": str(JOB), "crashes": 1, "reason": Charge.DEAF.value}))
+        office.far.say(messages.EventForwarded("job.rescued", {"job": str(JOB), "crashes": 1, "reason": Charge.DEAF.value}))
         await passing(0.1)
         assert [(event.name, event.fields["job"], event.fields["crashes"]) for event in heard] == [("job.rescued", JOB, 1)]
 

@@ -16,13 +16,13 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
 from holdfast._engine.supervisor.recovery import Contact, Recovery
-from holdfast._engine.supervisor.republisher import Sweep
+from holdfast._engine.supervisor.republisher import Republisher
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.worker.inbox import Inbox
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.worker import Worker
 from holdfast._ports.store import ClaimRequest, NewLease
-from holdfast._ports.transport import Via
+from holdfast._ports.transport import ClaimSource
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance
 from proof.simulator.queue import FaultyQueue, FaultyTransport, Mishaps
@@ -66,7 +66,7 @@ class Shop:
         self.clock, self.chance, self.log = LoopClock(), FakeChance(), Log()
         self.memory = MemoryStore(self.clock)
         self.registry, self.settings = registry(*tasks), settings
-        self.queue = FaultyQueue(random.Random(seed), mishaps, ack_wait=ACK_WAIT, last_until_finish=ack == "finish")
+        self.queue = FaultyQueue(random.Random(seed), mishaps, ack_wait=ACK_WAIT, acks_on_finish=ack == "finish")
         self.client = Client(self.memory, self.transport(), self.clock, self.chance, self.log.events)
         self.stores: list[Flaky] = []
         self.channels: list[MemoryChannel] = []
@@ -94,7 +94,7 @@ class Shop:
         )
         self.channels.append(far)
         self.runs.append(beside(worker.run()))
-        far.say(messages.Leased(lease.id, lease.worker, self.clock.monotonic() + USABLE, is_alone))
+        far.say(messages.LeaseGranted(lease.id, lease.worker, self.clock.monotonic() + USABLE, is_alone))
         await far.hear(messages.Ready)
         beside(self._keep_beating(far, lease))
         return worker
@@ -103,7 +103,7 @@ class Shop:
         while True:
             sent = self.clock.monotonic()
             await self.memory.beat([lease.id])
-            far.say(messages.Beaten(sent + USABLE))
+            far.say(messages.LeaseRenewed(sent + USABLE))
             await passing(TIMING.beat)
 
     async def enqueue(self, task: str = "work", count: int = 1, **options: Any) -> list[UUID]:
@@ -119,7 +119,7 @@ class Shop:
 
     async def sweep(self) -> None:
         """As a supervisor does, for ever."""
-        sweep = Sweep(
+        sweep = Republisher(
             self.memory,
             self.transport(),
             tasks=lambda: sorted(self.registry.names()),
@@ -213,7 +213,7 @@ def test_what_cannot_be_claimed_is_acknowledged_all_the_same() -> None:
         await shop.hire()
         await passing(1.0)
         await shop.enqueue()
-        shop.queue.put(UUID(int=5), "default", Via.DELIVERY)
+        shop.queue.put(UUID(int=5), "default", ClaimSource.DELIVERY)
         await passing(1.0)
         await shop.until_empty()
         assert await shop.states() == {"available": 1}
@@ -274,7 +274,7 @@ def test_it_is_acknowledged_as_soon_as_the_job_is_no_longer_here(how: str) -> No
                 ends.set()
             case "lost":
                 await shop.memory.end_lease(worker.executor.running[job].claim.job.lease, LeaseEnd(End.EXPIRED))
-                shop.channels[0].say(messages.Gone())
+                shop.channels[0].say(messages.LeaseLost())
             case _:
                 await shop.client.cancel([job])
         await passing(2 * TIMING.beat)
@@ -415,7 +415,7 @@ def test_what_comes_after_its_slot_was_taken_is_handed_on_and_acknowledged() -> 
         await passing(0.1)
         assert (len(first), shop.queue.sent, len(woken)) == (1, 3, 2)
         (other,) = shop.queue.waiting
-        assert (other.job in first, other.via) == (False, Via.DELIVERY)
+        assert (other.job in first, other.via) == (False, ClaimSource.DELIVERY)
         await inbox.claimed(first, first)
         await passing(0.1)
         assert shop.queue.unacknowledged == {}
@@ -452,7 +452,7 @@ def test_it_leaves_alone_what_has_just_come_what_is_not_due_and_all_while_someth
         await shop.enqueue(delay="1h")
         await shop.enqueue()
         shop.queue.mishaps = NONE
-        shop.queue.put(UUID(int=9), "default", Via.DELIVERY)
+        shop.queue.put(UUID(int=9), "default", ClaimSource.DELIVERY)
         beside(shop.sweep())
         await passing(4.0)
         assert shop.queue.sent == 2

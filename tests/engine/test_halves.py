@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast._core.job import State
 from holdfast._core.lifecycle import Transition
-from holdfast._engine.worker.exchange import HALVED_FROM
+from holdfast._engine.worker.exchange import PIPELINE_FROM
 from holdfast._ports.store import ClaimRequest, ExchangeAnswer
 from tests.engine.support import Bench, run, turns
 
@@ -54,9 +54,9 @@ def test_many_slots_are_filled_half_by_half_without_a_turn_of_the_loop_between()
 
 def test_few_slots_are_filled_at_once() -> None:
     async def test() -> None:
-        bench, counted = await opened(forever, slots=HALVED_FROM - 1, jobs=150)
+        bench, counted = await opened(forever, slots=PIPELINE_FROM - 1, jobs=150)
         await bench.exchange.step()
-        assert counted.seen == [(0, HALVED_FROM - 1)]
+        assert counted.seen == [(0, PIPELINE_FROM - 1)]
 
     run(test())
 

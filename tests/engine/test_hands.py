@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._engine.runners.loop_tasks import SLICE, Hands
+from holdfast._engine.runners.loop_tasks import SLICE, LoopTasks
 from tests.engine.support import run, turns
 
 WORD: ContextVar[str] = ContextVar("word", default="")
@@ -23,7 +23,7 @@ class Bench:
     def __init__(self) -> None:
         self.now = 0.0
         self.tasks: dict[str, list[Any]] = {}
-        self.hands = Hands(self._run, lambda: self.now)
+        self.hands = LoopTasks(self._run, lambda: self.now)
 
     def add(self, name: str, act: Act) -> Any:
         hold = SimpleNamespace(job=UUID(int=len(self.tasks)))

@@ -19,8 +19,8 @@ from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import define
-from holdfast._engine.worker.rescue_hooks import Healer
-from holdfast._ports.store import ClaimRequest, JobFilter, LastTries, NewLease
+from holdfast._engine.worker.rescue_hooks import RescueHooks
+from holdfast._ports.store import ClaimRequest, IsolatedJobs, JobFilter, NewLease
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from tests.engine.support import LEASE, Bench, Doctor, Held, Log, beside, claim, forever, registry, run, turns, until
 
@@ -68,7 +68,7 @@ class Shop:
         lease = NewLease(chance.uuid4(), "worker-1", LEASE.process, LEASE.timing)
         await store.open_lease(lease)
         tasks = self.app.registry.policies()
-        request = ClaimRequest(lease=lease.id, claim=chance.uuid4(), tasks=tasks, limit=1, last_tries=LastTries.ALSO)
+        request = ClaimRequest(lease=lease.id, claim=chance.uuid4(), tasks=tasks, limit=1, last_tries=IsolatedJobs.INCLUDE)
         (taken,) = (await store.exchange((), request)).claims
         await store.end_lease(lease.id, why)
         await store.exchange([rescue(taken.job, why, jitter=0.0)])
@@ -466,7 +466,7 @@ class Ward:
         self.store = self.shop.app._connections.store
         self.may_start, self.now = True, 100.0
         self.idled = 0
-        self.healer = Healer(
+        self.healer = RescueHooks(
             self.store,
             self.shop.app.registry,
             worker="worker-2",
@@ -484,7 +484,7 @@ class Ward:
 
     async def owed(self) -> Claim:
         """As if it were about to start."""
-        (row,) = await self.store.unhealed(["work"], 1, pause=0.0)
+        (row,) = await self.store.owed_hooks(["work"], 1, pause=0.0)
         policy = self.shop.app.registry.policies()["work"]
         hold = structs.replace(claim(define(no_job), job=row.id).job, task="work", token=row.token, policy=policy)
         return Claim(job=hold, payload=row.payload, rescue=row.rescue, heal_at=row.heal_at)
@@ -699,7 +699,7 @@ def test_a_hook_alone_whose_store_is_away_is_tried_again_by_others_later(ward: A
 
 
 def test_nothing_is_owed_without_a_mark_a_rescue_and_a_hook() -> None:
-    healer = Healer(
+    healer = RescueHooks(
         None,  # type: ignore[arg-type]
         registry(define(no_job, name="heals", on_rescue=ahook), define(no_job)),
         worker="w",
@@ -716,10 +716,10 @@ def test_nothing_is_owed_without_a_mark_a_rescue_and_a_hook() -> None:
     told = Rescue(reason=RescueReason.CRASHED, worker="w", attempt=1, at=now)
     full = structs.replace(claim(heals), rescue=told, heal_at=now)
     assert healer.has_hooks
-    assert healer.owes(full)
-    assert not healer.owes(structs.replace(full, heal_at=None))
-    assert not healer.owes(structs.replace(full, rescue=None))
-    assert not healer.owes(structs.replace(claim(define(no_job)), rescue=told, heal_at=now))
+    assert healer.is_owed(full)
+    assert not healer.is_owed(structs.replace(full, heal_at=None))
+    assert not healer.is_owed(structs.replace(full, rescue=None))
+    assert not healer.is_owed(structs.replace(claim(define(no_job)), rescue=told, heal_at=now))
 
 
 def test_threads_of_hooks_are_named_like_those_of_handlers(ward: Any) -> None:

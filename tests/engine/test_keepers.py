@@ -9,9 +9,9 @@ from holdfast._core.job import State, Token
 from holdfast._core.policy import RETENTION_FLOOR, Policy
 from holdfast._engine import messages
 from holdfast._engine.supervisor.pruner import BATCH, INTERVAL, PAUSE, Pruner
-from holdfast._engine.supervisor.unknown_tasks import SAID_AGAIN_AFTER, Strays
+from holdfast._engine.supervisor.unknown_tasks import SAID_AGAIN_AFTER, UnknownTasks
 from holdfast._ports.host import Exit
-from holdfast._ports.store import ClaimRequest, LastTries
+from holdfast._ports.store import ClaimRequest, IsolatedJobs
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from tests.engine.machines import MemoryChild
@@ -20,10 +20,10 @@ from tests.engine.test_supervisor import HELLO, KILLED, Fleet, obey, passing
 from tests.engine.test_worker import Office, quick
 
 
-async def alone(fleet: Fleet) -> tuple[MemoryChild, messages.Leased]:
+async def alone(fleet: Fleet) -> tuple[MemoryChild, messages.LeaseGranted]:
     child = await fleet.spawned()
     child.far.say(HELLO)
-    leased = await child.far.hear(messages.Leased)
+    leased = await child.far.hear(messages.LeaseGranted)
     child.far.say(messages.Ready())
     return child, leased
 
@@ -42,7 +42,7 @@ async def crash(fleet: Fleet, jobs: int) -> list[UUID]:
     return made
 
 
-async def claim(fleet: Fleet, leased: messages.Leased, last_tries: LastTries) -> int:
+async def claim(fleet: Fleet, leased: messages.LeaseGranted, last_tries: IsolatedJobs) -> int:
     request = ClaimRequest(lease=leased.lease, claim=fleet.chance.uuid4(), tasks={"t": Policy()}, limit=10, last_tries=last_tries)
     return len((await fleet.memory.exchange([], request)).claims)
 
@@ -57,13 +57,13 @@ def test_s9_a_job_that_crashed_before_runs_its_last_try_alone_in_a_worker_beside
         ordinary, leased = await fleet.ready()
         assert not leased.is_alone
         await passing(2)  # the backoff of a second crash
-        assert await claim(fleet, leased, LastTries.LEAVE) == 0
+        assert await claim(fleet, leased, IsolatedJobs.EXCLUDE) == 0
         await passing(fleet.supervisor._settings.recovery_interval)  # type: ignore[union-attr]
         lonely, its_lease = await alone(fleet)
         assert its_lease.is_alone
         (view,) = [each for each in await fleet.memory.workers() if each.is_alone]
         assert (view.id, view.slots) == (its_lease.lease, 1)
-        assert await claim(fleet, its_lease, LastTries.ONLY) == 1
+        assert await claim(fleet, its_lease, IsolatedJobs.ONLY) == 1
         lonely.end(KILLED)
         await passing(1)
         row = await fleet.row(job)
@@ -84,7 +84,7 @@ def test_no_more_lonely_workers_than_processes_live_at_once_and_each_is_followed
             await passing(30)
             assert fleet.host.children.empty()
             request = ClaimRequest(
-                lease=leased.lease, claim=fleet.chance.uuid4(), tasks={"t": Policy()}, limit=1, last_tries=LastTries.ONLY
+                lease=leased.lease, claim=fleet.chance.uuid4(), tasks={"t": Policy()}, limit=1, last_tries=IsolatedJobs.ONLY
             )
             assert len((await fleet.memory.exchange([], request)).claims) == 1
             child.end(KILLED)
@@ -107,7 +107,7 @@ def test_a_lonely_worker_that_ran_nothing_is_not_followed_at_once_and_one_that_d
         assert fleet.host.children.empty()
         await passing(10)
         busy, leased = await alone(fleet)
-        busy.far.say(messages.Begun(job, Token(leased.lease, 1), 0.0))
+        busy.far.say(messages.AttemptStarted(job, Token(leased.lease, 1), 0.0))
         await passing(0.1)
         busy.end(Exit(code=0))
         await passing(1)
@@ -142,7 +142,7 @@ def test_until_empty_waits_for_last_tries() -> None:
         await passing(60)
         assert not fleet.running.done()
         lonely, leased = await alone(fleet)
-        assert await claim(fleet, leased, LastTries.ONLY) == 1
+        assert await claim(fleet, leased, IsolatedJobs.ONLY) == 1
         lonely.end(KILLED)
         assert await fleet.running == 0
 
@@ -157,7 +157,7 @@ def test_a_lonely_worker_claims_once_runs_that_job_and_ends() -> None:
             row = await office.row(job)
             office.memory._put(structs.replace(row, crashes=2))
         await office.memory.open_lease(LEASE)
-        office.far.say(messages.Leased(LEASE.id, LEASE.worker, office.clock.monotonic() + 25, True))
+        office.far.say(messages.LeaseGranted(LEASE.id, LEASE.worker, office.clock.monotonic() + 25, True))
         await office.running
         assert [await office.state(job) for job in jobs] == [State.COMPLETED, State.AVAILABLE]
 
@@ -169,7 +169,7 @@ def test_a_lonely_worker_that_finds_nothing_ends_at_once() -> None:
         office = Office(quick)
         (job,) = await office.enqueue("quick")
         await office.memory.open_lease(LEASE)
-        office.far.say(messages.Leased(LEASE.id, LEASE.worker, office.clock.monotonic() + 25, True))
+        office.far.say(messages.LeaseGranted(LEASE.id, LEASE.worker, office.clock.monotonic() + 25, True))
         await office.running
         assert await office.state(job) is State.AVAILABLE
 
@@ -227,9 +227,9 @@ def test_a_full_batch_is_followed_by_the_next_at_once() -> None:
 # strays
 
 
-def strays(known: set[str]) -> tuple[Strays, Attic]:
+def strays(known: set[str]) -> tuple[UnknownTasks, Attic]:
     attic = Attic()
-    return Strays(attic.memory, known=lambda: known, now=attic.clock.monotonic, events=attic.log.events), attic
+    return UnknownTasks(attic.memory, known=lambda: known, now=attic.clock.monotonic, events=attic.log.events), attic
 
 
 def test_a_task_that_no_live_worker_knows_is_reported_and_left_alone() -> None:

@@ -11,10 +11,10 @@ from holdfast._core.job import AttemptOutcome, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._engine import messages
-from holdfast._engine.supervisor.limits import Limited, Limits
+from holdfast._engine.supervisor.limits import Limits, TimedAttempt
 from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import TaskDefinition, define
-from holdfast._ports.store import Update
+from holdfast._ports.store import ProgressUpdate
 from holdfast.testing.clock import FakeClock
 from tests.engine.support import LEASE, SETTINGS, TIMING, beside, forever, run, run_virtual, stubborn
 from tests.engine.test_recovery import Site
@@ -32,11 +32,11 @@ class Clocks:
         self.clock = FakeClock()
         self.limits = Limits(self.clock.monotonic)
         now = self.clock.monotonic()
-        self.limits.begin(JOB, Limited(TOKEN, progress_within, timeout, now, now))
+        self.limits.begin(JOB, TimedAttempt(TOKEN, progress_within, timeout, now, now))
 
     def after(self, seconds: float) -> list[tuple[UUID, Token, Charge]]:
         self.clock.advance(seconds)
-        return self.limits.overrun()
+        return self.limits.exceeded()
 
 
 # the two clocks
@@ -75,13 +75,13 @@ def test_a_late_word_counts_from_when_it_was_said() -> None:
 def test_the_progress_clock_stands_and_the_hard_limit_does_not() -> None:
     clocks = Clocks(progress_within=WITHIN)
     clocks.clock.advance(10 * WITHIN)
-    clocks.limits.stand(10 * WITHIN)
-    assert clocks.limits.overrun() == []
+    clocks.limits.pause(10 * WITHIN)
+    assert clocks.limits.exceeded() == []
     assert clocks.after(WITHIN + 0.1) == [(JOB, TOKEN, Charge.STALLED)]
     hard = Clocks(timeout=WITHIN)
     hard.clock.advance(WITHIN + 0.1)
-    hard.limits.stand(WITHIN)
-    assert hard.limits.overrun() == [(JOB, TOKEN, Charge.TIMED_OUT)]
+    hard.limits.pause(WITHIN)
+    assert hard.limits.exceeded() == [(JOB, TOKEN, Charge.TIMED_OUT)]
 
 
 def test_the_end_of_an_earlier_attempt_does_not_end_the_watch_of_this_one() -> None:
@@ -89,26 +89,26 @@ def test_the_end_of_an_earlier_attempt_does_not_end_the_watch_of_this_one() -> N
     clocks.limits.end(JOB, Token(UUID(int=6), 6))
     assert clocks.after(WITHIN + 1) != []
     clocks.limits.end(JOB, TOKEN)
-    assert clocks.limits.deaf(0.0) == {}
+    assert clocks.limits.unresponsive(0.0) == {}
 
 
 # what the supervisor does
 
 
 def limited(watch: Watch, progress_within: float | None = None, timeout: float | None = None) -> None:
-    watch.ward.heard(messages.Begun(JOB, TOKEN, watch.clock.monotonic(), progress_within, timeout))
+    watch.ward.handle(messages.AttemptStarted(JOB, TOKEN, watch.clock.monotonic(), progress_within, timeout))
 
 
-def asked(watch: Watch) -> list[messages.Overrun]:
-    return [message for message in watch.said if isinstance(message, messages.Overrun)]
+def asked(watch: Watch) -> list[messages.DeadlineExceeded]:
+    return [message for message in watch.said if isinstance(message, messages.DeadlineExceeded)]
 
 
 def test_a_stalled_job_is_cancelled_first_and_its_worker_lives_on_if_it_stops() -> None:
     def test(watch: Watch) -> None:
         limited(watch, progress_within=WITHIN)
         watch.passes(WITHIN + 2)
-        assert asked(watch) == [messages.Overrun(JOB, TOKEN, Charge.STALLED)]
-        watch.ward.heard(messages.Stopped(JOB, TOKEN))
+        assert asked(watch) == [messages.DeadlineExceeded(JOB, TOKEN, Charge.STALLED)]
+        watch.ward.handle(messages.AttemptStopped(JOB, TOKEN))
         watch.passes(10 * GRACE)
         assert (watch.child.kills, watch.drains) == (0, [])
         assert watch.log.of("job.overrun") == [{"job": JOB, "worker": LEASE.worker, "reason": "stalled"}]
@@ -125,7 +125,7 @@ def test_s9_code_that_does_not_stop_costs_its_worker_siblings_get_the_grace_and_
         assert watch.drains == [GRACE]
         watch.passes(GRACE + TIMING.margin + 1)
         assert watch.child.kills == 1
-        end = watch.ward.epitaph(KILLED)
+        end = watch.ward.lease_end(KILLED)
         stacks = watch.child.dump_stacks()
         assert end == LeaseEnd(End.CRASHED, "SIGKILL", is_free=True, charged_jobs={JOB: Charge.TIMED_OUT}, stacks=stacks)
 
@@ -160,7 +160,7 @@ def test_a_blocked_loop_does_not_stretch_the_hard_limit() -> None:
         watch.answers_pings = False
         watch.passes(WITHIN + 2 * GRACE + TIMING.margin + 5)
         assert watch.child.kills == 1
-        assert watch.ward.epitaph(KILLED).charged_jobs == {JOB: Charge.TIMED_OUT}
+        assert watch.ward.lease_end(KILLED).charged_jobs == {JOB: Charge.TIMED_OUT}
 
     watching(test)
 
@@ -183,7 +183,7 @@ def test_s8_code_is_killed_before_others_may_judge_it_however_long_everybody_was
         watch.clock.advance(WITHIN + TIMING.ttl)  # the supervisor was frozen when the limit passed
         watch.passes(GRACE - TIMING.margin + 1)
         assert watch.child.kills == 1
-        end = watch.ward.epitaph(KILLED)
+        end = watch.ward.lease_end(KILLED)
         assert (end.charged_jobs, end.is_free) == ({JOB: Charge.TIMED_OUT}, True)
 
     watching(test)
@@ -195,10 +195,10 @@ def test_s8_the_guard_ends_code_past_its_limit_in_time_should_the_supervisor_die
         started = watch.clock.monotonic()
         watch.passes(WITHIN + GRACE + 1)
         last = started + WITHIN + TIMING.ttl + LEASE.grace - TIMING.margin
-        watch.ward.renewed(watch.clock.monotonic())
+        watch.ward.lease_renewed(watch.clock.monotonic())
         assert watch.child.deadlines[-1] == last
-        watch.ward.heard(messages.Stopped(JOB, TOKEN))
-        watch.ward.renewed(watch.clock.monotonic())
+        watch.ward.handle(messages.AttemptStopped(JOB, TOKEN))
+        watch.ward.lease_renewed(watch.clock.monotonic())
         assert watch.child.deadlines[-1] == TIMING.guard_deadline(watch.clock.monotonic())
 
     watching(test)
@@ -206,14 +206,14 @@ def test_s8_the_guard_ends_code_past_its_limit_in_time_should_the_supervisor_die
 
 def test_s8_where_a_progress_clock_stood_others_are_to_be_told_once() -> None:
     clocks = Clocks(progress_within=WITHIN)
-    assert clocks.limits.stood() == []
-    clocks.limits.stand(1.0)
-    assert clocks.limits.stood() == [(JOB, TOKEN)]
-    clocks.limits.vouched([JOB, UUID(int=99)])
-    assert clocks.limits.stood() == []
+    assert clocks.limits.paused() == []
+    clocks.limits.pause(1.0)
+    assert clocks.limits.paused() == [(JOB, TOKEN)]
+    clocks.limits.acknowledge([JOB, UUID(int=99)])
+    assert clocks.limits.paused() == []
     hard = Clocks(timeout=WITHIN)
-    hard.limits.stand(1.0)
-    assert hard.limits.stood() == []
+    hard.limits.pause(1.0)
+    assert hard.limits.paused() == []
 
 
 # what the worker does
@@ -230,11 +230,11 @@ def test_the_start_and_the_end_of_limited_code_are_told_and_nothing_of_other_job
         await office.open()
         beside(office.keep_beating())
         await passing(1)
-        (begun,) = office.heard(messages.Begun)
+        (begun,) = office.heard(messages.AttemptStarted)
         assert (begun.job, begun.progress_within, begun.timeout) == (job, None, 60.0)
-        office.far.say(messages.Overrun(job, begun.token, Charge.TIMED_OUT))
+        office.far.say(messages.DeadlineExceeded(job, begun.token, Charge.TIMED_OUT))
         await passing(1)
-        assert [message.job for message in office.heard(messages.Stopped)] == [job]
+        assert [message.job for message in office.heard(messages.AttemptStopped)] == [job]
         row = await office.row(job)
         assert (row.state, row.failures, row.crashes) == (State.SCHEDULED, 1, 0)
         (record,) = row.attempts
@@ -250,8 +250,8 @@ def test_the_last_attempt_that_stalls_ends_the_job_for_that_reason() -> None:
         (job,) = await office.enqueue("limited")
         await office.open()
         await passing(1)
-        (begun,) = office.heard(messages.Begun)
-        office.far.say(messages.Overrun(job, begun.token, Charge.STALLED))
+        (begun,) = office.heard(messages.AttemptStarted)
+        office.far.say(messages.DeadlineExceeded(job, begun.token, Charge.STALLED))
         await passing(1)
         row = await office.row(job)
         assert (row.state, row.reason) == (State.FAILED, Reason.STALLED)
@@ -265,7 +265,7 @@ def test_s3_a_limit_that_an_earlier_attempt_passed_does_not_stop_this_one() -> N
         (job,) = await office.enqueue("limited")
         await office.open()
         await passing(1)
-        office.far.say(messages.Overrun(job, Token(UUID(int=1), 0), Charge.STALLED))
+        office.far.say(messages.DeadlineExceeded(job, Token(UUID(int=1), 0), Charge.STALLED))
         await passing(1)
         assert await office.state(job) is State.RUNNING
 
@@ -286,9 +286,9 @@ def test_every_word_is_told_while_the_store_is_away_but_not_each_of_a_flood() ->
         beside(office.keep_beating())
         await passing(0.5)
         office.store.is_out = True
-        office.heard(messages.Moved)
+        office.heard(messages.AttemptProgressed)
         await passing(30)
-        assert 5 <= len(office.heard(messages.Moved)) <= 16
+        assert 5 <= len(office.heard(messages.AttemptProgressed)) <= 16
 
     run_virtual(test())
 
@@ -300,10 +300,10 @@ def test_code_that_is_deaf_to_its_limit_is_waited_for_and_its_outcome_kept() -> 
         await office.open()
         beside(office.keep_beating())
         await passing(1)
-        (begun,) = office.heard(messages.Begun)
-        office.far.say(messages.Overrun(job, begun.token, Charge.TIMED_OUT))
+        (begun,) = office.heard(messages.AttemptStarted)
+        office.far.say(messages.DeadlineExceeded(job, begun.token, Charge.TIMED_OUT))
         await passing(SETTINGS.grace)
-        assert office.heard(messages.Stopped) == []
+        assert office.heard(messages.AttemptStopped) == []
         assert await office.state(job) is State.RUNNING
 
     run_virtual(test())
@@ -358,7 +358,7 @@ def test_l8_nobody_judges_a_limit_right_after_an_outage() -> None:
         (job,) = await site.claim(1, policy=LIMITED)
         site.clock.advance(2 * LATER)
         await site.memory.beat([LEASE.id])
-        site.contact.broke()
+        site.contact.lost()
         assert await site.recovery.step() == []
         await beaten(site, TIMING.beat + TIMING.margin + 1)
         assert [each.id for each in await site.recovery.step()] == [job]
@@ -375,7 +375,7 @@ def test_s5_a_word_that_lands_between_the_look_and_the_write_saves_the_job() -> 
         step = asyncio.ensure_future(site.recovery.step())
         await gate.entered.wait()
         row = await site.row(job)
-        await site.memory.report([Update(job=job, token=row.token, fraction=0.5)])
+        await site.memory.report([ProgressUpdate(job=job, token=row.token, fraction=0.5)])
         gate.opened.set()
         assert await step == []
         assert (await site.row(job)).state is State.RUNNING

@@ -102,7 +102,7 @@ def test_l11_outcomes_that_are_found_locked_later_put_off_none_that_waits() -> N
         await bench.exchange.step()
         await bench.until_ended(8)
         waiting = {ended.claim.job.id: ended for ended in bench.exchange._ended}
-        clock, put_off = bench.clock, locked.Locked(bench.clock.monotonic, 1.0, bench.log.events)
+        clock, put_off = bench.clock, locked.LockedOutcomes(bench.clock.monotonic, 1.0, bench.log.events)
         put_off.put_off([waiting[first]], [Answer.BUSY])
         for other in others:
             clock.advance(locked.SHORTEST_PAUSE / 2)
@@ -328,8 +328,8 @@ def test_l11_a_lock_time_out_is_an_answer_and_the_amnesty_goes_on_elapsing(error
         fleet.memory.workers = workers  # type: ignore[method-assign]
         contact = fleet.supervisor._contact
         broken = []
-        broke = contact.broke
-        contact.broke = lambda: (broken.append(1), broke())[1]  # type: ignore[method-assign]
+        broke = contact.lost
+        contact.lost = lambda: (broken.append(1), broke())[1]  # type: ignore[method-assign]
         await until(lambda: refused > 1)
         assert bool(broken) is is_lost
         assert ("store.unavailable" in fleet.log.names()) is (not isinstance(error, StoreBusy))
@@ -343,7 +343,7 @@ def test_l11_a_locked_lease_is_neither_renewed_nor_gone_and_its_siblings_are_ren
         (_, stuck), (_, free) = await fleet.ready(), await fleet.ready()
         fleet.memory.leases = frozenset({stuck.lease})
         await passing(2 * TIMING.beat)
-        wards = {ward.lease.id: ward for ward in fleet.supervisor.wards if ward.lease is not None}
+        wards = {ward.lease.id: ward for ward in fleet.supervisor.workers if ward.lease is not None}
         assert not wards[stuck.lease].is_gone
         views = {view.id: view for view in await fleet.memory.workers()}
         assert views[free.lease].overdue < views[stuck.lease].overdue

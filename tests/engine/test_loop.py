@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast._engine.service import Service, Wake
+from holdfast._engine.service import Service, Signal
 from holdfast.errors import ConfigurationError, StoreRefused
 from holdfast.testing.clock import FakeChance
 from tests.engine.support import Log, LoopClock, run, run_virtual, turns, until
@@ -146,7 +146,7 @@ def test_a_step_that_always_wants_to_run_again_leaves_room_for_others() -> None:
 
 def test_a_signal_wakes_who_waits_and_who_will_wait_once() -> None:
     async def test() -> None:
-        wake = Wake()
+        wake = Signal()
         wake.set()
         assert await wake.wait(1000.0)
         waiting = asyncio.ensure_future(wake.wait(1000.0))

@@ -14,7 +14,7 @@ from holdfast._core.outcome import Done
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.supervisor.recovery import HOLDS_PER_MOVE, MOST_REFUSALS, Contact, Recovery
-from holdfast._ports.store import ClaimRequest, ExchangeAnswer, LastTries, NewLease
+from holdfast._ports.store import ClaimRequest, ExchangeAnswer, IsolatedJobs, NewLease
 from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
@@ -67,7 +67,7 @@ class Site:
             tasks={"t": policy},
             limit=jobs,
             prefetch=prefetch,
-            last_tries=LastTries.ALSO,
+            last_tries=IsolatedJobs.INCLUDE,
         )
         answer = await self.memory.exchange([], request)
         assert len(answer.claims) == jobs + prefetch
@@ -141,7 +141,7 @@ def test_l3_a_gap_in_our_contact_starts_the_amnesty_anew(gap: str) -> None:
         if gap == "silence":
             site.clock.advance(TIMING.beat + TIMING.margin / 2 + 0.1)
         elif gap == "broken":
-            site.contact.broke()
+            site.contact.lost()
         else:
             sent = site.clock.monotonic()
             site.clock.advance(TIMING.beat + TIMING.margin / 2 + 0.1)
@@ -249,7 +249,7 @@ def test_l3_a_job_past_a_limit_is_judged_after_the_amnesty_of_its_own_lease(timi
         for _ in range(240):
             await site.in_contact(2)
             await site.memory.beat([LEASE.id])
-        site.contact.broke()
+        site.contact.lost()
         site.contact.answered(site.clock.monotonic())
         await site.in_contact(timing.beat + timing.margin - 0.5)
         await site.memory.beat([LEASE.id])
@@ -330,7 +330,7 @@ def test_before_anybody_is_judged_the_clocks_are_compared_and_a_step_means_amnes
         def compare() -> None:
             compared.append("now")
             if is_step:
-                site.contact.broke()
+                site.contact.lost()
 
         site = Site(compare=compare)
         await site.claim(1)
@@ -437,7 +437,7 @@ def test_a_lease_somebody_else_ended_is_emptied_for_the_reason_it_ended_without_
         site = Site()
         (job,) = await site.claim(1)
         await site.memory.end_lease(LEASE.id, LeaseEnd(End.CRASHED, "SIGSEGV", is_free=True))
-        site.contact.broke()
+        site.contact.lost()
         await site.recovery.step()
         row = await site.row(job)
         assert (row.state, row.crashes, row.attempts[0].signal) == (State.AVAILABLE, 0, "SIGSEGV")
@@ -717,7 +717,7 @@ def test_s9_after_an_outage_the_dead_are_left_to_their_supervisor_until_the_amne
         site = Site(MemoryHost())
         await site.claim(1)
         await site.in_contact(TIMING.ttl - 1)
-        site.contact.broke()
+        site.contact.lost()
         assert await site.recovery.step() == []
         await site.in_contact(AMNESTY)
         assert len(await site.recovery.step()) == 1

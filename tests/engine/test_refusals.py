@@ -11,7 +11,7 @@ from holdfast._core.lifecycle import End, LeaseEnd, Transition, rescue
 from holdfast._engine import messages
 from holdfast._engine.tasks.registry import define
 from holdfast._engine.worker.refused_outcomes import PAUSES
-from holdfast._ports.store import ClaimRequest, ExchangeAnswer, Note
+from holdfast._ports.store import AttemptNote, ClaimRequest, ExchangeAnswer
 from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from tests.engine.support import LEASE, OTHER, SETTINGS, TIMING, Bench, beside, run, run_virtual, until
@@ -33,7 +33,7 @@ class RefusingMemory(MemoryStore):
     refuses_claims = False
     notes: frozenset[UUID] = frozenset()
 
-    async def annotate(self, notes: Sequence[Note]) -> None:
+    async def annotate(self, notes: Sequence[AttemptNote]) -> None:
         if self.notes & {each.job for each in notes}:
             raise StoreRefused("annotate: the trigger refuses")
         await super().annotate(notes)
@@ -252,7 +252,7 @@ class RefusingOffice(Office):
 
     async def open(self, *, is_alone: bool = False) -> None:
         await self.memory.open_lease(LEASE)
-        self.far.say(messages.Leased(LEASE.id, LEASE.worker, self.clock.monotonic() + USABLE, is_alone))
+        self.far.say(messages.LeaseGranted(LEASE.id, LEASE.worker, self.clock.monotonic() + USABLE, is_alone))
         await self.far.hear(messages.Ready)
         beside(self.keep_beating())
 
@@ -291,7 +291,7 @@ def test_l7_a_refused_outcome_keeps_no_worker_from_ending_within_its_grace() -> 
         office.far.say(messages.Drain(SETTINGS.grace))
         await office.running
         assert office.clock.monotonic() - started <= SETTINGS.grace + 0.1
-        left = office.heard(messages.Undelivered)[-1].transitions
+        left = office.heard(messages.UndeliveredOutcomes)[-1].transitions
         assert [(each.job, each.to) for each in left] == [(stuck, State.COMPLETED)]
         assert [hold.id for hold in await office.memory.held(LEASE.id)] == [stuck]
         assert await office.end_reason() is None, "its supervisor delivers what is left, and ends the lease then"

@@ -8,9 +8,9 @@ import pytest
 from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.policy import Policy
 from holdfast._engine.events import Events
-from holdfast._engine.retry import Patience
-from holdfast._engine.worker.child_jobs import Children
-from holdfast._engine.worker.progress_writer import PROGRESS_INTERVAL, Reporter
+from holdfast._engine.retry import Retrier
+from holdfast._engine.worker.child_jobs import ChildJobs
+from holdfast._engine.worker.progress_writer import PROGRESS_INTERVAL, ProgressWriter
 from holdfast.errors import JobLost, StoreUnavailable
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.transports.polling import PollingTransport
@@ -48,15 +48,15 @@ class Desk:
     def __init__(self) -> None:
         self.clock, self.store = FakeClock(), Reports()
         self.wakes, self.losses, self.moves = 0, list[tuple[UUID, Token]](), list[UUID]()
-        self.reporter = Reporter(
+        self.reporter = ProgressWriter(
             self.store,  # type: ignore[arg-type]
             now=self.clock.monotonic,
             wake=self._wake,
             lost=lambda job, token: self.losses.append((job, token)),
             moved=lambda hold: self.moves.append(hold.id),
-            children=Children(
+            children=ChildJobs(
                 self.store,  # type: ignore[arg-type]
-                Patience(self.clock, FakeChance(), Events()),
+                Retrier(self.clock, FakeChance(), Events()),
                 publish=PollingTransport().publish,
                 chance=FakeChance(),
                 events=Events(),
@@ -200,7 +200,7 @@ def test_each_update_has_a_larger_number_so_that_a_late_copy_of_an_older_one_und
             desk.clock.advance(PROGRESS_INTERVAL)
         desk.say(hold(), message="the last words")
         desk.reporter.forget(hold())
-        await desk.reporter.write_last_words()
+        await desk.reporter.write_final_updates()
         assert desk.store.orders == [2, 4, 6, 7]
 
     run(test())
@@ -243,8 +243,8 @@ def test_the_last_words_of_a_handler_are_written_once_before_its_outcome() -> No
         desk = Desk()
         desk.say(hold(), fraction=1.0)
         desk.reporter.forget(hold())
-        await desk.reporter.write_last_words()
-        await desk.reporter.write_last_words()
+        await desk.reporter.write_final_updates()
+        await desk.reporter.write_final_updates()
         assert desk.store.told == [{UUID(int=1): {"fraction": 1.0}}]
 
     run(test())
@@ -256,8 +256,8 @@ def test_last_words_that_cannot_be_written_do_not_keep_an_outcome_waiting() -> N
         desk.store.errors = 1
         desk.say(hold(), fraction=1.0)
         desk.reporter.forget(hold())
-        await desk.reporter.write_last_words()
-        await desk.reporter.write_last_words()
+        await desk.reporter.write_final_updates()
+        await desk.reporter.write_final_updates()
         assert len(desk.store.told) == 1
 
     run(test())

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast._core import lifecycle
 from holdfast._core.job import Claim, State
-from holdfast._engine.worker.executor import Ended
-from holdfast._engine.worker.resting_claims import Resting
+from holdfast._engine.worker.executor import FinishedRun
+from holdfast._engine.worker.resting_claims import RestingClaims
 from holdfast._ports.store import ClaimRequest
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.clock import FakeClock
@@ -21,18 +21,18 @@ NOTHING = b"{}"
 async def quick() -> None: ...
 
 
-def given_back(number: int, pause: float) -> Ended:
+def given_back(number: int, pause: float) -> FinishedRun:
     claim = claim_of(define(quick), job=UUID(int=number))
-    return Ended(claim, lifecycle.release(claim.job, code_ran=False), pause)
+    return FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), pause)
 
 
-def jobs(ended: Iterable[Ended]) -> list[int]:
+def jobs(ended: Iterable[FinishedRun]) -> list[int]:
     return [each.claim.job.id.int for each in ended]
 
 
 def test_each_waits_its_own_pause() -> None:
     clock = FakeClock()
-    resting = Resting(10, clock.monotonic)
+    resting = RestingClaims(10, clock.monotonic)
     assert resting.left() == float("inf")
     for number, pause in ((1, 5.0), (2, 1.0), (3, 1.0)):
         resting.add(given_back(number, pause))
@@ -46,7 +46,7 @@ def test_each_waits_its_own_pause() -> None:
 
 
 def test_a_worker_that_can_begin_nothing_hoards_nothing() -> None:
-    resting = Resting(2, FakeClock().monotonic)
+    resting = RestingClaims(2, FakeClock().monotonic)
     for number in range(1, 5):
         resting.add(given_back(number, 5.0))
     assert jobs(resting.rested(is_closed=False)) == [1, 2]
@@ -58,7 +58,7 @@ def test_l10_a_claim_that_cannot_begin_is_kept_and_then_goes_back_to_its_place()
         bench = Bench(quick, slots=1)
         (job, other) = await bench.open(("quick", NOTHING), ("quick", NOTHING))
         (claim,) = await claims_of(bench)
-        bench.exchange.add(Ended(claim, lifecycle.release(claim.job, code_ran=False), 2.0))
+        bench.exchange.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), 2.0))
         assert [move.job for move in bench.exchange.undelivered] == [job], "known to the supervisor, should this worker die"
         assert not bench.exchange.is_delivered
         for _ in range(3):
@@ -85,7 +85,7 @@ def test_l7_a_drain_does_not_wait_for_claims_that_cannot_begin(is_closed: bool) 
         bench = Bench(quick)
         (job,) = await bench.open(("quick", NOTHING))
         (claim,) = await claims_of(bench)
-        bench.exchange.add(Ended(claim, lifecycle.release(claim.job, code_ran=False), 60.0))
+        bench.exchange.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), 60.0))
         if is_closed:
             bench.exchange.close()
         await bench.exchange.step()
@@ -99,7 +99,7 @@ def test_a_claim_that_is_kept_is_given_back_although_the_store_was_away() -> Non
         bench = Bench(quick)
         (job,) = await bench.open(("quick", NOTHING))
         (claim,) = await claims_of(bench)
-        bench.exchange.add(Ended(claim, lifecycle.release(claim.job, code_ran=False), 1.0))
+        bench.exchange.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), 1.0))
         bench.clock.advance(1.0)
         bench.store.fail("exchange")
         bench.exchange.close()

@@ -15,10 +15,10 @@ from holdfast import Batch, Cancel, ConfigurationError, Fail, JobLost, Retry, Ro
 from holdfast._core import table_spec as watch
 from holdfast._core.job import JobRecord
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
-from holdfast._engine.rows.run import AHEAD, FRESH, FRESH_PART, RELEASE_WITHIN, SLICE, is_of_no_row
+from holdfast._engine.rows.run import FRESH, FRESH_PART, RELEASE_WITHIN, SAVED_FENCES, SLICE, is_of_no_row
 from holdfast._engine.runners.running import Stop
-from holdfast._ports.store import LastTries, NewLease
-from holdfast._ports.table import Findings, Mark, Refusal, Reset
+from holdfast._ports.store import IsolatedJobs, NewLease
+from holdfast._ports.table import Findings, Refusal, ResetRow, RowFence
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.rows.postgres.inspection import OWNER_LENGTH
 from tests.engine.garden import Garden
@@ -347,7 +347,7 @@ def test_a_reset_by_hand_ends_where_a_trigger_takes_stamps_back() -> None:
             adopted.append(limit)
             return limit
 
-        garden.plain.adopt = adopt  # type: ignore[method-assign]
+        garden.plain.stamp_unstamped = adopt  # type: ignore[method-assign]
         assert await garden.rows.areset() == []
         assert len(adopted) == 3
 
@@ -358,9 +358,9 @@ def test_a_reset_by_hand_ends_where_a_trigger_puts_rows_back() -> None:
     async def test() -> None:
         garden = Garden(finish_all, count=7)
 
-        answers = [[Reset((1,), watch.RowOutcome.RETRY, "", 9.0)]] * 3 + [[]]
+        answers = [[ResetRow((1,), watch.RowOutcome.RETRY, "", 9.0)]] * 3 + [[]]
 
-        async def reset(limit: int, past: int = 0) -> list[Reset]:
+        async def reset(limit: int, past: int = 0) -> list[ResetRow]:
             return answers.pop(0)
 
         garden.plain.reset = reset  # type: ignore[method-assign]
@@ -376,7 +376,7 @@ def test_a_reset_by_hand_goes_past_rows_that_a_trigger_puts_back() -> None:
         for id, row in enumerate(garden.plain.rows.values()):
             row |= {"status": "busy", "since": since + id / 1000}
 
-        async def undone(limit: int, past: int = 0) -> list[Reset]:
+        async def undone(limit: int, past: int = 0) -> list[ResetRow]:
             before = deepcopy(garden.plain.rows)
             found = await reset(limit, past)
             garden.plain.rows |= {(id,): before[id,] for id in (1, 2, 3, 4)}
@@ -525,7 +525,7 @@ async def die(
     other = Garden(handler, **options)
     other.table, other.plain, other.memory, other.store.store = garden.table, garden.plain, garden.memory, garden.memory
     await other.memory.open_lease(heir)
-    other.exchange = other.open_exchange(heir, LastTries.ALSO)
+    other.exchange = other.open_exchange(heir, IsolatedJobs.INCLUDE)
     return other
 
 
@@ -548,7 +548,7 @@ def test_s3_after_its_worker_was_killed_the_next_attempt_gives_back_first_what_t
         garden.table.calls.clear()
         await other.exchange.step()
         row = await other.finish([job])
-        known = AHEAD if options else 1
+        known = SAVED_FENCES if options else 1
         assert [each for each in garden.table.calls if each != "stamps"][: known + 2] == [
             "inspect",
             *["release"] * known,
@@ -567,13 +567,13 @@ def test_s3_whichever_batch_its_worker_was_killed_in_the_next_attempt_gives_back
 
         async def handler(batch: Batch) -> None:
             batches.append(batch)
-            if len(batches) <= AHEAD + 1:
+            if len(batches) <= SAVED_FENCES + 1:
                 await batch.done(batch.keys)
                 return
             begun.set()
             await forever()
 
-        count = 3 * (AHEAD + 2)
+        count = 3 * (SAVED_FENCES + 2)
         garden = Garden(handler, count=count, **options)
         (job,) = await garden.start()
         await begun.wait()
@@ -731,7 +731,7 @@ def test_a_table_that_does_not_fit_fails_the_run_before_anything_is_claimed() ->
 
 def test_l7_a_drain_between_two_batches_ends_the_run_and_another_worker_goes_on() -> None:
     async def handler(batch: Batch) -> None:
-        garden.executor.ask_to_end()
+        garden.executor.request_drain()
         await batch.done(batch.keys)
 
     garden = Garden(handler, count=9)
@@ -748,7 +748,7 @@ def test_l7_a_drain_between_two_batches_ends_the_run_and_another_worker_goes_on(
 def test_l7_a_run_that_was_on_its_way_when_the_drain_began_claims_nothing() -> None:
     async def test() -> None:
         garden = Garden(finish_all)
-        garden.executor.ask_to_end()
+        garden.executor.request_drain()
         row = await garden.run_once()
         assert (row.state, row.failures, garden.ids("new")) == (State.AVAILABLE, 0, [1, 2, 3])
         assert "claim" not in garden.table.calls
@@ -1333,7 +1333,7 @@ def test_s3_no_effect_is_applied_for_a_row_that_is_somebody_elses(is_caught: boo
     async def handler(batch: Batch) -> None:
         if errors:
             return
-        await garden.plain.release(Mark(repr(batch.rows[0]["since"]), ""))
+        await garden.plain.release(RowFence(repr(batch.rows[0]["since"]), ""))
         garden.plain.rows[3,] |= {"status": "busy", "since": batch.rows[0]["since"]}  # one of them is still ours
         try:
             async with batch.transaction() as tx:
@@ -1520,13 +1520,13 @@ def test_a_stamp_that_was_not_saved_ahead_is_saved_with_those_that_are() -> None
         (job,) = await garden.start()
         await begun.wait()
         known = json.loads((await garden.row(job)).checkpoint or b"{}")["marks"]
-        assert len(known) == AHEAD
+        assert len(known) == SAVED_FENCES
         other = await die(garden, tells_stamps=True)
         beside(other._report())
         garden.table.calls.clear()
         await other.exchange.step()
         row = await other.finish([job])
-        assert garden.table.calls[: AHEAD + 1] == ["inspect", *["release"] * AHEAD]
+        assert garden.table.calls[: SAVED_FENCES + 1] == ["inspect", *["release"] * SAVED_FENCES]
         assert (row.state, garden.ids("gone")) == (State.COMPLETED, [1, 2, 3])
 
     run(test())

@@ -11,16 +11,16 @@ from tests.engine import test_rows
 
 
 def test_s9_an_error_that_does_not_shrink_the_batch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_run.Run, "_ends", property(lambda run: run._job._claim.job.crashes))
+    monkeypatch.setattr(rows_run.RowsRun, "_ends", property(lambda run: run._job._claim.job.crashes))
     with pytest.raises(AssertionError):
         test_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 30)
 
 
 def test_s9_a_row_alone_with_its_error_that_stops_the_run_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def not_sparing(run: rows_run.Run) -> AbstractContextManager[None]:
+    def not_sparing(run: rows_run.RowsRun) -> AbstractContextManager[None]:
         return nullcontext()
 
-    monkeypatch.setattr(rows_run.Run, "sparing_others", not_sparing)
+    monkeypatch.setattr(rows_run.RowsRun, "sparing_others", not_sparing)
     with pytest.raises(AssertionError):
         test_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 30)
 
@@ -37,7 +37,7 @@ def _has_always_resets_left(watch: object, row: object) -> bool:
 @pytest.mark.parametrize(
     ("place", "name", "broken", "scenario"),
     [
-        (rows_run.Run, "_keep", _give_back, lambda: test_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 1)),
+        (rows_run.RowsRun, "_keep", _give_back, lambda: test_rows.test_s9_a_row_that_raises_does_not_stop_the_others({}, 1)),
         (
             rows_run,
             "has_resets_left",

@@ -12,7 +12,7 @@ from holdfast._core.payload import ERROR_TEXT_LIMIT
 from holdfast._core.texts import json_text
 from holdfast._engine.error_text import described
 from holdfast._engine.runners import messages
-from holdfast._engine.runners.outcomes import judge_error, judge_value
+from holdfast._engine.runners.outcomes import outcome_of_error, outcome_of_value
 from holdfast._engine.tasks.registry import define
 from holdfast._engine.worker import executor as executor_module
 from tests.engine.support import Bench, claim, run
@@ -164,8 +164,8 @@ def test_s6_a_runner_process_answers_for_every_exception_and_goes_on() -> None:
             await scene.next(messages.Ready)
             for _ in KINDS:
                 scene.tell(messages.Run(scene.claim()))
-                await scene.next(messages.Begun)
-                verdict = (await scene.next(messages.Ended)).verdict
+                await scene.next(messages.RunStarted)
+                verdict = (await scene.next(messages.RunEnded)).verdict
                 assert verdict is not None
                 outcome = verdict.outcome()
                 assert isinstance(outcome, Raised)
@@ -187,21 +187,21 @@ def test_judging_and_describing_never_raise(
     asked: set[str], raised: type[BaseException], base: type[BaseException], depth: int, is_stopped: bool, was_told: bool
 ) -> None:
     error = nested(depth, rubbish(tuple(asked - {"__class__"} if depth else asked), raised, base))  # a group asks for it
-    outcome = judge_error(error, TASK, is_stopped=is_stopped, was_told=was_told)
+    outcome = outcome_of_error(error, TASK, is_stopped=is_stopped, was_told=was_told)
     if isinstance(outcome, Raised):
         require_plain(outcome.failure)
     else:
         assert outcome is None or base is Retry
     assert is_stopped or outcome is not None
     assert type(described(error)) is str
-    assert judge_value(error) is not None
+    assert outcome_of_value(error) is not None
 
 
 def test_a_group_deeper_than_the_stack_is_judged_by_its_leaf_and_keeps_its_frames() -> None:
     try:
         raise nested(2000, OSError("the leaf"))
     except BaseException as error:
-        outcome = judge_error(error, TASK, is_stopped=False, was_told=False)
+        outcome = outcome_of_error(error, TASK, is_stopped=False, was_told=False)
     assert isinstance(outcome, Raised)
     assert outcome.is_final
     assert "test_rubbish.py" in outcome.failure.traceback

@@ -64,7 +64,7 @@ class Scene:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.tell(messages.Finish())
+        self.tell(messages.Shutdown())
         if self.cell.died.is_set():
             self.runner._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
@@ -92,10 +92,10 @@ class Scene:
     async def begin(self, payload: bytes = b"{}") -> None:
         await self.next(messages.Ready)
         self.tell(messages.Run(self.claim(payload)))
-        await self.next(messages.Begun)
+        await self.next(messages.RunStarted)
 
     async def outcome(self) -> Outcome | None:
-        ended = await self.next(messages.Ended)
+        ended = await self.next(messages.RunEnded)
         return None if ended.verdict is None else ended.verdict.outcome()
 
 
@@ -109,9 +109,9 @@ def test_a_task_that_is_not_here_is_said_and_the_next_job_runs() -> None:
         async with Scene(known) as scene:
             await scene.next(messages.Ready)
             scene.tell(messages.Run(claim(define(handler))))
-            await scene.next(messages.Unknown)
+            await scene.next(messages.TaskMissing)
             scene.tell(messages.Run(scene.claim(name="known")))
-            await scene.next(messages.Begun)
+            await scene.next(messages.RunStarted)
             assert await scene.outcome() == Done(b"null")
 
     run(test())
@@ -181,8 +181,8 @@ def test_an_exit_out_of_a_handler_is_a_failure_of_its_job_and_the_runner_lives_o
             assert isinstance(outcome, Raised)
             assert outcome.failure.type == type(error).__name__
             scene.tell(messages.Run(scene.claim(b'{"n": 1}', number=2)))
-            await scene.next(messages.Begun)
-            assert await scene.next(messages.Ended) == messages.Ended(messages.Verdict.of(Done(b"1")), 4711)
+            await scene.next(messages.RunStarted)
+            assert await scene.next(messages.RunEnded) == messages.RunEnded(messages.OutcomeData.of(Done(b"1")), 4711)
 
     run(test())
 
@@ -213,7 +213,7 @@ def test_a_payload_that_does_not_fit_is_judged_without_running_the_handler() -> 
         async with Scene(handler) as scene:
             await scene.next(messages.Ready)
             scene.tell(messages.Run(scene.claim(b'{"n": "text"}')))
-            await scene.next(messages.Begun)
+            await scene.next(messages.RunStarted)
             outcome = await scene.outcome()
             assert isinstance(outcome, Invalid)
             assert outcome.reason == "PAYLOAD_INVALID"
@@ -239,9 +239,9 @@ def test_fields_that_a_newer_release_wrote_are_named() -> None:
         async with Scene(handler) as scene:
             await scene.next(messages.Ready)
             scene.tell(messages.Run(scene.claim(b'{"n": 1, "new": 2}')))
-            assert (await scene.next(messages.Begun)).ignored == ()
-            assert (await scene.next(messages.Begun)).ignored == ("new",)
-            await scene.next(messages.Ended)
+            assert (await scene.next(messages.RunStarted)).ignored == ()
+            assert (await scene.next(messages.RunStarted)).ignored == ("new",)
+            await scene.next(messages.RunEnded)
 
     run(test())
 
@@ -259,7 +259,7 @@ def test_progress_is_said_at_once_and_in_a_tight_loop_only_the_latest() -> None:
             said = [first]
             while isinstance(message := messages.decode(await scene.channel.receive() or b""), messages.Progressed):
                 said.append(message)
-            assert (said[-1].fraction, isinstance(message, messages.Ended)) == (0.999, True)
+            assert (said[-1].fraction, isinstance(message, messages.RunEnded)) == (0.999, True)
             assert {each.stage for each in said} == {None, "walk"}
             assert len(said) < 100
 
@@ -282,7 +282,7 @@ def test_a_checkpoint_returns_when_the_worker_says_that_it_is_durable() -> None:
             asked = await scene.next(messages.Checkpointed)
             assert asked.data == b'{"next":3}'
             order.append("answered")
-            scene.tell(messages.Answered(asked.call))
+            scene.tell(messages.CallAnswered(asked.call))
             assert await scene.outcome() == Done(b'{"next":3}')
         assert order == ["answered", "durable"]
 
@@ -292,13 +292,13 @@ def test_a_checkpoint_returns_when_the_worker_says_that_it_is_durable() -> None:
 @pytest.mark.parametrize(
     ("problem", "error"),
     [
-        (messages.Problem.LOST, JobLost),
-        (messages.Problem.STOPPED, asyncio.CancelledError),
-        (messages.Problem.UNAVAILABLE, StoreUnavailable),
+        (messages.CallProblem.LOST, JobLost),
+        (messages.CallProblem.STOPPED, asyncio.CancelledError),
+        (messages.CallProblem.UNAVAILABLE, StoreUnavailable),
     ],
 )
 def test_a_call_that_cannot_be_done_raises_what_it_raises_in_a_thread(
-    problem: messages.Problem, error: type[BaseException]
+    problem: messages.CallProblem, error: type[BaseException]
 ) -> None:
     raised = list[type[BaseException]]()
 
@@ -311,8 +311,8 @@ def test_a_call_that_cannot_be_done_raises_what_it_raises_in_a_thread(
     async def test() -> None:
         async with Scene(handler) as scene:
             await scene.begin()
-            scene.tell(messages.Answered((await scene.next(messages.Checkpointed)).call, problem, "so"))
-            await scene.next(messages.Ended)
+            scene.tell(messages.CallAnswered((await scene.next(messages.Checkpointed)).call, problem, "so"))
+            await scene.next(messages.RunEnded)
 
     run(test())
     assert raised == [error]
@@ -332,7 +332,7 @@ def test_a_child_is_enqueued_by_the_worker() -> None:
             await scene.begin()
             asked = await scene.next(messages.Enqueued)
             assert (asked.child.task, asked.child.payload, asked.child.queue) == ("other", b'{"n":1}', "q")
-            scene.tell(messages.Answered(asked.call, answer=EnqueueAnswer({asked.child.id: Duplicate(JOB, is_same=True)})))
+            scene.tell(messages.CallAnswered(asked.call, answer=EnqueueAnswer({asked.child.id: Duplicate(JOB, is_same=True)})))
             assert await scene.outcome() == Done(f'"{JOB}"'.encode())
 
     run(test())
@@ -350,7 +350,7 @@ def test_a_handler_that_is_told_sees_it_and_what_it_returns_decides(looks: bool)
         async with Scene(handler) as scene:
             await scene.begin()
             await until(held.come.is_set)
-            scene.tell(messages.Told())
+            scene.tell(messages.CancelRequested())
             await until(lambda: scene.runner._work is not None and scene.runner._work.is_stopped)
             held.set()
             assert await scene.outcome() == (None if looks else Done(b'"done"'))
@@ -375,7 +375,7 @@ def test_s3_every_call_of_a_handler_that_lost_its_job_raises_job_lost() -> None:
         async with Scene(handler) as scene:
             await scene.begin()
             await until(held.come.is_set)
-            scene.tell(messages.Lost())
+            scene.tell(messages.JobLostNotice())
             await until(lambda: scene.runner._work is not None and scene.runner._work.is_stopped)
             held.set()
             assert await scene.outcome() is None
@@ -409,7 +409,7 @@ def test_a_thread_that_a_handler_left_behind_says_nothing_about_the_next_job() -
             await scene.outcome()
             await until(held.come.is_set)
             scene.tell(messages.Run(scene.claim(b'{"n": 1}', number=2)))
-            await scene.next(messages.Begun)
+            await scene.next(messages.RunStarted)
             assert await scene.outcome() == Done(b"null")
         assert raised == ["JobLost"]
 
@@ -434,7 +434,7 @@ def test_handlers_see_what_the_lifespan_yielded_once_per_runner() -> None:
             await scene.begin()
             assert await scene.outcome() == Done(b"42")
             scene.tell(messages.Run(scene.claim(number=2)))
-            await scene.next(messages.Begun)
+            await scene.next(messages.RunStarted)
             await scene.outcome()
         assert told == ["open", "job", "job", "close"]
 

@@ -28,12 +28,12 @@ def test_a_memory_kill_is_believed_for_a_moment_after_the_count_grew(tmp_path: P
     count.write_text("low 0\nunder_oom 0\noom_kill 3\noom 9\n")
     clock = FakeClock()
     kills = MemoryKills(tmp_path / "cgroup", tmp_path, now=clock.monotonic)
-    assert not kills.was_just_now()
+    assert not kills.had_recent_kill()
     count.write_text("low 0\nunder_oom 0\noom_kill 4\noom 9\n")
-    assert kills.was_just_now()
-    assert kills.was_just_now(), "two may have been killed"
+    assert kills.had_recent_kill()
+    assert kills.had_recent_kill(), "two may have been killed"
     clock.advance(BELIEVED)
-    assert not kills.was_just_now()
+    assert not kills.had_recent_kill()
 
 
 def test_the_memory_kill_of_somebody_else_is_not_taken_for_a_later_death(tmp_path: Path) -> None:
@@ -44,16 +44,16 @@ def test_the_memory_kill_of_somebody_else_is_not_taken_for_a_later_death(tmp_pat
     clock = FakeClock()
     kills = MemoryKills(tmp_path / "cgroup", tmp_path, now=clock.monotonic)
     count.write_text("oom_kill 4\n")
-    kills.look()
+    kills.poll()
     clock.advance(BELIEVED)
-    assert not kills.was_just_now()
+    assert not kills.had_recent_kill()
 
 
 @pytest.mark.parametrize("groups", [None, "", "rubbish", V1, V2])
 def test_without_control_groups_no_memory_kill_is_ever_seen(tmp_path: Path, groups: str | None) -> None:
     if groups is not None:
         (tmp_path / "cgroup").write_text(groups)
-    assert not MemoryKills(tmp_path / "cgroup", tmp_path).was_just_now()
+    assert not MemoryKills(tmp_path / "cgroup", tmp_path).had_recent_kill()
 
 
 def test_an_exit_says_that_memory_ran_out() -> None:

@@ -25,21 +25,21 @@ OUTCOMES: list[Outcome] = [
 ]
 MESSAGES: list[messages.Message] = [
     messages.Run(claim(processed(timeout="5s"), b'{"n": 1}', failures=2)),
-    messages.Told(),
-    messages.Lost(),
-    messages.Answered(1),
-    messages.Answered(2, messages.Problem.LOST, "taken"),
-    messages.Answered(3, answer=EnqueueAnswer({JOB: Duplicate(JOB, is_same=True)})),
-    messages.Finish(),
+    messages.CancelRequested(),
+    messages.JobLostNotice(),
+    messages.CallAnswered(1),
+    messages.CallAnswered(2, messages.CallProblem.LOST, "taken"),
+    messages.CallAnswered(3, answer=EnqueueAnswer({JOB: Duplicate(JOB, is_same=True)})),
+    messages.Shutdown(),
     messages.Ready(),
     messages.Refused(("no module",)),
-    messages.Begun(("new",)),
-    messages.Unknown(),
+    messages.RunStarted(("new",)),
+    messages.TaskMissing(),
     messages.Progressed("walk", 0.5, "half"),
     messages.Checkpointed(4, b"1"),
     messages.Enqueued(5, NewJob(id=JOB, task="t", payload=b"{}", policy=Policy(), tags=("a",))),
-    *(messages.Ended(messages.Verdict.of(outcome), 7) for outcome in OUTCOMES),
-    messages.Ended(),
+    *(messages.RunEnded(messages.OutcomeData.of(outcome), 7) for outcome in OUTCOMES),
+    messages.RunEnded(),
 ]
 
 
@@ -50,8 +50,8 @@ def shown(outcome: Outcome) -> object:
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
 def test_an_outcome_survives_the_pipe(outcome: Outcome) -> None:
-    message = messages.decode(messages.encode(messages.Ended(messages.Verdict.of(outcome))))
-    assert isinstance(message, messages.Ended)
+    message = messages.decode(messages.encode(messages.RunEnded(messages.OutcomeData.of(outcome))))
+    assert isinstance(message, messages.RunEnded)
     assert message.verdict is not None
     assert shown(message.verdict.outcome()) == shown(outcome)
 

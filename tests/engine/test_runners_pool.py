@@ -37,12 +37,12 @@ def test_a_result_comes_back_and_the_next_job_gets_the_same_runner() -> None:
         child.say(messages.Ready())
         run = await child.next(messages.Run)
         assert run.claim == claim(task, b'{"n": 1}')
-        child.say(messages.Begun(), DONE)
+        child.say(messages.RunStarted(), DONE)
         await bench.until_ended()
         assert (moved_in(bench).to, moved_in(bench).result) == (State.COMPLETED, b'"done"')
         bench.executor.start(claim(task, job=OTHER_JOB))
         await child.next(messages.Run)
-        child.say(messages.Begun(), DONE)
+        child.say(messages.RunStarted(), DONE)
         await bench.until_ended(2)
         assert moved_in(bench, 1).to is State.COMPLETED
         assert len(bench.host.children) == 1
@@ -62,7 +62,7 @@ def test_what_a_handler_raised_there_is_judged_as_if_it_had_raised_here(
         bench = RunnerBench(task)
         bench.executor.start(claim(task))
         child = await bench.begun_child()
-        child.say(messages.Ended(messages.Verdict.of(outcome)))
+        child.say(messages.RunEnded(messages.OutcomeData.of(outcome)))
         await bench.until_ended()
         assert (moved_in(bench).to, moved_in(bench).failures) == (to, failures)
 
@@ -176,7 +176,7 @@ def test_l4_a_runner_that_does_not_know_a_task_keeps_no_other_job_waiting() -> N
             child = await bench.child(runner)
             child.say(messages.Ready())
             await child.next(messages.Run)
-            child.say(messages.Unknown())
+            child.say(messages.TaskMissing())
             await bench.until_ended(runner + 1)
 
         await start_unknown(0)
@@ -185,11 +185,11 @@ def test_l4_a_runner_that_does_not_know_a_task_keeps_no_other_job_waiting() -> N
         assert bench.ended[0].pause == PAUSE
         assert bench.pool.free(0) == 1
         assert (bench.log.of("task.unknown"), bench.log.of("runner.unavailable")) == ([{"task": "handler"}], [])
-        await bench.host.children[0].next(messages.Finish)  # another one may have newer code
+        await bench.host.children[0].next(messages.Shutdown)  # another one may have newer code
         await start_unknown(1)
         bench.executor.start(claim(task, job=OTHER_JOB))
         await bench.host.children[1].next(messages.Run)  # it had not: no third one is started for that
-        bench.host.children[1].say(messages.Begun(), DONE)
+        bench.host.children[1].say(messages.RunStarted(), DONE)
         await bench.until_ended(3)
         assert moved_in(bench, 2).to is State.COMPLETED
         assert len(bench.log.of("task.unknown")) == 1
@@ -247,7 +247,7 @@ def test_a_deaf_handler_is_ended_with_its_stacks_before_anybody_would_end_the_wo
         child = await bench.begun_child()
         told = asyncio.get_running_loop().time()
         bench.executor.stop(JOB, why)
-        await child.next(messages.Told)
+        await child.next(messages.CancelRequested)
         assert not child.is_killed
         await bench.until_ended()
         assert child.is_killed
@@ -269,8 +269,8 @@ def test_l5_a_handler_that_lost_its_job_is_told_and_ended_soon() -> None:
         child = await bench.begun_child()
         told = asyncio.get_running_loop().time()
         bench.executor.stop(JOB, Stop.LOST)
-        await child.next(messages.Told)
-        await child.next(messages.Lost)
+        await child.next(messages.CancelRequested)
+        await child.next(messages.JobLostNotice)
         await bench.until_ended()
         assert asyncio.get_running_loop().time() - told < MARGIN
         assert bench.ended[0].transition is None
@@ -302,8 +302,8 @@ def test_a_handler_that_ends_when_told_keeps_its_runner_alive() -> None:
         bench.executor.start(claim(task))
         child = await bench.begun_child()
         bench.executor.stop(JOB, Stop.CANCELLED)
-        await child.next(messages.Told)
-        child.say(messages.Ended())
+        await child.next(messages.CancelRequested)
+        child.say(messages.RunEnded())
         await bench.until_ended()
         assert (moved_in(bench).to, moved_in(bench).stacks, moved_in(bench).rescued) == (State.CANCELLED, None, None)
         bench.executor.start(claim(task, job=OTHER_JOB))
@@ -355,7 +355,7 @@ def test_a_runner_that_becomes_ready_for_a_stopped_job_waits_for_the_next() -> N
         child.say(messages.Ready())
         await bench.until_ended()
         bench.executor.start(claim(task, job=OTHER_JOB))
-        await child.next(messages.Told)
+        await child.next(messages.CancelRequested)
         assert (await child.next(messages.Run)).claim.job.id == OTHER_JOB
 
     run_virtual(test())
@@ -370,11 +370,11 @@ def test_progress_checkpoints_and_ignored_fields_reach_the_worker() -> None:
         child = await bench.child()
         child.say(messages.Ready())
         await child.next(messages.Run)
-        child.say(messages.Begun(ignored=("new", "newer")))
+        child.say(messages.RunStarted(ignored=("new", "newer")))
         child.say(messages.Progressed("walk", 0.5, "half"), messages.Checkpointed(4, b'{"next":3}'))
         await until(lambda: bench.reporter._waiters)
         await bench.reporter.step()
-        assert await child.next(messages.Answered) == messages.Answered(4)
+        assert await child.next(messages.CallAnswered) == messages.CallAnswered(4)
         row = await bench.row(job)
         assert (row.stage, row.fraction, row.message, row.checkpoint) == ("walk", 0.5, "half", b'{"next":3}')
         assert bench.log.of("payload.fields_ignored") == [{"job": job, "task": "handler", "fields": "new,newer"}]
@@ -383,8 +383,10 @@ def test_progress_checkpoints_and_ignored_fields_reach_the_worker() -> None:
     run_virtual(test())
 
 
-@pytest.mark.parametrize(("why", "problem"), [(Stop.LOST, messages.Problem.LOST), (Stop.CANCELLED, messages.Problem.STOPPED)])
-def test_a_checkpoint_that_waits_is_answered_when_its_job_is_to_stop(why: Stop, problem: messages.Problem) -> None:
+@pytest.mark.parametrize(
+    ("why", "problem"), [(Stop.LOST, messages.CallProblem.LOST), (Stop.CANCELLED, messages.CallProblem.STOPPED)]
+)
+def test_a_checkpoint_that_waits_is_answered_when_its_job_is_to_stop(why: Stop, problem: messages.CallProblem) -> None:
     async def test() -> None:
         task = processed()
         bench = RunnerBench(task)
@@ -393,8 +395,8 @@ def test_a_checkpoint_that_waits_is_answered_when_its_job_is_to_stop(why: Stop, 
         child.say(messages.Checkpointed(1, b"1"))
         await until(lambda: bench.reporter._waiters)
         bench.executor.stop(JOB, why)
-        await until(lambda: any(isinstance(each, messages.Answered) for each in child.heard))
-        (answer,) = [each for each in child.heard if isinstance(each, messages.Answered)]
+        await until(lambda: any(isinstance(each, messages.CallAnswered) for each in child.heard))
+        (answer,) = [each for each in child.heard if isinstance(each, messages.CallAnswered)]
         assert (answer.call, answer.problem) == (1, problem)
 
     run_virtual(test())
@@ -408,7 +410,7 @@ def test_s3_a_handler_that_lost_its_job_writes_nothing() -> None:
         child = await bench.begun_child()
         bench.executor.stop(JOB, Stop.LOST)
         child.say(messages.Progressed("walk"), messages.Checkpointed(1, b"1"))
-        await until(lambda: any(isinstance(each, messages.Answered) for each in child.heard))
+        await until(lambda: any(isinstance(each, messages.CallAnswered) for each in child.heard))
         assert bench.reporter._updates == {}
 
     run_virtual(test())
@@ -427,9 +429,9 @@ def test_a_runner_that_has_grown_old_or_fat_is_replaced(how: str, monkeypatch: p
         await bench.until_ended()
         bench.executor.start(claim(task, number=2))
         await child.next(messages.Run)
-        child.say(messages.Begun(), structs.replace(DONE, memory=1000 if how == "jobs" else 1001 + MOST_GROWTH))
+        child.say(messages.RunStarted(), structs.replace(DONE, memory=1000 if how == "jobs" else 1001 + MOST_GROWTH))
         await bench.until_ended(2)
-        await until(lambda: isinstance(child.heard[-1], messages.Finish))
+        await until(lambda: isinstance(child.heard[-1], messages.Shutdown))
         child.die(Exit(0))
         bench.executor.start(claim(task, number=3))
         await bench.complete(1)
@@ -449,7 +451,7 @@ def test_the_drain_ends_idle_runners_in_good_order_or_else(is_obedient: bool) ->
         child.say(DONE)
         await bench.until_ended()
         closing = asyncio.get_running_loop().create_task(bench.pool.close())
-        await child.next(messages.Finish)
+        await child.next(messages.Shutdown)
         assert not closing.done()
         if is_obedient:
             child.die(Exit(0))
@@ -467,7 +469,7 @@ def test_a_runner_whose_job_outlives_its_worker_ends_with_that_job() -> None:
         child = await bench.begun_child()
         await bench.pool.close()
         child.say(DONE)
-        await child.next(messages.Finish)
+        await child.next(messages.Shutdown)
         child.die(Exit(0))
         await bench.until_ended()
         assert moved_in(bench).to is State.COMPLETED

@@ -37,7 +37,7 @@ def test_s12_no_more_jobs_are_claimed_than_there_are_runners() -> None:
         first = office.host.children[0]
         first.say(told.Ready())
         await first.next(told.Run)
-        first.say(told.Begun(), DONE)
+        first.say(told.RunStarted(), DONE)
         assert (await first.next(told.Run)).claim.job.id == jobs[2]
         assert len(office.host.children) == 2
 
@@ -64,16 +64,16 @@ def test_a_deaf_handler_in_a_runner_is_no_reason_to_end_its_worker() -> None:
         child = office.host.children[0]
         child.say(told.Ready())
         await child.next(told.Run)
-        child.say(told.Begun())
+        child.say(told.RunStarted())
         await office.memory.request_cancel([job])
-        office.far.say(messages.Cancelled((job,)))
+        office.far.say(messages.CancelJobs((job,)))
         start = asyncio.get_running_loop().time()
         while await office.state(job) is State.RUNNING:
             await passing(0.5)
         assert child.is_killed
         assert await office.state(job) is State.CANCELLED
         assert SETTINGS.grace <= asyncio.get_running_loop().time() - start <= SETTINGS.grace + 1
-        assert office.heard(messages.Deaf) == []
+        assert office.heard(messages.CodeUnresponsive) == []
 
     run_virtual(test())
 
@@ -85,11 +85,11 @@ def test_a_deaf_hook_is_a_reason_to_end_its_worker_whatever_the_kind_of_its_task
         office.worker.executor._healer = Doctor(lambda _: stubborn())  # type: ignore[assignment]
         (job,) = await office.enqueue("handler")
         await until(lambda: any(each.is_healing for each in office.worker.executor.running.values()))
-        office.far.say(messages.Cancelled((job,)))
+        office.far.say(messages.CancelJobs((job,)))
         await passing(SETTINGS.grace - 1)
-        assert office.heard(messages.Deaf) == []
+        assert office.heard(messages.CodeUnresponsive) == []
         await passing(TIMING.beat + 2)
-        assert office.heard(messages.Deaf)[-1].jobs == (job,)
+        assert office.heard(messages.CodeUnresponsive)[-1].jobs == (job,)
         assert office.host.children == []
 
     run_virtual(test())
@@ -109,7 +109,7 @@ def test_runners_that_cannot_start_do_not_make_jobs_go_round_at_full_speed() -> 
         child = office.host.children[0]
         child.say(told.Ready())
         await child.next(told.Run)
-        child.say(told.Begun(), DONE)
+        child.say(told.RunStarted(), DONE)
         while await office.state(job) is not State.COMPLETED:
             await passing(0.5)
         assert (await office.row(job)).crashes == 0
@@ -139,7 +139,7 @@ def test_a_worker_whose_runners_cannot_start_is_not_idle_while_their_jobs_wait()
         child = office.host.children[0]
         child.say(told.Ready())
         await child.next(told.Run)
-        child.say(told.Begun(), DONE)
+        child.say(told.RunStarted(), DONE)
         await passing(3.0)
         assert await says_it_is_idle()
 
@@ -155,11 +155,11 @@ def test_the_end_of_the_worker_is_the_end_of_its_runners() -> None:
         child = office.host.children[0]
         child.say(told.Ready())
         await child.next(told.Run)
-        child.say(told.Begun(), DONE)
+        child.say(told.RunStarted(), DONE)
         while await office.state(job) is not State.COMPLETED:
             await passing(0.1)
         office.far.say(messages.Drain(5.0))
-        await child.next(told.Finish)
+        await child.next(told.Shutdown)
         await office.running  # it does not wait for ever for a runner that does not end
         assert child.is_killed
 

@@ -10,7 +10,7 @@ from holdfast._core.job import State
 from holdfast._core.table_spec import Key, RowOutcome, RowsSettings
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
-from holdfast._engine.rows.scheduler import PAUSE, PRUNING, Plot
+from holdfast._engine.rows.scheduler import PAUSE, PRUNING, TableJobs
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
 from holdfast._ports.host import Exit
@@ -39,12 +39,12 @@ class Field:
         self.memory = MemoryStore(self.clock)
         self.plot = self.another(1)
 
-    def another(self, seed: int) -> Plot:
+    def another(self, seed: int) -> TableJobs:
         """That of another supervisor."""
         chance = FakeChance(seed)
         client = Client(self.memory, MemoryTransport(), self.clock, chance, self.log.events, give_up=0)
         tables = Tables(lambda url, watch: self.table)  # type: ignore[arg-type,return-value]
-        return Plot(self.settings, tables, client, chance=chance, events=self.log.events)
+        return TableJobs(self.settings, tables, client, chance=chance, events=self.log.events)
 
     async def runs(self) -> list[tuple[str | None, str, State]]:
         found = await self.memory.list(JobFilter(task=self.settings.task, limit=100))
@@ -55,7 +55,7 @@ def test_s11_rows_that_are_due_get_as_many_runs_as_may_be_at_once_and_two_superv
     async def test() -> None:
         field = Field(concurrency=2, queue="cleanup", interval="7s")
         other = field.another(2)
-        assert await asyncio.gather(field.plot.sow(), other.sow(), field.plot.sow()) == [7.0, 7.0, 7.0]
+        assert await asyncio.gather(field.plot.enqueue_runs(), other.enqueue_runs(), field.plot.enqueue_runs()) == [7.0, 7.0, 7.0]
         wanted = [(f"rows.pastes#{place}", "cleanup", State.AVAILABLE) for place in range(2)]
         assert await field.runs() == wanted
         assert len(field.log.of("job.enqueued")) == 2
@@ -66,7 +66,7 @@ def test_s11_rows_that_are_due_get_as_many_runs_as_may_be_at_once_and_two_superv
 def test_where_nothing_is_due_nothing_is_sown() -> None:
     async def test() -> None:
         field = Field(count=0)
-        await field.plot.sow()
+        await field.plot.enqueue_runs()
         assert await field.runs() == []
 
     run(test())
@@ -76,7 +76,7 @@ def test_a_table_that_does_not_fit_is_neither_sown_nor_touched() -> None:
     async def test() -> None:
         field = Field()
         field.plain.findings = Findings(problems=("it is a view",))
-        for step in (field.plot.sow, field.plot.reset, field.plot.prune):
+        for step in (field.plot.enqueue_runs, field.plot.reset, field.plot.prune):
             with pytest.raises(ConfigurationError, match="rows pastes: it is a view"):
                 await step()
         assert (field.table.calls, await field.runs()) == (["inspect"] * 3, [])
@@ -166,7 +166,7 @@ def test_rows_are_taken_back_where_rows_without_a_stamp_cannot_get_one() -> None
         async def adopt(limit: int) -> list[Key]:
             raise HoldfastError("no right to do that")
 
-        field.plain.adopt = adopt  # type: ignore[method-assign]
+        field.plain.stamp_unstamped = adopt  # type: ignore[method-assign]
         with pytest.raises(HoldfastError, match="no right"):
             await field.plot.reset()
         assert [each["count"] for each in field.log.of("rows.reset")] == [2]
@@ -224,7 +224,7 @@ def test_rows_that_have_been_done_for_their_retention_are_pruned() -> None:
     async def test() -> None:
         field = Field(count=3, retention="1d", batch=2)
         claimed = await field.plain.claim("", 3)
-        await field.plain.move(claimed.mark, [(1,), (2,), (3,)], RowOutcome.DONE)
+        await field.plain.move(claimed.fence, [(1,), (2,), (3,)], RowOutcome.DONE)
         assert await field.plot.prune() == PRUNING
         field.clock.advance(86401)
         assert [await field.plot.prune(), await field.plot.prune()] == [PAUSE, PRUNING]
@@ -273,7 +273,7 @@ class Estate:
     async def spawned(self, *, is_ready: bool = True) -> Any:
         child = await self.host.children.get()
         child.far.say(structs.replace(HELLO, rows=tuple(self.settings.values())))
-        await child.far.hear(messages.Leased)
+        await child.far.hear(messages.LeaseGranted)
         if is_ready:
             child.far.say(messages.Ready())
         await turns()

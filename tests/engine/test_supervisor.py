@@ -24,7 +24,7 @@ from holdfast.testing.clock import FakeChance
 from tests.engine.machines import MemoryChild, MemoryHost, MemoryTransport
 from tests.engine.support import OTHER, SETTINGS, TIMING, Flaky, Log, LoopClock, beside, enqueue, run_virtual, turns, until
 
-HELLO = messages.Hello(SETTINGS, ("t",), ())
+HELLO = messages.WorkerHello(SETTINGS, ("t",), ())
 KILLED = Exit(signal="SIGKILL")
 
 
@@ -67,16 +67,16 @@ class Fleet:
         """The next worker process."""
         return await self.host.children.get()
 
-    async def ready(self) -> tuple[MemoryChild, messages.Leased]:
+    async def ready(self) -> tuple[MemoryChild, messages.LeaseGranted]:
         """The next worker, which has got its lease and says that it is ready."""
         child = await self.spawned()
         child.far.say(HELLO)
-        leased = await child.far.hear(messages.Leased)
+        leased = await child.far.hear(messages.LeaseGranted)
         child.far.say(messages.Ready())
         await turns()
         return child, leased
 
-    async def claim(self, leased: messages.Leased, jobs: int = 1) -> list[UUID]:
+    async def claim(self, leased: messages.LeaseGranted, jobs: int = 1) -> list[UUID]:
         """Jobs that this worker runs."""
         made = await enqueue(self.memory, self.chance, *[("t", b"{}")] * jobs)
         request = ClaimRequest(lease=leased.lease, claim=self.chance.uuid4(), tasks={"t": Policy()}, limit=jobs)
@@ -106,7 +106,7 @@ async def obey(child: MemoryChild, is_idle: Callable[[], bool] = lambda: False) 
         match messages.decode(data):
             case messages.Ping():
                 child.far.say(messages.Pong(LoopClock().monotonic(), is_idle()))
-            case messages.Drain() | messages.Gone():
+            case messages.Drain() | messages.LeaseLost():
                 child.end(Exit(code=0))
 
 
@@ -125,7 +125,7 @@ def test_a_worker_gets_its_lease_after_its_hello_with_a_deadline_that_counts_fro
         sent = fleet.clock.monotonic()
         await passing(3)
         gate.opened.set()
-        leased = await child.far.hear(messages.Leased)
+        leased = await child.far.hear(messages.LeaseGranted)
         assert leased.deadline == sent + TIMING.ttl - TIMING.margin
         (lease,) = await fleet.memory.workers()
         assert (lease.id, lease.worker, lease.process, lease.tasks) == (leased.lease, leased.worker, child.process, ("t",))
@@ -138,7 +138,7 @@ def test_an_app_that_cannot_be_loaded_ends_it_with_exit_code_2_and_its_problems(
     async def test() -> None:
         fleet = Fleet(processes=2)
         child, other = await fleet.spawned(), await fleet.spawned()
-        child.far.say(messages.Refused(("app:app has no tasks",)))
+        child.far.say(messages.StartRefused(("app:app has no tasks",)))
         child.end(Exit(code=2))
         assert await fleet.running == 2
         assert fleet.supervisor.problems == ("app:app has no tasks",)
@@ -170,7 +170,7 @@ def test_a_store_that_comes_back_within_30_seconds_is_waited_for() -> None:
         child.far.say(HELLO)
         await passing(25)
         fleet.store.is_out = False
-        await child.far.hear(messages.Leased)
+        await child.far.hear(messages.LeaseGranted)
         assert not fleet.running.done()
 
     run_virtual(test())
@@ -216,7 +216,7 @@ def test_at_the_start_leases_of_dead_processes_of_this_machine_end_at_once() -> 
     async def test() -> None:
         fleet = Fleet()
         await fleet.memory.open_lease(OTHER)
-        (job,) = await fleet.claim(messages.Leased(OTHER.id, "worker-2", 0.0))
+        (job,) = await fleet.claim(messages.LeaseGranted(OTHER.id, "worker-2", 0.0))
         await fleet.ready()
         assert (await fleet.row(job)).state is State.AVAILABLE
         assert fleet.host.killed == [OTHER.process.pid]
@@ -262,7 +262,7 @@ def test_l2_a_worker_whose_end_cannot_be_watched_ends_no_other_worker_and_has_a_
         strange.has_ended.set_exception(OSError(24, "Too many open files"))
         successor, _ = await fleet.ready()
         assert (strange.kills, healthy.kills) == (1, 0)
-        assert [ward.child for ward in fleet.supervisor.wards] == [healthy, successor]
+        assert [ward.child for ward in fleet.supervisor.workers] == [healthy, successor]
 
     run_virtual(test())
 
@@ -352,8 +352,8 @@ def test_a_cancellation_reaches_the_worker_that_holds_the_job() -> None:
         (child, leased), (other, _) = await fleet.ready(), await fleet.ready()
         (job,) = await fleet.claim(leased)
         await fleet.memory.request_cancel([job])
-        assert (await child.far.hear(messages.Cancelled)).jobs == (job,)
-        assert not any(isinstance(message, messages.Cancelled) for message in other.far.heard())
+        assert (await child.far.hear(messages.CancelJobs)).jobs == (job,)
+        assert not any(isinstance(message, messages.CancelJobs) for message in other.far.heard())
 
     run_virtual(test())
 
@@ -483,7 +483,7 @@ def test_l8_a_burial_is_tried_until_the_store_answers_and_what_was_undelivered_i
         done, cut = await fleet.claim(leased, 2)
         hold = next(hold for hold in await fleet.memory.held(leased.lease) if hold.id == done)
         fleet.store.is_out = True
-        child.far.say(messages.Undelivered((finish(hold, Done(b"42"), jitter=0.0),)))
+        child.far.say(messages.UndeliveredOutcomes((finish(hold, Done(b"42"), jitter=0.0),)))
         child.end(KILLED)
         await passing(300)
         assert (await fleet.row(done)).state is State.RUNNING
@@ -501,7 +501,7 @@ def test_l2_a_cancellation_that_strays_out_of_the_store_ends_neither_a_worker_s_
         fleet.store.cancel("open_lease")
         child = await fleet.spawned()
         child.far.say(HELLO)
-        leased = await child.far.hear(messages.Leased)
+        leased = await child.far.hear(messages.LeaseGranted)
         fleet.store.cancel("end_lease")
         child.end(KILLED)
         await until(lambda: fleet.store.calls.count("end_lease") == 2)
@@ -535,7 +535,7 @@ def test_a_worker_that_is_being_buried_is_not_judged_by_our_own_recovery() -> No
         child, leased = await fleet.ready()
         (done,) = await fleet.claim(leased)
         (hold,) = await fleet.memory.held(leased.lease)
-        child.far.say(messages.Undelivered((finish(hold, Done(), jitter=0.0),)))
+        child.far.say(messages.UndeliveredOutcomes((finish(hold, Done(), jitter=0.0),)))
         assert fleet.supervisor._own_leases() == {leased.lease}
         fleet.store.fail("exchange", times=1_000_000)
         child.end(KILLED)
@@ -658,13 +658,13 @@ def test_a_worker_that_waits_for_the_store_or_for_its_own_lifespan_is_no_worker_
         fleet = Fleet()
         await fleet.ready()
         fleet.supervisor._options = structs.replace(fleet.supervisor._options, processes=2)
-        waiting = beside(fleet.supervisor._keep())
+        waiting = beside(fleet.supervisor._keep_slot_filled())
         fleet.store.is_out = True
         child = await fleet.spawned()
         child.far.say(HELLO)
         await passing(START_PATIENCE * 2)
         fleet.store.is_out = False
-        await child.far.hear(messages.Leased)
+        await child.far.hear(messages.LeaseGranted)
         await passing(START_PATIENCE * 2)
         assert (child.kills, waiting.done()) == (0, False)
 

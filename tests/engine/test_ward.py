@@ -9,7 +9,7 @@ import pytest
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._engine import messages
 from holdfast._engine.supervisor.recovery import Contact
-from holdfast._engine.supervisor.worker_handle import Ward
+from holdfast._engine.supervisor.worker_handle import WorkerHandle
 from holdfast._ports.host import Exit
 from holdfast.testing.clock import FakeClock
 from tests.engine.machines import MemoryChild
@@ -27,10 +27,10 @@ class Watch:
         self.clock, self.log = FakeClock(), Log()
         self.child = MemoryChild(7)
         self.contact = Contact(TIMING, self.clock.monotonic)
-        self.ward = Ward(self.child, now=self.clock.monotonic, events=self.log.events)
-        self.ward.heard(messages.Hello(SETTINGS, ("t",), ()))
-        self.ward.leased(LEASE, self.clock.monotonic())
-        self.ward.heard(messages.Ready())
+        self.ward = WorkerHandle(self.child, now=self.clock.monotonic, events=self.log.events)
+        self.ward.handle(messages.WorkerHello(SETTINGS, ("t",), ()))
+        self.ward.lease_granted(LEASE, self.clock.monotonic())
+        self.ward.handle(messages.Ready())
         self.said: list[messages.Message] = []
         self.answers_pings = self.store_answers_it = self.store_answers_us = True
         self.answered = self.clock.monotonic()
@@ -42,9 +42,9 @@ class Watch:
             now = self.clock.monotonic()
             if self.store_answers_us:
                 self.contact.answered(now)
-                self.ward.renewed(now)
+                self.ward.lease_renewed(now)
             else:
-                self.contact.broke()
+                self.contact.lost()
             if self.store_answers_it:
                 self.answered = now
             self.look()
@@ -54,7 +54,7 @@ class Watch:
         for message in self.child.far.heard():
             self.said.append(message)
             if isinstance(message, messages.Ping) and self.answers_pings:
-                self.ward.heard(messages.Pong(self.answered))
+                self.ward.handle(messages.Pong(self.answered))
 
     @property
     def drains(self) -> list[float]:
@@ -92,7 +92,7 @@ def test_a_stopped_worker_is_killed_before_its_deadline_could_be_somebody_elses_
         watch.passes(1)
         assert watch.child.kills == 1
         assert watch.log.of("worker.killed") == [{"worker": "worker-1", "reason": "stopped"}]
-        assert watch.ward.epitaph(KILLED) == LeaseEnd(End.CRASHED, "SIGKILL")
+        assert watch.ward.lease_end(KILLED) == LeaseEnd(End.CRASHED, "SIGKILL")
 
     watching(test)
 
@@ -143,7 +143,7 @@ def test_a_blocked_loop_keeps_its_jobs_until_max_block_then_its_stacks_are_kept_
         assert watch.drains == []
         watch.passes(TIMING.beat + 1)
         assert watch.child.kills == 1
-        assert watch.ward.epitaph(KILLED) == LeaseEnd(End.CRASHED, "SIGKILL", stacks="its stacks")
+        assert watch.ward.lease_end(KILLED) == LeaseEnd(End.CRASHED, "SIGKILL", stacks="its stacks")
 
     watching(test)
 
@@ -153,7 +153,7 @@ def test_a_loop_that_was_blocked_for_long_and_runs_again_is_not_taken_for_cut_of
         watch.passes(30)
         watch.answers_pings = watch.store_answers_it = False
         watch.passes(3 * TIMING.ttl)
-        watch.ward.heard(messages.Pong(watch.answered))
+        watch.ward.handle(messages.Pong(watch.answered))
         watch.answers_pings = watch.store_answers_it = True
         watch.passes(100)
         assert watch.child.kills == 0
@@ -213,7 +213,7 @@ def test_a_worker_the_store_does_not_answer_while_it_answers_us_is_drained_after
         assert watch.drains == [GRACE]
         watch.passes(GRACE + TIMING.margin)
         assert watch.child.kills == 1
-        assert watch.ward.epitaph(KILLED).is_free
+        assert watch.ward.lease_end(KILLED).is_free
 
     watching(test)
 
@@ -227,7 +227,7 @@ def test_so_it_is_when_the_store_fails_us_now_and_then_and_an_outage_of_all_does
         watch.store_answers_us = True
         for _ in range(5):
             watch.passes(TIMING.ttl / 4)
-            watch.contact.broke()
+            watch.contact.lost()
         watch.passes(TIMING.ttl / 4)
         assert watch.drains == [GRACE]
 
@@ -239,10 +239,10 @@ def test_so_it_is_when_the_store_fails_us_now_and_then_and_an_outage_of_all_does
 
 def test_l5_a_worker_that_lost_its_lease_is_told_once_and_killed_if_deaf() -> None:
     def test(watch: Watch) -> None:
-        watch.ward.lost()
-        watch.ward.lost()
+        watch.ward.lease_lost()
+        watch.ward.lease_lost()
         watch.passes(2 * TIMING.margin)
-        assert sum(isinstance(message, messages.Gone) for message in watch.said) == 1
+        assert sum(isinstance(message, messages.LeaseLost) for message in watch.said) == 1
         assert watch.child.kills == 0
         watch.passes(1)
         assert watch.child.kills == 1
@@ -257,7 +257,7 @@ def test_a_worker_that_does_not_end_when_drained_is_killed_after_grace_and_margi
         assert watch.child.kills == 0
         watch.passes(1)
         assert watch.child.kills == 1
-        assert watch.ward.epitaph(KILLED) == LeaseEnd(End.CRASHED, "SIGKILL", is_free=True)
+        assert watch.ward.lease_end(KILLED) == LeaseEnd(End.CRASHED, "SIGKILL", is_free=True)
 
     watching(test)
 
@@ -277,12 +277,12 @@ def test_only_a_shorter_grace_is_told() -> None:
 def test_s9_a_worker_with_deaf_code_is_drained_then_killed_and_only_the_deaf_pay() -> None:
     def test(watch: Watch) -> None:
         culprit = UUID(int=5)
-        watch.ward.heard(messages.Deaf((culprit,)))
+        watch.ward.handle(messages.CodeUnresponsive((culprit,)))
         watch.passes(1)
         assert watch.drains == [GRACE]
         watch.passes(GRACE + TIMING.margin + 1)
         assert watch.child.kills == 1
-        assert watch.ward.epitaph(KILLED) == LeaseEnd(
+        assert watch.ward.lease_end(KILLED) == LeaseEnd(
             End.CRASHED, "SIGKILL", is_free=True, charged_jobs={culprit: Charge.DEAF}, stacks=watch.child.dump_stacks()
         )
 
@@ -307,13 +307,13 @@ def test_s8_the_worker_and_its_guard_are_told_deadlines_that_count_from_the_send
         opened = watch.child.deadlines[-1] - (TIMING.ttl - TIMING.margin / 2)
         assert opened == watch.clock.monotonic()
         watch.look()
-        (leased,) = [message for message in watch.said if isinstance(message, messages.Leased)]
-        assert leased == messages.Leased(LEASE.id, "worker-1", opened + TIMING.ttl - TIMING.margin)
+        (leased,) = [message for message in watch.said if isinstance(message, messages.LeaseGranted)]
+        assert leased == messages.LeaseGranted(LEASE.id, "worker-1", opened + TIMING.ttl - TIMING.margin)
         sent = watch.clock.monotonic()
         watch.clock.advance(4)
-        watch.ward.renewed(sent)
+        watch.ward.lease_renewed(sent)
         watch.look()
-        assert messages.Beaten(sent + 25.0) in watch.said
+        assert messages.LeaseRenewed(sent + 25.0) in watch.said
         assert watch.child.deadlines[-1] == sent + 27.5
 
     watching(test)
@@ -340,7 +340,7 @@ def test_s9_an_end_is_free_when_it_explains_itself(exit: Exit, is_drained: bool,
         if is_drained:
             watch.ward.drain(GRACE)
         watch.clock.advance(seconds)
-        assert watch.ward.epitaph(exit) == expected
+        assert watch.ward.lease_end(exit) == expected
 
     watching(test)
 
@@ -348,7 +348,7 @@ def test_s9_an_end_is_free_when_it_explains_itself(exit: Exit, is_drained: bool,
 def test_what_it_said_of_its_idleness_counts_only_until_it_is_asked_again() -> None:
     def test(watch: Watch) -> None:
         assert watch.ward.is_idle is None
-        watch.ward.heard(messages.Pong(watch.answered, True))
+        watch.ward.handle(messages.Pong(watch.answered, True))
         assert watch.ward.is_idle is True
         watch.ward.ping()
         assert watch.ward.is_idle is None
@@ -360,11 +360,11 @@ def test_a_worker_ended_at_a_deadline_that_was_renewed_too_late_is_no_crash() ->
     async def run() -> None:
         watch = Watch()
         watch.clock.advance(TIMING.ttl)  # frozen, all of it; its guard wakes first, then we beat
-        watch.ward.renewed(watch.clock.monotonic())
-        assert watch.ward.epitaph(KILLED).is_free
+        watch.ward.lease_renewed(watch.clock.monotonic())
+        assert watch.ward.lease_end(KILLED).is_free
         watch.clock.advance(TIMING.beat)  # it lived on: what ends it now is another matter
-        watch.ward.renewed(watch.clock.monotonic())
-        assert not watch.ward.epitaph(KILLED).is_free
+        watch.ward.lease_renewed(watch.clock.monotonic())
+        assert not watch.ward.lease_end(KILLED).is_free
 
     asyncio.run(run())
 
@@ -385,9 +385,9 @@ def test_a_worker_that_lost_its_guard_is_drained_and_replaced() -> None:
 def test_a_worker_whose_guard_went_before_it_had_a_lease_is_drained_too() -> None:
     async def run() -> None:
         watch = Watch()
-        watch.ward, watch.child.is_guarded = Ward(watch.child, now=watch.clock.monotonic, events=watch.log.events), False
-        watch.ward.heard(messages.Hello(SETTINGS, ("t",), ()))
-        watch.ward.leased(LEASE, watch.clock.monotonic())
+        watch.ward, watch.child.is_guarded = WorkerHandle(watch.child, now=watch.clock.monotonic, events=watch.log.events), False
+        watch.ward.handle(messages.WorkerHello(SETTINGS, ("t",), ()))
+        watch.ward.lease_granted(LEASE, watch.clock.monotonic())
         assert not watch.drains
         watch.passes(TIMING.beat)
         assert watch.drains == [GRACE]

@@ -71,13 +71,13 @@ class Office:
     async def open(self) -> None:
         """Its lease is open and it is ready."""
         await self.memory.open_lease(LEASE)
-        self.far.say(messages.Leased(LEASE.id, LEASE.worker, self.clock.monotonic() + USABLE))
+        self.far.say(messages.LeaseGranted(LEASE.id, LEASE.worker, self.clock.monotonic() + USABLE))
         await self.far.hear(messages.Ready)
 
     async def beat(self) -> None:
         sent = self.clock.monotonic()
         await self.memory.beat([LEASE.id])
-        self.far.say(messages.Beaten(sent + USABLE))
+        self.far.say(messages.LeaseRenewed(sent + USABLE))
 
     async def keep_beating(self) -> None:
         """As a healthy supervisor does."""
@@ -122,8 +122,8 @@ async def quick() -> str:
 def test_it_says_what_it_is_before_anything_else_and_touches_the_store_only_with_a_lease() -> None:
     async def test() -> None:
         office = Office(quick, stubborn, options=structs.replace(OPTIONS, queues=("a",)))
-        hello = await office.far.hear(messages.Hello)
-        assert hello == messages.Hello(SETTINGS, ("quick", "stubborn"), ("a",), ("no /proc",), OPTIONS.concurrency, True)
+        hello = await office.far.hear(messages.WorkerHello)
+        assert hello == messages.WorkerHello(SETTINGS, ("quick", "stubborn"), ("a",), ("no /proc",), OPTIONS.concurrency, True)
         await passing(100)
         assert office.store.calls == []
 
@@ -331,7 +331,7 @@ def test_l8_outcomes_of_an_outage_go_up_the_pipe_at_once_and_are_delivered_when_
         await office.open()
         await passing(1)
         office.store.is_out = True
-        told = await office.far.hear(messages.Undelivered)
+        told = await office.far.hear(messages.UndeliveredOutcomes)
         assert 5 <= office.clock.monotonic() - 1000.0 < 5 + TIMING.beat / 2
         assert [(each.job, each.result) for each in told.transitions] == [(job, b'"done"')]
         await passing(2 * TIMING.ttl)
@@ -355,7 +355,7 @@ def test_l8_an_outcome_the_store_never_answers_goes_up_the_pipe_although_the_sto
         beside(office.keep_beating())
         await passing(0.5)
         office.store.fail("exchange", times=100)
-        told = await office.far.hear(messages.Undelivered)
+        told = await office.far.hear(messages.UndeliveredOutcomes)
         assert [each.job for each in told.transitions] == [job]
         assert office.clock.monotonic() - office.worker.heart.answered < TIMING.beat + 1
 
@@ -379,7 +379,7 @@ def test_l5_a_worker_whose_lease_is_gone_stops_at_once_keeps_late_results_and_en
         await office.memory.end_lease(LEASE.id, why)
         await office.memory.exchange([rescue(hold, why, jitter=0.0) for hold in await office.memory.held(LEASE.id)])
         told = office.clock.monotonic()
-        office.far.say(messages.Gone())
+        office.far.say(messages.LeaseLost())
         await office.running
         assert office.clock.monotonic() - told < 0.5
         assert [await office.state(job) for job in (late, cut)] == [State.AVAILABLE, State.AVAILABLE]
@@ -548,7 +548,7 @@ def test_a_cancelled_job_is_stopped_and_ends_cancelled() -> None:
         await office.open()
         await passing(1)
         await office.memory.request_cancel([job])
-        office.far.say(messages.Cancelled((job,)))
+        office.far.say(messages.CancelJobs((job,)))
         await passing(0.1)
         assert await office.state(job) is State.CANCELLED
 
@@ -577,11 +577,11 @@ def test_s9_code_that_is_deaf_to_its_cancellation_is_named_after_the_grace() -> 
         beside(office.keep_beating())
         await passing(1)
         await office.memory.request_cancel([deaf])
-        office.far.say(messages.Cancelled((deaf,)))
+        office.far.say(messages.CancelJobs((deaf,)))
         await passing(SETTINGS.grace - 1)
-        assert office.heard(messages.Deaf) == []
+        assert office.heard(messages.CodeUnresponsive) == []
         await passing(TIMING.beat + 2)
-        assert office.heard(messages.Deaf)[-1].jobs == (deaf,)
+        assert office.heard(messages.CodeUnresponsive)[-1].jobs == (deaf,)
 
     run_virtual(test())
 
@@ -594,7 +594,7 @@ def test_deaf_in_a_drain_or_past_the_deadline_is_nobodys_fault() -> None:
         await passing(3 * TIMING.ttl)
         office.far.say(messages.Drain(0.0))
         await passing(3 * SETTINGS.grace)
-        assert office.heard(messages.Deaf) == []
+        assert office.heard(messages.CodeUnresponsive) == []
 
     run_virtual(test())
 
@@ -683,7 +683,7 @@ def test_asked_for_its_stacks_it_says_where_coroutines_wait(caplog: pytest.LogCa
         (job,) = await office.enqueue("forever")
         await office.open()
         await passing(1)
-        office.far.say(messages.Dump())
+        office.far.say(messages.DumpStacks())
         await passing(1)
         assert f"stacks of job {job} (forever)" in caplog.text
         assert "in forever" in caplog.text

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 
 from holdfast._core.table_spec import TableSpec
-from holdfast._ports.table import Claimed, Table
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._ports.table import ClaimedRows, Table
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.databases.sqlite import driver
 from holdfast.rows import open_table
 from holdfast.testing.contracts.scene import PROCESS
@@ -88,7 +88,7 @@ class Ground:
 
     def open(self, watch: TableSpec) -> Table:
         """Closed when the story ends."""
-        table = open_table(self.url, watch, clock=SystemClock(), chance=SystemChance(), process=PROCESS)
+        table = open_table(self.url, watch, clock=SystemClock(), chance=SystemRandomness(), process=PROCESS)
         self._closing.push_async_callback(table.close)
         return table
 
@@ -111,9 +111,9 @@ def watch(table: str = "pastes", /, **options: Any) -> TableSpec:
     return TableSpec.of(options.pop("table", table), **{**PLAIN, **options})
 
 
-def keys(claimed: Claimed | Sequence[dict[str, Any]], name: str = "id") -> list[tuple[Any, ...]]:
+def keys(claimed: ClaimedRows | Sequence[dict[str, Any]], name: str = "id") -> list[tuple[Any, ...]]:
     """Of rows of one key column."""
-    rows = claimed.rows if isinstance(claimed, Claimed) else claimed
+    rows = claimed.rows if isinstance(claimed, ClaimedRows) else claimed
     return [(row[name],) for row in rows]
 
 

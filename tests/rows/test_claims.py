@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast._core.table_spec import RowOutcome
-from holdfast._ports.table import Mark, Table
+from holdfast._ports.table import RowFence, Table
 from holdfast.errors import ConfigurationError
 from tests.rows.grounds import ENDING, OWNED, Ground, keys
 
@@ -19,7 +19,7 @@ def test_a_claim_marks_and_stamps_rows_and_answers_with_all_their_columns(ground
         claimed = await table.claim("me", 2)
         assert len(claimed.rows) == 2
         assert all((row["status"], row["owner"], row["note"]) == ("BUSY", "me", "n") for row in claimed.rows)
-        assert claimed.mark.owner == "me"
+        assert claimed.fence.owner == "me"
         assert sorted(ground.statuses().values()) == ["BUSY", "BUSY", "NEW"]
 
     ground.play(act, **OWNED)
@@ -44,8 +44,8 @@ def test_only_due_rows_are_claimed(ground: Ground) -> None:
         assert sorted(keys(await table.claim("", 9))) == [(3,), (4,)]
         assert not await table.has_due()
         nothing = await table.claim("", 9)
-        assert (nothing.mark, nothing.rows) == (Mark(nothing.mark.stamp, ""), ())
-        assert await table.release(nothing.mark) == 0
+        assert (nothing.fence, nothing.rows) == (RowFence(nothing.fence.stamp, ""), ())
+        assert await table.release(nothing.fence) == 0
 
     ground.play(act)
 
@@ -98,7 +98,7 @@ def test_a_row_is_done_given_back_or_failed(ground: Ground) -> None:
     ground.make(4)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("me", 9)).mark
+        mark = (await table.claim("me", 9)).fence
         assert await table.move(mark, [(1,)], RowOutcome.DONE) == [(1,)]
         assert await table.move(mark, [(2,)], RowOutcome.RETRY) == [(2,)]
         assert await table.move(mark, [(3,)], RowOutcome.FAIL, "bro\0ken") == [(3,)]
@@ -115,7 +115,7 @@ def test_what_has_moved_is_not_moved_again_and_what_is_not_there_not_at_all(grou
     ground.make(3)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 2)).mark
+        mark = (await table.claim("", 2)).fence
         mine = [id for id, status in ground.statuses().items() if status == "BUSY"]
         assert sorted(await table.move(mark, [(id,) for id in (1, 2, 3, 99)], RowOutcome.DONE)) == [(id,) for id in mine]
         assert await table.move(mark, [(id,) for id in mine], RowOutcome.RETRY) == []
@@ -129,7 +129,7 @@ def test_rows_cannot_fail_without_a_word_for_it(ground: Ground) -> None:
     ground.make(1)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 1)).mark
+        mark = (await table.claim("", 1)).fence
         with pytest.raises(ConfigurationError, match="failed='FAILED'"):
             await table.move(mark, [(1,)], RowOutcome.FAIL, "why")
 
@@ -140,7 +140,7 @@ def test_rows_that_are_done_are_deleted_where_that_is_asked_for(ground: Ground) 
     ground.make(3)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 2)).mark
+        mark = (await table.claim("", 2)).fence
         assert len(await table.move(mark, [(1,), (2,), (3,)], RowOutcome.DONE)) == 2
         assert list(ground.statuses().values()) == ["NEW"]
 
@@ -153,7 +153,7 @@ def test_a_declared_foreign_key_holds_for_what_is_deleted(ground: Ground) -> Non
     ground.say("INSERT INTO lines VALUES (1)")
 
     async def act(table: Table) -> None:
-        assert await table.move((await table.claim("", 2)).mark, [(1,)], RowOutcome.DONE) == [(1,)]
+        assert await table.move((await table.claim("", 2)).fence, [(1,)], RowOutcome.DONE) == [(1,)]
         assert ground.say("SELECT * FROM lines") == []
 
     ground.play(act, deletes=True)
@@ -163,12 +163,12 @@ def test_done_rows_are_kept_for_their_retention(ground: Ground) -> None:
     ground.make(5)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 9)).mark
+        mark = (await table.claim("", 9)).fence
         ground.age()
         aged = await table.move(mark, [(1,)], RowOutcome.DONE)
         assert aged == []  # its stamp is another
         ground.say("UPDATE pastes SET status = 'NEW' WHERE id > 1")
-        mark = (await table.claim("", 9)).mark
+        mark = (await table.claim("", 9)).fence
         assert len(await table.move(mark, [(id,) for id in (2, 3, 4, 5)], RowOutcome.DONE)) == 4
         assert await table.prune(9) == 0
         ground.say("UPDATE pastes SET claimed_at = {long_ago} WHERE id IN (2, 3, 4)")
@@ -182,7 +182,7 @@ def test_the_time_of_retention_begins_when_a_row_is_done(ground: Ground) -> None
     ground.make(1)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("me", 9)).mark
+        mark = (await table.claim("me", 9)).fence
         ground.age()
         assert await table.move(mark, [(1,)], RowOutcome.DONE) == [(1,)]
         assert await table.prune(9) == 0
@@ -252,7 +252,7 @@ def test_a_trigger_may_change_what_is_not_ours(ground: Ground, options: dict[str
 
     async def act(table: Table) -> None:
         claimed = await table.claim("me", 2)
-        assert sorted(await table.move(claimed.mark, keys(claimed), RowOutcome.DONE)) == keys(claimed)
+        assert sorted(await table.move(claimed.fence, keys(claimed), RowOutcome.DONE)) == keys(claimed)
 
     ground.play(act, order_by="id", **options)
 
@@ -299,10 +299,10 @@ def test_a_claim_has_the_stamp_that_it_was_given_unless_that_is_somebodys(sqlite
         stamps = await table.stamps(3)
         assert len({*stamps}) == 3
         one = await table.claim("", 1, stamps[0])
-        assert (one.mark, one.rows[0]["claimed_at"]) == (Mark(stamps[0], ""), stamps[0])
+        assert (one.fence, one.rows[0]["claimed_at"]) == (RowFence(stamps[0], ""), stamps[0])
         two = await table.claim("", 1, stamps[0])
-        assert two.mark.stamp > stamps[2]
-        assert await table.release(one.mark) == await table.release(two.mark) == 1
+        assert two.fence.stamp > stamps[2]
+        assert await table.release(one.fence) == await table.release(two.fence) == 1
 
     sqlite.play(act)
 

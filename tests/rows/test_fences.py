@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast._core.table_spec import RowOutcome
-from holdfast._ports.table import Mark, Table
+from holdfast._ports.table import RowFence, Table
 from holdfast.errors import Unsupported
 from tests.rows.grounds import OWNED, Ground, keys
 
@@ -17,7 +17,7 @@ def test_a_zombie_whose_rows_were_reset_and_taken_again_changes_nothing(ground: 
     ground.make(2)
 
     async def act(table: Table) -> None:
-        zombie = (await table.claim("zombie", 9)).mark
+        zombie = (await table.claim("zombie", 9)).fence
         ground.age()
         assert sorted(each.key for each in await table.reset(9)) == [(1,), (2,)]
         taken = await table.claim("heir", 9)
@@ -29,7 +29,7 @@ def test_a_zombie_whose_rows_were_reset_and_taken_again_changes_nothing(ground: 
         async with table.transaction(zombie) as tx:
             assert await tx.move([(1,)], RowOutcome.DONE) == []
         assert ground.say("SELECT * FROM pastes ORDER BY id") == before
-        assert len(await table.move(taken.mark, [(1,), (2,)], RowOutcome.DONE)) == 2
+        assert len(await table.move(taken.fence, [(1,), (2,)], RowOutcome.DONE)) == 2
 
     ground.play(act, failed="BAD", **options)
 
@@ -39,7 +39,7 @@ def test_a_zombie_whose_rows_were_reset_and_are_nobodys_changes_nothing(ground: 
     ground.make(1)
 
     async def act(table: Table) -> None:
-        zombie = (await table.claim("zombie", 9)).mark
+        zombie = (await table.claim("zombie", 9)).fence
         ground.age()
         await table.reset(9)
         assert await table.move(zombie, [(1,)], RowOutcome.DONE) == []
@@ -53,7 +53,7 @@ def test_a_row_that_somebody_else_has_ended_is_left_alone(ground: Ground, option
     ground.make(1)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("me", 9)).mark
+        mark = (await table.claim("me", 9)).fence
         ground.say("UPDATE pastes SET status = 'OTHER'")
         assert await table.move(mark, [(1,)], RowOutcome.DONE) == []
         assert await table.release(mark) == 0
@@ -67,9 +67,9 @@ def test_two_batches_of_one_process_have_fences_of_their_own(ground: Ground) -> 
 
     async def act(table: Table) -> None:
         one, two = await table.claim("", 1), await table.claim("", 1)
-        assert one.mark != two.mark
-        assert await table.move(one.mark, keys(two), RowOutcome.DONE) == []
-        assert await table.move(two.mark, keys(two), RowOutcome.DONE) == keys(two)
+        assert one.fence != two.fence
+        assert await table.move(one.fence, keys(two), RowOutcome.DONE) == []
+        assert await table.move(two.fence, keys(two), RowOutcome.DONE) == keys(two)
 
     ground.play(act)
 
@@ -79,10 +79,10 @@ def test_only_rows_that_are_named_and_ones_own_are_deleted(ground: Ground, optio
     ground.make(4)
 
     async def act(table: Table) -> None:
-        zombie = (await table.claim("zombie", 2)).mark
+        zombie = (await table.claim("zombie", 2)).fence
         ground.age()
         assert len(await table.reset(9)) == 2
-        mark = (await table.claim("heir", 3)).mark
+        mark = (await table.claim("heir", 3)).fence
         assert await table.move(zombie, [(1,), (2,), (3,), (4,)], RowOutcome.DONE) == []
         assert await table.move(mark, [(1,), (4,)], RowOutcome.DONE) == [(1,)]
         assert ground.statuses() == {2: "BUSY", 3: "BUSY", 4: "NEW"}
@@ -98,8 +98,8 @@ def test_a_claim_whose_answer_was_lost_is_given_back_by_its_owner(ground: Ground
 
     async def act(table: Table) -> None:
         await table.claim("lost", 2)
-        assert await table.release(Mark("", "lost")) == 2
-        assert await table.release(Mark("", "")) == 0
+        assert await table.release(RowFence("", "lost")) == 2
+        assert await table.release(RowFence("", "")) == 0
         assert list(ground.statuses().values()) == ["NEW"] * 3
 
     ground.play(act, **OWNED)
@@ -109,7 +109,7 @@ def test_rows_of_an_owner_are_stamped_anew_and_are_not_stuck_then(ground: Ground
     ground.make(3)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("me", 2)).mark
+        mark = (await table.claim("me", 2)).fence
         await table.claim("another", 1)
         ground.age()
         renewed = await table.renew(mark)
@@ -128,6 +128,6 @@ def test_rows_without_an_owner_are_not_stamped_anew(ground: Ground) -> None:
 
     async def act(table: Table) -> None:
         with pytest.raises(Unsupported, match="owner='claimed_by'"):
-            await table.renew((await table.claim("", 1)).mark)
+            await table.renew((await table.claim("", 1)).fence)
 
     ground.play(act)

@@ -33,7 +33,7 @@ def test_rows_that_have_the_same_place_in_two_partitions_are_told_apart(postgres
 
     async def act(table: Table) -> None:
         lay("BUSY", "NULL")
-        assert len(await table.adopt(1)) == 1
+        assert len(await table.stamp_unstamped(1)) == 1
         assert postgres.say("SELECT count(claimed_at) FROM pastes") == [(1,)]
         lay("BUSY", "{long_ago}")
         assert len(await table.reset(1)) == 1
@@ -50,7 +50,7 @@ def test_rows_that_have_a_stamp_are_in_nobodys_way_when_others_get_one(ground: G
     ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = CASE WHEN id < 3 THEN {now} END")
 
     async def act(table: Table) -> None:
-        assert len(await table.adopt(2)) == 1
+        assert len(await table.stamp_unstamped(2)) == 1
         assert ground.say("SELECT count(claimed_at) FROM pastes") == [(3,)]
 
     ground.play(act)
@@ -64,7 +64,7 @@ def test_rows_whose_stamp_is_as_it_should_be_are_in_nobodys_way_when_those_ahead
 
     async def act(table: Table) -> None:
         for left in (1, 0):
-            assert len(await table.adopt(2)) == 2 - (not left)
+            assert len(await table.stamp_unstamped(2)) == 2 - (not left)
             ahead = "SELECT count(*) FROM pastes WHERE status = 'BUSY' AND claimed_at = '2999-01-01 00:00:00'"
             assert ground.say(ahead) == [(left,)]
 
@@ -88,7 +88,7 @@ def test_what_an_owner_has_done_is_not_in_the_way_of_what_he_claims_next(ground:
         for id in (1, 2):
             claimed = await table.claim("me", 1)
             assert keys(claimed) == [(id,)]
-            assert await table.move(claimed.mark, [(id,)], RowOutcome.DONE) == [(id,)]
+            assert await table.move(claimed.fence, [(id,)], RowOutcome.DONE) == [(id,)]
 
     ground.play(act, order_by="id", **OWNED)
 
@@ -136,7 +136,7 @@ def test_a_row_whose_owner_is_never_null_has_an_empty_one_when_it_is_nobodys(gro
     ground.make(2, more=", who text NOT NULL DEFAULT ''")
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("me", 9)).mark
+        mark = (await table.claim("me", 9)).fence
         assert await table.move(mark, [(1,)], RowOutcome.RETRY) == [(1,)]
         assert await table.release(mark) == 1
         assert ground.say("SELECT DISTINCT who FROM pastes") == [("",)]
@@ -148,7 +148,7 @@ def test_a_row_that_is_done_keeps_its_stamp_where_nothing_counts_from_it(ground:
     ground.make(1)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("me", 1)).mark
+        mark = (await table.claim("me", 1)).fence
         ground.age()
         before = ground.say("SELECT claimed_at FROM pastes")
         assert await table.move(mark, [(1,)], RowOutcome.DONE) == [(1,)]

@@ -120,7 +120,7 @@ def test_a_permission_that_is_taken_away_meanwhile(postgres: Ground) -> None:
     other = as_another(postgres, "SELECT, UPDATE ON pastes")
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 9)).mark
+        mark = (await table.claim("", 9)).fence
         postgres.say("REVOKE UPDATE ON pastes FROM watcher")
         with pytest.raises(ConfigurationError, match="permission denied for table pastes: GRANT it"):
             await table.move(mark, [(1,)], RowOutcome.DONE)
@@ -248,7 +248,7 @@ def test_a_reason_is_cut_to_what_its_column_holds(postgres: Ground) -> None:
     postgres.make(1, more=", why varchar(5)")
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 9)).mark
+        mark = (await table.claim("", 9)).fence
         assert await table.move(mark, [(1,)], RowOutcome.FAIL, "a long story") == [(1,)]
         assert postgres.say("SELECT why FROM pastes") == [("a lon",)]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast._core.table_spec import RowOutcome
-from holdfast._ports.table import Mark
+from holdfast._ports.table import RowFence
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.postgres.table import PostgresTable
-from holdfast.rows.sqlite.database import File
+from holdfast.rows.sqlite.database import RowsFile
 from holdfast.rows.sqlite.statements import Statements as SqliteStatements
 from holdfast.rows.sqlite.table import SqliteTable
 from holdfast.testing.servers import PostgresServer
@@ -69,13 +69,13 @@ def full(postgres_server: PostgresServer) -> Iterator[Ground]:
 def questions(statements: Statements) -> dict[str, tuple[tuple[Any, ...], int, str]]:
     """Each with how many rows it may look at, and which index it has to use."""
     keys = [(n,) for n in range(1009, MILLION, 1000)]
-    stamp = Mark("2024-01-02T03:04:05.000006", "")
+    stamp = RowFence("2024-01-02T03:04:05.000006", "")
     return {
         "claim": (statements.claim("", BATCH), 4 * BATCH, DUE),
         "has_due": ((statements.texts.of("has_due"),), 2, DUE),
         "reset": (statements.reset(100), 300, STUCK),
         "adopt": (statements.adopt(100), 2, STUCK),
-        "move": (statements.move(Mark("2024-01-02T03:04:05.000006", ""), keys, RowOutcome.DONE), 1100, ""),
+        "move": (statements.move(RowFence("2024-01-02T03:04:05.000006", ""), keys, RowOutcome.DONE), 1100, ""),
         "release": (statements.release(stamp), 2, STUCK),
         "prune": (statements.prune(100), 4, "holdfast_pastes_done"),
     }
@@ -139,7 +139,7 @@ def test_every_statement_of_sqlite_goes_along_an_index(heap: Ground, statistics:
         statements = await table._ready()
         for name, (sql, values, index) in sqlite_questions(statements).items():
 
-            def explain(file: File, sql: str = sql, values: Any = values) -> list[str]:
+            def explain(file: RowsFile, sql: str = sql, values: Any = values) -> list[str]:
                 return [str(row[3]) for row in file.ask("explain", f"EXPLAIN QUERY PLAN {sql}", values)]
 
             plan = await table._thread.run(explain)
@@ -152,7 +152,7 @@ def test_every_statement_of_sqlite_goes_along_an_index(heap: Ground, statistics:
 def sqlite_questions(statements: SqliteStatements) -> dict[str, tuple[str, Any, str]]:
     """Each with the index it has to use."""
     mark, named = (
-        Mark("2024-01-02 03:04:05.000006", ""),
+        RowFence("2024-01-02 03:04:05.000006", ""),
         {"limit": 9, "now": "", "stale": "3", "ahead": "4", "forgettable": "2", "from": "", "past": 0, "fence": "", "owner": ""},
     )
     ((move, moved),) = statements.move(mark, [(1,), (2,)], RowOutcome.DONE, "", lambda: 0.0)

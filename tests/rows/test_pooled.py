@@ -35,7 +35,7 @@ def test_every_verb_works(other: Ground, postgres: Ground) -> None:
         await through_threads(table, ("id",))
         await through_everything(table, ("id",), count=3)
         postgres.say("UPDATE pastes SET status = 'NEW'")
-        mark = (await table.claim("me", 9)).mark
+        mark = (await table.claim("me", 9)).fence
         assert await table.renew(mark)
         assert await table.reset(9) == []
         ((age,),) = postgres.say("SELECT abs(extract(epoch FROM localtimestamp - max(claimed_at)))::float8 FROM pastes")

@@ -51,7 +51,7 @@ def test_a_claim_takes_all_others(ground: Ground, how: str, options: dict[str, A
         if "order_by" in options:
             assert claimed.keys == tuple((id,) for id in order)
         assert names(table) == [("claim", (5,))]
-        assert sorted(await table.move(claimed.mark, claimed.keys, RowOutcome.DONE)) == sorted(claimed.keys)
+        assert sorted(await table.move(claimed.fence, claimed.keys, RowOutcome.DONE)) == sorted(claimed.keys)
         with pytest.raises(HoldfastError):
             await table.claim("you", 9)
         assert ground.statuses()[5] == "NEW"
@@ -82,12 +82,12 @@ def test_a_release_gives_back_all_others_and_goes_on_where_none_moves(ground: Gr
     async def act(table: Table) -> None:
         claimed = await table.claim("me", 9)
         frozen(ground, "OLD.id = 5")
-        assert await table.release(claimed.mark) == 8
+        assert await table.release(claimed.fence) == 8
         assert (names(table), ground.statuses()) == (
             [("release", (5,))],
             {id: "BUSY" if id == 5 else "NEW" for id in range(1, 10)},
         )
-        assert await table.release(claimed.mark) == 0
+        assert await table.release(claimed.fence) == 0
 
     ground.play(act, **options)
 
@@ -115,9 +115,9 @@ def test_rows_without_a_stamp_get_one_beside_one_that_is_refused(ground: Ground)
     frozen(ground, "OLD.id = 5")
 
     async def act(table: Table) -> None:
-        assert sorted(await table.adopt(9)) == [(id,) for id in range(1, 10) if id != 5]
+        assert sorted(await table.stamp_unstamped(9)) == [(id,) for id in range(1, 10) if id != 5]
         assert names(table) == [("adopt", (5,))]
-        assert (await table.adopt(9), names(table)) == ([], [])
+        assert (await table.stamp_unstamped(9), names(table)) == ([], [])
         assert ground.say("SELECT id FROM pastes WHERE claimed_at IS NULL") == [(5,)]
 
     ground.play(act)
@@ -178,7 +178,7 @@ def test_a_key_of_several_columns(ground: Ground) -> None:
         frozen(ground, "OLD.id = 1 AND OLD.shop = 'b'")
         claimed = await table.claim("me", 9)
         assert sorted(claimed.keys) == [("a", 1), ("a", 2), ("b", 2)]
-        assert await table.release(claimed.mark) == 3
+        assert await table.release(claimed.fence) == 3
         assert names(table) == [("claim", ("b", 1))]
 
     ground.play(act, key=("shop", "id"), **OWNED)
@@ -202,7 +202,7 @@ def test_however_a_trigger_of_sqlite_raises(sqlite: Ground, raised: str) -> None
     async def act(table: Table) -> None:
         claimed = await table.claim("", 9)
         assert sorted(claimed.keys) == [(1,), (2,), (4,), (5,)]
-        assert await table.release(claimed.mark) == 4
+        assert await table.release(claimed.fence) == 4
 
     sqlite.play(act)
 

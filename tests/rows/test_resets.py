@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from holdfast._core.table_spec import RowOutcome
-from holdfast._ports.table import Mark, Table
+from holdfast._ports.table import RowFence, Table
 from tests.rows.grounds import ENDING, OWNED, Ground, keys
 
 
@@ -108,9 +108,9 @@ def test_rows_that_somebody_else_left_without_a_stamp_get_one_and_are_reset_when
     ground.say("UPDATE pastes SET status = 'BUSY' WHERE id > 3")
 
     async def act(table: Table) -> None:
-        assert len(await table.adopt(2)) == 2
+        assert len(await table.stamp_unstamped(2)) == 2
         assert ground.say("SELECT count(*) FROM pastes WHERE claimed_at IS NOT NULL AND status = 'BUSY'") == [(2,)]
-        assert (len(await table.adopt(2)), len(await table.adopt(2))) == (1, 0)
+        assert (len(await table.stamp_unstamped(2)), len(await table.stamp_unstamped(2))) == (1, 0)
         assert await table.reset(9) == []
         assert ground.say("SELECT id FROM pastes WHERE claimed_at IS NULL ORDER BY id") == [(1,), (2,), (3,)]
         ground.age()
@@ -128,9 +128,9 @@ def test_rows_whose_stamp_is_far_ahead_are_not_stuck_for_ever(ground: Ground, st
     ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = %s WHERE id = 3", ahead)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 1)).mark
+        mark = (await table.claim("", 1)).fence
         before = ground.say("SELECT claimed_at FROM pastes WHERE id = 4")
-        assert (len(await table.adopt(9)), len(await table.adopt(9)), await table.reset(9)) == (3, 0, [])
+        assert (len(await table.stamp_unstamped(9)), len(await table.stamp_unstamped(9)), await table.reset(9)) == (3, 0, [])
         assert ground.say("SELECT claimed_at FROM pastes WHERE id = 4") == before, "that is as it should be"
         assert ground.say("SELECT count(*) FROM pastes WHERE claimed_at < '2999-01-01 00:00:00'") == [(4,)]
         assert await table.release(mark) == 1
@@ -155,9 +155,9 @@ def test_rows_whose_stamp_is_long_ago_are_reset_too(ground: Ground) -> None:
     ground.play(act)
 
 
-@pytest.mark.parametrize(("options", "mark"), [({}, Mark("", "one")), (OWNED, Mark("2024-01-02 03:04:05.000006", ""))])
+@pytest.mark.parametrize(("options", "mark"), [({}, RowFence("", "one")), (OWNED, RowFence("2024-01-02 03:04:05.000006", ""))])
 def test_a_mark_of_a_time_when_the_watch_was_another_gives_back_nothing(
-    ground: Ground, options: dict[str, Any], mark: Mark
+    ground: Ground, options: dict[str, Any], mark: RowFence
 ) -> None:
     ground.make(2)
     ground.say("UPDATE pastes SET status = 'BUSY', owner = '', claimed_at = {now} WHERE id = 1")
@@ -174,12 +174,12 @@ def test_a_table_whose_stamp_is_never_null_keeps_the_last_one(ground: Ground) ->
     ground.fill(1)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 9)).mark
+        mark = (await table.claim("", 9)).fence
         ground.age()
         assert [each.key for each in await table.reset(9)] == [(1,)]
         again = await table.claim("", 9)
-        assert again.mark != mark
-        assert await table.release(again.mark) == 1
+        assert again.fence != mark
+        assert await table.release(again.fence) == 1
 
     ground.play(act)
 
@@ -188,7 +188,7 @@ def test_a_row_that_is_locked_is_passed_by_and_judged_as_it_is_then(postgres: Gr
     postgres.make(2)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 9)).mark
+        mark = (await table.claim("", 9)).fence
         postgres.age()
         with psycopg.connect(postgres.place) as other:
             other.execute("UPDATE pastes SET status = 'GONE' WHERE id = 1")
@@ -211,7 +211,7 @@ def test_rows_whose_stamp_a_trigger_takes_away_are_told_again(postgres: Ground) 
     postgres.say("CREATE TRIGGER keep BEFORE UPDATE ON pastes FOR EACH ROW EXECUTE FUNCTION keep()")
 
     async def act(table: Table) -> None:
-        assert [sorted(await table.adopt(9)) for _ in range(2)] == [[(1,), (2,), (3,)], [(2,), (3,)]]
+        assert [sorted(await table.stamp_unstamped(9)) for _ in range(2)] == [[(1,), (2,), (3,)], [(2,), (3,)]]
 
     postgres.play(act)
 
@@ -228,7 +228,7 @@ def test_nothing_waits_for_a_row_that_somebody_else_has_locked(postgres: Ground,
         with psycopg.connect(postgres.place) as other:
             other.execute("SELECT FROM pastes WHERE id IN (1, 3, 5, 7, 9) FOR UPDATE")
             assert keys(await table.claim("", 9)) == [(2,)]
-            assert ([each.key for each in await table.reset(9)], len(await table.adopt(9))) == ([(4,)], 2)
+            assert ([each.key for each in await table.reset(9)], len(await table.stamp_unstamped(9))) == ([(4,)], 2)
             assert postgres.say("SELECT id FROM pastes WHERE status = 'BUSY' AND claimed_at IS NULL") == [(7,)]
             assert postgres.say("SELECT id FROM pastes WHERE claimed_at = '2999-01-01'") == [(9,)]
             assert await table.prune(9) == 1
@@ -261,7 +261,7 @@ def test_how_it_stands(ground: Ground, is_owned: bool) -> None:
         ground.say("UPDATE pastes SET is_due = false WHERE id = 7")
         await table.claim("one", 2)
         ground.age()
-        mark = (await table.claim("two", 3)).mark
+        mark = (await table.claim("two", 3)).fence
         done = next(id for id, status in ground.statuses().items() if status == "BUSY" and id > 2)
         assert await table.move(mark, [(done,)], RowOutcome.DONE) == [(done,)]
         states = await table.states()

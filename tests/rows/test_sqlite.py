@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast._core.table_spec import RowOutcome
-from holdfast._ports.table import Moves, Table
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._ports.table import RowWriter, Table
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.rows.sqlite.checks import checks_in
 from holdfast.rows.sqlite.statements import MOST_VALUES
@@ -24,7 +24,7 @@ from tests.rows.test_inspection import inspected, the_problem
 
 def table_on(ground: Ground, **options: Any) -> SqliteTable:
     """One with options of its own."""
-    chosen = {"clock": SystemClock(), "chance": SystemChance(), "process": PROCESS, **options}
+    chosen = {"clock": SystemClock(), "chance": SystemRandomness(), "process": PROCESS, **options}
     return SqliteTable(ground.place, watch(), **chosen)
 
 
@@ -38,7 +38,7 @@ def test_nothing_of_ours_is_made_in_the_file_and_its_settings_stay(tmp_path: Pat
 
     async def act(table: Table) -> None:
         await table.inspect()
-        mark = (await table.claim("", 1)).mark
+        mark = (await table.claim("", 1)).fence
         async with table.transaction(mark) as tx:
             await tx.move([(1,)], RowOutcome.DONE)
         assert ground.say("SELECT name FROM sqlite_schema ORDER BY name") == before
@@ -161,7 +161,7 @@ def test_a_constraint_that_forbids_a_move_is_no_outage(sqlite: Ground) -> None:
     sqlite.make(1, more=", CHECK (status <> 'GONE' OR NOT is_due)")
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 1)).mark
+        mark = (await table.claim("", 1)).fence
         with pytest.raises(HoldfastError, match="CHECK constraint failed") as caught:
             await table.move(mark, [(1,)], RowOutcome.DONE)
         assert not isinstance(caught.value, StoreUnavailable)
@@ -176,8 +176,8 @@ def test_two_claims_in_one_moment_have_stamps_of_their_own(sqlite: Ground) -> No
     async def act() -> None:
         table = table_on(sqlite, clock=FakeClock())
         one, two = await table.claim("", 1), await table.claim("", 1)
-        assert one.mark.stamp < two.mark.stamp
-        assert await table.release(one.mark) == 1
+        assert one.fence.stamp < two.fence.stamp
+        assert await table.release(one.fence) == 1
         await table.close()
 
     sqlite.run(act)
@@ -189,7 +189,7 @@ def test_two_claims_of_two_processes_in_one_microsecond_have_stamps_of_their_own
     async def act() -> None:
         clock = FakeClock()
         tables = [table_on(sqlite, clock=clock) for _ in range(2)]
-        marks = [(await table.claim("", 1)).mark for table in tables]
+        marks = [(await table.claim("", 1)).fence for table in tables]
         assert marks[0] != marks[1]
         assert set(sqlite.statuses().values()) == {"BUSY"}
         assert [await table.release(mark) for table, mark in zip(tables, marks, strict=True)] == [1, 1]
@@ -242,7 +242,7 @@ def test_more_keys_than_one_statement_takes(sqlite: Ground) -> None:
 
     async def act(table: Table) -> None:
         claimed = await table.claim("", MOST_VALUES + 7)
-        assert len(await table.move(claimed.mark, keys(claimed), RowOutcome.DONE)) == MOST_VALUES + 7
+        assert len(await table.move(claimed.fence, keys(claimed), RowOutcome.DONE)) == MOST_VALUES + 7
         assert await table.states() == await sqlite.open(table.watch).states()
 
     sqlite.play(act)
@@ -255,7 +255,7 @@ def test_the_same_with_apsw_as_the_store_has_it(sqlite: Ground, monkeypatch: pyt
     async def act() -> None:
         table = table_on(sqlite)
         assert (await table.inspect()).problems == ()
-        mark = (await table.claim("", 3)).mark
+        mark = (await table.claim("", 3)).fence
         async with table.transaction(mark) as tx:
             assert await tx.move([(1,)], RowOutcome.DONE) == [(1,)]
         assert len(await table.move(mark, [(1,), (2,), (3,)], RowOutcome.RETRY)) == 2
@@ -264,7 +264,7 @@ def test_the_same_with_apsw_as_the_store_has_it(sqlite: Ground, monkeypatch: pyt
     sqlite.run(act)
 
 
-async def dawdle(block: AbstractAsyncContextManager[Moves]) -> None:
+async def dawdle(block: AbstractAsyncContextManager[RowWriter]) -> None:
     """Say something to the file for ever."""
     async with block as tx:
         await tx.move([(1,)], RowOutcome.DONE)
@@ -277,7 +277,7 @@ def test_a_block_that_is_open_for_too_long_is_rolled_back(sqlite: Ground, monkey
     monkeypatch.setattr("holdfast.rows.sqlite.moves.IDLE", 0.05)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 1)).mark
+        mark = (await table.claim("", 1)).fence
         with pytest.raises(HoldfastError, match=r"batch\.transaction\(\) was open for longer than 0\.05 s"):
             await dawdle(table.transaction(mark))
         assert sqlite.statuses() == {1: "BUSY"}

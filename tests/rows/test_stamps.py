@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast._core.table_spec import RowOutcome
-from holdfast._ports.table import Mark, Table
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._ports.table import RowFence, Table
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.rows.sqlite.table import LOOKED_THROUGH, SqliteTable
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import PROCESS
@@ -92,7 +92,7 @@ def test_rows_stamped_with_numbers_a_second_ago_are_never_deleted_or_taken(sqlit
     before = sqlite.say("SELECT * FROM pastes")
 
     async def act(table: Table) -> None:
-        assert (await table.prune(9), await table.reset(9), len(await table.adopt(9))) == (0, [], 0)
+        assert (await table.prune(9), await table.reset(9), len(await table.stamp_unstamped(9))) == (0, [], 0)
         assert await table.unreadable(9) == [(2,)]
         states = await table.states()
         assert (states.stuck, states.oldest, states.holders[0].oldest) == (0, None, 0.0)
@@ -128,7 +128,7 @@ def test_rubbish_in_the_stamp_is_left_alone_and_reported_and_nothing_loops(sqlit
     before = sqlite.say("SELECT * FROM pastes")
 
     async def act(table: Table) -> None:
-        assert (await table.prune(99), await table.reset(99), len(await table.adopt(99))) == (0, [], 0)
+        assert (await table.prune(99), await table.reset(99), len(await table.stamp_unstamped(99))) == (0, [], 0)
         assert len(await table.unreadable(99)) == len(RUBBISH)
         assert len(await table.unreadable(3)) == 3
         assert (await table.states()).stuck == 0
@@ -144,7 +144,7 @@ def test_a_pending_row_is_claimed_whatever_its_old_stamp_is(sqlite: Ground) -> N
 
     async def act(table: Table) -> None:
         claimed = await table.claim("", 99)
-        assert len(await table.move(claimed.mark, keys(claimed), RowOutcome.DONE)) == len(RUBBISH)
+        assert len(await table.move(claimed.fence, keys(claimed), RowOutcome.DONE)) == len(RUBBISH)
         assert await table.unreadable(9) == []
 
     sqlite.play(act)
@@ -173,11 +173,11 @@ def test_epoch_stamps_are_compared_and_written_as_such(sqlite: Ground, kind: str
         assert abs(float(written) / unit - now) < 60
         assert claimed.rows[0]["claimed_at"] == written
         assert await table.unreadable(9) == []
-        assert await table.move(claimed.mark, keys(claimed), RowOutcome.DONE, is_all=True) == [(2,)]
+        assert await table.move(claimed.fence, keys(claimed), RowOutcome.DONE, is_all=True) == [(2,)]
         sqlite.say(f"UPDATE pastes SET claimed_at = claimed_at - {9 * 3600 * unit} WHERE id = 2")
         assert await table.prune(9) == 1
         sqlite.say(f"UPDATE pastes SET claimed_at = claimed_at + {9 * 3600 * unit} WHERE id = 1")
-        assert (len(await table.adopt(9)), len(await table.adopt(9)), await table.reset(9)) == (1, 0, [])
+        assert (len(await table.stamp_unstamped(9)), len(await table.stamp_unstamped(9)), await table.reset(9)) == (1, 0, [])
         assert sqlite.say("SELECT id, status FROM pastes") == [(1, "BUSY")]
 
     sqlite.play(act, stamps=stamps, retention="1h")
@@ -193,7 +193,7 @@ def test_whole_numbers_need_an_owner_to_be_a_fence(sqlite: Ground, stamps: str |
         claimed = await table.claim("me", 9)
         assert sqlite.say("SELECT DISTINCT typeof(claimed_at) FROM pastes") == [("integer",)]
         assert (await table.unreadable(9), await table.reset(9)) == ([], [])
-        assert await table.move(claimed.mark, [(1,)], RowOutcome.DONE) == [(1,)]
+        assert await table.move(claimed.fence, [(1,)], RowOutcome.DONE) == [(1,)]
         sqlite.say("UPDATE pastes SET claimed_at = claimed_at - 99999999")
         assert [each.key for each in await table.reset(9)] == [(2,)]
 
@@ -219,9 +219,9 @@ def test_iso_stamps_are_compared_by_their_time_whatever_their_offset(sqlite: Gro
         ((written,),) = sqlite.say("SELECT claimed_at FROM pastes WHERE id = 2")
         assert abs(datetime.fromisoformat(written) - now) < timedelta(minutes=1)
         assert len(written) == len("2023-11-14T22:13:20.250000+00:00")
-        assert await table.move(claimed.mark, keys(claimed), RowOutcome.RETRY, is_all=True) == [(2,)]
+        assert await table.move(claimed.fence, keys(claimed), RowOutcome.RETRY, is_all=True) == [(2,)]
         sqlite.say("UPDATE pastes SET status = 'BUSY', claimed_at = %s WHERE id = 2", text(now + timedelta(minutes=130), form))
-        assert (len(await table.adopt(9)), len(await table.adopt(9))) == (1, 0)
+        assert (len(await table.stamp_unstamped(9)), len(await table.stamp_unstamped(9))) == (1, 0)
 
     sqlite.play(act, stamps="iso", retention="1h")
 
@@ -269,7 +269,7 @@ def test_a_poison_row_stamped_with_numbers_ends_in_failed(sqlite: Ground) -> Non
 
     async def act(table: Table) -> None:
         for _ in range(3):
-            assert (await table.claim("", 1)).mark != Mark("", "")
+            assert (await table.claim("", 1)).fence != RowFence("", "")
             sqlite.say("UPDATE pastes SET claimed_at = claimed_at - 99999")
             await table.reset(9)
         assert sqlite.statuses() == {1: "BAD"}
@@ -286,7 +286,7 @@ def test_rows_without_a_stamp_are_of_no_form(sqlite: Ground) -> None:
 
     async def act(table: Table) -> None:
         assert await table.unreadable(9) == []
-        assert len(await table.adopt(9)) == 1
+        assert len(await table.stamp_unstamped(9)) == 1
 
     sqlite.play(act)
 
@@ -312,7 +312,7 @@ def test_rows_done_under_stamps_of_another_form_are_not_walked_by_each_look_for_
     clock = FakeClock()
 
     async def act() -> None:
-        table = SqliteTable(sqlite.place, watch(retention="1h"), clock=clock, chance=SystemChance(), process=PROCESS)
+        table = SqliteTable(sqlite.place, watch(retention="1h"), clock=clock, chance=SystemRandomness(), process=PROCESS)
         bounds = list[Any]()
         explained = dict[str, list[Any]]()
 

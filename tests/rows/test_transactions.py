@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from holdfast._core.table_spec import RowOutcome
-from holdfast._ports.table import Mark, Table
+from holdfast._ports.table import RowFence, Table
 from holdfast.errors import HoldfastError
 from tests.rows.grounds import ENDING, OWNED, Ground
 
@@ -37,7 +37,7 @@ class Tx:
         return answer if self.is_blocking else await answer
 
 
-async def transact(ground: Ground, table: Table, mark: Mark, use: Any, *, is_blocking: bool) -> None:
+async def transact(ground: Ground, table: Table, mark: RowFence, use: Any, *, is_blocking: bool) -> None:
     """In a thread, or here."""
     if not is_blocking:
         async with table.transaction(mark) as moves:
@@ -68,7 +68,7 @@ def test_both_are_there_after_it(ground: Ground, is_blocking: bool) -> None:
     prepared(ground)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("me", 9)).mark
+        mark = (await table.claim("me", 9)).fence
 
         async def use(tx: Tx) -> None:
             await tx.say(LESS)
@@ -88,7 +88,7 @@ def test_neither_is_there_when_the_block_raises(ground: Ground, is_blocking: boo
     prepared(ground)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 9)).mark
+        mark = (await table.claim("", 9)).fence
 
         async def use(tx: Tx) -> None:
             await tx.say(LESS)
@@ -108,10 +108,10 @@ def test_rows_that_are_lost_are_told_inside_so_that_an_effect_is_not_applied_twi
     prepared(ground)
 
     async def act(table: Table) -> None:
-        zombie = (await table.claim("zombie", 9)).mark
+        zombie = (await table.claim("zombie", 9)).fence
         ground.age(where="id > 1")
         await table.reset(9)
-        heir = (await table.claim("heir", 9)).mark
+        heir = (await table.claim("heir", 9)).fence
         for mark in (heir, zombie):
 
             async def use(tx: Tx) -> None:
@@ -137,7 +137,7 @@ def test_rows_may_move_while_the_answer_of_a_write_is_still_read(
     sqlite.say("INSERT INTO contents VALUES (1, 1), (2, 1), (3, 1)")
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("me", 9)).mark
+        mark = (await table.claim("me", 9)).fence
 
         async def use(tx: Tx) -> None:
             for (row,) in tx.moves.connection.execute("UPDATE contents SET uses = uses - 1 RETURNING row"):
@@ -155,7 +155,7 @@ def test_a_block_that_ends_its_transaction_itself_is_told_so(ground: Ground, is_
     prepared(ground)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 9)).mark
+        mark = (await table.claim("", 9)).fence
 
         async def use(tx: Tx) -> None:
             await tx.say("COMMIT")
@@ -175,7 +175,7 @@ def test_s9_rows_whose_move_a_savepoint_took_back_are_not_said_to_be_done(
     prepared(ground)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("me", 9)).mark
+        mark = (await table.claim("me", 9)).fence
 
         async def use(tx: Tx) -> None:
             await tx.say(LESS)
@@ -204,7 +204,7 @@ def test_s9_savepoints_that_took_no_move_back_are_in_nobodys_way(
     prepared(ground)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("me", 9)).mark
+        mark = (await table.claim("me", 9)).fence
 
         async def use(tx: Tx) -> None:
             await tx.say("SAVEPOINT first")
@@ -227,7 +227,7 @@ def test_a_reset_does_not_wait_for_a_transaction_and_does_not_take_its_rows(post
     prepared(postgres)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("", 9)).mark
+        mark = (await table.claim("", 9)).fence
         postgres.say("UPDATE pastes SET status = 'NEW' WHERE id = 3")
         async with table.transaction(mark) as tx:
             assert await tx.move([(1,)], RowOutcome.DONE) == [(1,)]
@@ -242,7 +242,7 @@ def test_what_is_waited_for_in_a_thread_is_prepared_there(ground: Ground) -> Non
     prepared(ground)
 
     async def act(table: Table) -> None:
-        mark = (await table.claim("me", 9)).mark
+        mark = (await table.claim("me", 9)).fence
         fresh = ground.open(table.watch)
 
         def transact() -> None:
@@ -282,7 +282,7 @@ async def session(ground: Ground, table: Table, *, is_blocking: bool, say: tuple
         if fails:
             raise ValueError("no")
 
-    await transact(ground, table, Mark("2024-01-02T03:04:05.000006", ""), use, is_blocking=is_blocking)
+    await transact(ground, table, RowFence("2024-01-02T03:04:05.000006", ""), use, is_blocking=is_blocking)
     return found[0]
 
 
@@ -311,7 +311,7 @@ def test_what_a_block_has_left_running_does_not_speak_in_the_next_ones_transacti
     prepared(postgres)
 
     async def act(table: Table) -> None:
-        mark = Mark("2024-01-02T03:04:05.000006", "")
+        mark = RowFence("2024-01-02T03:04:05.000006", "")
         async with table.transaction(mark) as before:
             first = await before.connection.fetchval("SELECT pg_backend_pid()")
         async with table.transaction(mark) as after:

@@ -19,11 +19,11 @@ async def through_everything(table: Table, columns: tuple[str, ...], *, count: i
     first = await table.claim("one", 9)
     keys = [tuple(row[name] for name in columns) for row in first.rows]
     assert len(keys) == len(set(keys)) == count
-    assert sorted(await table.move(first.mark, keys[:1], RowOutcome.RETRY)) == keys[:1]
-    assert await table.release(first.mark) == count - 1
+    assert sorted(await table.move(first.fence, keys[:1], RowOutcome.RETRY)) == keys[:1]
+    assert await table.release(first.fence) == count - 1
     second = await table.claim("two", 9)
-    assert set(await table.move(second.mark, keys[1:], RowOutcome.DONE)) == set(keys[1:])
-    async with table.transaction(second.mark) as tx:
+    assert set(await table.move(second.fence, keys[1:], RowOutcome.DONE)) == set(keys[1:])
+    async with table.transaction(second.fence) as tx:
         assert await tx.move(keys, RowOutcome.DONE) == keys[:1]
 
 
@@ -33,7 +33,7 @@ async def through_threads(table: Table, columns: tuple[str, ...]) -> None:
     keys = [tuple(row[name] for name in columns) for row in claimed.rows]
 
     def move() -> None:
-        with table.blocking_transaction(claimed.mark) as tx:
+        with table.blocking_transaction(claimed.fence) as tx:
             assert set(tx.move(keys, RowOutcome.RETRY)) == set(keys)
 
     await asyncio.to_thread(move)
@@ -225,7 +225,7 @@ def test_stamps_as_sqlite_files_keep_them(sqlite: Ground, kind: str, options: di
         assert (await table.inspect()).problems == ()
         await through_everything(table, ("id",), count=3)
         sqlite.say("UPDATE pastes SET status = 'NEW'")
-        mark = (await table.claim("me", 1)).mark
+        mark = (await table.claim("me", 1)).fence
         assert await table.reset(9) == []
         ((seconds,),) = sqlite.say("SELECT unixepoch('now') - unixepoch(claimed_at, 'auto') FROM pastes WHERE status = 'BUSY'")
         assert 0 <= seconds < 60

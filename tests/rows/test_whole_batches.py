@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from holdfast._core.table_spec import Key, RowOutcome
-from holdfast._ports.table import Mark, Table
-from holdfast.rows.sqlite.database import File
+from holdfast._ports.table import RowFence, Table
+from holdfast.rows.sqlite.database import RowsFile
 from holdfast.rows.sqlite.statements import Statements
 from holdfast.rows.sqlite.table import SqliteTable
 from tests.rows.grounds import OWNED, Ground, keys, watch
@@ -26,7 +26,7 @@ def indexed(ground: Ground, **options: Any) -> Table:
     return ground.open(watch(**options))
 
 
-async def move(table: Table, mark: Mark, names: list[Key], end: RowOutcome, way: str) -> list[Key]:
+async def move(table: Table, mark: RowFence, names: list[Key], end: RowOutcome, way: str) -> list[Key]:
     """All of a batch."""
     if way == "alone":
         return list(await table.move(mark, names, end, is_all=True))
@@ -47,10 +47,10 @@ def test_they_move_and_those_of_other_batches_do_not(ground: Ground, options: di
     async def act() -> None:
         one, two = await table.claim("one", 2), await table.claim("two", 2)
         status = {RowOutcome.DONE: "GONE", RowOutcome.RETRY: "NEW", RowOutcome.FAIL: "BAD"}[end]
-        assert await move(table, one.mark, keys(one), end, way) == [(1,), (2,)]
+        assert await move(table, one.fence, keys(one), end, way) == [(1,), (2,)]
         assert ground.statuses() == {1: status, 2: status, 3: "BUSY", 4: "BUSY", 5: "NEW"}
-        assert await move(table, one.mark, keys(one), end, way) == []
-        assert await move(table, two.mark, keys(two), end, way) == [(3,), (4,)]
+        assert await move(table, one.fence, keys(one), end, way) == []
+        assert await move(table, two.fence, keys(two), end, way) == [(3,), (4,)]
 
     ground.run(act)
 
@@ -70,10 +70,10 @@ def test_s2_one_that_is_somebody_elses_by_now_stays_and_the_others_move(
         assert [each.key for each in await table.reset(9)] == [(2,)]
         heir = await table.claim("heir", 3)
         before = ground.say("SELECT * FROM pastes WHERE id = 2")
-        assert sorted(await move(table, zombie.mark, keys(zombie), RowOutcome.DONE, way)) == [(1,), (3,)]
+        assert sorted(await move(table, zombie.fence, keys(zombie), RowOutcome.DONE, way)) == [(1,), (3,)]
         assert ground.say("SELECT * FROM pastes WHERE id = 2") == before
         assert ground.statuses() == ({2: "BUSY"} if deletes else {1: "GONE", 2: "BUSY", 3: "GONE"})
-        assert await move(table, heir.mark, keys(heir), RowOutcome.DONE, way) == [(2,)]
+        assert await move(table, heir.fence, keys(heir), RowOutcome.DONE, way) == [(2,)]
 
     ground.run(act)
 
@@ -91,7 +91,7 @@ def test_s2_a_zombies_batch_that_is_somebody_elses_whole_stays(ground: Ground, o
         await table.claim("heir", 9)
         before = ground.say("SELECT * FROM pastes ORDER BY id")
         for end in RowOutcome:
-            assert await move(table, zombie.mark, keys(zombie), end, way) == []
+            assert await move(table, zombie.fence, keys(zombie), end, way) == []
         assert ground.say("SELECT * FROM pastes ORDER BY id") == before
 
     ground.run(act)
@@ -103,11 +103,11 @@ def test_an_owners_batch_is_found_by_its_new_stamp(ground: Ground) -> None:
 
     async def act() -> None:
         claimed = await table.claim("me", 9)
-        renewed = await table.renew(claimed.mark)
+        renewed = await table.renew(claimed.fence)
         assert renewed is not None
-        assert sorted(await table.move(claimed.mark, keys(claimed), RowOutcome.RETRY, is_all=True)) == [(1,), (2,)]
+        assert sorted(await table.move(claimed.fence, keys(claimed), RowOutcome.RETRY, is_all=True)) == [(1,), (2,)]
         again = await table.claim("me", 9)
-        renewed = await table.renew(again.mark)
+        renewed = await table.renew(again.fence)
         assert renewed is not None
         assert sorted(await table.move(renewed, keys(again), RowOutcome.DONE, is_all=True)) == [(1,), (2,)]
 
@@ -121,12 +121,12 @@ def test_s2_a_zombies_batch_that_is_somebody_elses_in_the_same_second_stays(sqli
 
     async def act() -> None:
         zombie = await table.claim("zombie", 1)
-        assert await table.release(zombie.mark) == 1
+        assert await table.release(zombie.fence) == 1
         heir = await table.claim("heir", 1)
-        sqlite.say("UPDATE pastes SET claimed_at = %s", int(zombie.mark.stamp))
-        assert await table.move(zombie.mark, [(1,)], RowOutcome.DONE, is_all=True) == []
+        sqlite.say("UPDATE pastes SET claimed_at = %s", int(zombie.fence.stamp))
+        assert await table.move(zombie.fence, [(1,)], RowOutcome.DONE, is_all=True) == []
         assert sqlite.statuses() == {1: "BUSY"}
-        assert await table.move(heir.mark, [(1,)], RowOutcome.DONE, is_all=True) == [(1,)]
+        assert await table.move(heir.fence, [(1,)], RowOutcome.DONE, is_all=True) == [(1,)]
 
     sqlite.run(act)
 
@@ -140,7 +140,7 @@ def test_one_that_somebody_has_ended_is_left_alone(ground: Ground, options: dict
     async def act() -> None:
         claimed = await table.claim("me", 9)
         ground.say("UPDATE pastes SET status = 'OTHER'")
-        assert await table.move(claimed.mark, keys(claimed), RowOutcome.DONE, is_all=True) == []
+        assert await table.move(claimed.fence, keys(claimed), RowOutcome.DONE, is_all=True) == []
         assert ground.statuses() == {1: "OTHER", 2: "OTHER"}
 
     ground.run(act)
@@ -153,8 +153,8 @@ def test_they_are_found_along_the_index_of_stuck_rows(sqlite: Ground, options: d
     table = indexed(sqlite, deletes=deletes, **options)
     assert isinstance(table, SqliteTable)
 
-    def explain(file: File, statements: Statements) -> str:
-        sql, values = statements.move_all(Mark("2024-01-02 03:04:05.000006", "me"), RowOutcome.DONE, "", lambda: 0.0)
+    def explain(file: RowsFile, statements: Statements) -> str:
+        sql, values = statements.move_all(RowFence("2024-01-02 03:04:05.000006", "me"), RowOutcome.DONE, "", lambda: 0.0)
         ((*_, plan),) = file.ask("explain", f"EXPLAIN QUERY PLAN {sql}", values)
         return str(plan)
 
@@ -171,12 +171,12 @@ def test_they_are_found_by_whatever_stamp_a_sqlite_file_keeps(sqlite: Ground, ki
 
     assert isinstance(table, SqliteTable)
 
-    def move(file: File, statements: Statements, mark: Mark) -> bool:
+    def move(file: RowsFile, statements: Statements, mark: RowFence) -> bool:
         return file.all_of("move", *statements.move_all(mark, RowOutcome.DONE, "", file.stamp), 2)
 
     async def act() -> None:
         claimed = await table.claim("me", 2)
-        assert await table._run(partial(move, mark=claimed.mark))
+        assert await table._run(partial(move, mark=claimed.fence))
         assert sqlite.statuses() == {1: "GONE", 2: "GONE", 3: "NEW"}
 
     sqlite.run(act)
@@ -199,7 +199,7 @@ def test_an_index_that_does_not_find_them_is_not_taken_for_one_that_does(sqlite:
         assert isinstance(table, SqliteTable)
         claimed = await table.claim("", 9)
         assert not (await table._ready()).finds_marks
-        assert sorted(await table.move(claimed.mark, keys(claimed), RowOutcome.DONE, is_all=True)) == [(1,), (2,)]
+        assert sorted(await table.move(claimed.fence, keys(claimed), RowOutcome.DONE, is_all=True)) == [(1,), (2,)]
 
     sqlite.play(act)
 
@@ -229,7 +229,7 @@ def test_what_a_trigger_has_made_beside_them_is_not_taken_for_one_of_them(sqlite
     async def act() -> None:
         claimed = await table.claim("me", 1)
         sqlite.say("UPDATE pastes SET status = 'OTHER' WHERE id = 1")
-        assert await table.move(claimed.mark, keys(claimed), RowOutcome.DONE, is_all=True) == []
+        assert await table.move(claimed.fence, keys(claimed), RowOutcome.DONE, is_all=True) == []
         assert sqlite.statuses() == {1: "OTHER", 101: "BUSY"}
 
     sqlite.run(act)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from holdfast._engine.rows.run import Run
-from holdfast._ports.table import Mark
+from holdfast._engine.rows.run import RowsRun
+from holdfast._ports.table import RowFence
 from proof.stores.memory_table import MemoryTable, Row
 from tests.simulation.patching import patched
 
@@ -11,7 +11,7 @@ from tests.simulation.patching import patched
 def moves_without_the_fence() -> Any:
     """A move asks only whether a row is in progress, and not under which mark."""
 
-    def is_under(self: MemoryTable, row: Row, mark: Mark) -> bool:
+    def is_under(self: MemoryTable, row: Row, mark: RowFence) -> bool:
         del mark
         return bool(row[self.watch.status] == self.watch.in_progress)
 
@@ -20,4 +20,4 @@ def moves_without_the_fence() -> Any:
 
 def errors_do_not_shrink_batches() -> Any:
     """Only deaths of its workers make the batches of a run smaller, and no error of its handler."""
-    return patched(Run, _ends=property(lambda run: run._job._claim.job.crashes))
+    return patched(RowsRun, _ends=property(lambda run: run._job._claim.job.crashes))

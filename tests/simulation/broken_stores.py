@@ -12,7 +12,7 @@ from holdfast._core.lifecycle import Charge, LeaseEnd, Precondition, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.record import active_job
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import Answer, BeatAnswer, ClaimRequest, LastTries, NewLease, Update
+from holdfast._ports.store import Answer, BeatAnswer, ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
 from holdfast.stores.memory import MemoryStore
 
 
@@ -136,7 +136,7 @@ class LimitJudgedEarly(MemoryStore):
 class ReportUnfenced(MemoryStore):
     """Progress lands on whoever owns the job."""
 
-    async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
+    async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         jobs = self._all.jobs
         return await super().report(
             [structs.replace(each, token=jobs[each.job].token) if each.job in jobs else each for each in updates]
@@ -273,7 +273,7 @@ class LastTryBesideOthers(MemoryStore):
     """Any worker takes last tries."""
 
     def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
-        return super()._claim(structs.replace(request, last_tries=LastTries.ALSO), now)
+        return super()._claim(structs.replace(request, last_tries=IsolatedJobs.INCLUDE), now)
 
 
 class _Any(dict[str, Policy]):
@@ -303,14 +303,14 @@ class DelayIgnored(MemoryStore):
 class ExpiryIgnored(MemoryStore):
     """A claim does not look whether a job has expired."""
 
-    def _lines(self, tasks: Any, queues: Any, last_tries: LastTries, now: datetime) -> Any:
+    def _lines(self, tasks: Any, queues: Any, last_tries: IsolatedJobs, now: datetime) -> Any:
         return super()._lines(tasks, queues, last_tries, now.replace(year=1990))
 
 
 class PauseIgnored(MemoryStore):
     """A claim does not look whether a queue is paused."""
 
-    def _lines(self, tasks: Any, queues: Any, last_tries: LastTries, now: datetime) -> Any:
+    def _lines(self, tasks: Any, queues: Any, last_tries: IsolatedJobs, now: datetime) -> Any:
         paused, self._all.paused = self._all.paused, {}
         try:
             return super()._lines(tasks, queues, last_tries, now)
@@ -334,7 +334,7 @@ class IdsTakenUnseen(MemoryStore):
 class FirstInLineOnly(MemoryStore):
     """A claim looks at the first waiting jobs only, whether or not it can use them."""
 
-    def _lines(self, tasks: Any, queues: Any, last_tries: LastTries, now: datetime) -> Any:
+    def _lines(self, tasks: Any, queues: Any, last_tries: IsolatedJobs, now: datetime) -> Any:
         waiting = [job for _, _, job in sorted((line[2], *each) for line, some in self._all.lines.items() for each in some)]
         first = set(waiting[:3])
         lines = super()._lines(tasks, queues, last_tries, now)

@@ -11,10 +11,10 @@ from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.supervisor import recovery
 from holdfast._engine.supervisor.isolation import Isolation
-from holdfast._engine.supervisor.limits import Limited, Limits
+from holdfast._engine.supervisor.limits import Limits, TimedAttempt
 from holdfast._engine.supervisor.recovery import Contact, Recovery, Rescued
 from holdfast._engine.supervisor.supervisor import Supervisor
-from holdfast._engine.supervisor.worker_handle import Ward
+from holdfast._engine.supervisor.worker_handle import WorkerHandle
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Answer, NewLease
 from proof.simulator.hosts import Machine, SimChild
@@ -46,7 +46,7 @@ def own_amnesty() -> Any:
     def allows(self: Contact, lease: LeaseTiming) -> bool:
         return not self.is_broken and lease.may_judge(contact=self.since, now=self._now())
 
-    return patched(Contact, allows=allows)
+    return patched(Contact, may_judge=allows)
 
 
 def no_recovery() -> Any:
@@ -60,17 +60,17 @@ def no_recovery() -> Any:
 
 def no_burial() -> Any:
     """Who sees a worker die leaves its jobs to the expiry of its lease."""
-    return patched(Supervisor, _bury=lambda self, ward, exit: None)
+    return patched(Supervisor, _recover_jobs_of=lambda self, ward, exit: None)
 
 
 def impatient() -> Any:
     """A worker whose event loop is blocked for half a ttl is killed."""
-    watch = Ward.watch
+    watch = WorkerHandle.watch
 
-    def hasty(self: Ward, timing: LeaseTiming, *more: Any, max_block: float, **given: Any) -> None:
+    def hasty(self: WorkerHandle, timing: LeaseTiming, *more: Any, max_block: float, **given: Any) -> None:
         watch(self, timing, *more, max_block=timing.ttl / 2, **given)
 
-    return patched(Ward, watch=hasty)
+    return patched(WorkerHandle, watch=hasty)
 
 
 def siblings_pay() -> Any:
@@ -80,7 +80,7 @@ def siblings_pay() -> Any:
 
 def no_standing() -> Any:
     """The progress clock runs on while the store is silent."""
-    return patched(Limits, stand=lambda self, seconds: None)
+    return patched(Limits, pause=lambda self, seconds: None)
 
 
 def no_word_for_others() -> Any:
@@ -89,13 +89,13 @@ def no_word_for_others() -> Any:
     async def vouch(self: Supervisor) -> None:
         pass
 
-    return patched(Supervisor, _vouch=vouch)
+    return patched(Supervisor, _report_paused_clocks=vouch)
 
 
 def hasty_owner() -> Any:
     """A job is said to have stalled well before its time."""
-    overrun = Limited.overrun
-    return patched(Limited, overrun=lambda self, now: overrun(self, now + 0.3 * (self.progress_within or 0.0)))
+    overrun = TimedAttempt.exceeded
+    return patched(TimedAttempt, exceeded=lambda self, now: overrun(self, now + 0.3 * (self.progress_within or 0.0)))
 
 
 def fragile() -> Any:
@@ -105,7 +105,7 @@ def fragile() -> Any:
 
 def no_word_of_the_end() -> Any:
     """A worker whose lease was ended is not told."""
-    return patched(Ward, lost=lambda self: None)
+    return patched(WorkerHandle, lease_lost=lambda self: None)
 
 
 def wall_clocks() -> Any:
@@ -146,7 +146,7 @@ def locks_are_silence() -> Any:
     def break_off(self: Recovery, answers: Sequence[Answer]) -> None:
         say(self, answers)
         if Answer.BUSY in answers:
-            self._contact.broke()
+            self._contact.lost()
 
     return patched(Recovery, _say_what_is_locked=break_off)
 
@@ -179,18 +179,18 @@ def undelivered_dropped() -> Any:
 
 def late_death_costs() -> Any:
     """A worker that had to end at its deadline is charged for like a crash."""
-    epitaph = Ward.epitaph
+    epitaph = WorkerHandle.lease_end
 
-    def charge(self: Ward, exit: Exit) -> LeaseEnd:
+    def charge(self: WorkerHandle, exit: Exit) -> LeaseEnd:
         why = epitaph(self, exit)
         return why if self._is_end_free else structs.replace(why, is_free=False)
 
-    return patched(Ward, epitaph=charge)
+    return patched(WorkerHandle, lease_end=charge)
 
 
 def beats_for_the_dead() -> Any:
     """Nobody sees that a worker is dead, and its lease is beaten on."""
-    return patched(Supervisor, _bury=lambda self, ward, exit: self.wards.append(ward))
+    return patched(Supervisor, _recover_jobs_of=lambda self, ward, exit: self.wards.append(ward))
 
 
 def frozen_left_alone() -> Any:
@@ -200,20 +200,20 @@ def frozen_left_alone() -> Any:
 
 def cut_off_left_alone() -> Any:
     """A worker that the store does not answer is beaten for."""
-    return patched(Ward, _is_cut_off=lambda self, timing, contact: False)
+    return patched(WorkerHandle, _is_cut_off=lambda self, timing, contact: False)
 
 
 def deadline_after_answer() -> Any:
     """A worker's deadline counts from the answer to the beat, not from its sending."""
-    renewed, leased = Ward.renewed, Ward.leased
+    renewed, leased = WorkerHandle.lease_renewed, WorkerHandle.lease_granted
 
-    def later(self: Ward, sent: float) -> None:
+    def later(self: WorkerHandle, sent: float) -> None:
         renewed(self, self._now())
 
-    def opened(self: Ward, lease: NewLease, sent: float) -> None:
+    def opened(self: WorkerHandle, lease: NewLease, sent: float) -> None:
         leased(self, lease, self._now())
 
-    return patched(Ward, renewed=later, leased=opened)
+    return patched(WorkerHandle, lease_renewed=later, lease_granted=opened)
 
 
 def no_last_try() -> Any:

@@ -14,17 +14,17 @@ from holdfast._core.job import ActiveJob, Claim, Json, NewJob
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Outcome
 from holdfast._engine.client.client import Client
-from holdfast._engine.runners.pool import Pool
+from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.runners.runners import ThreadRunner, call_of
 from holdfast._engine.runners.running import Running, Stop
-from holdfast._engine.service import Service, turn
-from holdfast._engine.tasks.context import Context
+from holdfast._engine.service import Service, yield_to_loop
+from holdfast._engine.tasks.context import JobContext
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._engine.worker.exchange import Exchange
-from holdfast._engine.worker.executor import Ended, Executor
+from holdfast._engine.worker.executor import Executor, FinishedRun
 from holdfast._engine.worker.inbox import Inbox
-from holdfast._engine.worker.rescue_hooks import Healer
-from holdfast._engine.worker.undelivered import Deposit
+from holdfast._engine.worker.rescue_hooks import RescueHooks
+from holdfast._engine.worker.undelivered import OutcomeBackup
 from holdfast._ports.store import Answer, ClaimRequest, EnqueueAnswer
 from holdfast.errors import StoreUnavailable
 from holdfast.stores import memory
@@ -126,7 +126,7 @@ def ended_meanwhile_dropped() -> Any:
     """What has ended while an exchange was on its way is taken for settled by it."""
     settle = Exchange._settle
 
-    def forget(self: Exchange, batch: Sequence[Ended], answers: Sequence[Answer]) -> None:
+    def forget(self: Exchange, batch: Sequence[FinishedRun], answers: Sequence[Answer]) -> None:
         settle(self, batch, answers)
         self._ended.clear()
 
@@ -136,7 +136,7 @@ def ended_meanwhile_dropped() -> Any:
 @contextmanager
 def leaves_undelivered() -> Iterator[None]:
     """A worker that drains does not wait for the store to hear of what it has done, nor tells its supervisor."""
-    with patched(Exchange, is_delivered=property(lambda self: True)), patched(Deposit, leave=lambda self, outcomes: None):
+    with patched(Exchange, is_delivered=property(lambda self: True)), patched(OutcomeBackup, send=lambda self, outcomes: None):
         yield
 
 
@@ -147,7 +147,7 @@ def settle_before_stop() -> Any:
     def stop_early(self: Executor, job: UUID, why: Stop, **given: Any) -> None:
         running = self.running.get(job)
         if running is not None and running.stop is None:
-            self._on_ended(Ended(running.claim, lifecycle.release(running.claim.job, code_ran=True)))
+            self._on_ended(FinishedRun(running.claim, lifecycle.release(running.claim.job, code_ran=True)))
         stop(self, job, why, **given)
 
     return patched(Executor, stop=stop_early)
@@ -156,7 +156,7 @@ def settle_before_stop() -> Any:
 def threads_left_behind() -> Any:
     """Who tells a handler in a thread to stop does not wait for its end."""
 
-    async def run(self: ThreadRunner, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
+    async def run(self: ThreadRunner, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
         ended = self._begin(call_of(task, context, arguments))
         try:
             value, error = await asyncio.shield(ended)
@@ -172,14 +172,14 @@ def threads_left_behind() -> Any:
 
 def runners_left_behind() -> Any:
     """Who tells a handler in a runner to stop waits neither for its end nor for the runner's."""
-    run = Pool.run
+    run = RunnerPool.run
 
-    async def hasty(self: Pool, running: Running) -> Outcome | None:
+    async def hasty(self: RunnerPool, running: Running) -> Outcome | None:
         waiting = asyncio.ensure_future(run(self, running))
         waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(waiting)
 
-    return patched(Pool, run=hasty)
+    return patched(RunnerPool, run=hasty)
 
 
 def drain_costs() -> Any:
@@ -255,23 +255,23 @@ def fails_once() -> Any:
                 wait = await self._step()
             except StoreUnavailable:
                 await asyncio.get_running_loop().create_future()
-            await (self.wake.wait(wait) if wait > 0 else turn())
+            await (self.wake.wait(wait) if wait > 0 else yield_to_loop())
 
     return patched(Service, run=run)
 
 
 def no_hook() -> Any:
     """The next attempt starts, and what its job owes is forgotten."""
-    return patched(Healer, owes=lambda self, claim: False)
+    return patched(RescueHooks, is_owed=lambda self, claim: False)
 
 
 def no_hook_alone() -> Any:
     """Nobody looks for hooks of jobs that have ended."""
 
-    async def step(self: Healer) -> float:
+    async def step(self: RescueHooks) -> float:
         return NEVER
 
-    return patched(Healer, step=step)
+    return patched(RescueHooks, step=step)
 
 
 def prune_the_owed() -> Any:

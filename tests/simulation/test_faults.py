@@ -13,7 +13,7 @@ from holdfast._core.job import NewJob, Token
 from holdfast._core.policy import Policy
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.errors import StoreUnavailable, Unsupported
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
@@ -50,7 +50,7 @@ def test_every_verb_of_the_port_is_wrapped() -> None:
 
 def test_what_runs_in_the_callers_own_transaction_is_passed_on(tmp_path: Path) -> None:
     clock = SystemClock()
-    store = SqliteStore(tmp_path / "jobs.db", clock=clock, chance=SystemChance(), process=ProcessIdentity("host", 1))
+    store = SqliteStore(tmp_path / "jobs.db", clock=clock, chance=SystemRandomness(), process=ProcessIdentity("host", 1))
     wrapped = faulty(store, process="client", faults=_always(Fault.BEFORE), clock=clock, history=History())
     assert {
         name: type(getattr(wrapped, name)(JOB, Token(CALL, 1), idle=1.0)) for name in ("transaction", "blocking_transaction")
@@ -177,7 +177,7 @@ def test_focus_makes_one_verb_fail_more_often() -> None:
 def test_it_runs_around_a_real_store_too(fault: Fault, tmp_path: Path) -> None:
     async def run() -> None:
         clock = SystemClock()
-        store = SqliteStore(tmp_path / "jobs.db", clock=clock, chance=SystemChance(), process=ProcessIdentity("host", 1))
+        store = SqliteStore(tmp_path / "jobs.db", clock=clock, chance=SystemRandomness(), process=ProcessIdentity("host", 1))
         faults = Faults(random.Random(1), Mix(rates={fault: 1.0}, latency=0.0, timeout=0.01, slowest=0.01, latest=0.01))
         wrapped = faulty(store, process="client", faults=faults, clock=clock, history=History())
         try:

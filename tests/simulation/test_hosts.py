@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast._core.identity import is_provably_dead
-from holdfast._ports.host import Cell, Exit
+from holdfast._ports.host import Exit, SupervisorLink
 from proof.simulator.hosts import SimChannel, SimHost
 from proof.simulator.loop import Process
 from tests.simulation.support import Stage, on_stage
 
 
 def _host(stage: Stage, cells: list[Any], *, lasts: float = 1000.0) -> SimHost:
-    async def run(cell: Cell, process: Process, arguments: Sequence[str]) -> None:
+    async def run(cell: SupervisorLink, process: Process, arguments: Sequence[str]) -> None:
         cells.append(cell)
         await stage.clock.sleep(lasts)
 

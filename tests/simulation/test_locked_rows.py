@@ -12,7 +12,7 @@ from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import Answer, Capabilities, ClaimRequest, ExchangeAnswer, NewLease, Update
+from holdfast._ports.store import Answer, Capabilities, ClaimRequest, ExchangeAnswer, NewLease, ProgressUpdate
 from holdfast.errors import StoreBusy
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import By, History, JobRow, Phase
@@ -103,7 +103,7 @@ def test_progress_of_a_locked_job_waits_only_if_the_lock_is_exclusive(is_exclusi
         await (site := Site(stage)).open()
         stuck, free = await site.claim(2)
         site.lock(stuck.id, is_exclusive=is_exclusive)
-        updates = [Update(job=hold.id, token=hold.token, stage="half") for hold in (stuck, free)]
+        updates = [ProgressUpdate(job=hold.id, token=hold.token, stage="half") for hold in (stuck, free)]
         with pytest.raises(StoreBusy) if is_exclusive else nullcontext() as caught:
             assert await site.store.report(updates) == frozenset()
         assert caught is None or caught.value.jobs == {stuck.id}

@@ -14,7 +14,7 @@ from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, JobRecord, NewJ
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Done, Fail, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
-from holdfast._ports.store import JobFilter, NewLease, Note, Store, Update
+from holdfast._ports.store import AttemptNote, JobFilter, NewLease, ProgressUpdate, Store
 from holdfast._system.clock import SystemClock
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
@@ -123,7 +123,9 @@ async def work(crew: Crew) -> None:
     holds = await crew.claim(lease, *jobs, prefetch=1)
     await crew.store.start([(hold.id, hold.token) for hold in holds])
     for step in range(3):
-        await crew.store.report([Update(job=hold.id, token=hold.token, stage="work", checkpoint=b"%d" % step) for hold in holds])
+        await crew.store.report(
+            [ProgressUpdate(job=hold.id, token=hold.token, stage="work", checkpoint=b"%d" % step) for hold in holds]
+        )
         await crew.store.rest()  # under one token the last to arrive wins, also a late copy of an older one
     child, keyed = at.new(queue="child"), at.new(queue="child", key="child")
     await crew.enqueue(child, keyed, under=holds[0])
@@ -133,7 +135,7 @@ async def work(crew: Crew) -> None:
     await crew.settle(answered(snoozed, Snooze(3600.0)), answered(cancelled, Cancel("enough")), answered(final, Fail("never")))
     await crew.settle(released(freed))
     await crew.enqueue(at.new(queue="orphan"), under=done)
-    await crew.store.annotate([Note(job=failed.id, token=failed.token, late_result=b"1")])
+    await crew.store.annotate([AttemptNote(job=failed.id, token=failed.token, late_result=b"1")])
     await crew.store.end_lease(lease, LeaseEnd(End.CLOSED, is_free=True))
 
 

@@ -15,7 +15,7 @@ from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import ClaimRequest, NewLease
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.sqlite import database
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing import history_sqlite
@@ -163,7 +163,7 @@ def test_names_are_given_in_the_order_in_which_they_are_read() -> None:
 
 async def late_copy(path: Path) -> None:
     """A worker gives its job back and ends; another one has it when a late copy of the first one's result arrives."""
-    store = SqliteStore(path, clock=SystemClock(), chance=SystemChance(), process=CLIENTS)
+    store = SqliteStore(path, clock=SystemClock(), chance=SystemRandomness(), process=CLIENTS)
     await store.migrate()
     history_sqlite.watch(path)
     await store.enqueue(CALL, [NewJob(id=JOB, task="task", payload=b"{}", policy=Policy())])

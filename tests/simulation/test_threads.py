@@ -10,7 +10,7 @@ from msgspec import structs
 from holdfast._core.job import AttemptOutcome, Claim, State, Token
 from holdfast._engine.tasks.context import SyncJob
 from holdfast._engine.tasks.registry import TaskDefinition, define
-from holdfast._engine.worker.progress_writer import Reporter
+from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._ports.host import Exit
 from holdfast.errors import JobLost
 from holdfast.testing.history import CRASHED, Phase
@@ -45,7 +45,7 @@ class Place:
         self.reports = Reports(stage.loop.time)
         self.threads = SimThreads(stage.loop, self.process)
         claim = Claim(job=hold(), payload=b"{}")
-        self.job: ThreadJob = self.threads.context(claim, cast(Reporter, self.reports))
+        self.job: ThreadJob = self.threads.context(claim, cast(ProgressWriter, self.reports))
 
         def handler(job: SyncJob) -> object:
             return code(job)

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_ses
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from holdfast._engine.client.handle import Handle
-from holdfast._engine.tasks.task import Order
+from holdfast._engine.tasks.task import TaskWithOptions
 
 
 class Caller(ABC):
@@ -70,7 +70,7 @@ class Caller(ABC):
         """Forget the savepoint."""
         self.execute("RELEASE SAVEPOINT mark")
 
-    def enqueue(self, order: "Order[...]", *payload: object) -> Handle:
+    def enqueue(self, order: "TaskWithOptions[...]", *payload: object) -> Handle:
         """By the call that fits."""
         return order.enqueue(*payload)
 
@@ -101,7 +101,7 @@ class Awaited(Caller):
         self.run(self.within.close())
         self.runner.close()
 
-    def enqueue(self, order: "Order[...]", *payload: object) -> Handle:
+    def enqueue(self, order: "TaskWithOptions[...]", *payload: object) -> Handle:
         async def enqueue() -> Handle:
             handle = await order.aenqueue(*payload)
             return handle

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from holdfast._ports.store import Store
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeClock
@@ -32,7 +32,7 @@ class Site(Part):
 
 def store_at(dsn: str, **options: Any) -> PostgresStore:
     """A store object of its own."""
-    return PostgresStore(dsn, clock=SystemClock(), chance=SystemChance(), process=PROCESS, **options)
+    return PostgresStore(dsn, clock=SystemClock(), chance=SystemRandomness(), process=PROCESS, **options)
 
 
 def migrate(dsn: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob
 from holdfast._core.policy import Policy
-from holdfast._ports.clock import Chance
+from holdfast._ports.clock import Randomness
 from holdfast._ports.store import Store
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.store import SqliteStore
@@ -35,7 +35,7 @@ def store_on(
     clock: FakeClock | None = None,
     *,
     process: ProcessIdentity = PROCESS,
-    chance: Chance | None = None,
+    chance: Randomness | None = None,
     busy_limit: float = 5.0,
 ) -> SqliteStore:
     """A store object of its own."""
@@ -66,6 +66,6 @@ def sql(path: Path, statement: str, *values: object) -> list[Any]:
         return connection.execute(statement, values).fetchall()
 
 
-def new_job(chance: Chance) -> NewJob:
+def new_job(chance: Randomness) -> NewJob:
     """A job to be."""
     return NewJob(id=chance.uuid7(), task="task", payload=b"{}", policy=Policy())

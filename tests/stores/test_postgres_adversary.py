@@ -13,8 +13,8 @@ from msgspec import structs
 
 from holdfast._core.job import ActiveJob, NewJob
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, Store, Update
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, ProgressUpdate, Store
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.errors import StoreBusy
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import schema
@@ -205,7 +205,7 @@ def _verbs(at: Scene, job: NewJob, hold: ActiveJob) -> dict[str, Verb]:
         "done": lambda store: store.exchange([done(hold)]),
         "tried again": lambda store: store.exchange([again]),
         "rescued": lambda store: store.exchange([rescued(hold, LeaseEnd(End.CRASHED))]),
-        "reported": lambda store: store.report([Update(job=job.id, token=hold.token, stage="half")]),
+        "reported": lambda store: store.report([ProgressUpdate(job=job.id, token=hold.token, stage="half")]),
         "cancelled": lambda store: store.request_cancel([job.id]),
         "reopened": lambda store: store.reopen([job.id]),
         "deleted": lambda store: store.delete([job.id]),
@@ -218,9 +218,9 @@ def test_s1_whatever_two_do_at_once_leaves_each_job_in_one_place_with_its_key_an
     """The second one begins, and has its snapshot, while the first one has done its part and not committed."""
 
     async def act(at: Scene) -> None:
-        at.chance = SystemChance()  # type: ignore[assignment]
+        at.chance = SystemRandomness()  # type: ignore[assignment]
         async with connected(database) as link, connected(database) as watch:
-            first = Open(database, clock=SystemClock(), chance=SystemChance(), process=PROCESS)
+            first = Open(database, clock=SystemClock(), chance=SystemRandomness(), process=PROCESS)
             first.link = link
             names = list(_verbs(at, *await _fresh(at, watch, state)))
             for one, two in product(names, names):

@@ -10,7 +10,7 @@ from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._ports.store import Answer, JobFilter, Note
+from holdfast._ports.store import Answer, AttemptNote, JobFilter
 from holdfast.testing.contracts.bystanding import Crowd, expired, operated, owned, settled
 from holdfast.testing.contracts.scene import Scene, answered, done, play, raised, released
 from tests.stores.postgres_homes import Home
@@ -147,7 +147,7 @@ def test_a_note_on_a_claim_whose_code_never_ran_is_kept_nowhere(home: Home) -> N
     async def act(at: Scene) -> None:
         hold = await at.prefetched()
         await at.settle(released(hold))
-        await at.store.annotate([Note(job=hold.id, token=hold.token, late_result=b"1", stacks="…")])
+        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, late_result=b"1", stacks="…")])
         assert home.sql("SELECT outcome, late_result, stacks FROM holdfast.attempts") == [(None, None, None)]
 
     play(Stage(home), act)

@@ -13,7 +13,7 @@ from holdfast._core.job import State
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, deadline_exceeded_elsewhere
 from holdfast._core.outcome import Cancel, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._ports.store import Answer, Note, Update
+from holdfast._ports.store import Answer, AttemptNote, ProgressUpdate
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.errors import StoreBusy
 from holdfast.stores.postgres import moves as moving
@@ -235,7 +235,7 @@ def test_s5_a_job_that_moves_while_it_is_judged_to_have_stalled_is_left_and_judg
         with paused(home, at.store, "settle"):
             settling = asyncio.ensure_future(at.settle(*moves))
             assert await waits(home, settling)
-            await at.another().report([Update(job=moving.id, token=moving.token, stage="half")])
+            await at.another().report([ProgressUpdate(job=moving.id, token=moving.token, stage="half")])
         assert await settling == (BUSY, APPLIED)
         assert await at.settle(*moves) == (LOST, APPLIED)
         assert await at.state(moving.id) is State.RUNNING
@@ -315,7 +315,7 @@ def test_l11_a_report_of_a_locked_job_is_named_and_its_siblings_are_written(home
     async def act(at: Scene) -> None:
         stuck, free, lost = await at.running(), await at.running(), await at.running()
         await at.settle(done(lost))
-        updates = [Update(job=hold.id, token=hold.token, checkpoint=b"1") for hold in (stuck, free, lost)]
+        updates = [ProgressUpdate(job=hold.id, token=hold.token, checkpoint=b"1") for hold in (stuck, free, lost)]
         with locked(home, "active", f"id = '{stuck.id}'", lock), pytest.raises(StoreBusy) as raised_:
             await at_once(home, at.store.report(updates))
         assert (raised_.value.jobs, raised_.value.lost) == ({stuck.id}, {lost.id})
@@ -330,7 +330,7 @@ def test_l11_a_note_on_a_locked_record_is_named_and_its_siblings_are_written(hom
     async def act(at: Scene) -> None:
         stuck, free = await at.running(), await at.running()
         await at.settle(raised(stuck), raised(free))
-        notes = [Note(job=hold.id, token=hold.token, late_result=b"1") for hold in (stuck, free)]
+        notes = [AttemptNote(job=hold.id, token=hold.token, late_result=b"1") for hold in (stuck, free)]
         with locked(home, "attempts", f"job = '{stuck.id}'"), pytest.raises(StoreBusy) as raised_:
             await at_once(home, at.store.annotate(notes))
         assert raised_.value.jobs == {stuck.id}

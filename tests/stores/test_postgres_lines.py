@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import NewJob
-from holdfast._ports.store import Answer, ClaimRequest, LastTries
+from holdfast._ports.store import Answer, ClaimRequest, IsolatedJobs
 from holdfast.stores.postgres import claim_cursor as trail
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import FAST, FRESH
@@ -20,7 +20,7 @@ from tests.stores.postgres_homes import Home
 from tests.stores.postgres_rivals import Stage, locked
 
 KNOWN = ("a", "b")
-LEAVE, ONLY, ALSO = LastTries
+LEAVE, ONLY, ALSO = IsolatedJobs
 MANY = 100
 
 
@@ -73,7 +73,7 @@ class World:
 ASKED = [(("n", "1", "none", "paused"), LEAVE), (("m",), ALSO), (None, ONLY), (None, LEAVE), (None, ALSO)]
 
 
-async def request_in(world: World, queues: tuple[str, ...] | None, last_tries: LastTries, limit: int) -> ClaimRequest:
+async def request_in(world: World, queues: tuple[str, ...] | None, last_tries: IsolatedJobs, limit: int) -> ClaimRequest:
     at = world.at
     return at.request(await at.lease(), limit, tasks=KNOWN, queues=queues, last_tries=last_tries)
 

@@ -13,7 +13,7 @@ from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, LastTries, Update
+from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, IsolatedJobs, ProgressUpdate
 from holdfast.stores.postgres import parameters as packing
 from holdfast.testing.contracts.isolating import with_last_try
 from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOLDS, TASKS, crashed
@@ -120,7 +120,7 @@ async def forgotten(at: Scene, kind: str) -> int:
 
 
 async def healed(at: Scene) -> int:
-    return len(await at.store.unhealed(TASKS, 10, pause=1.0))
+    return len(await at.store.owed_hooks(TASKS, 10, pause=1.0))
 
 
 async def expired(at: Scene) -> int:
@@ -198,7 +198,7 @@ def test_s9_of_two_claims_for_a_lease_that_runs_one_job_alone_the_second_sees_th
             await with_last_try(at)
         lease = structs.replace(at.new_lease(), is_alone=True)
         await at.store.open_lease(lease)
-        requests = [at.request(lease.id, tasks=["last"], last_tries=LastTries.ONLY) for _ in range(2)]
+        requests = [at.request(lease.id, tasks=["last"], last_tries=IsolatedJobs.ONLY) for _ in range(2)]
         async with rival(home) as first:
             assert len((await first.exchange((), requests[0])).claims) == 1
             second = asyncio.ensure_future(at.store.exchange((), requests[1]))
@@ -227,7 +227,7 @@ def test_s3_a_transaction_that_is_about_to_commit_keeps_its_job_and_lets_reports
         async with rival(home) as owner:
             ((is_ours, _),) = await owner._fetch("transaction_ends", *asked)
             assert is_ours
-            assert await at.store.report([Update(job=hold.id, token=hold.token, stage="s")]) == frozenset()
+            assert await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, stage="s")]) == frozenset()
             assert await at.settle(done(hold)) == (Answer.BUSY,)
         assert await at.settle(done(hold)) == (Answer.APPLIED,)
 
@@ -310,8 +310,8 @@ def test_l4_who_is_offered_one_hook_leaves_the_others_to_others(home: Home, poli
             rows.append((await crashed(at, policy)).id)
             at.advance(1.0)
         async with rival(home) as first:
-            assert [row.id for row in await first.unhealed(TASKS, 1, pause=1.0)] == rows[:1]
-            assert [row.id for row in await at.store.unhealed(TASKS, 1, pause=1.0)] == rows[1:]
+            assert [row.id for row in await first.owed_hooks(TASKS, 1, pause=1.0)] == rows[:1]
+            assert [row.id for row in await at.store.owed_hooks(TASKS, 1, pause=1.0)] == rows[1:]
 
     play(Stage(home), act)
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from holdfast.stores.postgres import parameters as packing
-from holdfast.stores.postgres.claim_cursor import Trail
+from holdfast.stores.postgres.claim_cursor import ClaimCursor
 from tests.stores.postgres_sites import store_at
 from tests.stores.test_postgres_adversary import AS_OURS
 from tests.stores.test_postgres_plans import JOB, LEASE, REQUEST, Plans
@@ -15,8 +15,8 @@ from tests.stores.test_postgres_plans import JOB, LEASE, REQUEST, Plans
 MANY, ROOM = 500, 3
 FEW = 100
 ASKED = structs.replace(REQUEST, limit=ROOM)
-ONE = Trail(lines=(("due", "default", 0),))
-TWO = Trail(lines=(("due", "default", 0), ("due", "default", -1)))
+ONE = ClaimCursor(lines=(("due", "default", 0),))
+TWO = ClaimCursor(lines=(("due", "default", 0), ("due", "default", -1)))
 
 _WAITING = """
 INSERT INTO holdfast.pending (id, task, queue, priority, state, available_at, created_at, policy, payload, proviso)

@@ -14,9 +14,9 @@ from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done, Snooze
 from holdfast._core.policy import Policy
-from holdfast._ports.store import ClaimRequest, LastTries
+from holdfast._ports.store import ClaimRequest, IsolatedJobs
 from holdfast.stores.postgres import parameters as packing
-from holdfast.stores.postgres.claim_cursor import Trail
+from holdfast.stores.postgres.claim_cursor import ClaimCursor
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS
@@ -84,10 +84,10 @@ def looked_at(node: dict[str, Any]) -> int:
 
 
 REQUEST = ClaimRequest(
-    lease=LEASE, claim=CLAIM, tasks={"due": Policy(), "other": Policy()}, limit=ROOM, last_tries=LastTries.ALSO
+    lease=LEASE, claim=CLAIM, tasks={"due": Policy(), "other": Policy()}, limit=ROOM, last_tries=IsolatedJobs.INCLUDE
 )
-ONE = Trail(lines=(("due", "default", 0),))
-TWO = Trail(lines=(("due", "default", 0), ("due", "default", -1)), slack=ROOM)
+ONE = ClaimCursor(lines=(("due", "default", 0),))
+TWO = ClaimCursor(lines=(("due", "default", 0), ("due", "default", -1)), slack=ROOM)
 
 
 def held(count: int) -> list[tuple[UUID, Token]]:
@@ -110,7 +110,7 @@ def moves(count: int, *, snooze: bool = False) -> list[Any]:
     return [finish(hold, Snooze(for_="1s") if snooze else Done(b"1"), jitter=0.0) for hold in holds]
 
 
-def exchange(trail: Trail) -> tuple[str, tuple[Any, ...]]:
+def exchange(trail: ClaimCursor) -> tuple[str, tuple[Any, ...]]:
     """An exchange along a trail."""
     name, where = trail.due
     return f"exchange {name}", (*packing.settling(moves(ROOM)), *packing.claiming(REQUEST), *where)

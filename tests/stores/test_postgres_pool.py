@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast.databases.postgres import pool
-from holdfast.databases.postgres.pool import Link, Pool
+from holdfast.databases.postgres.pool import Connection, Pool
 from holdfast.errors import StoreUnavailable
 from tests.engine.support import run_virtual, turns
 
@@ -25,13 +25,13 @@ class Plug:
 
 
 def pool_of(most: int) -> Pool:
-    async def connect() -> Link:
-        return cast(Link, Plug())
+    async def connect() -> Connection:
+        return cast(Connection, Plug())
 
     return Pool(connect, most)
 
 
-def is_cut(link: Link) -> bool:
+def is_cut(link: Connection) -> bool:
     return cast(Plug, link).is_cut
 
 
@@ -47,11 +47,11 @@ def test_only_a_free_one_is_had_without_waiting() -> None:
     async def test() -> None:
         one = pool_of(1)
         assert one.take_free(now() + 9) is None
-        link = await one.take()
+        link = await one.acquire()
         assert one.take_free(now() + 9) is None
-        one.give(link)
+        one.release(link)
         assert one.take_free(now() + 9) is link
-        one.drop(link)
+        one.discard(link)
         assert one.take_free(now() + 9) is None
 
     run_virtual(test())
@@ -62,14 +62,14 @@ def test_a_turn_goes_to_the_one_who_has_waited_longest() -> None:
         one, order = pool_of(1), list[str]()
 
         async def use(name: str) -> None:
-            link = await one.take()
+            link = await one.acquire()
             order.append(name)
-            one.give(link)
+            one.release(link)
 
-        link = await one.take()
+        link = await one.acquire()
         waiting = [asyncio.ensure_future(use(name)) for name in "abc"]
         await turns()
-        one.give(link)
+        one.release(link)
         assert one.take_free(now() + 9) is None, "it has been promised"
         await asyncio.gather(*waiting)
         assert order == ["a", "b", "c"]
@@ -82,17 +82,17 @@ def test_a_turn_goes_to_the_one_who_has_waited_longest() -> None:
 def test_one_who_gives_up_waiting_takes_no_turn_with_him(is_promised: bool) -> None:
     async def test() -> None:
         one = pool_of(1)
-        link = await one.take()
-        gone, stays = asyncio.ensure_future(one.take()), asyncio.ensure_future(one.take())
+        link = await one.acquire()
+        gone, stays = asyncio.ensure_future(one.acquire()), asyncio.ensure_future(one.acquire())
         await turns()
         if is_promised:
-            one.give(link)
+            one.release(link)
             gone.cancel()
         else:
             gone.cancel()
-            one.give(link)
+            one.release(link)
         assert await stays is link
-        one.give(link)
+        one.release(link)
         assert one.take_free(now() + 9) is link
 
     run_virtual(test())
@@ -101,12 +101,12 @@ def test_one_who_gives_up_waiting_takes_no_turn_with_him(is_promised: bool) -> N
 def test_one_who_waits_too_long_is_told_and_the_next_one_has_his_turn() -> None:
     async def test() -> None:
         one = pool_of(1)
-        link = await one.take()
+        link = await one.acquire()
         with pytest.raises(StoreUnavailable, match="all 1 connections were busy"):
-            await one.take()
-        later = asyncio.ensure_future(one.take())
+            await one.acquire()
+        later = asyncio.ensure_future(one.acquire())
         await turns()
-        one.give(link)
+        one.release(link)
         assert await later is link
 
     run_virtual(test())
@@ -114,13 +114,13 @@ def test_one_who_waits_too_long_is_told_and_the_next_one_has_his_turn() -> None:
 
 def test_a_failed_connection_gives_the_turn_on() -> None:
     async def test() -> None:
-        async def connect() -> Link:
+        async def connect() -> Connection:
             raise StoreUnavailable("away")
 
         one = Pool(connect, 1)
         for _ in range(3):
             with pytest.raises(StoreUnavailable, match="away"):
-                await one.take()
+                await one.acquire()
 
     run_virtual(test())
 
@@ -128,20 +128,20 @@ def test_a_failed_connection_gives_the_turn_on() -> None:
 def test_what_is_not_back_in_time_is_cut_off_and_nothing_else() -> None:
     async def test() -> None:
         some = pool_of(4)
-        links = [await some.take() for _ in range(4)]
+        links = [await some.acquire() for _ in range(4)]
         for link in links:
-            some.give(link)
+            some.release(link)
         soon, back, late = some.take_free(now() + 3), some.take_free(now() + 2), some.take_free(now() + 5)
-        ever = await some.take()
+        ever = await some.acquire()
         assert soon is not None
         assert back is not None
         assert late is not None
-        some.give(back)
+        some.release(back)
         await passing(2.5)
         assert [is_cut(link) for link in (soon, back, late, ever)] == [False] * 4
         await passing(1.0)
         assert [is_cut(link) for link in (soon, back, late, ever)] == [True, False, False, False]
-        some.drop(soon)
+        some.discard(soon)
         await passing(2.0)
         assert [is_cut(link) for link in (back, late, ever)] == [False, True, False]
 
@@ -151,7 +151,7 @@ def test_what_is_not_back_in_time_is_cut_off_and_nothing_else() -> None:
 def test_a_closed_pool_rings_no_more() -> None:
     async def test() -> None:
         one = pool_of(1)
-        link = await one.take(now() + 1)
+        link = await one.acquire(now() + 1)
         await one.close()
         assert is_cut(link)
         assert one._alarm is not None

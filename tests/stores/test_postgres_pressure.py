@@ -10,7 +10,7 @@ import pytest
 from holdfast._core.job import State
 from holdfast._core.lifecycle import cancelled
 from holdfast._engine.progress import report
-from holdfast._ports.store import Answer, Update
+from holdfast._ports.store import Answer, ProgressUpdate
 from holdfast.databases.postgres import pool
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, insist, play, raised
@@ -138,7 +138,7 @@ def test_those_who_settle_the_same_jobs_in_other_orders_never_lock_each_other_ou
                 insist(stores[0], [done(hold) for hold in orders[0]]),
                 insist(stores[1], [raised(hold) for hold in orders[1]], at.request(lease, 20)),
                 insist(stores[2], [cancelled(hold) for hold in orders[2]]),
-                report(stores[3], [Update(job=hold.id, token=hold.token, stage="last") for hold in orders[3]]),
+                report(stores[3], [ProgressUpdate(job=hold.id, token=hold.token, stage="last") for hold in orders[3]]),
                 at.store.beat([lease]),
             )
             landed = [

@@ -18,7 +18,7 @@ import holdfast.stores.postgres
 from holdfast import App
 from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.store import Store, Update
+from holdfast._ports.store import ProgressUpdate, Store
 from holdfast.databases.postgres.transactions import CONNECTIONS
 from holdfast.errors import HoldfastError, JobLost, MissingExtra, StoreUnavailable
 from holdfast.testing.clock import FakeClock
@@ -161,7 +161,7 @@ def test_reports_of_its_own_worker_do_not_disturb_it(notes: Notes, transact: Any
 
         async def report(speak: Speak) -> None:
             await writing()(speak)
-            assert await at.store.report([Update(job=hold.id, token=hold.token, fraction=0.5)]) == frozenset()
+            assert await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, fraction=0.5)]) == frozenset()
 
         await transact(at, hold, report)
         assert (notes.written(), (await at.row(hold.id)).fraction) == (["mine"], 0.5)
@@ -178,7 +178,7 @@ def test_its_last_lock_lets_reports_and_beats_through(plain: Notes) -> None:
             assert found is not None
             assert found[0] is True
             async with asyncio.timeout(STALL):
-                assert await at.store.report([Update(job=hold.id, token=hold.token, checkpoint=b"1")]) == frozenset()
+                assert await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, checkpoint=b"1")]) == frozenset()
                 assert (await at.store.beat([hold.lease])).alive == {hold.lease}
 
     play(plain, act)

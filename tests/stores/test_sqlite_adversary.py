@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.transactions import Turns
+from holdfast.databases.sqlite.transactions import TransactionTurns
 from holdfast.errors import HoldfastError
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
@@ -94,10 +94,10 @@ def test_a_turn_ends_with_the_time_a_transaction_may_be_open(file: OnFile) -> No
 
 
 def test_a_forked_child_waits_for_nobodys_turn() -> None:
-    turns = Turns()
+    turns = TransactionTurns()
     end = turns.take(FakeChance(), 60.0, lambda: False)
-    turns.hold()
-    turns.start_afresh()
+    turns.before_fork()
+    turns.after_fork_in_child()
     own = turns.take(FakeChance(), 0.0, lambda: True)
     assert own is not end
     own()

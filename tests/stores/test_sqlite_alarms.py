@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.databases.sqlite.timers import Alarms
+from holdfast.databases.sqlite.timers import Timers
 
 PATIENCE = 30.0
 
 
 def test_they_ring_in_the_order_of_their_times_whichever_was_set_first() -> None:
-    alarms, rang = Alarms(), SimpleQueue[str]()
+    alarms, rang = Timers(), SimpleQueue[str]()
     alarms.set(0.4, lambda: rang.put("late"))
     alarms.set(0.0, lambda: rang.put("at once"))
     alarms.set(0.1, lambda: rang.put("soon"))
@@ -20,17 +20,17 @@ def test_they_ring_in_the_order_of_their_times_whichever_was_set_first() -> None
 
 
 def test_one_that_is_called_off_does_not_ring() -> None:
-    alarms, rang = Alarms(), SimpleQueue[str]()
+    alarms, rang = Timers(), SimpleQueue[str]()
     off = alarms.set(0.05, lambda: rang.put("called off"))
     alarms.set(0.1, lambda: rang.put("on"))
-    off.call_off()
-    off.call_off()
+    off.cancel()
+    off.cancel()
     assert rang.get(timeout=PATIENCE) == "on"
     assert rang.empty()
 
 
 def test_one_that_is_stuck_keeps_no_other_from_ringing() -> None:
-    alarms, rang, gate = Alarms(), SimpleQueue[str](), threading.Event()
+    alarms, rang, gate = Timers(), SimpleQueue[str](), threading.Event()
 
     def wait() -> None:
         gate.wait(PATIENCE)
@@ -44,7 +44,7 @@ def test_one_that_is_stuck_keeps_no_other_from_ringing() -> None:
 
 
 def test_one_that_finds_no_thread_to_ring_in_rings_later_and_so_do_all_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    alarms, rang, refused = Alarms(), SimpleQueue[str](), list[str]()
+    alarms, rang, refused = Timers(), SimpleQueue[str](), list[str]()
 
     class Scarce(threading.Thread):
         def __init__(self, **options: Any) -> None:
@@ -65,17 +65,17 @@ def test_one_that_finds_no_thread_to_ring_in_rings_later_and_so_do_all_after_it(
 
 
 def test_one_thread_waits_for_all() -> None:
-    others, alarms = set(threading.enumerate()), Alarms()
+    others, alarms = set(threading.enumerate()), Timers()
     for number in range(50):
         alarms.set(100 + number, lambda: None)
     assert [thread.name for thread in set(threading.enumerate()) - others] == ["holdfast-alarms"]
 
 
 def test_a_forked_child_has_none_of_its_parents_and_may_set_its_own() -> None:
-    alarms, rang = Alarms(), SimpleQueue[str]()
+    alarms, rang = Timers(), SimpleQueue[str]()
     alarms.set(100, lambda: rang.put("parent's"))
-    alarms.hold()
-    alarms.start_afresh()
+    alarms.before_fork()
+    alarms.after_fork_in_child()
     alarms.set(0.0, lambda: rang.put("child's"))
     assert rang.get(timeout=PATIENCE) == "child's"
     assert rang.empty()

@@ -92,7 +92,7 @@ def test_of_two_who_heal_at_once_one_does(file: OnFile) -> None:  # noqa: F811
 def test_a_mark_that_was_offered_to_another_meanwhile_keeps_the_rows_out(file: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         row = await crashed(at)
-        (offered,) = await at.store.unhealed(["task"], 10, pause=1.0)
+        (offered,) = await at.store.owed_hooks(["task"], 10, pause=1.0)
         with pytest.raises(JobLost):
             await heal(at.store, row, "late")
         await heal(at.store, offered, "in time")
@@ -183,7 +183,7 @@ def test_rows_that_somebody_spoiled_keep_no_hook_from_others(plain: OnFile) -> N
     async def act(at: Scene) -> None:
         spoiled, row = await crashed(at), await crashed(at)
         sql(plain.path, "UPDATE holdfast_jobs SET rescue = 'x' WHERE id = ?", spoiled.id.bytes)
-        found = {each.id: each.rescue for each in await at.store.unhealed(["task"], 10, pause=1.0)}
+        found = {each.id: each.rescue for each in await at.store.owed_hooks(["task"], 10, pause=1.0)}
         assert found == {spoiled.id: None, row.id: row.rescue}
         sql(plain.path, "UPDATE holdfast_jobs SET policy = 'x' WHERE id = ?", spoiled.id.bytes)
         await heal(at.store, await at.row(spoiled.id), "spoiled")
@@ -214,7 +214,7 @@ def test_a_job_that_is_healed_or_reopened_while_it_is_offered_is_not_offered(
             return read(database, name, **values)
 
         monkeypatch.setattr(StoreDatabase, "read", read_late)
-        assert [row.id for row in await at.store.unhealed(["task"], 10, pause=1.0)] == [second.id]
+        assert [row.id for row in await at.store.owed_hooks(["task"], 10, pause=1.0)] == [second.id]
 
     play(plain, act)
 
@@ -225,7 +225,7 @@ def test_a_look_for_hooks_writes_nothing_where_none_is_owed_and_reads_only_those
             await at.settle(done(await at.running(policy=ENDS_AT_ONCE)))
         with closing(driver.connect(plain.path, use_apsw=False)) as other:
             other.execute("BEGIN IMMEDIATE")  # whoever writes now waits in vain
-            assert await at.store.unhealed(["task"], 10, pause=1.0) == ()
+            assert await at.store.owed_hooks(["task"], 10, pause=1.0) == ()
             other.execute("ROLLBACK")
         plan = await inside(at.store, lambda database: _plan(database, "unhealed_due"))
         assert "USING INDEX holdfast_unhealed (task=? AND heal_at>? AND heal_at<?)" in plan

@@ -10,13 +10,13 @@ from weakref import ref
 
 import pytest
 
-from holdfast.databases.sqlite.call_thread import SPARE, Closed, Lane, SpareLanes
+from holdfast.databases.sqlite.call_thread import SPARE, CallThread, CallThreadPool, Closed
 from tests.stores.support import store_on
 
 
 @pytest.fixture
-def lane() -> Iterator[Lane]:
-    lane = Lane("lane")
+def lane() -> Iterator[CallThread]:
+    lane = CallThread("lane")
     yield lane
     lane.close()
 
@@ -28,7 +28,7 @@ async def others_first() -> None:
     await later
 
 
-def test_calls_run_in_one_thread_in_the_order_in_which_they_came(lane: Lane) -> None:
+def test_calls_run_in_one_thread_in_the_order_in_which_they_came(lane: CallThread) -> None:
     async def act() -> list[tuple[int, str]]:
         return list(await asyncio.gather(*(lane.run(lambda n=n: (n, threading.current_thread().name)) for n in range(50))))
 
@@ -42,7 +42,7 @@ def test_calls_run_in_one_thread_in_the_order_in_which_they_came(lane: Lane) -> 
     assert order == list(range(50))
 
 
-def test_what_a_call_raises_reaches_its_caller_and_nobody_else(lane: Lane) -> None:
+def test_what_a_call_raises_reaches_its_caller_and_nobody_else(lane: CallThread) -> None:
     async def act() -> list[object]:
         return await asyncio.gather(lane.run(lambda: 1 // 0), lane.run(lambda: 7), return_exceptions=True)
 
@@ -51,7 +51,7 @@ def test_what_a_call_raises_reaches_its_caller_and_nobody_else(lane: Lane) -> No
     assert answered == 7
 
 
-def test_a_caller_that_left_before_its_turn_takes_its_call_with_it(lane: Lane) -> None:
+def test_a_caller_that_left_before_its_turn_takes_its_call_with_it(lane: CallThread) -> None:
     gate, ran = threading.Event(), list[str]()
 
     async def act() -> None:
@@ -68,7 +68,7 @@ def test_a_caller_that_left_before_its_turn_takes_its_call_with_it(lane: Lane) -
     assert ran == ["third"]
 
 
-def test_an_answer_for_a_loop_that_has_closed_harms_nobody(lane: Lane) -> None:
+def test_an_answer_for_a_loop_that_has_closed_harms_nobody(lane: CallThread) -> None:
     gate = threading.Event()
 
     async def leave() -> None:
@@ -85,7 +85,7 @@ def test_an_answer_for_a_loop_that_has_closed_harms_nobody(lane: Lane) -> None:
 
 
 def test_close_lets_waiting_calls_run_and_ends_the_thread() -> None:
-    lane = Lane("ending")
+    lane = CallThread("ending")
     ran: list[int] = []
 
     async def act() -> None:
@@ -100,7 +100,7 @@ def test_close_lets_waiting_calls_run_and_ends_the_thread() -> None:
 
 
 def test_a_closed_lane_takes_no_call_that_nobody_would_answer() -> None:
-    lane = Lane("closed")
+    lane = CallThread("closed")
 
     async def act() -> None:
         assert await lane.run(lambda: "last", is_last=True) == "last"
@@ -139,7 +139,7 @@ def test_a_call_that_comes_while_another_thread_closes_the_store_is_answered(
     assert set(threading.enumerate()) <= others
 
 
-def test_nothing_of_a_call_stays_alive_while_the_thread_waits(lane: Lane) -> None:
+def test_nothing_of_a_call_stays_alive_while_the_thread_waits(lane: CallThread) -> None:
     class Big:
         pass
 
@@ -156,7 +156,7 @@ def test_nothing_of_a_call_stays_alive_while_the_thread_waits(lane: Lane) -> Non
 
 
 def test_a_lane_that_is_given_back_is_the_next_ones_and_those_in_use_are_nobody_elses() -> None:
-    lanes = SpareLanes()
+    lanes = CallThreadPool()
     with lanes.borrow() as one, lanes.borrow() as other:
         assert one is not other
     with lanes.borrow() as again, lanes.borrow() as another:
@@ -164,7 +164,7 @@ def test_a_lane_that_is_given_back_is_the_next_ones_and_those_in_use_are_nobody_
 
 
 def test_no_more_lanes_are_kept_than_a_few() -> None:
-    lanes, others = SpareLanes(), set(threading.enumerate())
+    lanes, others = CallThreadPool(), set(threading.enumerate())
     with ExitStack() as stack:
         for _ in range(SPARE + 3):
             stack.enter_context(lanes.borrow())
@@ -173,28 +173,28 @@ def test_no_more_lanes_are_kept_than_a_few() -> None:
 
 
 def test_a_forked_child_borrows_none_of_its_parents_lanes() -> None:
-    lanes = SpareLanes()
+    lanes = CallThreadPool()
     with lanes.borrow() as parents:
         pass
-    lanes.start_afresh()
+    lanes.after_fork_in_child()
     with lanes.borrow() as childs:
         assert childs is not parents
 
 
 def test_what_is_borrowed_over_a_fork_does_not_come_back_to_the_child() -> None:
-    lanes = SpareLanes()
+    lanes = CallThreadPool()
     with lanes.borrow() as parents:
-        lanes.start_afresh()
+        lanes.after_fork_in_child()
     with lanes.borrow() as childs:
         assert childs is not parents
 
 
 def test_who_finds_that_another_thread_has_just_taken_the_last_one_does_without() -> None:
-    class Taken(list[Lane]):
+    class Taken(list[CallThread]):
         def __len__(self) -> int:
             return 1
 
-    lanes, called = SpareLanes(), list[int]()
+    lanes, called = CallThreadPool(), list[int]()
     lanes._idle = Taken()
 
     async def act() -> None:

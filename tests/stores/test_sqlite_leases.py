@@ -10,7 +10,7 @@ from holdfast._core.job import State
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, deadline_exceeded_elsewhere
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import Answer, Overdue
+from holdfast._ports.store import Answer, OverdueJob
 from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Scene, done, play, rescued
 from tests.stores.support import OnFile, sql, store_on
 
@@ -132,7 +132,7 @@ def test_limits_are_judged_only_on_the_clock_of_their_lease(tmp_path: Path, othe
         move = deadline_exceeded_elsewhere(hold, Charge.TIMED_OUT, jitter=0.0)
         assert await judge.overdue(10) == ()
         assert (await judge.exchange([move])).answers == (Answer.LOST,)
-        assert await at.store.overdue(10) == (Overdue(hold, "worker", Charge.TIMED_OUT, LeaseTiming.of(TTL)),)
+        assert await at.store.overdue(10) == (OverdueJob(hold, "worker", Charge.TIMED_OUT, LeaseTiming.of(TTL)),)
         assert await at.settle(move) == (Answer.APPLIED,)
         await judge.close()
 

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast._core.job import State
 from holdfast._ports.store import JobFilter
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance
 from holdfast.testing.contracts.scene import PROCESS
@@ -61,11 +61,11 @@ def worker(path: Path) -> subprocess.Popen[str]:
 
 
 def system_store(path: Path) -> SqliteStore:
-    return SqliteStore(path, clock=SystemClock(), chance=SystemChance(), process=PROCESS, busy_limit=50.0)
+    return SqliteStore(path, clock=SystemClock(), chance=SystemRandomness(), process=PROCESS, busy_limit=50.0)
 
 
 async def fill(path: Path, count: int) -> None:
-    store, chance = system_store(path), SystemChance()
+    store, chance = system_store(path), SystemRandomness()
     await store.enqueue(chance.uuid4(), [new_job(chance) for _ in range(count)])
     await store.close()
 

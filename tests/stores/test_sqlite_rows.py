@@ -7,7 +7,7 @@ import pytest
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Answer, JobFilter, Update
+from holdfast._ports.store import Answer, JobFilter, ProgressUpdate
 from holdfast.stores.sqlite.parameters import json_text, records
 from holdfast.stores.sqlite.store import INLINE
 from holdfast.testing.contracts.scene import BOOM, Scene, done, play, raised, rescued
@@ -68,7 +68,7 @@ def test_a_bad_row_is_rescued_and_judged_with_its_neighbours(tmp_path: Path, poi
         bad, other = await at.running(policy=Policy(timeout=1.0)), await at.running(policy=Policy(timeout=1.0))
         sql(tmp_path / "jobs.db", f"UPDATE holdfast_jobs SET {poison} WHERE id = ?", bad.id.bytes)
         at.advance(1000.0)
-        assert [each.hold for each in await at.store.overdue(10)] == [other]
+        assert [each.job for each in await at.store.overdue(10)] == [other]
         for hold in (bad, other):
             await at.store.end_lease(hold.lease, CRASH)
         assert await at.settle(rescued(bad, CRASH), rescued(other, CRASH)) == (Answer.APPLIED,) * 2
@@ -184,7 +184,10 @@ def test_what_utf8_cannot_say_becomes_a_question_mark() -> None:
 def test_progress_with_characters_that_json_or_utf8_cannot_say_is_kept_as_well_as_it_goes(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         hold = await at.running()
-        assert await at.store.report([Update(job=hold.id, token=hold.token, stage="a\0b", message="c\udcffd")]) == frozenset()
+        assert (
+            await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, stage="a\0b", message="c\udcffd")])
+            == frozenset()
+        )
         row = await at.row(hold.id)
         assert (row.stage, row.message) == ("a\ufffdb", "c?d")
 
@@ -237,6 +240,6 @@ def test_l11_many_unreadable_holds_hide_no_readable_one_behind_them(tmp_path: Pa
         at.advance(1000.0)
         assert [hold.id for hold in await at.store.held(lease, 2)] == [*ids[5:]]
         assert [hold.id for hold in await at.store.held(lease, 1)] == [ids[5]]
-        assert [each.hold.id for each in await at.store.overdue(2)] == [*ids[5:]]
+        assert [each.job.id for each in await at.store.overdue(2)] == [*ids[5:]]
 
     play(OnFile(tmp_path / "jobs.db"), act)

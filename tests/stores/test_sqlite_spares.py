@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from holdfast._ports.clock import Chance
-from holdfast._system.clock import SystemChance
+from holdfast._ports.clock import Randomness
+from holdfast._system.clock import SystemRandomness
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.call_thread import SpareLanes
+from holdfast.databases.sqlite.call_thread import CallThreadPool
 from holdfast.databases.sqlite.connection_thread import INHERITED
-from holdfast.databases.sqlite.spare_connection import Spares
-from holdfast.databases.sqlite.transactions import _LANES, Block, Turns, blocking, in_thread
+from holdfast.databases.sqlite.spare_connection import SpareConnection
+from holdfast.databases.sqlite.transactions import _LANES, TransactionTurns, UserTransaction, blocking, in_thread
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.clock import FakeChance
 
@@ -27,8 +27,8 @@ class Place:
     """A file, and transactions in it."""
 
     def __init__(self, path: Path, *, use_apsw: bool) -> None:
-        self.path, self.turns, self.use_apsw = path, Turns(), use_apsw
-        self.spares = Spares(path, "PRAGMA foreign_keys = ON", use_apsw=use_apsw)
+        self.path, self.turns, self.use_apsw = path, TransactionTurns(), use_apsw
+        self.spares = SpareConnection(path, "PRAGMA foreign_keys = ON", use_apsw=use_apsw)
         self.make()
 
     def connect(self) -> driver.Connection:
@@ -40,8 +40,10 @@ class Place:
             connection.execute(f"PRAGMA journal_mode = {mode}")
             connection.execute("CREATE TABLE IF NOT EXISTS notes (text)")
 
-    def block(self, chance: Chance | None = None) -> Block:
-        return Block(self.path, idle=5.0, chance=chance or SystemChance(), turns=self.turns, spares=self.spares, busy_limit=0.05)
+    def block(self, chance: Randomness | None = None) -> UserTransaction:
+        return UserTransaction(
+            self.path, idle=5.0, chance=chance or SystemRandomness(), turns=self.turns, spares=self.spares, busy_limit=0.05
+        )
 
     async def note(self, text: str) -> Any:
         """In a transaction; its connection."""
@@ -77,10 +79,10 @@ def test_each_transaction_has_one_of_its_own(place: Place) -> None:
 
 def test_it_is_taken_at_once_and_says_what_a_fresh_one_would(place: Place) -> None:
     async def act() -> None:
-        assert place.block().open_at_once() is None
+        assert place.block().try_open() is None
         await place.note("a")
         block = place.block()
-        connection = block.open_at_once()
+        connection = block.try_open()
         assert connection is not None
         assert [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "foreign_keys")] == [2, 1]
         connection.execute("INSERT INTO notes VALUES ('b')")
@@ -107,7 +109,7 @@ def test_who_finds_the_lock_taken_waits_in_a_thread_and_keeps_no_turn(place: Pla
         await place.note("a")
         with closing(place.connect()) as other:
             other.execute("BEGIN IMMEDIATE")
-            assert place.block().open_at_once() is None
+            assert place.block().try_open() is None
             assert not place.turns._lock.locked()
             place.spares.refill()
             with pytest.raises(StoreUnavailable, match="locked"):
@@ -124,7 +126,7 @@ def test_who_finds_another_transaction_of_the_process_waits_for_its_turn(place: 
         await place.note("a")
         async with in_thread(place.block()) as connection:
             place.spares.refill()
-            assert place.block().open_at_once() is None
+            assert place.block().try_open() is None
             connection.execute("INSERT INTO notes VALUES ('b')")
         assert place.notes() == ["a", "b"]
 
@@ -215,7 +217,7 @@ def test_a_transaction_waits_for_who_reads_a_file_without_a_write_ahead_log(plac
 
 def test_nobody_waits_for_the_next_one_to_be_opened() -> None:
     opening, may_open, opened = threading.Event(), threading.Event(), threading.Event()
-    lanes = SpareLanes()
+    lanes = CallThreadPool()
 
     def open_slowly() -> None:
         opening.set()
@@ -239,7 +241,7 @@ def test_nobody_waits_for_the_next_one_to_be_opened() -> None:
 
 def test_one_that_could_not_be_made_ready_is_closed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(place.note("a"))
-    assert place.block().open_at_once() is not None
+    assert place.block().try_open() is not None
     made, files = place.spares.connect()
 
     class Spoilt:
@@ -258,6 +260,6 @@ def test_one_that_could_not_be_made_ready_is_closed(place: Place, monkeypatch: p
 def test_a_child_of_a_fork_that_nobody_announced_leaves_its_parents_alone(place: Place) -> None:
     asyncio.run(place.note("a"))
     spare = place.spares._spare
-    place.spares.start_afresh()
+    place.spares.after_fork_in_child()
     assert place.spares._spare is None
     assert any(each is spare for each in INHERITED)

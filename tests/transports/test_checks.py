@@ -10,7 +10,7 @@ from holdfast import App
 from holdfast._engine.operators.check import check_hints
 from holdfast._ports.store import Check
 from holdfast._ports.transport import Transport
-from holdfast._system.clock import SystemChance
+from holdfast._system.clock import SystemRandomness
 from holdfast.app import open_transport
 from holdfast.settings import Settings
 from holdfast.testing.servers import NatsServer, PgBouncer, PostgresServer
@@ -26,7 +26,7 @@ IGNORED = (
 
 
 def checked(open_one: Callable[[], Transport], patience: float = 5.0) -> Check:
-    return asyncio.run(check_hints(open_one, "it", SystemChance().uuid4(), patience=patience))
+    return asyncio.run(check_hints(open_one, "it", SystemRandomness().uuid4(), patience=patience))
 
 
 def at(url: str, transport: str | None = None) -> Callable[[], Transport]:

@@ -9,7 +9,7 @@ import pytest
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.transport_url import TransportUrl
 from holdfast._ports.transport import Transport
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.testing.transport_contract import DeliveryContract, TransportContract
 from holdfast.transports.inprocess import InProcessTransport, Listener
 from holdfast.transports.local import LocalTransport
@@ -52,7 +52,7 @@ class TestPostgres(TransportContract):
         async def connect() -> Any:
             return await asyncpg.connect(self.dsn)
 
-        return PostgresTransport(connect, "holdfast", name="the test", clock=SystemClock(), chance=SystemChance())
+        return PostgresTransport(connect, "holdfast", name="the test", clock=SystemClock(), chance=SystemRandomness())
 
 
 @pytest.mark.parametrize("ack", ["claim", "finish"])
@@ -60,7 +60,7 @@ class TestNats(DeliveryContract):
     @pytest.fixture(autouse=True)
     def on_server(self, nats_url: str, ack: str) -> None:
         self.address = TransportUrl.of(f"{nats_url}?ack_wait={self.ack_wait}s&ack={ack}")
-        self.stream = f"test-{SystemChance().uuid4().hex[:12]}"
+        self.stream = f"test-{SystemRandomness().uuid4().hex[:12]}"
 
     def make_transport(self) -> Transport:
-        return NatsTransport(self.address, self.stream, clock=SystemClock(), chance=SystemChance())
+        return NatsTransport(self.address, self.stream, clock=SystemClock(), chance=SystemRandomness())

@@ -15,7 +15,7 @@ from nats.aio.client import Client
 
 from holdfast._core.transport_url import TransportUrl
 from holdfast._ports.transport import Delivery, Hint
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.testing.servers import NatsServer
 from holdfast.transports.nats import transport as module
 from holdfast.transports.nats.transport import NatsTransport
@@ -40,7 +40,7 @@ def run(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
 @asynccontextmanager
 async def ends(url: str, count: int = 1, options: str = "") -> AsyncIterator[list[NatsTransport]]:
     address = TransportUrl.of(url + options)
-    made = [NatsTransport(address, STREAM, clock=SystemClock(), chance=SystemChance()) for _ in range(count)]
+    made = [NatsTransport(address, STREAM, clock=SystemClock(), chance=SystemRandomness()) for _ in range(count)]
     try:
         yield made
     finally:
@@ -146,7 +146,7 @@ def test_a_full_stream_costs_messages_and_nothing_else(nats_url: str, discard: s
                 await speaker.publish([Hint("default", tuple(JOBS[:20]))])
             await speaker.publish([Hint("default", tuple(JOBS[20:40]))])
             found: list[UUID] = []
-            while not (found and await receiver.have_all_come(None)):
+            while not (found and await receiver.is_drained(None)):
                 fetched = await receiver.fetch(None, 10)
                 await receiver.acknowledge(fetched)
                 found += [each.job for each in fetched]
@@ -221,7 +221,7 @@ def test_a_server_that_is_killed_or_forgets_everything_costs_messages_and_is_fou
                         for job in JOBS[:20]:
                             await speaker.publish([Hint("default", (job,)), Hint("mail")])
                             await receiver.acknowledge([Delivery(job, "default", "delivery", receipt="$JS.ACK.gone")])  # type: ignore[arg-type]
-                    assert not await speaker.have_all_come(None)
+                    assert not await speaker.is_drained(None)
                     await asyncio.to_thread(server.start)
                     await deliver(speaker, receiver, JOBS[21])
                     await hear(heard, Hint(f"after {is_forgetful}"), speaker)
@@ -257,9 +257,9 @@ def test_with_no_server_at_all_nobody_waits_and_it_is_said_once(caplog: pytest.L
                 await speaker.subscribe(heard.append)
                 for job in JOBS:
                     await speaker.publish([Hint("default", (job,))])
-                await speaker.tell_again([])
+                await speaker.republish([])
                 assert await speaker.fetch(None, 0) == ()
-                assert not await speaker.have_all_come(None)
+                assert not await speaker.is_drained(None)
             assert await speaker.fetch(None, 5) == ()
             assert heard == []
 

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from holdfast._ports.transport import Hint
-from holdfast._system.clock import SystemChance, SystemClock
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.testing.servers import PostgresServer, TcpProxy
 from holdfast.transports import postgres
-from holdfast.transports.postgres import News, Outbox, PostgresTransport
+from holdfast.transports.postgres import Notification, Outbox, PostgresTransport
 
 PATIENCE = 40.0
 AT_ONCE = 5.0
@@ -38,7 +38,7 @@ def end(dsn: str, opened: "list[asyncpg.Connection] | None" = None) -> PostgresT
             opened.append(connection)
         return connection
 
-    return PostgresTransport(connect, "holdfast", name="a database", clock=SystemClock(), chance=SystemChance())
+    return PostgresTransport(connect, "holdfast", name="a database", clock=SystemClock(), chance=SystemRandomness())
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_many_hints_are_few_notifications_and_none_is_missing(postgres_dsn: str)
         while "the last" not in payloads[-1]:
             payloads.append(await said.get())
         assert len(payloads) <= took / postgres.INTERVAL + 3
-        news = [msgspec.json.decode(payload, type=News) for payload in payloads]
+        news = [msgspec.json.decode(payload, type=Notification) for payload in payloads]
         assert {queue for each in news for queue in each.queues} >= {f"queue-{number}" for number in range(30)}
         assert {job for each in news for job in each.ids} == set(IDS[:40])
         await speaker.close()
@@ -116,7 +116,7 @@ def test_telling_does_not_wait_for_a_database_that_does_not_answer(caplog: pytes
         async def connect() -> Any:
             raise ConnectionRefusedError("nobody there")
 
-        transport = PostgresTransport(connect, "holdfast", name="a database", clock=SystemClock(), chance=SystemChance())
+        transport = PostgresTransport(connect, "holdfast", name="a database", clock=SystemClock(), chance=SystemRandomness())
         async with asyncio.timeout(AT_ONCE):
             await transport.subscribe(lambda hint: None)
             for job in IDS:
@@ -254,9 +254,9 @@ def test_what_does_not_fit_is_for_everybody() -> None:
         assert len(msgspec.json.encode(news)) <= postgres.LONGEST
         assert not outbox.has_news.is_set()
         outbox.add([Hint("x" * 200 + str(number)) for number in range(200)])
-        assert outbox.take() == News(is_for_all=True)
+        assert outbox.take() == Notification(is_for_all=True)
         outbox.add([Hint(str(number)) for number in range(5000)])
-        assert outbox.take() == News(is_for_all=True)
-        assert outbox.take() == News()
+        assert outbox.take() == Notification(is_for_all=True)
+        assert outbox.take() == Notification()
 
     run(act)

@@ -19,7 +19,7 @@ MOST_RESULTS = 16 * 2**20
 """Bytes of results in one message."""
 
 
-class Hello(Struct, frozen=True, tag="hello"):
+class WorkerHello(Struct, frozen=True, tag="hello"):
     """Worker: the app is loaded; this is what it says."""
 
     settings: Settings
@@ -31,13 +31,13 @@ class Hello(Struct, frozen=True, tag="hello"):
     rows: tuple[RowsSettings, ...] = ()
 
 
-class Refused(Struct, frozen=True, tag="refused"):
+class StartRefused(Struct, frozen=True, tag="refused"):
     """Worker: the app cannot be loaded; trying again will not help."""
 
     problems: tuple[str, ...]
 
 
-class Leased(Struct, frozen=True, tag="leased"):
+class LeaseGranted(Struct, frozen=True, tag="leased"):
     """Supervisor: your lease is open; start nothing past ``deadline`` (seconds on the lease's clock).
 
     ``is_alone``: run one job that crashed before, alone, and end.
@@ -53,17 +53,17 @@ class Ready(Struct, frozen=True, tag="ready"):
     """Worker: the store answers me; I claim."""
 
 
-class Beaten(Struct, frozen=True, tag="beaten"):
+class LeaseRenewed(Struct, frozen=True, tag="beaten"):
     """Supervisor: the lease was renewed by a beat that was sent early enough for this deadline."""
 
     deadline: float
 
 
-class Gone(Struct, frozen=True, tag="gone"):
+class LeaseLost(Struct, frozen=True, tag="gone"):
     """Supervisor: your lease has ended; your jobs are not yours any more."""
 
 
-class Cancelled(Struct, frozen=True, tag="cancelled"):
+class CancelJobs(Struct, frozen=True, tag="cancelled"):
     """Supervisor: an operator wants these jobs stopped."""
 
     jobs: tuple[UUID, ...]
@@ -80,19 +80,19 @@ class Pong(Struct, frozen=True, tag="pong"):
     is_idle: bool = False
 
 
-class Undelivered(Struct, frozen=True, tag="undelivered"):
+class UndeliveredOutcomes(Struct, frozen=True, tag="undelivered"):
     """Worker: outcomes the store has not answered, in case I do not live to deliver them."""
 
     transitions: tuple[Transition, ...]
 
     @classmethod
-    def of(cls, transitions: Sequence[Transition]) -> "Undelivered":
+    def of(cls, transitions: Sequence[Transition]) -> "UndeliveredOutcomes":
         """As many as fit: more than the pipe takes would close it, and end the worker in the midst of an outage."""
         sizes = accumulate(len(each.result or b"") for each in transitions)
         return cls(tuple(each for each, size in zip(transitions, sizes, strict=True) if size <= MOST_RESULTS))
 
 
-class Begun(Struct, frozen=True, tag="begun"):
+class AttemptStarted(Struct, frozen=True, tag="begun"):
     """Worker: the code of a job that has a limit started ``at`` this time of the lease's clock."""
 
     job: UUID
@@ -102,21 +102,21 @@ class Begun(Struct, frozen=True, tag="begun"):
     timeout: float | None = None
 
 
-class Moved(Struct, frozen=True, tag="moved"):
+class AttemptProgressed(Struct, frozen=True, tag="moved"):
     """Worker: that job said ``at`` this time that it moves; sent when it says so, whatever the store does."""
 
     job: UUID
     at: float
 
 
-class Stopped(Struct, frozen=True, tag="stopped"):
+class AttemptStopped(Struct, frozen=True, tag="stopped"):
     """Worker: the code of that attempt has stopped."""
 
     job: UUID
     token: Token
 
 
-class Overrun(Struct, frozen=True, tag="overrun"):
+class DeadlineExceeded(Struct, frozen=True, tag="overrun"):
     """Supervisor: that attempt has passed a limit; stop its code."""
 
     job: UUID
@@ -124,13 +124,13 @@ class Overrun(Struct, frozen=True, tag="overrun"):
     charge: Charge
 
 
-class Deaf(Struct, frozen=True, tag="deaf"):
+class CodeUnresponsive(Struct, frozen=True, tag="deaf"):
     """Worker: the code of these jobs does not stop; only the end of my process can end it."""
 
     jobs: tuple[UUID, ...]
 
 
-class Told(Struct, frozen=True, tag="told"):
+class EventForwarded(Struct, frozen=True, tag="told"):
     """Supervisor: an event of mine, for your subscribers; what is no number is told as text."""
 
     name: str
@@ -142,7 +142,7 @@ class Told(Struct, frozen=True, tag="told"):
         return Event(EventName(self.name), fields)
 
 
-class Dump(Struct, frozen=True, tag="dump"):
+class DumpStacks(Struct, frozen=True, tag="dump"):
     """Supervisor: say where the coroutines of your jobs wait; a dump of threads does not show it."""
 
 
@@ -152,8 +152,20 @@ class Drain(Struct, frozen=True, tag="drain"):
     grace: float
 
 
-FromSupervisor = Leased | Beaten | Gone | Cancelled | Overrun | Ping | Told | Dump | Drain
-FromWorker = Hello | Refused | Ready | Begun | Moved | Stopped | Pong | Undelivered | Deaf
+FromSupervisor = (
+    LeaseGranted | LeaseRenewed | LeaseLost | CancelJobs | DeadlineExceeded | Ping | EventForwarded | DumpStacks | Drain
+)
+FromWorker = (
+    WorkerHello
+    | StartRefused
+    | Ready
+    | AttemptStarted
+    | AttemptProgressed
+    | AttemptStopped
+    | Pong
+    | UndeliveredOutcomes
+    | CodeUnresponsive
+)
 Message = FromSupervisor | FromWorker
 
 _encoder = msgspec.msgpack.Encoder()

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from holdfast._ports.store import Store, Update
+from holdfast._ports.store import ProgressUpdate, Store
 from holdfast.errors import StoreBusy
 
 
-async def report(store: Store, updates: Sequence[Update]) -> tuple[frozenset[UUID], frozenset[UUID]]:
+async def report(store: Store, updates: Sequence[ProgressUpdate]) -> tuple[frozenset[UUID], frozenset[UUID]]:
     """Write the updates; the jobs that were lost, and those that another session has locked, which are not written."""
     try:
         return await store.report(updates), frozenset()

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from holdfast._engine.events import EventName, Events, failure_of_store
-from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.clock import Clock, Randomness
 from holdfast.errors import StoreUnavailable
 
 GIVE_UP = 30.0
@@ -13,16 +13,16 @@ PAUSES = (0.05, 2.0)
 Answered = TypeVar("Answered")
 
 
-class Patience:
+class Retrier:
     """Asks until the store answers; ``StoreUnavailable`` after ``give_up`` seconds."""
 
-    def __init__(self, clock: Clock, chance: Chance, events: Events, *, give_up: float = GIVE_UP) -> None:
+    def __init__(self, clock: Clock, chance: Randomness, events: Events, *, give_up: float = GIVE_UP) -> None:
         self._clock = clock
         self._chance = chance
         self._events = events
         self._give_up = give_up
 
-    async def ask(self, operation: str, verb: Callable[[], Awaitable[Answered]]) -> Answered:
+    async def call(self, operation: str, verb: Callable[[], Awaitable[Answered]]) -> Answered:
         """The verb's answer. What makes two copies of it one, such as the id of an enqueue, is fixed by the caller."""
         started, pause, failures = self._clock.monotonic(), PAUSES[0], 0
         while True:

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, Events, failure_of_store
-from holdfast._ports.clock import Chance
+from holdfast._ports.clock import Randomness
 from holdfast.errors import HoldfastError, StoreBusy, StoreUnavailable
 
 SHORTEST_PAUSE = 0.05
@@ -24,7 +24,7 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, (StoreUnavailable, OSError))
 
 
-class Wake:
+class Signal:
     """A signal that is remembered until somebody waits for it; one task waits at a time."""
 
     def __init__(self) -> None:
@@ -67,10 +67,10 @@ class Service:
     """A step that is repeated for ever: an error is reported and backed off from, never the end of it."""
 
     def __init__(
-        self, name: str, step: Callable[[], Awaitable[float]], *, events: Events, chance: Chance, longest_pause: float
+        self, name: str, step: Callable[[], Awaitable[float]], *, events: Events, chance: Randomness, longest_pause: float
     ) -> None:
         self.name = name
-        self.wake = Wake()
+        self.wake = Signal()
         self._step = step
         self._events = events
         self._chance = chance
@@ -93,9 +93,9 @@ class Service:
                 if failures:
                     self._events.emit(EventName.STORE_RECOVERED, operation=self.name, failures=failures)
                 failures = 0
-            wake = Wake() if failures else self.wake
+            wake = Signal() if failures else self.wake
             # A step that always answers 0 would never let anything else run.
-            await (wake.wait(wait) if wait > 0 else turn())
+            await (wake.wait(wait) if wait > 0 else yield_to_loop())
 
     def _pause(self, failures: int) -> float:
         """Exponential with jitter, so that a store that comes back is not met by everybody at once."""
@@ -126,7 +126,7 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def turn() -> None:
+async def yield_to_loop() -> None:
     """Let everything else that is ready run once."""
     taken = asyncio.Event()
     asyncio.get_running_loop().call_soon(taken.set)

@@ -24,7 +24,7 @@ class Clock(Protocol):
         ...
 
 
-class Chance(Protocol):
+class Randomness(Protocol):
     """Randomness as the engine needs it, so that one seed can decide everything."""
 
     def uuid4(self) -> UUID:

@@ -35,7 +35,7 @@ class Channel(Protocol):
         ...
 
 
-class Child(Protocol):
+class WorkerChild(Protocol):
     """A worker process: a direct child, leader of its own session, guarded by a process of its own."""
 
     @property
@@ -83,16 +83,16 @@ class Host(Protocol):
         """Whether a process with that pid and start time exists here; a zombie does not count."""
         ...
 
-    def kill_leftovers(self, process: ProcessIdentity) -> int:
+    def kill_orphans(self, process: ProcessIdentity) -> int:
         """Kill what is left of a dead worker's session; how many processes that were."""
         ...
 
-    async def spawn(self, arguments: Sequence[str]) -> Child:
+    async def spawn(self, arguments: Sequence[str]) -> WorkerChild:
         """Start a worker process from the main thread."""
         ...
 
 
-class Cell(Protocol):
+class SupervisorLink(Protocol):
     """A worker process from inside: its end of the pipe, and the flag its guard watches."""
 
     @property

@@ -135,12 +135,12 @@ class BeatAnswer(Struct, frozen=True):
     elapsed: float | None = None
 
 
-class LastTries(StrEnum):
+class IsolatedJobs(StrEnum):
     """What a claim does with jobs whose next crash would be their last: those run alone."""
 
-    LEAVE = "leave"
+    EXCLUDE = "leave"
     ONLY = "only"
-    ALSO = "also"
+    INCLUDE = "also"
 
 
 class ClaimRequest(Struct, frozen=True, kw_only=True):
@@ -156,7 +156,7 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     limit: int
     prefetch: int = 0
     queues: tuple[str, ...] | None = None
-    last_tries: LastTries = LastTries.LEAVE
+    last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE
     ids: tuple[UUID, ...] | None = None
 
 
@@ -167,7 +167,7 @@ class ExchangeAnswer(Struct, frozen=True):
     claims: tuple[Claim, ...] = ()
 
 
-class Update(Struct, frozen=True, kw_only=True):
+class ProgressUpdate(Struct, frozen=True, kw_only=True):
     """What a handler said about its job. ``None`` leaves a field as it is; the latest progress wins.
 
     ``order`` grows with each update of a worker: one that arrives after a later one changes nothing. ``None``: whatever came before.
@@ -182,7 +182,7 @@ class Update(Struct, frozen=True, kw_only=True):
     order: int | None = None
 
 
-class Note(Struct, frozen=True, kw_only=True):
+class AttemptNote(Struct, frozen=True, kw_only=True):
     """Something learnt too late to move the job: kept on that attempt's own record."""
 
     job: UUID
@@ -192,23 +192,23 @@ class Note(Struct, frozen=True, kw_only=True):
     stacks: str | None = None
 
 
-class Overdue(Struct, frozen=True):
+class OverdueJob(Struct, frozen=True):
     """An active job far past a limit of its task, whose owner's supervisor should have acted long ago. ``timing``: its lease's."""
 
-    hold: ActiveJob
+    job: ActiveJob
     worker: str
     charge: Charge
     timing: LeaseTiming
 
 
-class Expired(Struct, frozen=True):
+class ExpiredJob(Struct, frozen=True):
     """A job that nobody started in time, and which has failed for it."""
 
     job: UUID
     task: str
 
 
-class Due(Struct, frozen=True):
+class DueJob(Struct, frozen=True):
     """A job that a claim would take now. ``number``: of its last claim, so that it names this wait and no other."""
 
     job: UUID
@@ -299,7 +299,7 @@ class Store(Protocol):
         """A connection in a transaction that commits only if the job is still active under its token: ``JobLost`` at entry
         and at the end otherwise. Open for longer than ``idle`` seconds, it is rolled back with an error that says so.
 
-        With ``heal_at``, the mark of a hook as a claim or ``unhealed`` answered it: the job, wherever it is, must have this
+        With ``heal_at``, the mark of a hook as a claim or ``owed_hooks`` returned it: the job, wherever it is, must have this
         token and this mark, and the mark is taken away in the same commit.
         """
         ...
@@ -330,12 +330,12 @@ class Store(Protocol):
         """``claimed`` to ``running`` for each (job, token); the jobs that were lost. Starting a started one is no loss."""
         ...
 
-    async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
+    async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         """Progress and checkpoints under their tokens; the jobs that were lost. ``StoreBusy`` names the jobs that another session
         has locked; all others are written then."""
         ...
 
-    async def annotate(self, notes: Sequence[Note]) -> None:
+    async def annotate(self, notes: Sequence[AttemptNote]) -> None:
         """Keep a late result or stacks on the attempt record of exactly that token; nothing if there is none. ``StoreBusy`` as
         for ``report``."""
         ...
@@ -361,11 +361,11 @@ class Store(Protocol):
         """Delete at most ``limit`` jobs of the queue that wait and were enqueued by ``until``, without it by now."""
         ...
 
-    async def expire(self, limit: int) -> "tuple[Expired, ...]":
+    async def expire(self, limit: int) -> "tuple[ExpiredJob, ...]":
         """At most ``limit`` waiting jobs that nobody started before they expired are failed, oldest expiry first."""
         ...
 
-    async def unhealed(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+    async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         """At most ``limit`` finished and held jobs of these tasks whose hook is owed and due, without attempts, those first
         that have waited longest. In the same write each becomes due again only after ``pause`` seconds, or its age if that is
         more, at most ``HOOK_PAUSE``: the mark that it is answered with."""
@@ -401,7 +401,7 @@ class Store(Protocol):
         """
         ...
 
-    async def overdue(self, limit: int) -> "tuple[Overdue, ...]":
+    async def overdue(self, limit: int) -> "tuple[OverdueJob, ...]":
         """Running jobs of living leases that are ``ttl + grace`` of that lease past a limit of their task, longest first."""
         ...
 
@@ -424,7 +424,7 @@ class Store(Protocol):
         ...
 
     async def next_due(
-        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: LastTries = LastTries.LEAVE
+        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
         """Seconds until the next job of these tasks that a claim would take is due (0 if one is), ``None`` if there is none."""
         ...
@@ -435,9 +435,9 @@ class Store(Protocol):
         limit: int,
         *,
         queues: Sequence[str] | None = None,
-        last_tries: LastTries = LastTries.LEAVE,
+        last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
         age: float = 0.0,
-    ) -> tuple[Due, ...]:
+    ) -> tuple[DueJob, ...]:
         """The first ``limit`` jobs of these tasks that a claim would take now, in its order: those that have been due for at
         least ``age`` seconds."""
         ...

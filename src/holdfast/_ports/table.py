@@ -9,7 +9,7 @@ from msgspec import Struct
 from holdfast._core.table_spec import Key, RowOutcome, TableSpec
 
 
-class Mark(Struct, frozen=True):
+class RowFence(Struct, frozen=True):
     """The fence of a batch: what its rows must still say when they are finished.
 
     ``stamp``: the table's own time, as text that the table can read again; ``owner``: ``""`` without an owner column. With one
@@ -20,15 +20,15 @@ class Mark(Struct, frozen=True):
     owner: str
 
 
-class Claimed(Struct, frozen=True):
+class ClaimedRows(Struct, frozen=True):
     """Rows that are ours now, each a dict by column, their keys in the same order, and under which mark. No row: nothing is due."""
 
-    mark: Mark
+    fence: RowFence
     rows: tuple[dict[str, Any], ...]
     keys: tuple[Key, ...]
 
 
-class Reset(Struct, frozen=True):
+class ResetRow(Struct, frozen=True):
     """A row that was taken from somebody who had it for too long; ``to``: pending again, or failed. ``owner``: whose it was."""
 
     key: Key
@@ -45,7 +45,7 @@ class Refusal(Struct, frozen=True):
     error: str
 
 
-class Holder(Struct, frozen=True):
+class RowHolder(Struct, frozen=True):
     """Who has rows at the moment, ``""`` without an owner column; ``oldest``: seconds since the oldest of their stamps."""
 
     owner: str
@@ -68,10 +68,10 @@ class States(Struct, frozen=True):
     due: int
     stuck: int
     oldest: float | None
-    holders: tuple[Holder, ...]
+    holders: tuple[RowHolder, ...]
 
 
-class Moves(Protocol):
+class RowWriter(Protocol):
     """Row states inside a caller's own transaction: they commit with its statements. ``connection``: the driver's."""
 
     connection: Any
@@ -81,7 +81,7 @@ class Moves(Protocol):
         ...
 
 
-class BlockingMoves(Protocol):
+class BlockingRowWriter(Protocol):
     """The same for code that is not awaited."""
 
     connection: Any
@@ -120,7 +120,7 @@ class Table(Protocol):
         fence, or only the claim itself knows the time."""
         ...
 
-    async def claim(self, owner: str, limit: int, stamp: str = "") -> Claimed:
+    async def claim(self, owner: str, limit: int, stamp: str = "") -> ClaimedRows:
         """Lock, mark and stamp up to ``limit`` rows that are due, and let go of the locks: nobody else gets one of them.
 
         ``owner`` is new for each call, so that a claim whose answer was lost can be given back by ``release``; so is ``stamp``,
@@ -129,26 +129,26 @@ class Table(Protocol):
         ...
 
     async def move(
-        self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+        self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
     ) -> list[Key]:
         """Finish rows, or give them back; which of them were still under the mark. What was moved under it before is not.
         ``is_all``: no other row can be under it, so that a table may look for them by that."""
         ...
 
-    async def release(self, mark: Mark) -> int:
+    async def release(self, mark: RowFence) -> int:
         """Give back all rows that are still under the mark: of a handler that ended, or of an attempt that died."""
         ...
 
-    async def renew(self, mark: Mark) -> Mark | None:
+    async def renew(self, mark: RowFence) -> RowFence | None:
         """Stamp the rows that are still under the mark anew; ``None``: there are none. Only with an owner column."""
         ...
 
-    async def adopt(self, limit: int) -> list[Key]:
+    async def stamp_unstamped(self, limit: int) -> list[Key]:
         """Stamp rows in progress that have no stamp, or one that no clock can have said: from now on their time runs. Which ones:
         a row that comes again was given its stamp for nothing."""
         ...
 
-    async def reset(self, limit: int, past: int = 0) -> list[Reset]:
+    async def reset(self, limit: int, past: int = 0) -> list[ResetRow]:
         """Take rows from whoever has had them for longer than ``stale_after``, oldest first, without the first ``past``."""
         ...
 
@@ -168,11 +168,11 @@ class Table(Protocol):
         """How it stands."""
         ...
 
-    def transaction(self, mark: Mark) -> AbstractAsyncContextManager[Moves]:
+    def transaction(self, mark: RowFence) -> AbstractAsyncContextManager[RowWriter]:
         """One of the caller's own, in which rows can be moved."""
         ...
 
-    def blocking_transaction(self, mark: Mark) -> AbstractContextManager[BlockingMoves]:
+    def blocking_transaction(self, mark: RowFence) -> AbstractContextManager[BlockingRowWriter]:
         """The same for code that is not awaited."""
         ...
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._ports.store import Due
+from holdfast._ports.store import DueJob
 
 
 class Hint(Struct, frozen=True, omit_defaults=True):
@@ -22,7 +22,7 @@ class Hint(Struct, frozen=True, omit_defaults=True):
     rescued: str = ""
 
 
-class Via(StrEnum):
+class ClaimSource(StrEnum):
     """What led to a claim: the worker's own look, a message of whoever enqueued or rescued the job, a message that an
     earlier receiver did not acknowledge in time, or one of a supervisor that found the job waiting."""
 
@@ -37,7 +37,7 @@ class Delivery(Struct, frozen=True):
 
     job: UUID
     queue: str
-    via: Via
+    via: ClaimSource
     rescued: str = ""
     receipt: Any = None
 
@@ -46,7 +46,7 @@ class Deliveries(Protocol):
     """Hints that are kept and handed each to one worker, until one acknowledges it. No method ever raises."""
 
     @property
-    def last_until_finish(self) -> bool:
+    def acks_on_finish(self) -> bool:
         """Whether a message is acknowledged when its job has ended, and not already when it has been claimed."""
         ...
 
@@ -59,11 +59,11 @@ class Deliveries(Protocol):
         """These need not come again. One that is lost on the way lets them come again."""
         ...
 
-    async def have_all_come(self, queues: Sequence[str] | None) -> bool:
+    async def is_drained(self, queues: Sequence[str] | None) -> bool:
         """Whether nothing waits to be handed out; ``False`` also if there is nobody to hand it to, or no telling."""
         ...
 
-    async def tell_again(self, jobs: Sequence[Due]) -> None:
+    async def republish(self, jobs: Sequence[DueJob]) -> None:
         """Publish these jobs for whom nobody came; several tellers of one wait of a job count as one."""
         ...
 

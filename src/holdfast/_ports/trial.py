@@ -11,8 +11,8 @@ from holdfast._core.lifecycle import End, LeaseEnd, finish, release
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.clock import Chance
-from holdfast._ports.store import Answer, Check, ClaimRequest, NewLease, Note, Store, Update
+from holdfast._ports.clock import Randomness
+from holdfast._ports.store import Answer, AttemptNote, Check, ClaimRequest, NewLease, ProgressUpdate, Store
 from holdfast.errors import HoldfastError
 
 TASK = "holdfast.check"
@@ -22,7 +22,7 @@ _PAYLOAD = b'"' + b"x" * 1024 + b'"'  # too long for the row of its job
 _POLICY = Policy(retention=2 * 86400.0)  # long enough for a partition of a day
 
 
-async def try_out(store: Store, chance: Chance, process: ProcessIdentity) -> Check:
+async def try_out(store: Store, chance: Randomness, process: ProcessIdentity) -> Check:
     """Whether a job can be moved. The store must do all of it in one transaction, which is rolled back afterwards."""
     step = "begin"
     try:
@@ -39,7 +39,7 @@ def stuck(step: str, error: HoldfastError) -> Check:
     return Check("error", "job", f"a job cannot move, at {step}: {error}", remedy)
 
 
-async def _steps(store: Store, chance: Chance, process: ProcessIdentity) -> AsyncIterator[str]:
+async def _steps(store: Store, chance: Randomness, process: ProcessIdentity) -> AsyncIterator[str]:
     """Yield the name of each step before it is made."""
     job = NewJob(id=chance.uuid7(), task=TASK, queue=TASK, payload=_PAYLOAD, policy=_POLICY, unique_key=str(chance.uuid4()))
     worker = NewLease(chance.uuid4(), TASK, process, LeaseTiming(30.0, 6.0, 5.0), (TASK,), (TASK,), 0.0, 1)
@@ -55,12 +55,12 @@ async def _steps(store: Store, chance: Chance, process: ProcessIdentity) -> Asyn
         _require(len(claims) == 1, "the claim answers no job")
         hold = claims[0].job
         yield "report"
-        await store.report([Update(job=job.id, token=hold.token, stage="check", checkpoint=b"1", order=1)])
+        await store.report([ProgressUpdate(job=job.id, token=hold.token, stage="check", checkpoint=b"1", order=1)])
         yield "settle"
         settle = finish(hold, Done(b"1"), jitter=0.0) if is_last else release(hold, code_ran=True)
         _require((await store.exchange([settle])).answers == (Answer.APPLIED,), "the settle changes nothing")
         yield "annotate"
-        await store.annotate([Note(job=job.id, token=hold.token, stacks="check")])
+        await store.annotate([AttemptNote(job=job.id, token=hold.token, stacks="check")])
     yield "read"
     found = await store.get(job.id)
     _require(found is not None and found.state is State.COMPLETED, "it is not there after its settle")
@@ -73,7 +73,7 @@ async def _steps(store: Store, chance: Chance, process: ProcessIdentity) -> Asyn
     await store.pause([TASK], is_paused=False)
 
 
-def _request(worker: NewLease, chance: Chance, job: NewJob) -> ClaimRequest:
+def _request(worker: NewLease, chance: Randomness, job: NewJob) -> ClaimRequest:
     return ClaimRequest(lease=worker.id, claim=chance.uuid4(), tasks={TASK: job.policy}, limit=1, ids=(job.id,))
 
 

@@ -12,7 +12,7 @@ import msgspec
 from holdfast._core.cleaning import IN_JSON, IN_LINES, printable
 from holdfast._engine.events import EventName, logger
 from holdfast._engine.runners.current import CURRENT, WORKER
-from holdfast._processes.outage_log import QuietOutage
+from holdfast._processes.outage_log import OutageFilter
 
 LEVELS = ("debug", "info", "warning", "error")
 WHO = ("job", "task", "attempt", "worker")
@@ -97,5 +97,5 @@ def configure_logs(level: str, form: str) -> None:
     handler = _Stderr()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     if level != "debug":
-        handler.addFilter(QuietOutage())
+        handler.addFilter(OutageFilter())
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -8,7 +8,7 @@ SAY_EVERY = 10.0
 FORGET_AFTER = 60.0
 
 
-class QuietOutage(logging.Filter):
+class OutageFilter(logging.Filter):
     """Every part of a worker retries by itself, several times a second; what all of them say together is one outage.
 
     It is over when each operation that failed lately was answered, so the line that says so can be believed.

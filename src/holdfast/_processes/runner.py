@@ -13,7 +13,7 @@ from holdfast._engine.tasks.imports import import_module
 from holdfast._processes.loading import load_app
 from holdfast._processes.logs import configure_logs
 from holdfast._processes.worker import USAGE, leave, leave_it_to_the_supervisor
-from holdfast._system.runner_host import RunnerCell
+from holdfast._system.runner_host import SystemWorkerLink
 from holdfast.app import open_store
 from holdfast.errors import ConfigurationError
 
@@ -21,7 +21,7 @@ from holdfast.errors import ConfigurationError
 def main(arguments: Sequence[str]) -> int:
     """Live as one runner; the exit code."""
     passed = dict(zip(arguments[0:6:2], map(int, arguments[1:6:2]), strict=True))
-    cell = RunnerCell.adopt(passed["--channel"], passed["--stacks"], passed["--worker"])
+    cell = SystemWorkerLink.adopt(passed["--channel"], passed["--stacks"], passed["--worker"])
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, leave_it_to_the_supervisor)
     options = RunnerOptions.decode(arguments[6])

@@ -27,8 +27,8 @@ from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.worker import Worker
 from holdfast._processes.loading import load_app
 from holdfast._processes.logs import configure_logs
-from holdfast._system.clock import SystemChance, SystemClock
-from holdfast._system.host import SystemCell
+from holdfast._system.clock import SystemClock, SystemRandomness
+from holdfast._system.host import SystemSupervisorLink
 from holdfast._system.runner_host import SystemRunnerHost
 from holdfast.app import App, open_store, open_transport, tables_of
 from holdfast.errors import ConfigurationError
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     """Live as one worker; the exit code."""
     passed = dict(zip(arguments[0:6:2], map(int, arguments[1:6:2]), strict=True))
     target, options = arguments[6], msgspec.json.decode(arguments[7], type=ProcessOptions)
-    cell = SystemCell.adopt(passed["--channel"], passed["--guard"], passed["--stacks"])
+    cell = SystemSupervisorLink.adopt(passed["--channel"], passed["--guard"], passed["--stacks"])
     # A signal for the whole group or cgroup is the supervisor's to handle: it drains us. (A handler rather than
     # SIG_IGN, because programs that jobs start would inherit that.)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
         _require_runnable(app, target)
         store, transport = open_store(app.settings), open_transport(app.settings)
     except ConfigurationError as error:
-        cell.channel.send(messages.encode(messages.Refused(tuple(error.problems))))
+        cell.channel.send(messages.encode(messages.StartRefused(tuple(error.problems))))
         return USAGE
     cell.set_lease_clock(runs_through_suspend=store.capabilities.lease_clock != "kernel")
     loop = WorkerLoop()
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
         registry=app.registry,
         settings=app.settings,
         clock=SystemClock(),
-        chance=SystemChance(),
+        chance=SystemRandomness(),
         events=app.events,
         options=options.worker,
         tables=tables_of(app),

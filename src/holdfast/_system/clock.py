@@ -7,7 +7,7 @@ import threading
 import time
 from uuid import UUID
 
-from holdfast._forks import care_for
+from holdfast._forks import register
 
 FREE_BITS = 74
 """Of a UUIDv7: those after its milliseconds that say neither version nor variant."""
@@ -43,7 +43,7 @@ async def loop_sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-class SystemChance:
+class SystemRandomness:
     """Randomness of the machine. UUIDv7 (RFC 9562): 48 bits of milliseconds, then a counter kept per process.
 
     The 74 bits after the time are random for each new millisecond. Within it each id is greater by 48 fresh random bits, so ids
@@ -52,18 +52,18 @@ class SystemChance:
     """
 
     def __init__(self) -> None:
-        self.start_afresh()
-        care_for(self)
+        self.after_fork_in_child()
+        register(self)
 
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork."""
         self._lock.acquire()
 
-    def release(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """After it, in the parent."""
         self._lock.release()
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After it, in the child, which must not count on where its parent does."""
         self._lock = threading.Lock()
         self._last = 0  # id, as its milliseconds and its free bits

@@ -19,10 +19,10 @@ CLOCKS = (time.CLOCK_MONOTONIC, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOT
 DEADLINE_BYTES = 8
 RECHECK = 0.1
 """Seconds between two looks at what announces nothing: the flag past the deadline, a worker without a pidfd."""
-NAP = 1.0
+SUSPEND_CHECK = 1.0
 """Longest wait for a deadline on a clock that runs through suspend: a wait does not count that time."""
 PAUSE = 0.002
-PATIENCE = 5.0
+KILL_TIMEOUT = 5.0
 """Seconds to wait for killed processes; only one stuck in the kernel takes longer, and it runs no code any more."""
 
 
@@ -53,7 +53,7 @@ def sees_processes() -> bool:
         return False
 
 
-def members(session: int) -> dict[int, Stat]:
+def session_processes(session: int) -> dict[int, Stat]:
     """Processes of a session by pid, zombies included; none where they cannot be seen."""
     found = {}
     for name in os.listdir("/proc") if sees_processes() else ():
@@ -95,9 +95,9 @@ def kill_member(pid: int, session: int) -> None:
             os.close(handle)
 
 
-def strike(session: int, spare: int = 0) -> int:
+def kill_all(session: int, spare: int = 0) -> int:
     """SIGKILL every process of a session but one; how many were alive. Its number must not be free for others yet."""
-    found = {pid: stat for pid, stat in members(session).items() if stat.is_alive and pid != spare}
+    found = {pid: stat for pid, stat in session_processes(session).items() if stat.is_alive and pid != spare}
     for group in {session, *(stat.group for stat in found.values())} - {os.getpgid(0)}:
         try:
             os.killpg(group, SIGKILL)  # at one blow, so that none of a group forks its way out
@@ -110,9 +110,9 @@ def strike(session: int, spare: int = 0) -> int:
 
 def kill_session(session: int, spare: int = 0) -> None:
     """Strike until nothing is left. Twice nothing: a process that was being forked may be missing in one look."""
-    until, quiet = time.monotonic() + PATIENCE, 0
+    until, quiet = time.monotonic() + KILL_TIMEOUT, 0
     while quiet < 2 and time.monotonic() < until:
-        quiet = 0 if strike(session, spare) else quiet + 1
+        quiet = 0 if kill_all(session, spare) else quiet + 1
         time.sleep(PAUSE)
 
 
@@ -179,7 +179,7 @@ class Guard:
         if now >= self._deadline:
             return RECHECK
         wait = self._deadline - now
-        return wait if self._clock == time.CLOCK_MONOTONIC and blind is None else min(wait, blind or NAP)
+        return wait if self._clock == time.CLOCK_MONOTONIC and blind is None else min(wait, blind or SUSPEND_CHECK)
 
 
 def main(pipe: int, flags: int) -> None:

@@ -49,7 +49,7 @@ class SystemHost:
         # Start times are shown shifted in another time namespace; then the pid alone must do.
         return may_run(process, _look(process.pid), are_starts_comparable=process.clock == self.process().clock)
 
-    def kill_leftovers(self, process: ProcessIdentity) -> int:
+    def kill_orphans(self, process: ProcessIdentity) -> int:
         """Kill what is left of a dead worker's session; how many processes that were.
 
         A session keeps its number until its last process is gone. But the number may have been free in between and
@@ -58,7 +58,7 @@ class SystemHost:
         if not is_provably_dead(process, self.process(), is_running=self.is_running(process)):
             return 0
         killed: set[int] = set()
-        until = self._clock.monotonic() + guard.PATIENCE
+        until = self._clock.monotonic() + guard.KILL_TIMEOUT
         while not self._is_taken(process) and (left := _marked_members(process.pid, killed)) and self._clock.monotonic() < until:
             for pid in left:
                 guard.kill_member(pid, process.pid)
@@ -132,7 +132,7 @@ class SystemChild:
 
     def is_stopped(self) -> bool:
         """State T, or t under a debugger."""
-        self._memory_kills.look()  # asked at every watch, so a kill of somebody else is not taken for this one's
+        self._memory_kills.poll()  # asked at every watch, so a kill of somebody else is not taken for this one's
         stat = guard.read_stat(self._process.pid)
         return stat is not None and stat.state in "Tt"
 
@@ -154,7 +154,7 @@ class SystemChild:
         """SIGKILL every process of its session; ``wait`` sees to those that are being forked meanwhile."""
         self._is_killed = True
         if self._popen.returncode is None:  # its pid is ours until it is reaped
-            guard.strike(self._process.pid)
+            guard.kill_all(self._process.pid)
 
     async def wait(self) -> Exit:
         """How it ended, once it has been reaped and nothing of its session is left."""
@@ -162,11 +162,11 @@ class SystemChild:
 
     async def _reap(self) -> Exit:
         try:
-            await death_of(self._popen)
-            until = self._clock.monotonic() + guard.PATIENCE
+            await wait_for_exit(self._popen)
+            until = self._clock.monotonic() + guard.KILL_TIMEOUT
             quiet = 0  # twice nothing, as in guard.kill_session, which would block the supervisor's loop
             while quiet < 2 and self._clock.monotonic() < until:
-                quiet = 0 if guard.strike(self._process.pid) else quiet + 1
+                quiet = 0 if guard.kill_all(self._process.pid) else quiet + 1
                 await self._clock.sleep(guard.PAUSE)
             _reap_adopted(self._process.pid)
             code = self._popen.wait()
@@ -182,14 +182,14 @@ class SystemChild:
         self._deadlines = self._stacks = -1
 
 
-class SystemCell:
+class SystemSupervisorLink:
     """A worker process from inside. ``limits``: what this machine cannot promise, to be said at start."""
 
     def __init__(self, channel: SystemChannel, flags: mmap.mmap, limits: Sequence[str]) -> None:
         self._channel, self._flags, self.limits = channel, flags, tuple(limits)
 
     @classmethod
-    def adopt(cls, channel_fd: int, guard_fd: int, stacks_fd: int) -> "SystemCell":
+    def adopt(cls, channel_fd: int, guard_fd: int, stacks_fd: int) -> "SystemSupervisorLink":
         """Take over what the supervisor passed and start the guard. Call it first of all, from the main thread."""
         for fd in (channel_fd, guard_fd, stacks_fd):
             os.set_inheritable(fd, False)
@@ -278,7 +278,7 @@ def _exists(pid: int) -> bool:
 
 def _marked_members(session: int, known: set[int]) -> list[int]:
     """Those alive; a dying one whose environment is gone already is still known."""
-    return [pid for pid, stat in guard.members(session).items() if stat.is_alive and (pid in known or _is_marked(pid))]
+    return [pid for pid, stat in guard.session_processes(session).items() if stat.is_alive and (pid in known or _is_marked(pid))]
 
 
 def _is_marked(pid: int) -> bool:
@@ -324,7 +324,7 @@ def _start_guard(guard_fd: int, flags_fd: int) -> str:
     return armed.stderr.decode(errors="replace").strip() or f"exit {armed.returncode}" if armed.returncode else ""
 
 
-async def death_of(popen: "subprocess.Popen[bytes]") -> None:
+async def wait_for_exit(popen: "subprocess.Popen[bytes]") -> None:
     """Return when the process has ended, without reaping it: until then its pid and session number stay ours.
 
     Never by the end of a pipe, which a forked child keeps open.
@@ -356,7 +356,7 @@ def _wait_in_thread(popen: "subprocess.Popen[bytes]", loop: asyncio.AbstractEven
 
 def _reap_adopted(session: int) -> None:
     """As process 1 of a container we inherit what a dead worker leaves, and nobody else would reap it."""
-    for pid, stat in guard.members(session).items():
+    for pid, stat in guard.session_processes(session).items():
         if pid != session and stat.parent == os.getpid():
             os.waitpid(pid, os.WNOHANG)
 
@@ -365,7 +365,7 @@ def exit_of(code: int, memory_kills: MemoryKills, *, is_ours: bool) -> Exit:
     """What a return code says. ``is_ours``: we killed it, so nobody else needs to have done it."""
     if code >= 0:
         return Exit(code)
-    is_out_of_memory = -code == signal.SIGKILL and not is_ours and memory_kills.was_just_now()
+    is_out_of_memory = -code == signal.SIGKILL and not is_ours and memory_kills.had_recent_kill()
     return Exit(signal=_name_of(-code), is_out_of_memory=is_out_of_memory)
 
 

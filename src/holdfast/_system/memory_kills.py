@@ -18,16 +18,16 @@ class MemoryKills:
         self._groups, self._mounted, self._now = groups, mounted, now or SystemClock().monotonic
         self._seen, self._grown = self._count(), float("-inf")
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Notice when the count grows; the more often, the better it is known to which death that belongs."""
         count = self._count()
         if count > self._seen:
             self._grown = self._now()
         self._seen = count
 
-    def was_just_now(self) -> bool:
+    def had_recent_kill(self) -> bool:
         """Whether there was one a moment ago."""
-        self.look()
+        self.poll()
         return self._now() - self._grown < BELIEVED
 
     def _count(self) -> int:

@@ -15,7 +15,7 @@ from holdfast._ports.host import Exit
 from holdfast._system import guard
 from holdfast._system.channel import SystemChannel
 from holdfast._system.clock import SystemClock
-from holdfast._system.host import MOST_STACKS, death_of, exit_of, shared_file
+from holdfast._system.host import MOST_STACKS, exit_of, shared_file, wait_for_exit
 from holdfast._system.memory_kills import MemoryKills
 
 # -P: as for workers; what is to be found in the current folder, the runner adds to the path itself.
@@ -38,7 +38,7 @@ class SystemRunnerHost:
 
     async def spawn(self) -> "SystemRunner":
         """Start one. Call it from the thread that lives as long as the worker does, its event loop's."""
-        self._memory_kills.look()
+        self._memory_kills.poll()
         return SystemRunner(self._clock, self._command, self._arguments, self._memory_kills)
 
 
@@ -115,9 +115,9 @@ class SystemRunner:
 
     async def _reap(self) -> Exit:
         try:
-            await death_of(self._popen)
+            await wait_for_exit(self._popen)
             self._strike()
-            until = self._clock.monotonic() + guard.PATIENCE
+            until = self._clock.monotonic() + guard.KILL_TIMEOUT
             while _is_group_alive(self._popen.pid) and self._clock.monotonic() < until:
                 await self._clock.sleep(guard.PAUSE)
             code = self._popen.wait()
@@ -133,18 +133,18 @@ class SystemRunner:
         self._stacks = -1
 
 
-class RunnerCell:
+class SystemWorkerLink:
     """A runner process from inside."""
 
     def __init__(self, channel: SystemChannel) -> None:
         self.channel = channel
 
     @classmethod
-    def adopt(cls, channel_fd: int, stacks_fd: int, worker: int) -> "RunnerCell":
+    def adopt(cls, channel_fd: int, stacks_fd: int, worker: int) -> "SystemWorkerLink":
         """Take over what the worker passed, and die with it from now on. Call it first of all."""
         for fd in (channel_fd, stacks_fd):
             os.set_inheritable(fd, False)
-        _die_with(worker)
+        _exit_with_parent(worker)
         faulthandler.register(signal.SIGUSR1, file=stacks_fd, all_threads=True, chain=False)
         os.write(stacks_fd, ARMED)  # from now on the signal is safe to send
         faulthandler.enable(stacks_fd)  # what a crash of native code says goes there too
@@ -163,7 +163,7 @@ class RunnerCell:
             return 0
 
 
-def _die_with(worker: int) -> None:
+def _exit_with_parent(worker: int) -> None:
     """Have the kernel kill this process with the thread that started it; elsewhere the end of the pipe must do."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from holdfast._core.cleaning import printable
 from holdfast._engine.events import Event, EventName, Events
-from holdfast.cli.stderr import say
+from holdfast.cli.stderr import write_stderr
 from holdfast.settings import public_url
 
 if TYPE_CHECKING:
-    from holdfast._engine.messages import Hello
+    from holdfast._engine.messages import WorkerHello
     from holdfast._engine.supervisor.supervisor import Supervisor
     from holdfast._processes.worker import ProcessOptions
 
@@ -39,11 +39,11 @@ class Banner:
             self._counts[event.name] += 1
             if event.name is EventName.LEASE_OPENED and not self._is_said:
                 self._is_said = True
-                self._say(next(ward.hello for ward in supervisor().wards if ward.hello is not None))
+                self._say(next(ward.hello for ward in supervisor().workers if ward.hello is not None))
 
         events.on("*", count)
 
-    def _say(self, hello: "Hello") -> None:
+    def _say(self, hello: "WorkerHello") -> None:
         worker = self._options.worker
         many = f"{self._processes} process{'es' if self._processes > 1 else ''}"
         lines = {
@@ -58,7 +58,7 @@ class Banner:
             logger.info("holdfast %s starts", version("holdfast"), extra={"fields": lines})
             return
         block = [f"holdfast {version('holdfast')}", *(f"  {name:<8} {printable(text)}" for name, text in lines.items())]
-        say("\n".join((*block, "  Ctrl-C ends it")))
+        write_stderr("\n".join((*block, "  Ctrl-C ends it")))
 
     def end(self, reason: str, code: int) -> None:
         """One line: for how long, why, and what went wrong meanwhile."""
@@ -70,7 +70,7 @@ class Banner:
         if self._options.log_format == "json":
             logger.info("%s", text, extra={"fields": {"reason": reason, "code": code, "rescued": rescued}})
         else:
-            say(text)
+            write_stderr(text)
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -23,7 +23,7 @@ MOST_RUNNING = 100
 BAR = 20
 
 
-class Running(Struct, frozen=True, kw_only=True):
+class RunningRow(Struct, frozen=True, kw_only=True):
     """A running job without what it was given. ``seconds``: since it started."""
 
     id: str
@@ -37,7 +37,7 @@ class Running(Struct, frozen=True, kw_only=True):
     message: str | None
 
     @classmethod
-    def of(cls, job: JobView, now: datetime) -> "Running":
+    def of(cls, job: JobView, now: datetime) -> "RunningRow":
         """What a list may show of a job."""
         return cls(
             id=str(job.id),
@@ -52,7 +52,7 @@ class Running(Struct, frozen=True, kw_only=True):
         )
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class QueueRow(Struct, frozen=True, kw_only=True):
     """A queue. ``rate``: jobs that ended in it per second since the frame before, ``None`` in the first."""
 
     name: str
@@ -66,8 +66,8 @@ class Frame(Struct, frozen=True, kw_only=True):
 
     at: datetime
     workers: Sequence[LeaseView]
-    queues: Sequence[Line]
-    running: Sequence[Running]
+    queues: Sequence[QueueRow]
+    running: Sequence[RunningRow]
 
 
 def read(app: "App", wall: float, before: Frame | None = None) -> Frame:
@@ -80,15 +80,15 @@ def read(app: "App", wall: float, before: Frame | None = None) -> Frame:
         at=at,
         workers=app.workers.list(),
         queues=[_line(queue, known.get(queue.name), elapsed) for queue in app.queues.list()],
-        running=sorted((Running.of(job, at) for job in running), key=lambda job: -(job.seconds or 0.0)),
+        running=sorted((RunningRow.of(job, at) for job in running), key=lambda job: -(job.seconds or 0.0)),
     )
 
 
-def _line(queue: QueueView, before: Line | None, elapsed: float) -> Line:
+def _line(queue: QueueView, before: QueueRow | None, elapsed: float) -> QueueRow:
     rate = None
     if before is not None and elapsed > 0:
         rate = round(max(0, _ended(queue.counts) - _ended(before.counts)) / elapsed, 1)
-    return Line(name=queue.name, paused_at=queue.paused_at, counts=queue.counts, rate=rate)
+    return QueueRow(name=queue.name, paused_at=queue.paused_at, counts=queue.counts, rate=rate)
 
 
 def _ended(counts: Mapping[State, int]) -> int:

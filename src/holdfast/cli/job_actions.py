@@ -21,7 +21,7 @@ WAITING = (State.SCHEDULED, State.AVAILABLE, State.BLOCKED, State.HELD)
 OWNED = (State.CLAIMED, State.RUNNING)
 
 
-class Steering(Struct, frozen=True, kw_only=True):
+class JobAction(Struct, frozen=True, kw_only=True):
     """One command: its words, what a selector without a state looks at, and how it names the states it leaves jobs in."""
 
     name: str
@@ -32,15 +32,15 @@ class Steering(Struct, frozen=True, kw_only=True):
     refused: tuple[State, ...] = ()
 
 
-_CANCEL = Steering(
+_CANCEL = JobAction(
     name="cancel",
     doing="cancelling",
     states=(*WAITING, *OWNED),
     said={State.CLAIMED: "claimed, asked to end", State.RUNNING: "running, asked to end"},
 )
-_RETRY = Steering(name="retry", doing="reopening")
-_RESCHEDULE = Steering(name="reschedule", doing="rescheduling", states=(State.SCHEDULED, State.AVAILABLE))
-_DELETE = Steering(
+_RETRY = JobAction(name="retry", doing="reopening")
+_RESCHEDULE = JobAction(name="reschedule", doing="rescheduling", states=(State.SCHEDULED, State.AVAILABLE))
+_DELETE = JobAction(
     name="delete",
     doing="deleting",
     said={State.CLAIMED: "claimed, not deleted", State.RUNNING: "running, not deleted"},
@@ -116,7 +116,7 @@ def delete(context: click.Context, /, target: str | None, url: str | None, as_js
 
 def _steer(
     context: click.Context,
-    how: Steering,
+    how: JobAction,
     bind: "Callable[[App], Act]",
     target: str | None,
     url: str | None,
@@ -144,7 +144,7 @@ def _steer(
         context.exit(_print_states(how, ids, states, as_json=as_json))
 
 
-def _print_plan(app: "App", how: Steering, ids: Sequence[UUID], *, as_json: bool) -> None:
+def _print_plan(app: "App", how: JobAction, ids: Sequence[UUID], *, as_json: bool) -> None:
     from holdfast.cli.output import print_json, print_table
     from holdfast.errors import JobNotFound
 
@@ -163,7 +163,7 @@ def _print_plan(app: "App", how: Steering, ids: Sequence[UUID], *, as_json: bool
         print_table(tuple(first[0]), [tuple(job.values()) for job in first], empty="")
 
 
-def _print_counts(how: Steering, ids: Sequence[UUID], states: Mapping[UUID, State], *, as_json: bool) -> None:
+def _print_counts(how: JobAction, ids: Sequence[UUID], states: Mapping[UUID, State], *, as_json: bool) -> None:
     """What became of many: how many are in which state now."""
     from holdfast.cli.output import print_json
 
@@ -176,7 +176,7 @@ def _print_counts(how: Steering, ids: Sequence[UUID], states: Mapping[UUID, Stat
     click.echo("; ".join((_jobs(len(ids)), *words)))
 
 
-def _print_states(how: Steering, ids: Sequence[UUID], states: Mapping[UUID, State], *, as_json: bool) -> int:
+def _print_states(how: JobAction, ids: Sequence[UUID], states: Mapping[UUID, State], *, as_json: bool) -> int:
     """What became of each; 1 when it could not be done to one of them."""
     from holdfast.cli.output import print_json, print_table
 
@@ -189,7 +189,7 @@ def _print_states(how: Steering, ids: Sequence[UUID], states: Mapping[UUID, Stat
     return 0 if is_done else 1
 
 
-def _word(how: Steering, state: State | None) -> str:
+def _word(how: JobAction, state: State | None) -> str:
     return how.absent if state is None else how.said.get(state, state.value)
 
 

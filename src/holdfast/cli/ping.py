@@ -9,7 +9,7 @@ from holdfast._ports.store import LeaseView
 LOOK_EVERY = 0.1
 
 
-class Answer(Struct, frozen=True):
+class PingReply(Struct, frozen=True):
     """What one worker answered. ``seconds``: until its next beat was seen, or for how long none was."""
 
     worker: str
@@ -23,7 +23,7 @@ def ask(
     *,
     now: Callable[[], float],
     pause: Callable[[float], None],
-) -> list[Answer]:
+) -> list[PingReply]:
     """An answer for each worker there is at the start, oldest first. One whose lease ends meanwhile has answered too: goodbye.
 
     ``names``: beginnings of the names of those to ask, everybody if empty.
@@ -38,6 +38,6 @@ def ask(
         for id, lease in tuple(waiting.items()):
             has_answered = id not in seen or seen[id].seen != lease.seen
             if has_answered or passed > lease.timing.beat + lease.timing.margin:
-                answers[id] = Answer(lease.worker, has_answered, round(passed, 3))
+                answers[id] = PingReply(lease.worker, has_answered, round(passed, 3))
                 del waiting[id]
     return [answers[id] for id in order]

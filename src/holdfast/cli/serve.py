@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast._core.cleaning import printable
-from holdfast.cli.stderr import say
+from holdfast.cli.stderr import write_stderr
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 USAGE, UNREACHABLE = 2, 75
 
 
-class Keeper:
+class WorkerCommand:
     """Runs what ``make`` makes until it ends by itself or somebody ends it; ``reason`` says afterwards why it ended."""
 
     def __init__(self, make: "Callable[[], Supervisor]", changes: "Changes | None" = None) -> None:
@@ -45,12 +45,12 @@ class Keeper:
             running, changed = asyncio.create_task(self.supervisor.run()), asyncio.create_task(changes.wait())
             await asyncio.wait({running, changed}, return_when=asyncio.FIRST_COMPLETED)
             if changed.done() and not self._ended.is_set():
-                say(f"{_named(changed.result())} changed: workers start anew")
+                write_stderr(f"{_named(changed.result())} changed: workers start anew")
                 self.supervisor.drain()
             code = await running
             self._explain(code)
             if code == USAGE and not self._ended.is_set():
-                say("waiting for the next change")
+                write_stderr("waiting for the next change")
                 ended = asyncio.create_task(self._ended.wait())
                 await asyncio.wait({changed, ended}, return_when=asyncio.FIRST_COMPLETED)
                 ended.cancel()
@@ -62,9 +62,9 @@ class Keeper:
 
     def _explain(self, code: int) -> None:
         for problem in self.supervisor.problems:
-            say(f"error: {printable(problem)}")
+            write_stderr(f"error: {printable(problem)}")
         if code == UNREACHABLE:
-            say("error: the store could not be reached; see that it is up, then start the worker again")
+            write_stderr("error: the store could not be reached; see that it is up, then start the worker again")
         if code and not self._ended.is_set():
             self.reason = {USAGE: "refused", UNREACHABLE: "store out of reach"}.get(code, "failed")
 

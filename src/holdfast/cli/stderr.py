@@ -16,13 +16,13 @@ def open_missing() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
-def say(text: str) -> None:
+def write_stderr(text: str) -> None:
     """A line or more, if anybody can still read it."""
     with suppress(OSError, ValueError):
         click.echo(text, err=True)
 
 
-def give_up_unsaid() -> None:
+def discard_unwritable() -> None:
     """At the end: what could not be written must not become the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None:

@@ -11,7 +11,7 @@ import click
 from holdfast._core.cleaning import printable
 from holdfast._processes.logs import LEVELS
 from holdfast.cli.options import DURATION, TARGET
-from holdfast.cli.stderr import give_up_unsaid, open_missing, say
+from holdfast.cli.stderr import discard_unwritable, open_missing, write_stderr
 
 if TYPE_CHECKING:
     from holdfast._engine.events import Events
@@ -75,7 +75,7 @@ def worker(
     make = _maker((target, options), kept, clock, events)
     reason, code = asyncio.run(_serve(make, banner, events, _changes(clock) if reload else None))
     banner.end(reason, code)
-    give_up_unsaid()
+    discard_unwritable()
     context.exit(code)
 
 
@@ -84,14 +84,14 @@ def _changes(clock: "Clock") -> "Changes":
 
     # Byte code is told apart by whole seconds, and a change may come sooner than that.
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    return Changes(Path.cwd(), clock, lambda text: say(f"error: {printable(text)}"))
+    return Changes(Path.cwd(), clock, lambda text: write_stderr(f"error: {printable(text)}"))
 
 
 def _maker(
     arguments: "tuple[str, ProcessOptions]", kept: "SupervisorOptions", clock: "Clock", events: "Events"
 ) -> "Callable[[], Supervisor]":
     from holdfast._engine.supervisor.supervisor import Supervisor
-    from holdfast._system.clock import SystemChance
+    from holdfast._system.clock import SystemRandomness
     from holdfast._system.host import SystemHost
     from holdfast.app import open_store, open_table, open_transport
     from holdfast.cli.output import to_json
@@ -103,7 +103,7 @@ def _maker(
     return lambda: Supervisor(
         host=SystemHost(clock),
         clock=clock,
-        chance=SystemChance(),
+        chance=SystemRandomness(),
         events=events,
         open_store=open_store,
         open_transport=open_transport,
@@ -120,9 +120,9 @@ async def _serve(
     import asyncio
     import signal
 
-    from holdfast.cli.serve import Keeper
+    from holdfast.cli.serve import WorkerCommand
 
-    keeper = Keeper(make, changes)
+    keeper = WorkerCommand(make, changes)
     banner.listen(events, lambda: keeper.supervisor)
     loop = asyncio.get_running_loop()
     ending = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -139,7 +139,7 @@ async def _serve(
 def _show_stacks(supervisor: "Supervisor") -> None:
     import faulthandler
 
-    say("stacks of the supervisor:")
+    write_stderr("stacks of the supervisor:")
     faulthandler.dump_traceback(sys.stderr)
     for name, stacks in supervisor.dump_stacks().items():
-        say(f"stacks of worker {name}:\n{stacks}")
+        write_stderr(f"stacks of worker {name}:\n{stacks}")

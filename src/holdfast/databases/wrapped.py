@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 Row = tuple[Any, ...]
 
 
-class Opened(Protocol):
+class OpenedConnection(Protocol):
     """A wrapped connection in whose transaction one may speak now, blocking."""
 
     @property
@@ -46,7 +46,7 @@ class Opened(Protocol):
 class Wrapper(Protocol):
     """A wrapped connection."""
 
-    def use(self, work: Callable[[Opened], Result]) -> Result | Coroutine[Any, Any, Result]:
+    def run(self, work: Callable[[OpenedConnection], Result]) -> Result | Coroutine[Any, Any, Result]:
         """Do it in the caller's transaction; to be awaited where that is."""
         ...
 
@@ -85,7 +85,7 @@ class _SqlAlchemy:
     def __init__(self, owner: Any) -> None:
         self._owner = owner
 
-    def use(self, work: Callable[[Opened], Result]) -> Result:
+    def run(self, work: Callable[[OpenedConnection], Result]) -> Result:
         return work(_OpenedSqlAlchemy(self._owner.connection() if _is_session(self._owner) else self._owner))
 
     def after_commit(self, tell: Callable[[], None]) -> None:
@@ -100,8 +100,8 @@ class _AwaitedSqlAlchemy:
     def __init__(self, owner: Any) -> None:
         self._owner = owner
 
-    async def use(self, work: Callable[[Opened], Result]) -> Result:
-        done: Result = await self._owner.run_sync(lambda owner: _SqlAlchemy(owner).use(work))
+    async def run(self, work: Callable[[OpenedConnection], Result]) -> Result:
+        done: Result = await self._owner.run_sync(lambda owner: _SqlAlchemy(owner).run(work))
         return done
 
     def after_commit(self, tell: Callable[[], None]) -> None:
@@ -187,7 +187,7 @@ class _Django:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def use(self, work: Callable[[Opened], Result]) -> Result:
+    def run(self, work: Callable[[OpenedConnection], Result]) -> Result:
         self._connection.ensure_connection()
         return work(self)
 

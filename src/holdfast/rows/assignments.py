@@ -21,7 +21,7 @@ class Dialect(Struct, frozen=True):
     required: frozenset[str]
 
 
-class Changes:
+class Assignments:
     """Lists of ``column = value``."""
 
     def __init__(self, watch: TableSpec, dialect: Dialect) -> None:

@@ -3,13 +3,13 @@
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.postgres_url import SCHEMES
 from holdfast._core.table_spec import TableSpec
-from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.table import Table
 from holdfast.errors import ConfigurationError, MissingExtra
 
 
 def open_table(
-    url: str, watch: TableSpec, *, clock: Clock, chance: Chance, process: ProcessIdentity, pooler: str | None = None
+    url: str, watch: TableSpec, *, clock: Clock, chance: Randomness, process: ProcessIdentity, pooler: str | None = None
 ) -> Table:
     """A table in PostgreSQL or SQLite, opened by its first verb; drivers are loaded only now.
 

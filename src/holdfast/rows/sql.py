@@ -30,7 +30,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"it has {', '.join(map(quoted, names[:20]))}" if names else "it has none"
 
 
-class Texts:
+class Queries:
     """The files of a folder of ``queries``, each with what stands for ``{…}`` in it."""
 
     def __init__(self, folder: Path, parts: Mapping[str, str]) -> None:

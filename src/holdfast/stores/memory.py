@@ -43,26 +43,26 @@ from holdfast._ports.clock import Clock
 from holdfast._ports.store import (
     MOST_ATTEMPTS,
     Answer,
+    AttemptNote,
     BeatAnswer,
     Capabilities,
     Check,
     ClaimRequest,
-    Due,
+    DueJob,
     Duplicate,
     EnqueueAnswer,
     ExchangeAnswer,
-    Expired,
+    ExpiredJob,
+    IsolatedJobs,
     JobFilter,
-    LastTries,
     LeaseView,
     NewLease,
-    Note,
-    Overdue,
+    OverdueJob,
+    ProgressUpdate,
     Pruned,
     Purged,
     QueueView,
     ReopenAnswer,
-    Update,
 )
 from holdfast.errors import HoldfastError, Unsupported
 
@@ -215,7 +215,7 @@ class MemoryStore:
         return frozenset(lost)
 
     @_atomic
-    async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
+    async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         lost = set()
         for update in updates:
             row = self._active(update.job, update.token)
@@ -232,7 +232,7 @@ class MemoryStore:
         return frozenset(lost)
 
     @_atomic
-    async def annotate(self, notes: Sequence[Note]) -> None:
+    async def annotate(self, notes: Sequence[AttemptNote]) -> None:
         for note in notes:
             attempts = self._all.attempts.get(note.job, {})
             ended = attempts.get(note.token)
@@ -299,16 +299,16 @@ class MemoryStore:
         return Purged(len(doomed), until)
 
     @_atomic
-    async def expire(self, limit: int) -> tuple[Expired, ...]:
+    async def expire(self, limit: int) -> tuple[ExpiredJob, ...]:
         now = self._now()
         late = [(row.expires_at, row.id, row) for row in self._all.jobs.values() if is_expired(row, now)]
         rows = [row for _, _, row in nsmallest(limit, late)]
         for row in rows:
             self._put(structs.replace(row, state=State.FAILED, reason=Reason.EXPIRED, finished_at=now))
-        return tuple(Expired(row.id, row.task) for row in rows)
+        return tuple(ExpiredJob(row.id, row.task) for row in rows)
 
     @_atomic
-    async def unhealed(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+    async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         now = self._now()
         owed = [
             (row.heal_at, row.id, row)
@@ -372,7 +372,7 @@ class MemoryStore:
         return tuple(sorted(found, key=lambda view: (view.end is None, -view.overdue, view.id))[:limit])
 
     @_atomic
-    async def overdue(self, limit: int) -> tuple[Overdue, ...]:
+    async def overdue(self, limit: int) -> tuple[OverdueJob, ...]:
         rows = [self._all.jobs[job] for jobs in self._all.holds.values() for job in jobs]
         worst = [(*max((self._late(row, charge), charge) for charge in (Charge.STALLED, Charge.TIMED_OUT)), row) for row in rows]
         worst.sort(key=lambda each: (-each[0], each[2].token.number))
@@ -412,7 +412,7 @@ class MemoryStore:
 
     @_atomic
     async def next_due(
-        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: LastTries = LastTries.LEAVE
+        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
         now = self._now()
         firsts = [at for line in self._lines(tasks, queues, last_tries, now).values() for at, _ in islice(line, 1)]
@@ -425,12 +425,12 @@ class MemoryStore:
         limit: int,
         *,
         queues: Sequence[str] | None = None,
-        last_tries: LastTries = LastTries.LEAVE,
+        last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
         age: float = 0.0,
-    ) -> tuple[Due, ...]:
+    ) -> tuple[DueJob, ...]:
         now = self._now()
         rows = self._first(self._lines(tasks, queues, last_tries, now), limit, now - timedelta(microseconds=_micros(age)))
-        return tuple(Due(row.id, row.queue, row.token.number) for row in rows)
+        return tuple(DueJob(row.id, row.queue, row.token.number) for row in rows)
 
     @_atomic
     async def queues(self) -> tuple[QueueView, ...]:
@@ -623,16 +623,16 @@ class MemoryStore:
         lease, since = self._all.leases[row.lease].spec, self._all.started if is_timed else self._all.moved
         return self._passed(row.id, since[row.id]) - _micros(limit + lease.timing.ttl + lease.grace)
 
-    def _overdue_job(self, row: JobRecord, charge: Charge) -> Overdue:
+    def _overdue_job(self, row: JobRecord, charge: Charge) -> OverdueJob:
         assert row.lease is not None
-        return Overdue(active_job(row), row.worker or "", charge, self._all.leases[row.lease].spec.timing)
+        return OverdueJob(active_job(row), row.worker or "", charge, self._all.leases[row.lease].spec.timing)
 
     def _lines(
-        self, tasks: Collection[str], queues: Sequence[str] | None, last_tries: LastTries, now: datetime
+        self, tasks: Collection[str], queues: Sequence[str] | None, last_tries: IsolatedJobs, now: datetime
     ) -> dict[Line, Iterator[Waiting]]:
         def may_be_taken(waiting: Waiting) -> bool:
             row = self._all.jobs[waiting[1]]
-            is_wanted = last_tries is LastTries.ALSO or needs_isolation(row) is (last_tries is LastTries.ONLY)
+            is_wanted = last_tries is IsolatedJobs.INCLUDE or needs_isolation(row) is (last_tries is IsolatedJobs.ONLY)
             return is_wanted and not is_expired(row, now)
 
         return {

@@ -21,7 +21,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.driver import Connection
 from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
-from holdfast.testing.process_log import CALLS, Deed
+from holdfast.testing.process_log import CALLS, ProcessEvent
 
 PATIENCE = 30.0
 CLOCK_ERROR = 0.005
@@ -83,7 +83,7 @@ def tell(database: str | PathLike[str], what: str, job: UUID, token: Token | Non
         )
 
 
-def read(database: str | PathLike[str], deeds: Iterable[Deed] = ()) -> History:
+def read(database: str | PathLike[str], deeds: Iterable[ProcessEvent] = ()) -> History:
     """The history so far, the deeds put where they belong."""
     with opened(database) as connection:
         rows = connection.execute("SELECT time, what, id, before, after FROM history ORDER BY place").fetchall()

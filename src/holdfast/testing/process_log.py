@@ -19,7 +19,7 @@ CALLS = ("enqueue", "request_cancel")
 """Deeds that say what somebody was told: it was done."""
 
 
-class Deed(Struct, frozen=True, omit_defaults=True):
+class ProcessEvent(Struct, frozen=True, omit_defaults=True):
     """To a process ``process.end``, ``process.freeze``, ``process.thaw``; by it ``handler.start``, ``handler.end``, one of ``CALLS``.
 
     ``write.refused``: it tried to write to a job that it had lost.
@@ -39,7 +39,7 @@ class Deed(Struct, frozen=True, omit_defaults=True):
         return Event(time=time, process=label(self.process), what=self.what, phase=phase, job=self.job, token=self.token)
 
 
-def tell(path: Path, deed: Deed) -> None:
+def tell(path: Path, deed: ProcessEvent) -> None:
     """Write it down, whole and at once, in a file that many processes share."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -48,7 +48,7 @@ def tell(path: Path, deed: Deed) -> None:
         os.close(file)
 
 
-def told(path: Path, start: int = 0) -> tuple[list[Deed], int]:
+def told(path: Path, start: int = 0) -> tuple[list[ProcessEvent], int]:
     """All that was written down behind that place of the file, and up to where."""
     if not path.exists():
         return [], start
@@ -59,9 +59,9 @@ def told(path: Path, start: int = 0) -> tuple[list[Deed], int]:
     return [deed for line in whole.splitlines() if (deed := _deed(line)) is not None], start + len(whole)
 
 
-def _deed(line: bytes) -> Deed | None:
+def _deed(line: bytes) -> ProcessEvent | None:
     """Nothing of a line in the middle of which its writer was killed: that was never said."""
     try:
-        return msgspec.json.decode(line, type=Deed)
+        return msgspec.json.decode(line, type=ProcessEvent)
     except msgspec.DecodeError:
         return None

@@ -14,9 +14,9 @@ from functools import wraps
 from typing import Any, TypeVar
 from uuid import UUID
 
-from holdfast._ports.store import Due
-from holdfast._ports.transport import Deliveries, Delivery, Hint, Transport, Via
-from holdfast._system.clock import SystemChance
+from holdfast._ports.store import DueJob
+from holdfast._ports.transport import ClaimSource, Deliveries, Delivery, Hint, Transport
+from holdfast._system.clock import SystemRandomness
 
 PATIENCE = 30.0
 """Seconds: for a machine that is busy with other things; nothing here takes a second."""
@@ -77,7 +77,7 @@ class TransportContract(ABC):
     """
 
     carries = True
-    chance = SystemChance()
+    chance = SystemRandomness()
 
     @abstractmethod
     def make_transport(self) -> Transport:
@@ -203,7 +203,7 @@ class DeliveryContract(TransportContract):
         """An end for which messages are kept from now on; it has asked for one."""
         receiver = self.deliveries()
         asking = asyncio.ensure_future(receiver.fetch(queues, 1))
-        while not await receiver.have_all_come(queues):
+        while not await receiver.is_drained(queues):
             await asyncio.wait({asking}, timeout=MOMENT)
         asking.cancel()
         await asyncio.wait({asking})
@@ -223,7 +223,7 @@ class DeliveryContract(TransportContract):
                 assert len(fetched) <= 3  # and one that it had asked for before
                 await receiver.acknowledge(fetched)
                 found += fetched
-                first += [each.job for each in fetched if each.via is Via.DELIVERY]
+                first += [each.job for each in fetched if each.via is ClaimSource.DELIVERY]
         assert sorted(first) == jobs
         assert {(each.queue, each.rescued) for each in found} == {("mail", ""), ("default", "crashed")}
 
@@ -248,10 +248,10 @@ class DeliveryContract(TransportContract):
         (first,) = await self.come(receiver, 1)
         other = self.deliveries()
         (again,) = await self.come(other, 1)
-        assert (first.via, again.job, again.via) == (Via.DELIVERY, job, Via.REDELIVERY)
+        assert (first.via, again.job, again.via) == (ClaimSource.DELIVERY, job, ClaimSource.REDELIVERY)
         await other.acknowledge([again])
         await other.acknowledge([again, first])
-        assert await receiver.have_all_come(None)
+        assert await receiver.is_drained(None)
 
     @ended
     async def test_who_asks_for_none_is_given_none(self) -> None:
@@ -265,14 +265,14 @@ class DeliveryContract(TransportContract):
     async def test_what_waits_is_seen_and_what_is_told_again_comes_once_whoever_tells_it(self) -> None:
         receiver, job = await self.receiver(), self.job()
         for teller in (self.deliveries(), self.deliveries()):
-            await teller.tell_again([Due(job, "default", 7), Due(job, "default", 8)])
+            await teller.republish([DueJob(job, "default", 7), DueJob(job, "default", 8)])
         found: list[Delivery] = []
-        while len(found) < 2 or not await receiver.have_all_come(None):
+        while len(found) < 2 or not await receiver.is_drained(None):
             fetched = await receiver.fetch(None, 10)
             await receiver.acknowledge(fetched)
             found += fetched
-        assert [(each.job, each.queue, each.via) for each in found] == [(job, "default", Via.SWEEP)] * 2
+        assert [(each.job, each.queue, each.via) for each in found] == [(job, "default", ClaimSource.SWEEP)] * 2
 
     @ended
     async def test_who_only_wants_to_know_is_told_no_when_there_is_nobody_to_tell(self) -> None:
-        assert await self.deliveries().have_all_come(["nobody serves this"]) is False
+        assert await self.deliveries().is_drained(["nobody serves this"]) is False

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from holdfast._core.cleaning import printable
-from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.clock import Clock, Randomness
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 CLOSING = 2.0
@@ -25,7 +25,7 @@ class Upkeep(Generic[Session]):
     """
 
     def __init__(
-        self, name: str, serve: Callable[[Callable[[Session], None]], Awaitable[None]], *, clock: Clock, chance: Chance
+        self, name: str, serve: Callable[[Callable[[Session], None]], Awaitable[None]], *, clock: Clock, chance: Randomness
     ) -> None:
         self._name, self._serve = name, serve
         self._clock, self._chance = clock, chance

@@ -14,7 +14,7 @@ import asyncpg
 import msgspec
 from msgspec import Struct
 
-from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.transport import Hint
 from holdfast.transports._upkeep import PerLoop, Upkeep
 
@@ -35,7 +35,7 @@ logger = logging.getLogger("holdfast")
 Connect = Callable[[], Awaitable["asyncpg.Connection"]]
 
 
-class News(Struct, omit_defaults=True):
+class Notification(Struct, omit_defaults=True):
     """What one notification says. ``is_for_all``: more than could be said."""
 
     queues: list[str] = []
@@ -50,7 +50,7 @@ class News(Struct, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_news = msgspec.json.Decoder(News)
+_news = msgspec.json.Decoder(Notification)
 
 
 class PostgresTransport:
@@ -58,11 +58,11 @@ class PostgresTransport:
 
     deliveries = None
 
-    def __init__(self, connect: Connect, channel: str, *, name: str, clock: Clock, chance: Chance) -> None:
-        def open_post() -> _Post:
-            return _Post(connect, channel, name=name, clock=clock, chance=chance)
+    def __init__(self, connect: Connect, channel: str, *, name: str, clock: Clock, chance: Randomness) -> None:
+        def open_post() -> _LoopConnection:
+            return _LoopConnection(connect, channel, name=name, clock=clock, chance=chance)
 
-        self._posts: PerLoop[_Post] = PerLoop(open_post)
+        self._posts: PerLoop[_LoopConnection] = PerLoop(open_post)
 
     async def publish(self, hints: Sequence[Hint]) -> None:
         """Note them; they are sent in the background. Only the first call waits for the connection, and not for long."""
@@ -110,21 +110,21 @@ class Outbox:
             self._queues, self._ids, self._is_for_all = {}, {}, True
         self.has_news.set()
 
-    def take(self) -> News:
+    def take(self) -> Notification:
         """All that fits into one payload; what does not is for everybody."""
-        news = News(list(self._queues), list(self._ids), self._is_for_all)
+        news = Notification(list(self._queues), list(self._ids), self._is_for_all)
         self._queues, self._ids, self._is_for_all = {}, {}, False
         self.has_news.clear()
         while len(_encode(news)) > LONGEST:
             # Who has a job that changed learns it with his next beat anyway; nobody would look into a queue before he polls.
-            news = News(news.queues, news.ids[: len(news.ids) // 2], True) if news.ids else News(is_for_all=True)
+            news = Notification(news.queues, news.ids[: len(news.ids) // 2], True) if news.ids else Notification(is_for_all=True)
         return news
 
 
-class _Post:
+class _LoopConnection:
     """What one event loop has of it."""
 
-    def __init__(self, connect: Connect, channel: str, *, name: str, clock: Clock, chance: Chance) -> None:
+    def __init__(self, connect: Connect, channel: str, *, name: str, clock: Clock, chance: Randomness) -> None:
         self._connect, self._channel, self._clock = connect, channel, clock
         self.outbox = Outbox()
         self._wakes: list[Callable[[Hint], None]] = []
@@ -174,7 +174,7 @@ class _Post:
 
     async def _tell(self, connection: "asyncpg.Connection") -> None:
         news = self.outbox.take()
-        if news == News():
+        if news == Notification():
             return
         try:
             await self._ask(connection.execute("SELECT pg_notify($1, $2)", self._channel, _encode(news).decode()))

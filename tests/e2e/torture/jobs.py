@@ -20,7 +20,7 @@ from uuid import UUID
 from holdfast import App, Backoff, Batch, Job, SyncJob
 from holdfast._engine.events import Event
 from holdfast._system.host import identify
-from holdfast.testing.process_log import Deed
+from holdfast.testing.process_log import ProcessEvent
 from holdfast.testing.process_log import tell as tell_deed
 from tests.e2e.records import REFUSED, SAID, UP, record_of
 from tests.e2e.torture import table
@@ -49,7 +49,7 @@ _has_begun = False
 
 def say(what: str, job: UUID | None = None) -> None:
     """To whoever watches over the processes of this torture."""
-    tell_deed(FOLDER / SAID, Deed(time.time(), what, OURS, job))
+    tell_deed(FOLDER / SAID, ProcessEvent(time.time(), what, OURS, job))
 
 
 say("process.start")

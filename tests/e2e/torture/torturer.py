@@ -16,7 +16,7 @@ from msgspec import Struct
 from holdfast._core.identity import ProcessIdentity
 from holdfast._system import guard
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.process_log import Deed, tell
+from holdfast.testing.process_log import ProcessEvent, tell
 from tests.e2e.cells import end, guard_of, is_alive
 from tests.e2e.fleet import Crew, Fleet, is_stopped, stop, thaw
 from tests.e2e.machines import HERE, Machine
@@ -80,7 +80,7 @@ class Torturer(Tormentor):
 
     def did(self, what: str, process: ProcessIdentity) -> None:
         """Written down at once, so that it is kept with all that is said."""
-        tell(self.folder / SAID, Deed(time.time(), what, process))
+        tell(self.folder / SAID, ProcessEvent(time.time(), what, process))
 
     def refuge(self, lost: Machine) -> Machine:
         """Either the machine itself came back, where what died is provably dead, or it is gone for good."""

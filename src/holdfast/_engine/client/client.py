@@ -13,10 +13,10 @@ from holdfast._core.identity import enqueue_call_id
 from holdfast._core.job import PLACE_OF, JobRecord, Json, NewJob, Place, Reason, State
 from holdfast._core.payload import decode_json
 from holdfast._core.view import AttemptView, JobView
-from holdfast._engine.client.group_commit import Commits
+from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.retry import GIVE_UP, Patience
-from holdfast._ports.clock import Chance, Clock
+from holdfast._engine.retry import GIVE_UP, Retrier
+from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.store import EnqueueAnswer, JobFilter, LeaseView, Pruned, QueueView, ReopenAnswer, Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreBusy, UniqueConflict
@@ -38,15 +38,15 @@ class Client:
     """Speaks to one store from one event loop. Concurrent enqueues share commits, but for those with a unique key."""
 
     def __init__(
-        self, store: Store, transport: Transport, clock: Clock, chance: Chance, events: Events, *, give_up: float = GIVE_UP
+        self, store: Store, transport: Transport, clock: Clock, chance: Randomness, events: Events, *, give_up: float = GIVE_UP
     ) -> None:
         self._store = store
         self._transport = transport
         self._clock = clock
         self._chance = chance
         self._events = events
-        self._ask = Patience(clock, chance, events, give_up=give_up).ask
-        self._commits = Commits(self._write)
+        self._ask = Retrier(clock, chance, events, give_up=give_up).call
+        self._commits = GroupCommit(self._write)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
         """All of them durably, or none. ``StoreUnavailable`` after ``give_up`` seconds: they may or may not be there.
@@ -178,9 +178,9 @@ class Client:
         self._events.emit(EventName.STORE_PRUNED, **structs.asdict(done))
         return done
 
-    async def tell(self, written: Sequence[NewJob]) -> None:
+    async def announce(self, written: Sequence[NewJob]) -> None:
         """Say that these jobs are durable, and wake idle workers."""
-        announce(written, self._events)
+        emit_enqueued(written, self._events)
         await self._transport.publish(hints_of(written, are_delivered=self._transport.deliveries is not None))
 
     async def notify(self, queue: str) -> None:
@@ -213,7 +213,7 @@ class Client:
         answer = await self._ask("enqueue", lambda: self._store.enqueue(call, jobs))
         if answer.duplicates:
             jobs = [] if answer.is_refused else [job for job in jobs if job.id not in answer.duplicates]
-        await self.tell(jobs)
+        await self.announce(jobs)
         return answer
 
     async def _each(
@@ -269,7 +269,7 @@ class Client:
             await self._transport.publish([Hint(ids=ids[n : n + HINTED]) for n in range(0, len(ids), HINTED)])
 
 
-def announce(jobs: Iterable[NewJob], events: Events) -> None:
+def emit_enqueued(jobs: Iterable[NewJob], events: Events) -> None:
     """Say that they are durable."""
     for job in jobs if events.hears(EventName.JOB_ENQUEUED) else ():
         events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)

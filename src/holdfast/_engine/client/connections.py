@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from holdfast._engine.client.client import Client
 from holdfast._engine.events import Events
-from holdfast._forks import care_for
-from holdfast._ports.clock import Chance, Clock
+from holdfast._forks import register
+from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError
@@ -23,7 +23,7 @@ class Connections:
         events: Events,
         *,
         clock: Clock,
-        chance: Chance,
+        chance: Randomness,
         open_store: Callable[[Settings], Store],
         open_transport: Callable[[Settings], Transport],
         after_commit: Callable[[object, Callable[[], None]], None],
@@ -35,7 +35,7 @@ class Connections:
         self._opened: tuple[Store, Transport] | None = None
         self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
         self._of_parent: list[object] = []
-        care_for(self)
+        register(self)
 
     @property
     def store(self) -> Store:
@@ -81,15 +81,15 @@ class Connections:
                 self._opened = self._open_store(self._settings), self._open_transport(self._settings)
             return self._opened
 
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork: not in the middle of opening, which imports drivers."""
         self._lock.acquire()
 
-    def release(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """After the fork, in the parent."""
         self._lock.release()
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After the fork, in the child, which keeps, unused, what came through it: to close that could close the parent's."""
         self._of_parent += [self._opened, self._clients]
         self._lock, self._opened, self._clients = threading.Lock(), None, {}

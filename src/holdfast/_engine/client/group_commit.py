@@ -10,7 +10,7 @@ from holdfast._core.job import NewJob
 SHARED_COMMIT = 1000
 
 
-class Call(Struct, frozen=True, eq=False):
+class PendingCall(Struct, frozen=True, eq=False):
     """One caller of enqueue, waiting for its jobs to be durable."""
 
     jobs: Sequence[NewJob]
@@ -29,10 +29,10 @@ class Call(Struct, frozen=True, eq=False):
             self.done.set_exception(error)
 
 
-Calls = list[Call]
+Calls = list[PendingCall]
 
 
-class Commits:
+class GroupCommit:
     """Collects the calls of one event loop; ``write`` makes their jobs durable, all of them or none."""
 
     def __init__(self, write: Callable[[Sequence[NewJob]], Awaitable[object]]) -> None:
@@ -46,7 +46,7 @@ class Commits:
         if not self._is_writing and not self._is_crowded:
             return self._write_alone(jobs)
         done = asyncio.get_running_loop().create_future()
-        self._waiting.append(Call(jobs, done))
+        self._waiting.append(PendingCall(jobs, done))
         if not self._is_writing:
             self._start_flushing()
         return done

@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Self
 
 from holdfast._engine.embedded.in_process import InProcessHost
-from holdfast._engine.embedded.parts import Rooms
+from holdfast._engine.embedded.parts import Parts
 from holdfast._engine.events import Event, Events
 from holdfast._engine.supervisor.supervisor import FAILED, UNREACHABLE, USAGE, Supervisor, SupervisorOptions
 from holdfast._engine.worker.worker import Worker
-from holdfast._forks import care_for
-from holdfast._ports.host import Cell, Host
+from holdfast._forks import register
+from holdfast._ports.host import Host, SupervisorLink
 from holdfast._ports.store import Store
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 
@@ -25,9 +25,9 @@ from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 class EmbeddedWorker:
     """Runs jobs between entry and exit; the exit drains with the App's grace. Enter it as often as you like, one at a time."""
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: Parts) -> None:
         self._rooms = rooms
-        self._stay: _Stay | None = None
+        self._stay: _Session | None = None
 
     async def __aenter__(self) -> Self:
         """Return once the worker claims jobs; ``ConfigurationError`` or ``StoreUnavailable`` if it cannot."""
@@ -35,7 +35,7 @@ class EmbeddedWorker:
             raise HoldfastError("this worker runs already; app.worker() makes another one")
         rooms = self._rooms
         store = rooms.open_store(rooms.settings)
-        self._stay = stay = _Stay(self._supervisor, lambda cell: self._worker(cell, store), rooms.host, store, rooms.events)
+        self._stay = stay = _Session(self._supervisor, lambda cell: self._worker(cell, store), rooms.host, store, rooms.events)
         try:
             await stay.begin(rooms.settings.timing.margin)
         except BaseException:
@@ -62,7 +62,7 @@ class EmbeddedWorker:
             arguments=(),
         )
 
-    def _worker(self, cell: Cell, store: Store) -> Worker:
+    def _worker(self, cell: SupervisorLink, store: Store) -> Worker:
         return Worker(
             cell=cell,
             store=store,
@@ -79,13 +79,13 @@ class EmbeddedWorker:
         )
 
 
-class _Stay:
+class _Session:
     """From entry to exit: a supervisor in its thread, and its worker in the loop that was running at entry."""
 
     def __init__(
         self,
         make_supervisor: Callable[[InProcessHost, Events], Supervisor],
-        make_worker: Callable[[Cell], Worker],
+        make_worker: Callable[[SupervisorLink], Worker],
         machine: Host,
         store: Store,
         events: Events,
@@ -104,7 +104,7 @@ class _Stay:
         self._loop = asyncio.new_event_loop()
         # A daemon: a program that ends without leaving the context must not hang at its end.
         self._thread = threading.Thread(target=self._supervise, name="holdfast-supervisor", daemon=True)
-        care_for(self)
+        register(self)
 
     async def begin(self, patience: float) -> None:
         """Return when the worker is ready."""
@@ -134,17 +134,17 @@ class _Stay:
         if cancelled is not None:
             raise cancelled
 
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork: nothing of ours is locked for long."""
 
-    def release(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """After it, in the parent."""
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After it, in the child, which has neither our thread nor a right to anything: what runs here is the parent's."""
         self._is_ours = False
         for lodger in self._host.lodgers:
-            lodger.disown()
+            lodger.forget()
 
     async def _clean_up(self, patience: float) -> None:
         self._thread.join()

@@ -11,7 +11,7 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.payload import cut_text
 from holdfast._engine import messages
 from holdfast._engine.worker.worker import Worker
-from holdfast._ports.host import Cell, Exit, Host
+from holdfast._ports.host import Exit, Host, SupervisorLink
 
 ABANDONED = "abandoned"
 """In the place of a signal: code that could not be stopped runs on, and nothing it says counts any more."""
@@ -63,7 +63,7 @@ class LoopChannel:
             pass  # that loop is closed: nobody reads there any more
 
 
-class Lodger:
+class InProcessWorker:
     """One worker in the user's event loop. Everything but ``dump_stacks`` happens in that loop."""
 
     def __init__(self, channel: LoopChannel, process: ProcessIdentity) -> None:
@@ -84,7 +84,7 @@ class Lodger:
     def set_code_running(self, is_running: bool) -> None:
         """No guard watches: ending this process is not ours to do."""
 
-    def move_in(self, make: Callable[[Cell], Worker], ended: Callable[[Exit], None]) -> None:
+    def start(self, make: Callable[[SupervisorLink], Worker], ended: Callable[[Exit], None]) -> None:
         """Start the worker; ``ended`` is told how it ends."""
         self._thread = threading.get_ident()
         self.worker = make(self)
@@ -98,14 +98,14 @@ class Lodger:
             asyncio.get_running_loop().call_exception_handler({"message": "holdfast: the worker broke", "exception": error})
         ended(Exit(0) if error is None and not done.cancelled() else Exit(1))
 
-    def throw_out(self) -> None:
+    def abandon(self) -> None:
         """Cancel all that can be cancelled; a thread runs on, and every call of its job raises ``JobLost``."""
         if self.worker is not None:
             self.worker.abandon()
         if self.task is not None:
             self.task.cancel()
 
-    def disown(self) -> None:
+    def forget(self) -> None:
         """In a forked child: what runs here is the parent's."""
         if self.worker is not None:
             self.worker.heart.lose()
@@ -122,7 +122,7 @@ class Lodger:
 class InProcessChild:
     """The supervisor's view of a lodger, in the supervisor's loop."""
 
-    def __init__(self, lodger: Lodger, channel: LoopChannel, home: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, lodger: InProcessWorker, channel: LoopChannel, home: asyncio.AbstractEventLoop) -> None:
         self._lodger, self._channel, self._home = lodger, channel, home
         self._loop = asyncio.get_running_loop()
         self._exit: asyncio.Future[Exit] = self._loop.create_future()
@@ -153,7 +153,7 @@ class InProcessChild:
         """It is gone for its supervisor, at once; its loop, which may be blocked, cancels what it can when it can."""
         self._end(Exit(signal=ABANDONED))
         try:
-            self._home.call_soon_threadsafe(self._lodger.throw_out)
+            self._home.call_soon_threadsafe(self._lodger.abandon)
         except RuntimeError:
             pass  # that loop is closed: nothing runs there
 
@@ -181,13 +181,13 @@ class InProcessHost:
         machine: Host,
         home: asyncio.AbstractEventLoop,
         context: Context,
-        make: Callable[[Cell], Worker],
+        make: Callable[[SupervisorLink], Worker],
         on_ready: Callable[[], None],
         on_homeless: Callable[[], None],
     ) -> None:
         self._machine, self._home, self._context = machine, home, context
         self._make, self._on_ready, self._on_homeless = make, on_ready, on_homeless
-        self.lodgers: list[Lodger] = []
+        self.lodgers: list[InProcessWorker] = []
 
     def process(self) -> ProcessIdentity:
         """Who we are."""
@@ -197,20 +197,20 @@ class InProcessHost:
         """As the machine says."""
         return self._machine.is_running(process)
 
-    def kill_leftovers(self, process: ProcessIdentity) -> int:
+    def kill_orphans(self, process: ProcessIdentity) -> int:
         """As the machine does."""
-        return self._machine.kill_leftovers(process)
+        return self._machine.kill_orphans(process)
 
     async def spawn(self, arguments: Sequence[str]) -> InProcessChild:
         """Another worker in the user's loop."""
         ours, theirs = LoopChannel.pair(asyncio.get_running_loop(), self._home)
         theirs.on_send = lambda message: self._on_ready() if message == READY else None
-        lodger = Lodger(theirs, self.process())
+        lodger = InProcessWorker(theirs, self.process())
         child = InProcessChild(lodger, ours, self._home)
         self.lodgers = [each for each in self.lodgers if each.task is None or not each.task.done()]
         self.lodgers.append(lodger)
         try:
-            self._home.call_soon_threadsafe(lodger.move_in, self._make, child.ended, context=self._context)
+            self._home.call_soon_threadsafe(lodger.start, self._make, child.ended, context=self._context)
         except RuntimeError:
             self._on_homeless()
             raise

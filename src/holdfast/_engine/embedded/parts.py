@@ -11,9 +11,9 @@ from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import NAME, Registry
 from holdfast._engine.worker.options import WorkerOptions
-from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.host import Host, RunnerHost
-from holdfast._ports.store import LastTries, Store
+from holdfast._ports.store import IsolatedJobs, Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
@@ -21,7 +21,7 @@ from holdfast.settings import Settings
 MOST_THREADS, THREADS_PER_CORE = 32, 4
 
 
-class Rooms(Struct, frozen=True, kw_only=True):
+class Parts(Struct, frozen=True, kw_only=True):
     """An App's parts. ``open_store`` answers one with connections of its own, where connections are what one has."""
 
     registry: Registry
@@ -31,7 +31,7 @@ class Rooms(Struct, frozen=True, kw_only=True):
     lifespan: Callable[[], Lifespan]
     host: Host
     clock: Clock
-    chance: Chance
+    chance: Randomness
     open_store: Callable[[Settings], Store]
     open_transport: Callable[[Settings], Transport]
     open_table: OpenTable = no_tables
@@ -57,7 +57,7 @@ def options_of(concurrency: int | None, queues: Sequence[str] | None) -> WorkerO
         threads=concurrency or threads,
         runners=min(concurrency or 100, os.cpu_count() or 1),
         queues=None if queues is None else tuple(queues),
-        last_tries=LastTries.ALSO,
+        last_tries=IsolatedJobs.INCLUDE,
     )
 
 

@@ -10,13 +10,13 @@ from holdfast._core.identity import worker_name
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
-from holdfast._engine.embedded.in_process import InProcessChild, Lodger, LoopChannel
-from holdfast._engine.embedded.parts import Rooms, without_processes
+from holdfast._engine.embedded.in_process import InProcessChild, InProcessWorker, LoopChannel
+from holdfast._engine.embedded.parts import Parts, without_processes
 from holdfast._engine.supervisor.recovery import Contact, Recovery
-from holdfast._engine.supervisor.worker_handle import Ward
-from holdfast._engine.worker.executor import Ended
+from holdfast._engine.supervisor.worker_handle import WorkerHandle
+from holdfast._engine.worker.executor import FinishedRun
 from holdfast._engine.worker.worker import Worker
-from holdfast._ports.host import Cell, Exit
+from holdfast._ports.host import Exit, SupervisorLink
 from holdfast._ports.store import NewLease
 from holdfast.errors import ConfigurationError
 
@@ -37,7 +37,7 @@ class DueWorker(Worker):
         tasks, limit, is_narrow = super()._wanted(was_full)
         return tasks, min(limit, self._most - self.count - len(self.executor.running)), is_narrow
 
-    def _deliver(self, ended: Ended) -> None:
+    def _deliver(self, ended: FinishedRun) -> None:
         self.count += 1
         super()._deliver(ended)
 
@@ -53,10 +53,10 @@ class DueWorker(Worker):
         return is_quiet and (self.count >= self._most or self.exchange.next_due != 0.0)
 
 
-class DueRun:
+class RunDue:
     """A supervisor in miniature: it beats for one worker in its own loop and judges the limits of its jobs."""
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: Parts) -> None:
         self._rooms, self._grace = rooms, rooms.settings.grace
         self._clock, self._chance = rooms.clock, rooms.chance
         self._store, self._transport = rooms.open_store(rooms.settings), rooms.open_transport(rooms.settings)
@@ -69,11 +69,11 @@ class DueRun:
         """How many jobs were run."""
         loop = asyncio.get_running_loop()
         ours, theirs = LoopChannel.pair(loop, loop)
-        lodger = Lodger(theirs, self._rooms.host.process())
+        lodger = InProcessWorker(theirs, self._rooms.host.process())
         child = InProcessChild(lodger, ours, loop)
-        ward = Ward(child, now=self._now, events=self._rooms.events)
+        ward = WorkerHandle(child, now=self._now, events=self._rooms.events)
         worker = self._worker(lodger, most)
-        lodger.move_in(lambda cell: worker, child.ended)
+        lodger.start(lambda cell: worker, child.ended)
         beside = [loop.create_task(each) for each in (self._listen(ward), self._beat(ward), self._watch(ward))]
         try:
             await self._accompany(child, ward, beside)
@@ -86,7 +86,7 @@ class DueRun:
             raise ConfigurationError(ward.refused)
         return worker.count
 
-    def _worker(self, cell: Cell, most: int) -> DueWorker:
+    def _worker(self, cell: SupervisorLink, most: int) -> DueWorker:
         return DueWorker(
             most,
             cell=cell,
@@ -102,7 +102,7 @@ class DueRun:
             lifespan=self._rooms.lifespan(),
         )
 
-    async def _accompany(self, child: InProcessChild, ward: Ward, beside: "list[asyncio.Task[None]]") -> None:
+    async def _accompany(self, child: InProcessChild, ward: WorkerHandle, beside: "list[asyncio.Task[None]]") -> None:
         dying = asyncio.ensure_future(child.wait())
         try:
             await asyncio.wait({dying, *beside}, return_when=asyncio.FIRST_COMPLETED)
@@ -116,15 +116,15 @@ class DueRun:
             ward.kill("it did not end when asked", is_free=True)
             raise
 
-    async def _listen(self, ward: Ward) -> None:
+    async def _listen(self, ward: WorkerHandle) -> None:
         while (data := await ward.child.channel.receive()) is not None:
             message = messages.decode(data)
-            ward.heard(message)
-            if isinstance(message, messages.Hello):
+            ward.handle(message)
+            if isinstance(message, messages.WorkerHello):
                 await self._open_lease(ward, message)
         await asyncio.get_running_loop().create_future()  # the worker's own end says how it went
 
-    async def _open_lease(self, ward: Ward, hello: messages.Hello) -> None:
+    async def _open_lease(self, ward: WorkerHandle, hello: messages.WorkerHello) -> None:
         lease: UUID = self._chance.uuid4()
         process = ward.child.process
         name = worker_name(process.host, process.pid, lease)
@@ -132,9 +132,9 @@ class DueRun:
         sent = self._now()
         await self._store.open_lease(new)
         self._contact.answered(sent)
-        ward.leased(new, sent)
+        ward.lease_granted(new, sent)
 
-    async def _beat(self, ward: Ward) -> None:
+    async def _beat(self, ward: WorkerHandle) -> None:
         while True:
             await self._clock.sleep(self._timing.beat)
             if ward.lease is not None:
@@ -142,16 +142,16 @@ class DueRun:
                 answer = await self._store.beat([ward.lease.id])
                 self._contact.answered(sent)
                 if ward.lease.id in answer.alive:
-                    ward.renewed(sent)
+                    ward.lease_renewed(sent)
                 elif ward.lease.id in answer.gone:
-                    ward.lost()
+                    ward.lease_lost()
 
-    async def _watch(self, ward: Ward) -> None:
+    async def _watch(self, ward: WorkerHandle) -> None:
         while True:
             await self._clock.sleep(WATCH)
             ward.watch(self._timing, self._contact, max_block=float("inf"), grace=self._grace)
 
-    async def _bury(self, ward: Ward, exit: Exit) -> None:
+    async def _bury(self, ward: WorkerHandle, exit: Exit) -> None:
         """A worker that ended well has ended its lease, unless the store refused outcomes to the last."""
         if ward.lease is not None and (exit.code != 0 or ward.undelivered):
             recovery = Recovery(
@@ -162,4 +162,4 @@ class DueRun:
                 events=self._rooms.events,
                 publish=self._transport.publish,
             )
-            await recovery.end(ward.lease.id, ward.name, ward.epitaph(exit), undelivered=ward.undelivered)
+            await recovery.end(ward.lease.id, ward.name, ward.lease_end(exit), undelivered=ward.undelivered)

@@ -7,7 +7,7 @@ from uuid import UUID
 from holdfast._core.job import State
 from holdfast._core.transport_url import server_of_hints
 from holdfast._engine.rows.rows import Rows
-from holdfast._engine.service import Wake
+from holdfast._engine.service import Signal
 from holdfast._engine.tasks.registry import Registry
 from holdfast._engine.worker.rescue_hooks import problems_of_hooks
 from holdfast._ports.store import Capabilities, Check, LeaseView, QueueView, Store
@@ -42,7 +42,7 @@ async def check_transport(open_one: Callable[[Settings], Transport], settings: S
 
 async def check_hints(open_one: Callable[[], Transport], name: str, mark: UUID, *, patience: float = PATIENCE) -> Check:
     """Return whether a hint of one connection reaches another. ``mark``: the id of no job, known to this check alone."""
-    listener, teller, wake = open_one(), open_one(), Wake()
+    listener, teller, wake = open_one(), open_one(), Signal()
     try:
         await listener.subscribe(lambda hint: wake.set() if mark in hint.ids else None)
         for _ in range(round(patience / PAUSE)):

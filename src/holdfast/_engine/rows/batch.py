@@ -10,11 +10,11 @@ from msgspec import Struct
 from holdfast._core.payload import ERROR_TEXT_LIMIT, cut_text
 from holdfast._core.table_spec import Key, RowOutcome
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.retry import Patience
-from holdfast._engine.rows.batch_state import Ledger, said
+from holdfast._engine.retry import Retrier
+from holdfast._engine.rows.batch_state import BatchState, format_keys
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._ports.clock import Clock
-from holdfast._ports.table import BlockingMoves, Moves, Table
+from holdfast._ports.table import BlockingRowWriter, RowWriter, Table
 from holdfast.errors import ConfigurationError, HoldfastError, JobLost, RowsLost, StoreUnavailable, Unsupported
 
 Answered = TypeVar("Answered")
@@ -22,20 +22,20 @@ AnyJob = TypeVar("AnyJob", Job, SyncJob)
 Keys = Iterable[Any]
 
 
-class Holding(Struct, frozen=True):
+class BatchParts(Struct, frozen=True):
     """What a batch works with."""
 
-    ledger: Ledger
+    ledger: BatchState
     table: Table
     clock: Clock
-    patience: Patience
+    patience: Retrier
     events: Events
 
 
 class BatchOfRows(Generic[AnyJob]):
     """What both kinds of batch have: rows, which of them are open still, and whose run it is."""
 
-    def __init__(self, holding: Holding, job: AnyJob) -> None:
+    def __init__(self, holding: BatchParts, job: AnyJob) -> None:
         self._holding, self._ledger, self._table = holding, holding.ledger, holding.table
         self.job: AnyJob = job
 
@@ -67,7 +67,7 @@ class BatchOfRows(Generic[AnyJob]):
         # Asked again after an outage it may be too late: the next batch may have the same rows under the same owner's name.
         def move() -> Awaitable[list[Key]]:
             ledger, keys = self._ledger, [] if self._ledger.is_closed else sent
-            return self._table.move(ledger.mark, keys, end, text, is_all=ledger.is_all(keys))
+            return self._table.move(ledger.mark, keys, end, text, is_all=ledger.is_whole_batch(keys))
 
         moved = await self._ask(move)
         self._ledger.settle(moved, end)
@@ -108,7 +108,7 @@ class BatchOfRows(Generic[AnyJob]):
                     raise asyncio.CancelledError from error
                 raise
 
-        return await self._holding.patience.ask(f"rows.{self._ledger.watch.name}", ask)
+        return await self._holding.patience.call(f"rows.{self._ledger.watch.name}", ask)
 
     def _lose(self, sent: Sequence[Key], moved: Sequence[Key]) -> list[Key]:
         """Those of ``sent`` that have not moved, and are somebody else's, or finished by a call whose answer was lost."""
@@ -119,11 +119,11 @@ class BatchOfRows(Generic[AnyJob]):
         self._ledger.lose(lost)
         if lost and not self._ledger.is_unsure:
             name = self._ledger.watch.name
-            self._holding.events.emit(EventName.ROWS_LOST, watch=name, count=len(lost), keys=said(lost), job=self.job.id)
+            self._holding.events.emit(EventName.ROWS_LOST, watch=name, count=len(lost), keys=format_keys(lost), job=self.job.id)
         return lost
 
 
-class Committing(Generic[AnyJob]):
+class BatchCommit(Generic[AnyJob]):
     """Rows that one transaction finishes, and the caller's own statements with them: all of it, or nothing."""
 
     def __init__(self, batch: BatchOfRows[AnyJob]) -> None:
@@ -148,7 +148,7 @@ class Committing(Generic[AnyJob]):
     def _require_none(self, lost: Sequence[Key]) -> None:
         if lost:
             name, shown = self._batch._ledger.watch.name, self._batch._ledger.shown(lost)
-            text = f"rows {name}: {said(lost)}: taken from this batch meanwhile; the transaction is rolled back"
+            text = f"rows {name}: {format_keys(lost)}: taken from this batch meanwhile; the transaction is rolled back"
             raise RowsLost(f"{text}, and batch.open has the others", shown)
 
     @contextmanager
@@ -173,10 +173,10 @@ class Committing(Generic[AnyJob]):
             self._batch._ledger.settle(moved, end)
 
 
-class BatchTransaction(Committing[Job]):
+class BatchTransaction(BatchCommit[Job]):
     """A transaction of yours in which rows are finished. ``connection``: asyncpg's or sqlite3's."""
 
-    def __init__(self, batch: BatchOfRows[Job], moves: Moves) -> None:
+    def __init__(self, batch: BatchOfRows[Job], moves: RowWriter) -> None:
         super().__init__(batch)
         self._moves = moves
         self.connection = moves.connection
@@ -196,15 +196,15 @@ class BatchTransaction(Committing[Job]):
     async def _move(self, keys: Keys, end: RowOutcome, reason: str = "") -> list[Any]:
         with self._or_nothing():
             sent = self._sent(keys, end)
-            text, is_all = cut_text(reason, ERROR_TEXT_LIMIT), self._batch._ledger.is_all(sent)
+            text, is_all = cut_text(reason, ERROR_TEXT_LIMIT), self._batch._ledger.is_whole_batch(sent)
             moved = await self._moves.move(sent, end, text, is_all=is_all) if sent else []
             return self._came(sent, moved, end)
 
 
-class SyncBatchTransaction(Committing[SyncJob]):
+class SyncBatchTransaction(BatchCommit[SyncJob]):
     """The same in a thread. ``connection``: psycopg's or sqlite3's."""
 
-    def __init__(self, batch: BatchOfRows[SyncJob], moves: BlockingMoves) -> None:
+    def __init__(self, batch: BatchOfRows[SyncJob], moves: BlockingRowWriter) -> None:
         super().__init__(batch)
         self._moves = moves
         self.connection = moves.connection
@@ -224,7 +224,7 @@ class SyncBatchTransaction(Committing[SyncJob]):
     def _move(self, keys: Keys, end: RowOutcome, reason: str = "") -> list[Any]:
         with self._or_nothing():
             sent = self._sent(keys, end)
-            text, is_all = cut_text(reason, ERROR_TEXT_LIMIT), self._batch._ledger.is_all(sent)
+            text, is_all = cut_text(reason, ERROR_TEXT_LIMIT), self._batch._ledger.is_whole_batch(sent)
             moved = self._moves.move(sent, end, text, is_all=is_all) if sent else []
             return self._came(sent, moved, end)
 

@@ -4,20 +4,20 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from holdfast._core.table_spec import Key, RowOutcome, TableSpec
-from holdfast._ports.table import Claimed
+from holdfast._ports.table import ClaimedRows
 
 MOST_SAID = 20
 """Keys in an event."""
 
 
-class Ledger:
+class BatchState:
     """Of one claim. ``since``: when its rows were last stamped, on the worker's clock, or a little before.
 
     ``is_unsure``: a move's answer was lost, so that rows that are not under the mark any more may well have been moved by it.
     """
 
-    def __init__(self, watch: TableSpec, claimed: Claimed, since: float) -> None:
-        self.watch, self.mark, self.rows, self.keys = watch, claimed.mark, list(claimed.rows), claimed.keys
+    def __init__(self, watch: TableSpec, claimed: ClaimedRows, since: float) -> None:
+        self.watch, self.mark, self.rows, self.keys = watch, claimed.fence, list(claimed.rows), claimed.keys
         self._open: dict[Key, None] | None = None  # nothing is finished yet: most batches are finished whole
         self._shown: list[Any] | None = None
         self._gone = set[Key]()
@@ -55,10 +55,10 @@ class Ledger:
         if len(found) < len(wanted):
             known = frozenset(self.keys)
             if strangers := [key for key in wanted if key not in known]:
-                raise ValueError(f"not in this batch: {said(strangers)}; its rows are batch.rows, their keys batch.keys")
+                raise ValueError(f"not in this batch: {format_keys(strangers)}; its rows are batch.rows, their keys batch.keys")
         return found, [key for key in wanted if key in self._gone] if self._gone else ()
 
-    def is_all(self, keys: Sequence[Key]) -> bool:
+    def is_whole_batch(self, keys: Sequence[Key]) -> bool:
         """Whether no row but these, each one of the batch, can be under the mark: also one that was said to be finished may still
         be, where a transaction took that back."""
         return 0 < len(keys) == len(self.keys) and not self.is_unsure
@@ -114,7 +114,7 @@ class Ledger:
         return [key for (key,) in keys] if len(self.watch.key) == 1 else list(keys)
 
 
-def said(keys: Sequence[Key]) -> str:
+def format_keys(keys: Sequence[Key]) -> str:
     """The first of them, for people."""
     shown = ", ".join("/".join(map(str, key)) for key in keys[:MOST_SAID])
     return shown if len(keys) <= MOST_SAID else f"{shown}, …"

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast._core.durations import Duration, seconds
 from holdfast._core.table_problems import problems_of_watch
 from holdfast._core.table_spec import RowsSettings, TableSpec, Value
-from holdfast._engine.rows.rows import Rows, Surroundings
+from holdfast._engine.rows.rows import Rows, RowsContext
 from holdfast._engine.tasks.registry import problems_of_names
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings, problems_of_url, public_url
@@ -16,11 +16,11 @@ MOST_RUNS = 1000
 """At once of one table: each look for due rows names all of them."""
 
 
-class Watches:
+class RowsDeclarations:
     """Whatever watches over tables: an App."""
 
     settings: Settings
-    _surroundings: Surroundings
+    _surroundings: RowsContext
 
     def rows(
         self,

@@ -11,14 +11,14 @@ from holdfast._core.table_spec import Key, RowsSettings, TableSpec
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.events import Events
 from holdfast._engine.rows.batch import Batch, SyncBatch
-from holdfast._engine.rows.batch_state import said
-from holdfast._engine.rows.run import Run, unbroken
-from holdfast._engine.rows.scheduler import policy_of, tell_of_reset, telling_of_refused
+from holdfast._engine.rows.batch_state import format_keys
+from holdfast._engine.rows.run import RowsRun, shielded
+from holdfast._engine.rows.scheduler import emit_reset, policy_of, telling_of_refused
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.outcomes import ANSWERS
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import Registry, define
-from holdfast._ports.table import Findings, Reset, States
+from holdfast._ports.table import Findings, ResetRow, States
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.sync import blocking
 
@@ -28,7 +28,7 @@ AsyncHandler = TypeVar("AsyncHandler", bound=Callable[[Batch], Coroutine[Any, An
 SyncHandler = TypeVar("SyncHandler", bound=Callable[[SyncBatch], Any])
 
 
-class Surroundings(Struct, frozen=True):
+class RowsContext(Struct, frozen=True):
     """What runs of an App's handlers need besides their table."""
 
     registry: Registry
@@ -45,7 +45,7 @@ class Rows:
     ...     await batch.done(batch.keys)
     """
 
-    def __init__(self, settings: RowsSettings, surroundings: Surroundings) -> None:
+    def __init__(self, settings: RowsSettings, surroundings: RowsContext) -> None:
         self.settings, self._surroundings = settings, surroundings
         self._has_handler = False
 
@@ -93,14 +93,18 @@ class Rows:
         """How it stands: rows by status, how many are due, stuck, and who has them."""
         return await self._surroundings.tables.of(self.settings).states()
 
-    async def areset(self) -> list[Reset]:
+    async def areset(self) -> list[ResetRow]:
         """Take all rows back, now, from whoever has had them for longer than ``stale_after``; supervisors do that by themselves."""
-        table, events, found = await self._surroundings.tables.sound(self.settings), self._surroundings.events, list[Reset]()
+        table, events, found = (
+            await self._surroundings.tables.verified(self.settings),
+            self._surroundings.events,
+            list[ResetRow](),
+        )
         # Once more than there are rows would be needed only where a trigger takes the stamp back.
         passes = sum((await table.states()).rows.values()) // self._watch.batch + 1
         with telling_of_refused(table, events) as refused:
             for _ in range(passes):
-                if not await table.adopt(self._watch.batch):
+                if not await table.stamp_unstamped(self._watch.batch):
                     break
             taken, past = set[Key](), 0
             while some := await table.reset(self._watch.batch, past):
@@ -108,9 +112,9 @@ class Rows:
                 past += len(some) - len(new)  # a trigger put these back, and they come first again
                 found += new
                 taken.update(each.key for each in new)
-                tell_of_reset(self._watch, new, events)
+                emit_reset(self._watch, new, events)
         if refused and not found:
-            raise HoldfastError(f"rows {self.name}: {refused[0].verb}: {said([refused[0].key])}: {refused[0].error}")
+            raise HoldfastError(f"rows {self.name}: {refused[0].verb}: {format_keys([refused[0].key])}: {refused[0].error}")
         return found
 
     async def acreate_indexes(self) -> Indexes:
@@ -122,10 +126,10 @@ class Rows:
     reset = blocking(areset)
     create_indexes = blocking(acreate_indexes)
 
-    def _run(self, job: Job | SyncJob) -> Run:
+    def _run(self, job: Job | SyncJob) -> RowsRun:
         around = self._surroundings
         clock, chance = around.connections.clock, around.connections.chance
-        return Run(self.settings, around.tables, job, clock=clock, chance=chance, events=around.events)
+        return RowsRun(self.settings, around.tables, job, clock=clock, chance=chance, events=around.events)
 
     def _async_run(self, handler: Callable[[Batch], Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
         async def run(job: Job) -> dict[str, int]:
@@ -133,13 +137,13 @@ class Rows:
             try:
                 await run.begin()
                 while (holding := await run.next()) is not None:
-                    with run.or_later(), run.sparing_others():
-                        _heed(await handler(Batch(holding, job)))
+                    with run.snooze_if_unavailable(), run.sparing_others():
+                        _raise_outcome(await handler(Batch(holding, job)))
             except Exception:
                 run.has_failed = True
                 raise
             finally:
-                await unbroken(run.close)
+                await shielded(run.close)
             return run.answer
 
         return run
@@ -150,8 +154,8 @@ class Rows:
             try:
                 job._in_loop(run.begin())
                 while (holding := job._in_loop(run.next())) is not None:
-                    with run.or_later(), run.sparing_others():
-                        _heed(handler(SyncBatch(holding, job)))
+                    with run.snooze_if_unavailable(), run.sparing_others():
+                        _raise_outcome(handler(SyncBatch(holding, job)))
             except Exception:
                 run.has_failed = True
                 raise
@@ -162,7 +166,7 @@ class Rows:
         return run
 
 
-def _heed(answer: object) -> None:
+def _raise_outcome(answer: object) -> None:
     """Handlers may return what they may raise; anything else they return says nothing, because a run has many batches."""
     if isinstance(answer, ANSWERS):
         raise answer

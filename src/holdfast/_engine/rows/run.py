@@ -9,16 +9,16 @@ from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.table_spec import LAST, RowOutcome, RowsSettings, batch_size_after, has_resets_left
 from holdfast._engine.error_text import text_of
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.retry import Patience
-from holdfast._engine.rows.batch import Holding
-from holdfast._engine.rows.batch_state import Ledger, said
+from holdfast._engine.retry import Retrier
+from holdfast._engine.rows.batch import BatchParts
+from holdfast._engine.rows.batch_state import BatchState, format_keys
 from holdfast._engine.rows.scheduler import telling_of_refused
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.outcomes import leaves_of
 from holdfast._engine.service import is_cancelled
-from holdfast._engine.tasks.context import Context
-from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.table import Mark, Table
+from holdfast._engine.tasks.context import JobContext
+from holdfast._ports.clock import Clock, Randomness
+from holdfast._ports.table import RowFence, Table
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 SLICE = 60.0
@@ -27,33 +27,33 @@ RELEASE_WITHIN = 2.0
 """Seconds that giving back may take once the code is to stop; the next attempt gives back what is still marked."""
 SAVED_AFTER = 1.0
 """Seconds between two writes of what a run with an owner's names has done so far: a count may be late."""
-AHEAD = 16
+SAVED_FENCES = 16
 """Marks that are saved at once, ahead of the batches that have them: a write for each batch took a tenth of its time."""
 FRESH, FRESH_PART = 0.1, 0.01
 """Seconds, and part of their rows' patience, for which stamps that were saved ahead still tell when rows are claimed."""
-TIGHT = 3.0
+SLOW_BATCH = 3.0
 """Of its rows' patience a batch should need less than one part in so many."""
 
 Returned = TypeVar("Returned")
 
 
-class Run:
+class RowsRun:
     """Claims, and gives back what the handler left open. Its job's checkpoint has the mark of the batch at work, so that the
     next attempt, after this one's worker has died, gives back what that had, in seconds and not after ``stale_after``."""
 
     def __init__(
-        self, settings: RowsSettings, tables: Tables, job: Context, *, clock: Clock, chance: Chance, events: Events
+        self, settings: RowsSettings, tables: Tables, job: JobContext, *, clock: Clock, chance: Randomness, events: Events
     ) -> None:
         self._settings, self._tables, self._job = settings, tables, job
         self._clock, self._events = clock, events
-        self._patience = Patience(clock, chance, events)
+        self._patience = Retrier(clock, chance, events)
         self._began = clock.monotonic()
-        self._current: Ledger | None = None
+        self._current: BatchState | None = None
         self._is_idle = self.has_failed = False
         self._error: BaseException | None = None
         saved = job.checkpoint_value or {}
-        self._marks = [Mark(stamp, owner) for stamp, owner in saved.get("marks", ())]
-        self._ahead: list[Mark] = []
+        self._marks = [RowFence(stamp, owner) for stamp, owner in saved.get("marks", ())]
+        self._ahead: list[RowFence] = []
         self._passed = self._named = 0
         self._saved_at, self._saved_wall = clock.monotonic(), clock.wall()
         self.answer = {"batches": 0, "done": 0, "failed": 0, "retried": 0, "left": 0, "lost": 0, **saved.get("so_far", {})}
@@ -65,12 +65,12 @@ class Run:
 
     async def begin(self) -> None:
         """Look at the table, and give back what earlier attempts had."""
-        with self.or_later():
-            self._table: Table = await self._tables.sound(self._settings)
+        with self.snooze_if_unavailable():
+            self._table: Table = await self._tables.verified(self._settings)
             for mark in self._marks:
                 await self._release(mark)
 
-    async def next(self) -> Holding | None:
+    async def next(self) -> BatchParts | None:
         """The next batch, once what the handler left open of the last one has gone back; ``None``: the run is over."""
         await self._give_back()
         self._require_not_cancelled()
@@ -83,17 +83,17 @@ class Run:
         if self._job._is_draining or is_long:
             await self._remember([])
             raise Snooze(0)
-        await unbroken(self._take)
+        await shielded(self._take)
         self._require_not_cancelled()  # a thread is not interrupted, and past its deadline nothing may start
         if self._current is None:
             return None
         batches, finished = self.answer["batches"], self.answer["done"] + self.answer["failed"]
         await self._job._progress(None, None, f"batch {batches + 1:,}, {finished:,} rows finished")
-        return Holding(self._current, self._table, self._clock, self._patience, self._events)
+        return BatchParts(self._current, self._table, self._clock, self._patience, self._events)
 
     async def _rest(self) -> None:
         """Until what no handler finishes is tried again. It keeps its key: else each supervisor would sow the next run at once."""
-        with self.or_later():
+        with self.snooze_if_unavailable():
             has_due = await self._table.has_due()
         if has_due:
             await self._remember([])
@@ -126,25 +126,27 @@ class Run:
     async def _take(self) -> None:
         watch, mark = self._settings.watch, await self._next_mark()
         sent = self._saved_at if mark.stamp else self._clock.monotonic()
-        with self.or_later(), telling_of_refused(self._table, self._events, self._job.id):
+        with self.snooze_if_unavailable(), telling_of_refused(self._table, self._events, self._job.id):
             claimed = await self._table.claim(mark.owner, batch_size_after(watch.batch, self._ends), mark.stamp)
         self._passed += len(claimed.rows)
         if claimed.rows:
-            self._current = Ledger(watch, claimed, sent)
-            if watch.owner is None and claimed.mark != mark:
-                await self._remember([claimed.mark, *self._ahead])
+            self._current = BatchState(watch, claimed, sent)
+            if watch.owner is None and claimed.fence != mark:
+                await self._remember([claimed.fence, *self._ahead])
 
-    async def _next_mark(self) -> Mark:
+    async def _next_mark(self) -> RowFence:
         """What a claim is to write, saved before that; an empty one where only its answer tells."""
         has_owner, clock = self._settings.watch.owner is not None, self._clock
         now, wall = clock.monotonic(), clock.wall()
         if not (self._ahead and self._is_fresh(now, wall)):
-            with self.or_later():
-                self._ahead = self._names() if has_owner else [Mark(stamp, "") for stamp in await self._table.stamps(AHEAD)]
+            with self.snooze_if_unavailable():
+                self._ahead = (
+                    self._names() if has_owner else [RowFence(stamp, "") for stamp in await self._table.stamps(SAVED_FENCES)]
+                )
             if self._ahead:
                 self._saved_at, self._saved_wall = now, wall
                 await self._remember(list(self._ahead))
-        return self._ahead.pop(0) if self._ahead else Mark("", "")
+        return self._ahead.pop(0) if self._ahead else RowFence("", "")
 
     def _is_fresh(self, now: float, wall: float) -> bool:
         """Whether marks that were saved ahead may still be used."""
@@ -155,9 +157,9 @@ class Run:
         # A stamp is a time of the wall clock, which goes on while the machine sleeps, and may be set.
         return now - self._saved_at < most and 0 <= wall - self._saved_wall < most
 
-    def _names(self) -> list[Mark]:
-        self._named += AHEAD
-        return [Mark("", self._owner(number)) for number in range(self._named - AHEAD + 1, self._named + 1)]
+    def _names(self) -> list[RowFence]:
+        self._named += SAVED_FENCES
+        return [RowFence("", self._owner(number)) for number in range(self._named - SAVED_FENCES + 1, self._named + 1)]
 
     def _owner(self, batch: int) -> str:
         """Nobody else's ever: a store that lost its newest writes may number attempts again, but makes no claim twice; and what
@@ -173,7 +175,7 @@ class Run:
         if self._error is not None:
             left = await self._keep(ledger, self._error)
         elif ledger.open:
-            with self.or_later():
+            with self.snooze_if_unavailable():
                 left = await self._release(ledger.mark)
         ledger.close()
         self._current = None
@@ -210,31 +212,31 @@ class Run:
                 raise HoldfastError(f"{type(verdict).__name__}: {text_of(verdict)}") from error
             self._error = verdict or error
 
-    async def _release(self, mark: Mark) -> int:
+    async def _release(self, mark: RowFence) -> int:
         with telling_of_refused(self._table, self._events, self._job.id):
             return await self._table.release(mark)
 
-    async def _keep(self, ledger: Ledger, error: BaseException) -> int:
+    async def _keep(self, ledger: BatchState, error: BaseException) -> int:
         """Leave the row to the watchdog, which counts it and takes it back after ``stale_after``, or fail it if that was too often."""
         watch, (key,), reason = ledger.watch, ledger.open, text_of(error)
         if has_resets_left(watch, ledger.rows[0]):
             kept = [mark for mark in self._marks if (mark.owner or mark.stamp) != (ledger.mark.owner or ledger.mark.stamp)]
             await self._remember(kept)
         else:
-            with self.or_later():
+            with self.snooze_if_unavailable():
                 ledger.settle(await self._table.move(ledger.mark, [key], RowOutcome.FAIL, reason), RowOutcome.FAIL)
         shown = f"{type(error).__name__}: {reason}"
-        self._events.emit(EventName.ROWS_KEPT, watch=watch.name, keys=said([key]), error=shown, job=self._job.id)
+        self._events.emit(EventName.ROWS_KEPT, watch=watch.name, keys=format_keys([key]), error=shown, job=self._job.id)
         return len(ledger.open)
 
-    def _judge_pace(self, ledger: Ledger) -> None:
+    def _judge_pace(self, ledger: BatchState) -> None:
         ledger.measure(self._clock.monotonic())
         patience = ledger.watch.stale_after
-        if ledger.longest > patience / TIGHT:
+        if ledger.longest > patience / SLOW_BATCH:
             name, took = ledger.watch.name, ledger.longest
             self._events.emit(EventName.ROWS_TIGHT, watch=name, took=took, stale_after=patience, job=self._job.id)
 
-    async def _remember(self, marks: list[Mark]) -> None:
+    async def _remember(self, marks: list[RowFence]) -> None:
         """Durably; nobody waits for a store that may be away once the code is to stop."""
         self._require_not_cancelled()
         await self._job._save({"marks": [[mark.stamp, mark.owner] for mark in marks], "so_far": self.answer})
@@ -245,7 +247,7 @@ class Run:
             raise asyncio.CancelledError
 
     @contextmanager
-    def or_later(self) -> Iterator[None]:
+    def snooze_if_unavailable(self) -> Iterator[None]:
         """A database that is away is no failure of the run: it comes back, with the marks that are still to be released."""
         try:
             yield
@@ -269,7 +271,7 @@ def is_of_no_row(error: BaseException) -> bool:
     return not isinstance(error, Exception | SystemExit)
 
 
-async def unbroken(action: Callable[[], Coroutine[Any, Any, Returned]]) -> Returned:
+async def shielded(action: Callable[[], Coroutine[Any, Any, Returned]]) -> Returned:
     """Return its result. Cancelled meanwhile it is given a moment to come to its end, so that it is known what became of it."""
     task, is_cancelled = asyncio.get_running_loop().create_task(action()), False
     while not task.done():

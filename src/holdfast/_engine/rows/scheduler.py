@@ -11,11 +11,11 @@ from holdfast._core.policy import Backoff, Policy
 from holdfast._core.table_spec import Key, RowOutcome, RowsSettings, TableSpec
 from holdfast._engine.client.client import Client
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.rows.batch_state import said
+from holdfast._engine.rows.batch_state import format_keys
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.service import Service
-from holdfast._ports.clock import Chance
-from holdfast._ports.table import Refusal, Reset, Table
+from holdfast._ports.clock import Randomness
+from holdfast._ports.table import Refusal, ResetRow, Table
 
 PAUSE = 0.05
 """Seconds between two full batches of a watchdog: others want to write too."""
@@ -30,30 +30,30 @@ RETENTION = 3600.0
 Step = Callable[[], Coroutine[Any, Any, float]]
 
 
-class Plot:
+class TableJobs:
     """One table. Whatever its database does, or does not, concerns no other."""
 
-    def __init__(self, settings: RowsSettings, tables: Tables, client: Client, *, chance: Chance, events: Events) -> None:
+    def __init__(self, settings: RowsSettings, tables: Tables, client: Client, *, chance: Randomness, events: Events) -> None:
         self.settings = settings
         self._tables, self._client, self._chance, self._events = tables, client, chance, events
         self._adopted, self._undone, self._reset = frozenset[Key](), frozenset[Key](), frozenset[Key]()
         self._past = 0
 
-    async def sow(self) -> float:
+    async def enqueue_runs(self) -> float:
         """Enqueue runs where rows are due; those that wait or run already are not enqueued again."""
-        await sow(await self._tables.sound(self.settings), self.settings, self._client, self._chance)
+        await enqueue_runs(await self._tables.verified(self.settings), self.settings, self._client, self._chance)
         return self.settings.interval
 
     async def has_due(self) -> bool:
         """Whether there is anything to do."""
-        return await (await self._tables.sound(self.settings)).has_due()
+        return await (await self._tables.verified(self.settings)).has_due()
 
     async def reset(self) -> float:
         """Take back one batch from whoever has had it for too long; a full one is followed by the next at once.
 
         A row that came before is undone by a trigger, or another program. The next batch begins behind such rows, until no full
         batch is left; then all begins again."""
-        table = await self._tables.sound(self.settings)
+        table = await self._tables.verified(self.settings)
         error: Exception | None = None
         try:
             adopts_more = await self._adopt(table)
@@ -67,7 +67,7 @@ class Plot:
     async def _adopt(self, table: Table) -> bool:
         watch = self.settings.watch
         with telling_of_refused(table, self._events):
-            adopted = frozenset(await table.adopt(watch.batch))
+            adopted = frozenset(await table.stamp_unstamped(watch.batch))
         again, self._adopted = self._adopted & adopted, self._adopted or adopted
         self._undone |= again
         return len(adopted) >= watch.batch and not again
@@ -76,7 +76,7 @@ class Plot:
         watch = self.settings.watch
         with telling_of_refused(table, self._events):
             found = await table.reset(watch.batch, self._past)
-        tell_of_reset(watch, found, self._events)
+        emit_reset(watch, found, self._events)
         before, self._reset = self._reset, frozenset(each.key for each in found)
         is_full = len(found) >= watch.batch
         self._past = self._past + len(before & self._reset) if is_full else 0
@@ -87,15 +87,17 @@ class Plot:
         watch, undone = self.settings.watch, self._undone
         self._adopted = self._undone = frozenset()
         if undone:
-            self._events.emit(EventName.ROWS_UNDONE, watch=watch.name, count=len(undone), keys=said(sorted(undone, key=str)))
-        if keys := await (await self._tables.sound(self.settings)).unreadable(watch.batch):
-            self._events.emit(EventName.ROWS_UNREADABLE, watch=watch.name, count=len(keys), keys=said(keys))
+            self._events.emit(
+                EventName.ROWS_UNDONE, watch=watch.name, count=len(undone), keys=format_keys(sorted(undone, key=str))
+            )
+        if keys := await (await self._tables.verified(self.settings)).unreadable(watch.batch):
+            self._events.emit(EventName.ROWS_UNREADABLE, watch=watch.name, count=len(keys), keys=format_keys(keys))
         return PRUNING
 
     async def prune(self) -> float:
         """Delete a batch of rows that have been done for long enough."""
         watch = self.settings.watch
-        table = await self._tables.sound(self.settings)
+        table = await self._tables.verified(self.settings)
         with telling_of_refused(table, self._events):
             count = await table.prune(watch.batch)
         if count:
@@ -103,24 +105,24 @@ class Plot:
         return PAUSE if count >= watch.batch else PRUNING
 
 
-class Sowing:
+class RowsScheduler:
     """All tables that a supervisor's workers know."""
 
     def __init__(
-        self, tables: Tables, client: Client, *, serve: Callable[[str, Step], Service], chance: Chance, events: Events
+        self, tables: Tables, client: Client, *, serve: Callable[[str, Step], Service], chance: Randomness, events: Events
     ) -> None:
         self._tables, self._client, self._serve = tables, client, serve
         self._chance, self._events = chance, events
-        self._plots: dict[RowsSettings, Plot] = {}
+        self._plots: dict[RowsSettings, TableJobs] = {}
         self._services: list[asyncio.Task[None]] = []
 
-    def tend(self, rows: Sequence[RowsSettings]) -> None:
+    def watch(self, rows: Sequence[RowsSettings]) -> None:
         """From now on, if not already: a worker that is ready has said that it works these off."""
         for settings in rows:
             if settings not in self._plots:
-                plot = Plot(settings, self._tables, self._client, chance=self._chance, events=self._events)
+                plot = TableJobs(settings, self._tables, self._client, chance=self._chance, events=self._events)
                 self._plots[settings] = plot
-                steps = [("sow", plot.sow), ("watch", plot.reset), ("look", plot.look)]
+                steps = [("sow", plot.enqueue_runs), ("watch", plot.reset), ("look", plot.look)]
                 steps += [("prune", plot.prune)] if settings.watch.retention is not None else []
                 served = [self._serve(f"{verb} {settings.task}", step) for verb, step in steps]
                 self._services += [asyncio.create_task(each.run()) for each in served]
@@ -141,19 +143,19 @@ class Sowing:
         await self._tables.close()
 
 
-async def sow(table: Table, settings: RowsSettings, client: Client, chance: Chance) -> None:
+async def enqueue_runs(table: Table, settings: RowsSettings, client: Client, chance: Randomness) -> None:
     """Enqueue runs if rows are due."""
     if await table.has_due():
         await client.enqueue(runs_of(settings, chance))
 
 
-async def sow_all(rows: Sequence[RowsSettings], tables: Tables, client: Client, chance: Chance) -> None:
+async def enqueue_all_runs(rows: Sequence[RowsSettings], tables: Tables, client: Client, chance: Randomness) -> None:
     """Enqueue runs for each table of an App that has claimable rows."""
     for settings in rows:
-        await sow(await tables.sound(settings), settings, client, chance)
+        await enqueue_runs(await tables.verified(settings), settings, client, chance)
 
 
-def runs_of(settings: RowsSettings, chance: Chance) -> list[NewJob]:
+def runs_of(settings: RowsSettings, chance: Randomness) -> list[NewJob]:
     """One for each place; its key keeps it from being there twice."""
     return [
         NewJob(
@@ -186,13 +188,13 @@ def telling_of_refused(table: Table, events: Events, job: UUID | None = None) ->
             of_verb = [each for each in refused if each.verb == verb]
             told: dict[str, Any] = {
                 "count": len(of_verb),
-                "keys": said([each.key for each in of_verb]),
+                "keys": format_keys([each.key for each in of_verb]),
                 "error": of_verb[0].error,
             }
             events.emit(EventName.ROWS_REFUSED, watch=table.watch.name, verb=verb, **told, job=job)
 
 
-def tell_of_reset(watch: TableSpec, found: Sequence[Reset], events: Events) -> None:
+def emit_reset(watch: TableSpec, found: Sequence[ResetRow], events: Events) -> None:
     """Whose rows they were, and which."""
     if found:
         oldest = max(found, key=lambda each: each.held)
@@ -203,5 +205,5 @@ def tell_of_reset(watch: TableSpec, found: Sequence[Reset], events: Events) -> N
             failed=sum(each.to is RowOutcome.FAIL for each in found),
             oldest=oldest.held,
             owner=oldest.owner or None,
-            keys=said([each.key for each in found]),
+            keys=format_keys([each.key for each in found]),
         )

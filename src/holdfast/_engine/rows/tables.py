@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from holdfast._core.postgres_url import public_url
 from holdfast._core.table_spec import RowsSettings, TableSpec
-from holdfast._forks import care_for
+from holdfast._forks import register
 from holdfast._ports.table import Table
 from holdfast.errors import ConfigurationError, Unsupported
 
@@ -22,7 +22,7 @@ class Tables:
         self._opened: dict[RowsSettings, Table] = {}
         self._sound: set[RowsSettings] = set()
         self._of_parent: list[object] = []
-        care_for(self)
+        register(self)
 
     def of(self, settings: RowsSettings) -> Table:
         """The table. ``ConfigurationError`` when its driver is not installed."""
@@ -32,7 +32,7 @@ class Tables:
                 table = self._opened[settings] = self._open_table(settings.url, settings.watch)
             return table
 
-    async def sound(self, settings: RowsSettings) -> Table:
+    async def verified(self, settings: RowsSettings) -> Table:
         """The same once it has been looked at; ``ConfigurationError`` with everything that stands in the way."""
         table = self.of(settings)
         if settings not in self._sound:
@@ -47,15 +47,15 @@ class Tables:
             with suppress(Exception):  # one whose database is away must not keep the others open
                 await table.close()
 
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork: not in the middle of opening, which imports drivers."""
         self._lock.acquire()
 
-    def release(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """After the fork, in the parent."""
         self._lock.release()
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After the fork, in the child, which keeps, unused, what came through it: to close that could close the parent's."""
         self._of_parent.append(self._opened)
         self._lock, self._opened = threading.Lock(), {}

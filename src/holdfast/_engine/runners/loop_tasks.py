@@ -20,7 +20,7 @@ CALLS = 2
 """How many more hands come for each one that is kept: of many handlers that all wait, the last one begins soon, too."""
 
 
-class Hands:
+class LoopTasks:
     """Runs what is added, in that order, each in a context of its own."""
 
     def __init__(self, run: Callable[[Running], Coroutine[Any, Any, None]], now: Callable[[], float]) -> None:

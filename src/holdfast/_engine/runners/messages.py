@@ -17,15 +17,15 @@ class Run(Struct, frozen=True, tag="run"):
     claim: Claim
 
 
-class Told(Struct, frozen=True, tag="told"):
+class CancelRequested(Struct, frozen=True, tag="told"):
     """Worker: the handler is to end soon."""
 
 
-class Lost(Struct, frozen=True, tag="lost"):
+class JobLostNotice(Struct, frozen=True, tag="lost"):
     """Worker: the job is somebody else's."""
 
 
-class Problem(StrEnum):
+class CallProblem(StrEnum):
     """Why a call of a handler did not do what it should."""
 
     LOST = "lost"
@@ -33,16 +33,16 @@ class Problem(StrEnum):
     UNAVAILABLE = "unavailable"
 
 
-class Answered(Struct, frozen=True, tag="answered"):
+class CallAnswered(Struct, frozen=True, tag="answered"):
     """Worker: that call is done, or cannot be."""
 
     call: int
-    problem: Problem | None = None
+    problem: CallProblem | None = None
     text: str = ""
     answer: EnqueueAnswer | None = None
 
 
-class Finish(Struct, frozen=True, tag="finish"):
+class Shutdown(Struct, frozen=True, tag="finish"):
     """Worker: nothing more will come; end in good order."""
 
 
@@ -56,14 +56,14 @@ class Refused(Struct, frozen=True, tag="refused"):
     problems: tuple[str, ...]
 
 
-class Begun(Struct, frozen=True, tag="begun"):
+class RunStarted(Struct, frozen=True, tag="begun"):
     """Runner: from now on code of the user runs for this job. ``ignored``: fields of its payload the handler does not know,
     said in a second one, because constructors of the user's run while the payload is read."""
 
     ignored: tuple[str, ...] = ()
 
 
-class Unknown(Struct, frozen=True, tag="unknown"):
+class TaskMissing(Struct, frozen=True, tag="unknown"):
     """Runner: the code that I loaded does not have the task of this job."""
 
 
@@ -89,7 +89,7 @@ class Enqueued(Struct, frozen=True, tag="enqueued"):
     child: NewJob
 
 
-class Kind(StrEnum):
+class OutcomeKind(StrEnum):
     """Which outcome a verdict stands for."""
 
     DONE = "done"
@@ -101,10 +101,10 @@ class Kind(StrEnum):
     INVALID = "invalid"
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class OutcomeData(Struct, frozen=True, kw_only=True):
     """An outcome as plain data: those that handlers raise are exceptions, which no pipe carries."""
 
-    kind: Kind
+    kind: OutcomeKind
     result: bytes = b""
     seconds: float | None = None
     text: str = ""
@@ -113,56 +113,56 @@ class Verdict(Struct, frozen=True, kw_only=True):
     reason: Reason | None = None
 
     @classmethod
-    def of(cls, outcome: Outcome) -> "Verdict":
+    def of(cls, outcome: Outcome) -> "OutcomeData":
         """The outcome as data."""
         match outcome:
             case Done(result=result):
-                return cls(kind=Kind.DONE, result=result)
+                return cls(kind=OutcomeKind.DONE, result=result)
             case Retry():
-                return cls(kind=Kind.RETRY, seconds=outcome.after, text=outcome.reason)
+                return cls(kind=OutcomeKind.RETRY, seconds=outcome.after, text=outcome.reason)
             case Snooze():
-                return cls(kind=Kind.SNOOZE, seconds=outcome.for_)
+                return cls(kind=OutcomeKind.SNOOZE, seconds=outcome.for_)
             case Cancel():
-                return cls(kind=Kind.CANCEL, text=outcome.reason)
+                return cls(kind=OutcomeKind.CANCEL, text=outcome.reason)
             case Fail():
-                return cls(kind=Kind.FAIL, text=outcome.reason)
+                return cls(kind=OutcomeKind.FAIL, text=outcome.reason)
             case Raised(failure=failure, is_final=is_final):
-                return cls(kind=Kind.RAISED, failure=failure, is_final=is_final)
+                return cls(kind=OutcomeKind.RAISED, failure=failure, is_final=is_final)
             case Invalid(reason=reason, failure=failure):
-                return cls(kind=Kind.INVALID, reason=reason, failure=failure)
+                return cls(kind=OutcomeKind.INVALID, reason=reason, failure=failure)
             case _:
                 assert_never(outcome)
 
     def outcome(self) -> Outcome:
         """The outcome again."""
         match self.kind:
-            case Kind.DONE:
+            case OutcomeKind.DONE:
                 return Done(self.result)
-            case Kind.RETRY:
+            case OutcomeKind.RETRY:
                 return Retry(self.seconds, self.text)
-            case Kind.SNOOZE:
+            case OutcomeKind.SNOOZE:
                 return Snooze(self.seconds or 0.0)
-            case Kind.CANCEL:
+            case OutcomeKind.CANCEL:
                 return Cancel(self.text)
-            case Kind.FAIL:
+            case OutcomeKind.FAIL:
                 return Fail(self.text)
-            case Kind.RAISED:
+            case OutcomeKind.RAISED:
                 return Raised(self.failure or Failure("Exception", ""), self.is_final)
-            case Kind.INVALID:
+            case OutcomeKind.INVALID:
                 return Invalid(self.reason or Reason.RESULT_INVALID, self.failure or Failure("Exception", ""))
             case _:
                 assert_never(self.kind)
 
 
-class Ended(Struct, frozen=True, tag="ended"):
+class RunEnded(Struct, frozen=True, tag="ended"):
     """Runner: the handler's code has stopped. Without a verdict it was told to and did. ``memory``: bytes occupied since."""
 
-    verdict: Verdict | None = None
+    verdict: OutcomeData | None = None
     memory: int = 0
 
 
-FromWorker = Run | Told | Lost | Answered | Finish
-FromRunner = Ready | Refused | Begun | Unknown | Progressed | Checkpointed | Enqueued | Ended
+FromWorker = Run | CancelRequested | JobLostNotice | CallAnswered | Shutdown
+FromRunner = Ready | Refused | RunStarted | TaskMissing | Progressed | Checkpointed | Enqueued | RunEnded
 Message = FromWorker | FromRunner
 
 _encoder = msgspec.msgpack.Encoder()

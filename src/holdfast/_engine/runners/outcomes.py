@@ -25,7 +25,7 @@ def decode(task: TaskDefinition, payload: bytes) -> tuple[dict[str, object], tup
         return Invalid(Reason.PAYLOAD_INVALID, Failure(type_name(error), text_of(error)))
 
 
-def judge_value(value: object) -> Outcome:
+def outcome_of_value(value: object) -> Outcome:
     """What a handler returned. Total: a value that raises when it is looked at is no JSON."""
     if value is None:
         return NOTHING
@@ -39,7 +39,7 @@ def judge_value(value: object) -> Outcome:
         return raised_by(error)
 
 
-def judge_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, was_told: bool) -> Outcome | None:
+def outcome_of_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool, was_told: bool) -> Outcome | None:
     """What an exception out of a handler means; a group counts as its leaves. ``None``: its job was lost, or it was stopped.
 
     ``is_stopped``: the engine wanted its code to end. ``was_told``: it knew, so whatever it raised is its answer to that.
@@ -64,13 +64,13 @@ def _judge_error(error: BaseException, task: TaskDefinition, *, is_stopped: bool
         try:
             return _plain(leaves[0])
         except Exception as broken:
-            return judge_error(broken, task, is_stopped=is_stopped, was_told=was_told)
+            return outcome_of_error(broken, task, is_stopped=is_stopped, was_told=was_told)
     if is_stopped and (was_told or all(map(_is_reaction, leaves))):
         return None
     return raised_by(error, is_final=any(task.is_final(leaf) for leaf in leaves))
 
 
-def contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+def captured(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """What it returns, or raises, as values: neither a future nor a thread can carry a StopIteration or SystemExit."""
     try:
         return call(), None

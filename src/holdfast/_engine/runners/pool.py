@@ -6,10 +6,10 @@ from typing import assert_never
 from holdfast._core.job import Claim
 from holdfast._core.outcome import Outcome
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.runners.runner_handle import Departed, ProcessJob, Seat, Unknown
+from holdfast._engine.runners.runner_handle import RunnerExited, RunnerHandle, RunnerJobContext, TaskNotInRunner
 from holdfast._engine.runners.running import Running, Stop
-from holdfast._engine.tasks.context import Context, Reports
-from holdfast._ports.clock import Chance
+from holdfast._engine.tasks.context import JobContext, ProgressSink
+from holdfast._ports.clock import Randomness
 from holdfast._ports.host import RunnerHost
 
 MOST_JOBS = 1000
@@ -20,7 +20,7 @@ FINISH_PATIENCE = 5.0
 PAUSES = (0.5, 30.0)
 
 
-class Pool:
+class RunnerPool:
     """At most ``size`` runners. The worker claims no more jobs for them than there are free ones.
 
     ``grace``: seconds in which a handler that is cancelled may clean up before its runner is killed. ``margin``: the lease's.
@@ -28,12 +28,12 @@ class Pool:
     """
 
     def __init__(
-        self, host: RunnerHost, *, size: int, grace: float, margin: float, pause: float, events: Events, chance: Chance
+        self, host: RunnerHost, *, size: int, grace: float, margin: float, pause: float, events: Events, chance: Randomness
     ) -> None:
         self._host, self._size = host, size
         self._grace, self._margin, self._pause = grace, margin, pause
         self._events, self._chance = events, chance
-        self._idle: list[Seat] = []
+        self._idle: list[RunnerHandle] = []
         self._leaving: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._failures = 0
@@ -44,9 +44,9 @@ class Pool:
         """How many more jobs could run; none for a while after a runner could not be started."""
         return self._size - running if _now() >= self._not_before else 0
 
-    def context(self, claim: Claim, reporter: Reports) -> Context:
+    def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
         """A ``ProcessJob``."""
-        return ProcessJob(claim, reporter)
+        return RunnerJobContext(claim, reporter)
 
     async def run(self, running: Running) -> Outcome | None:
         """Wait for the runner; when cancelled meanwhile, give it time, then end it and go on waiting for its death."""
@@ -92,7 +92,7 @@ class Pool:
 
     async def _serve(self, running: Running) -> Outcome | None:
         context = running.context
-        assert isinstance(context, ProcessJob)
+        assert isinstance(context, RunnerJobContext)
         seat = await self._take(context)
         if seat is None or running.stop is not None or not running.may_start():
             running.has_begun = False
@@ -101,17 +101,17 @@ class Pool:
             return None
         try:
             verdict = await seat.run(running.claim, context)
-        except Departed as departed:
+        except RunnerExited as departed:
             self._depart(running, seat, departed)
             return None
-        except Unknown:
+        except TaskNotInRunner:
             self._give_back(running, seat)
             return None
         self._failures = 0
         self._put_back(seat)
         return None if verdict is None else verdict.outcome()
 
-    def _depart(self, running: Running, seat: Seat, departed: Departed) -> None:
+    def _depart(self, running: Running, seat: RunnerHandle, departed: RunnerExited) -> None:
         if not departed.has_begun:
             running.has_begun = False
             self._fail(str(departed))
@@ -122,7 +122,7 @@ class Pool:
             hold = running.claim.job
             self._events.emit(EventName.RUNNER_CRASHED, job=hold.id, task=hold.task, exit=str(departed))
 
-    def _give_back(self, running: Running, seat: Seat) -> None:
+    def _give_back(self, running: Running, seat: RunnerHandle) -> None:
         """Code has changed on disk since the worker or the runner loaded it. Another runner may know the task; if none
         does, starting one for each try would be all that this worker does."""
         running.has_begun, running.pause = False, self._pause
@@ -137,7 +137,7 @@ class Pool:
     async def _end(self, running: Running) -> None:
         """The handler did not stop when told: what it does is kept, and its process ends."""
         context = running.context
-        if not isinstance(context, ProcessJob) or (seat := context.seat) is None:
+        if not isinstance(context, RunnerJobContext) or (seat := context.seat) is None:
             return
         running.stacks = await seat.child.dump_stacks() or running.stacks
         if context.seat is seat:  # else it stopped meanwhile, and the runner may have another job already
@@ -145,21 +145,21 @@ class Pool:
             self._events.emit(EventName.RUNNER_KILLED, job=hold.id, task=hold.task, reason=running.stop)
             seat.kill()
 
-    async def _take(self, context: ProcessJob) -> Seat | None:
+    async def _take(self, context: RunnerJobContext) -> RunnerHandle | None:
         """An idle runner or a new one; ``None`` if none can be started."""
         while self._idle:
             seat = self._idle.pop()
             if not seat.is_dead:
                 return seat
         try:
-            context.seat = seat = Seat(await self._host.spawn(), self._events)
+            context.seat = seat = RunnerHandle(await self._host.spawn(), self._events)
         except OSError as error:
             self._fail(str(error))
             return None
         try:
             async with asyncio.timeout(START_PATIENCE):
                 await seat.until_ready()
-        except Departed as departed:
+        except RunnerExited as departed:
             if not seat.is_killed:
                 self._fail(str(departed))
         except TimeoutError:
@@ -178,14 +178,14 @@ class Pool:
         self._not_before = _now() + longest * (0.75 + 0.25 * self._chance.jitter())
         self._events.emit(EventName.RUNNER_UNAVAILABLE, error=error, failures=self._failures)
 
-    def _put_back(self, seat: Seat) -> None:
+    def _put_back(self, seat: RunnerHandle) -> None:
         is_old = seat.jobs >= MOST_JOBS or seat.growth > MOST_GROWTH
         if self._is_closed or is_old or seat.is_dead or seat.is_killed:
             self._let_go(seat)
         else:
             self._idle.append(seat)
 
-    def _let_go(self, seat: Seat) -> None:
+    def _let_go(self, seat: RunnerHandle) -> None:
         leaving = asyncio.get_running_loop().create_task(seat.finish(min(FINISH_PATIENCE, self._margin / 2)))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)

@@ -14,8 +14,8 @@ from msgspec import Struct, structs
 from holdfast._core.job import ActiveJob, Claim, NewJob
 from holdfast._core.outcome import Invalid, Outcome
 from holdfast._engine.runners import messages
-from holdfast._engine.runners.outcomes import contained, decode, judge_error, judge_value
-from holdfast._engine.runners.runners import call_of, ended_in_children
+from holdfast._engine.runners.outcomes import captured, decode, outcome_of_error, outcome_of_value
+from holdfast._engine.runners.runners import call_of, exits_in_forked_child
 from holdfast._engine.tasks.context import SyncJob
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import Registry, TaskDefinition
@@ -31,7 +31,7 @@ PROGRESS_PAUSE = 0.05
 Result = TypeVar("Result")
 
 
-class Inside(Protocol):
+class WorkerLink(Protocol):
     """The process as the system lets us see and end it."""
 
     @property
@@ -48,7 +48,7 @@ class Inside(Protocol):
         ...
 
 
-class Line:
+class PipeProgressSink:
     """The pipe to the worker, in place of a reporter. Everything but ``begin`` happens in the loop of its thread."""
 
     def __init__(self, channel: Channel, open_store: Callable[[], Store], idle: float) -> None:
@@ -61,7 +61,7 @@ class Line:
         self._pause: asyncio.TimerHandle | None = None
 
     @property
-    def children(self) -> "Line":
+    def children(self) -> "PipeProgressSink":
         """It takes them itself."""
         return self
 
@@ -105,7 +105,7 @@ class Line:
             self._channel.send(messages.encode(unsaid))
         self._channel.send(messages.encode(message))
 
-    def answered(self, answer: messages.Answered) -> None:
+    def answered(self, answer: messages.CallAnswered) -> None:
         """What became of a call."""
         future = self._calls.pop(answer.call, None)
         if future is None or future.done():
@@ -113,11 +113,11 @@ class Line:
         match answer.problem:
             case None:
                 future.set_result(answer.answer)
-            case messages.Problem.LOST:
+            case messages.CallProblem.LOST:
                 future.set_exception(JobLost(answer.text))
-            case messages.Problem.STOPPED:
+            case messages.CallProblem.STOPPED:
                 future.cancel()
-            case messages.Problem.UNAVAILABLE:
+            case messages.CallProblem.UNAVAILABLE:
                 future.set_exception(StoreUnavailable(answer.text))
             case _:
                 assert_never(answer.problem)
@@ -137,7 +137,7 @@ class Line:
             self._pause = asyncio.get_running_loop().call_later(PROGRESS_PAUSE, self._say)
 
 
-class Work(Struct, eq=False):
+class CurrentRun(Struct, eq=False):
     """A job that came through the pipe."""
 
     claim: Claim
@@ -148,11 +148,11 @@ class Work(Struct, eq=False):
 class RunnerProcess:
     """Runs the jobs that its worker sends, one after the other."""
 
-    def __init__(self, inside: Inside) -> None:
+    def __init__(self, inside: WorkerLink) -> None:
         self._inside = inside
         self._loop = asyncio.new_event_loop()
-        self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        self._work: Work | None = None
+        self._inbox: queue.SimpleQueue[CurrentRun | None] = queue.SimpleQueue()
+        self._work: CurrentRun | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-runner", daemon=True)
 
     def run(self, registry: Registry, lifespan: Lifespan, *, open_store: Callable[[], Store], idle: float) -> None:
@@ -161,11 +161,11 @@ class RunnerProcess:
         ``open_store``: for ``job.transaction``, which may take ``idle`` seconds.
         """
         self._registry, self._lifespan = registry, lifespan
-        self._line = Line(self._inside.channel, open_store, idle)
+        self._line = PipeProgressSink(self._inside.channel, open_store, idle)
         self._in_loop(self._open())
         while (work := self._inbox.get()) is not None:
             task = self._registry.get(work.claim.job.task)
-            self._in_loop(self._end(work, messages.Unknown() if task is None else self._execute(work, task)))
+            self._in_loop(self._end(work, messages.TaskMissing() if task is None else self._execute(work, task)))
         self._in_loop(self._close())
 
     def refuse(self, error: ConfigurationError) -> None:
@@ -196,49 +196,53 @@ class RunnerProcess:
             case messages.Run(claim=claim):
                 job = SyncJob(claim, self._line, self._loop)
                 job.state = self._lifespan.state
-                self._work = Work(claim, job)
+                self._work = CurrentRun(claim, job)
                 self._inbox.put(self._work)
-            case messages.Told():
+            case messages.CancelRequested():
                 if work is not None:
                     work.is_stopped = True
                     work.job.mark_cancelled()
-            case messages.Lost():
+            case messages.JobLostNotice():
                 if work is not None:
                     work.is_stopped = True
                     work.job.mark_lost()
-            case messages.Answered():
+            case messages.CallAnswered():
                 self._line.answered(message)
-            case messages.Finish():
+            case messages.Shutdown():
                 self._inbox.put(None)
             case _:
                 pass
 
-    def _execute(self, work: Work, task: TaskDefinition) -> messages.Ended:
-        outcome, error = contained(partial(self._outcome, work, task))
+    def _execute(self, work: CurrentRun, task: TaskDefinition) -> messages.RunEnded:
+        outcome, error = captured(partial(self._outcome, work, task))
         if error is not None:  # whatever it was: this process goes on, and its worker waits for an answer
-            outcome = judge_error(error, task, is_stopped=work.is_stopped, was_told=work.job.was_told)
-        verdict = None if outcome is None else messages.Verdict.of(outcome)
-        return messages.Ended(verdict, self._inside.memory())
+            outcome = outcome_of_error(error, task, is_stopped=work.is_stopped, was_told=work.job.saw_cancellation)
+        verdict = None if outcome is None else messages.OutcomeData.of(outcome)
+        return messages.RunEnded(verdict, self._inside.memory())
 
-    def _outcome(self, work: Work, task: TaskDefinition) -> Outcome | None:
-        self._in_loop(self._send(messages.Begun()))  # reading the payload runs the user's constructors already
-        decoded, refused = contained(partial(decode, task, work.claim.payload))
+    def _outcome(self, work: CurrentRun, task: TaskDefinition) -> Outcome | None:
+        self._in_loop(self._send(messages.RunStarted()))  # reading the payload runs the user's constructors already
+        decoded, refused = captured(partial(decode, task, work.claim.payload))
         if refused is not None or isinstance(decoded, Invalid):
             return decoded if refused is None else self._judge(work, task, None, refused)
         arguments, ignored = decoded
         if ignored:
-            self._in_loop(self._send(messages.Begun(ignored)))
-        with ended_in_children():
-            value, error = contained(call_of(task, work.job, arguments))
+            self._in_loop(self._send(messages.RunStarted(ignored)))
+        with exits_in_forked_child():
+            value, error = captured(call_of(task, work.job, arguments))
         return self._judge(work, task, value, error)
 
-    def _judge(self, work: Work, task: TaskDefinition, value: object, error: BaseException | None) -> Outcome | None:
-        was_told = work.job.was_told
+    def _judge(self, work: CurrentRun, task: TaskDefinition, value: object, error: BaseException | None) -> Outcome | None:
+        was_told = work.job.saw_cancellation
         if error is None and was_told and value is None:
             error = asyncio.CancelledError()  # as in a thread: it looked, and returned nothing
-        return judge_value(value) if error is None else judge_error(error, task, is_stopped=work.is_stopped, was_told=was_told)
+        return (
+            outcome_of_value(value)
+            if error is None
+            else outcome_of_error(error, task, is_stopped=work.is_stopped, was_told=was_told)
+        )
 
-    async def _end(self, work: Work, message: messages.Ended | messages.Unknown) -> None:
+    async def _end(self, work: CurrentRun, message: messages.RunEnded | messages.TaskMissing) -> None:
         self._work = None
         work.job.mark_lost()  # threads that the handler has left behind say nothing about the next job
         self._line.send(message)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, assert_never
 from holdfast._core.job import Claim, NewJob
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.runners import messages
-from holdfast._engine.tasks.context import Context, Reports
+from holdfast._engine.tasks.context import JobContext, ProgressSink
 from holdfast._ports.host import Exit, RunnerChild
 from holdfast._ports.store import EnqueueAnswer
 from holdfast.errors import JobLost
@@ -16,7 +16,7 @@ LAST_WORDS_WITHIN = 1.0
 News = TypeVar("News")
 
 
-class Departed(Exception):
+class RunnerExited(Exception):
     """The runner has died; how. ``has_begun``: code of the user may have run for the job it had."""
 
     def __init__(self, how: str, *, has_begun: bool) -> None:
@@ -24,16 +24,16 @@ class Departed(Exception):
         self.has_begun = has_begun
 
 
-class Unknown(Exception):
+class TaskNotInRunner(Exception):
     """The runner has other code than its worker: it does not have the task."""
 
 
-class ProcessJob(Context):
+class RunnerJobContext(JobContext):
     """The worker's half of a job: what the handler says goes on to the store, what the engine says goes to the handler."""
 
-    def __init__(self, claim: Claim, reporter: Reports) -> None:
+    def __init__(self, claim: Claim, reporter: ProgressSink) -> None:
         super().__init__(claim, reporter)
-        self.seat: Seat | None = None
+        self.seat: RunnerHandle | None = None
 
     @property
     def task(self) -> str:
@@ -44,13 +44,13 @@ class ProcessJob(Context):
         """The engine's; here and there."""
         super().mark_lost()
         if self.seat is not None:
-            self.seat.send(messages.Lost())
+            self.seat.send(messages.JobLostNotice())
 
     def mark_cancelled(self) -> None:
         """The engine's; here and there."""
         super().mark_cancelled()
         if self.seat is not None:
-            self.seat.send(messages.Told())
+            self.seat.send(messages.CancelRequested())
 
     def progressed(self, said: messages.Progressed) -> None:
         """The handler said so."""
@@ -68,7 +68,7 @@ class ProcessJob(Context):
         return await self._reporter.children.enqueue(self._claim.job, child)
 
 
-class Seat:
+class RunnerHandle:
     """A runner process and the job it runs."""
 
     def __init__(self, child: RunnerChild, events: Events) -> None:
@@ -80,11 +80,11 @@ class Seat:
         self._first_memory: int | None = None
         self._has_begun = False
         self._problems: tuple[str, ...] = ()
-        self._job: ProcessJob | None = None
+        self._job: RunnerJobContext | None = None
         self._calls: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
-        self._ended: asyncio.Future[messages.Ended | messages.Unknown] = loop.create_future()
+        self._ended: asyncio.Future[messages.RunEnded | messages.TaskMissing] = loop.create_future()
         self._death: asyncio.Task[Exit] = loop.create_task(child.wait())
         self._listening = loop.create_task(self._listen())
 
@@ -106,7 +106,7 @@ class Seat:
         """``Departed`` if that never comes."""
         await self._await(self._ready)
 
-    async def run(self, claim: Claim, job: ProcessJob) -> messages.Verdict | None:
+    async def run(self, claim: Claim, job: RunnerJobContext) -> messages.OutcomeData | None:
         """Run a job's handler to its end. ``Departed`` if the process ends first, ``Unknown`` if it has no such handler."""
         self.jobs += 1
         self._has_begun = False
@@ -119,8 +119,8 @@ class Seat:
             self._job = job.seat = None
             for call in tuple(self._calls):
                 call.cancel()
-        if isinstance(ended, messages.Unknown):
-            raise Unknown
+        if isinstance(ended, messages.TaskMissing):
+            raise TaskNotInRunner
         if self._first_memory is None:
             self._first_memory = ended.memory
         self.growth = ended.memory - self._first_memory
@@ -128,7 +128,7 @@ class Seat:
 
     async def finish(self, patience: float) -> None:
         """Let it end in good order; within ``patience`` seconds, else it is killed."""
-        self.send(messages.Finish())
+        self.send(messages.Shutdown())
         await asyncio.wait({self._death}, timeout=patience)
         await self.end()
 
@@ -149,7 +149,7 @@ class Seat:
         if news.done():
             return news.result()
         self.child.channel.close()
-        raise Departed("; ".join(self._problems) or str(self._death.result()), has_begun=self._has_begun)
+        raise RunnerExited("; ".join(self._problems) or str(self._death.result()), has_begun=self._has_begun)
 
     async def _listen(self) -> None:
         while (data := await self.child.channel.receive()) is not None:
@@ -166,7 +166,7 @@ class Seat:
                 _settle(self._ready, None)
             case messages.Refused(problems=problems):
                 self._problems = problems
-            case messages.Begun(ignored=ignored):
+            case messages.RunStarted(ignored=ignored):
                 if job is not None and job.on_begun is not None and not self._has_begun:
                     job.on_begun()
                 self._has_begun = True
@@ -181,9 +181,15 @@ class Seat:
             case messages.Enqueued(call=call, child=child):
                 if job is not None:
                     self._answer(call, job.add(child))
-            case messages.Ended() | messages.Unknown():
+            case messages.RunEnded() | messages.TaskMissing():
                 _settle(self._ended, message)
-            case messages.Run() | messages.Told() | messages.Lost() | messages.Answered() | messages.Finish():
+            case (
+                messages.Run()
+                | messages.CancelRequested()
+                | messages.JobLostNotice()
+                | messages.CallAnswered()
+                | messages.Shutdown()
+            ):
                 pass
             case _:
                 assert_never(message)
@@ -195,13 +201,13 @@ class Seat:
 
     async def _ask(self, call: int, asked: Coroutine[Any, Any, EnqueueAnswer | None]) -> None:
         try:
-            answer = messages.Answered(call, answer=await asked)
+            answer = messages.CallAnswered(call, answer=await asked)
         except JobLost as error:
-            answer = messages.Answered(call, messages.Problem.LOST, str(error))
+            answer = messages.CallAnswered(call, messages.CallProblem.LOST, str(error))
         except asyncio.CancelledError:
-            answer = messages.Answered(call, messages.Problem.STOPPED)
+            answer = messages.CallAnswered(call, messages.CallProblem.STOPPED)
         except Exception as error:
-            answer = messages.Answered(call, messages.Problem.UNAVAILABLE, str(error))
+            answer = messages.CallAnswered(call, messages.CallProblem.UNAVAILABLE, str(error))
         self.send(answer)
 
 

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from holdfast._core.job import Claim, Json
 from holdfast._core.outcome import Outcome
-from holdfast._engine.runners.outcomes import contained
+from holdfast._engine.runners.outcomes import captured
 from holdfast._engine.runners.running import Running
-from holdfast._engine.tasks.context import Context, Job, Reports, SyncJob
+from holdfast._engine.tasks.context import Job, JobContext, ProgressSink, SyncJob
 from holdfast._engine.tasks.registry import TaskDefinition
 
 FORKED = 70
@@ -22,11 +22,11 @@ FORKED = 70
 class Runner(Protocol):
     """Runs one handler to its end."""
 
-    def context(self, claim: Claim, reporter: Reports) -> Context:
+    def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
         """The job object its handlers hold."""
         ...
 
-    async def run(self, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
+    async def run(self, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
         """What the handler returns or raises. When cancelled: returns only after the code has stopped."""
         ...
 
@@ -34,7 +34,7 @@ class Runner(Protocol):
 class Processes(Protocol):
     """Runs handlers in processes of their own; payload and answer are read there too."""
 
-    def context(self, claim: Claim, reporter: Reports) -> Context:
+    def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
         """The worker's half of the job object."""
         ...
 
@@ -46,11 +46,11 @@ class Processes(Protocol):
 class LoopRunner:
     """``async def`` handlers, on the worker's event loop."""
 
-    def context(self, claim: Claim, reporter: Reports) -> Context:
+    def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
         """A ``Job``."""
         return Job(claim, reporter)
 
-    async def run(self, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
+    async def run(self, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
         """Await the handler."""
         process = os.getpid()
         try:
@@ -68,11 +68,11 @@ class ThreadRunner:
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="holdfast-handler")
 
-    def context(self, claim: Claim, reporter: Reports) -> Context:
+    def context(self, claim: Claim, reporter: ProgressSink) -> JobContext:
         """A ``SyncJob``."""
         return SyncJob(claim, reporter, asyncio.get_running_loop())
 
-    async def run(self, task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Json:
+    async def run(self, task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Json:
         """Wait for the thread; when cancelled meanwhile, tell the handler and go on waiting: its code has not stopped."""
         call = partial(copy_context().run, call_of(task, context, arguments))
         ended = self._begin(call)
@@ -84,7 +84,7 @@ class ThreadRunner:
         value, error = ended.result()
         if error is not None:
             raise error
-        if context.was_told and value is None:
+        if context.saw_cancellation and value is None:
             raise asyncio.CancelledError
         return value
 
@@ -96,17 +96,17 @@ class ThreadRunner:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def call_of(task: TaskDefinition, context: Context, arguments: dict[str, object]) -> Callable[[], Any]:
+def call_of(task: TaskDefinition, context: JobContext, arguments: dict[str, object]) -> Callable[[], Any]:
     """The handler with its arguments, and with its job if it wants it."""
     return partial(task.function, context, **arguments) if task.takes_job else partial(task.function, **arguments)
 
 
 def _in_thread(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    with ended_in_children():
-        return contained(call)
+    with exits_in_forked_child():
+        return captured(call)
 
 
-class ended_in_children:  # noqa: N801 - used as a word
+class exits_in_forked_child:  # noqa: N801 - used as a word
     """A child that the code forked ends where the code ends: coming back, it would run what its parent runs."""
 
     def __enter__(self) -> None:

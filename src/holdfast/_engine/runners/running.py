@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core.job import Claim, Token
-from holdfast._engine.tasks.context import Context
+from holdfast._engine.tasks.context import JobContext
 from holdfast._engine.tasks.registry import RunnerKind, TaskDefinition
 
 
@@ -31,7 +31,7 @@ class Running(Struct, eq=False):
 
     claim: Claim
     definition: TaskDefinition
-    context: Context
+    context: JobContext
     kind: RunnerKind
     may_start: Callable[[], bool]
     task: asyncio.Task[Any] | None = None

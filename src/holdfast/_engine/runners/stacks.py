@@ -6,7 +6,7 @@ from types import FrameType
 from typing import Any
 
 
-def suspended_at(work: Coroutine[Any, Any, object]) -> str:
+def coroutine_stack(work: Coroutine[Any, Any, object]) -> str:
     """The stack of a coroutine, outermost call first, without values; empty if it has ended.
 
     >>> suspended_at(asyncio.current_task().get_coro())  # doctest: +SKIP

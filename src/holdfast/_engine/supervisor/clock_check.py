@@ -6,7 +6,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._ports.store import BeatAnswer
 
 
-class Pace:
+class ClockCheck:
     """Compares the two clocks between two beats of the same leases."""
 
     def __init__(self) -> None:

@@ -9,17 +9,17 @@ from holdfast._engine import messages
 from holdfast._engine.events import Event, Events
 
 if TYPE_CHECKING:
-    from holdfast._engine.supervisor.worker_handle import Ward
+    from holdfast._engine.supervisor.worker_handle import WorkerHandle
 
 MOST_KEPT = 1000
 
 
-class Courier:
+class EventRelay:
     """Tells each event to one worker, as soon as there is one: the event of a death comes when nobody is left to hear it."""
 
-    def __init__(self, events: Events, wards: "Callable[[], Sequence[Ward]]") -> None:
+    def __init__(self, events: Events, wards: "Callable[[], Sequence[WorkerHandle]]") -> None:
         self._wards = wards
-        self._kept: deque[messages.Told] = deque(maxlen=MOST_KEPT)
+        self._kept: deque[messages.EventForwarded] = deque(maxlen=MOST_KEPT)
         events.on("*", self._take)
 
     def deliver(self) -> None:
@@ -30,7 +30,7 @@ class Courier:
 
     def _take(self, event: Event) -> None:
         fields = {key: value if _is_plain(value) else str(value) for key, value in event.fields.items()}
-        self._kept.append(messages.Told(event.name.value, fields))
+        self._kept.append(messages.EventForwarded(event.name.value, fields))
         self.deliver()
 
 

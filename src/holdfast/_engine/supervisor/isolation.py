@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast._engine.service import Service
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import LastTries, Store
+from holdfast._ports.store import IsolatedJobs, Store
 
 SHORTEST_PAUSE = 0.05
 
@@ -32,34 +32,34 @@ class Isolation:
         self._store, self._clock = store, clock
         self._tasks, self._queues = tasks, queues
         self._room, self._live, self._interval = room, live, interval
-        self.lives: set[asyncio.Task[None]] = set()
+        self.workers: set[asyncio.Task[None]] = set()
         self.is_closed = False
         self.service = serve("isolation", self.step)
 
     async def is_needed(self) -> bool:
         """Whether a last try runs, is due or will be."""
-        return self._room > 0 and (bool(self.lives) or await self._due() is not None)
+        return self._room > 0 and (bool(self.workers) or await self._due() is not None)
 
     async def step(self) -> float:
         """Start one worker if one is needed; seconds until it is worth looking again."""
-        if self.is_closed or len(self.lives) >= self._room or not self._tasks():
+        if self.is_closed or len(self.workers) >= self._room or not self._tasks():
             return self._interval
         due = await self._due()
         if due is None or due > 0:
             return self._interval if due is None else min(self._interval, max(due, SHORTEST_PAUSE))
         life = asyncio.create_task(self._live_once())
-        self.lives.add(life)
+        self.workers.add(life)
         life.add_done_callback(self._bury)
         return SHORTEST_PAUSE
 
     async def end(self) -> None:
         """Start no more, and wait for those that live."""
         self.is_closed = True
-        while self.lives:
-            await asyncio.wait(self.lives)
+        while self.workers:
+            await asyncio.wait(self.workers)
 
     async def _due(self) -> float | None:
-        return await self._store.next_due(tuple(self._tasks()), self._queues(), LastTries.ONLY)
+        return await self._store.next_due(tuple(self._tasks()), self._queues(), IsolatedJobs.ONLY)
 
     async def _live_once(self) -> None:
         # One that cannot start, or found its job taken, is not followed at once.
@@ -67,5 +67,5 @@ class Isolation:
             await self._clock.sleep(self._interval)
 
     def _bury(self, life: "asyncio.Task[None]") -> None:
-        self.lives.discard(life)
+        self.workers.discard(life)
         self.service.wake.set()

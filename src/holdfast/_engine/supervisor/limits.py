@@ -12,7 +12,7 @@ from holdfast._core.job import Token
 from holdfast._core.lifecycle import Charge
 
 
-class Limited(Struct):
+class TimedAttempt(Struct):
     """A running job with a limit; instants on the lease's clock. ``told``: what it was stopped for, and when. ``has_stood``:
     its progress clock did, and others, who go by the row's time, do not know."""
 
@@ -24,7 +24,7 @@ class Limited(Struct):
     told: tuple[Charge, float] | None = None
     has_stood: bool = False
 
-    def overrun(self, now: float) -> Charge | None:
+    def exceeded(self, now: float) -> Charge | None:
         """Which limit has passed; the hard one first."""
         if self.timeout is not None and now - self.started > self.timeout:
             return Charge.TIMED_OUT
@@ -43,9 +43,9 @@ class Limits:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._jobs: dict[UUID, Limited] = {}
+        self._jobs: dict[UUID, TimedAttempt] = {}
 
-    def begin(self, job: UUID, limited: Limited) -> None:
+    def begin(self, job: UUID, limited: TimedAttempt) -> None:
         """Its code has started."""
         self._jobs[job] = limited
 
@@ -61,33 +61,33 @@ class Limits:
         if limited is not None and limited.token == token:
             del self._jobs[job]
 
-    def stand(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         """Nobody could have moved or said so: the progress clock did not run. The hard limit's did."""
         for limited in self._jobs.values():
             limited.moved = min(limited.moved + seconds, self._now())
             limited.has_stood = limited.progress_within is not None
 
-    def stood(self) -> list[tuple[UUID, Token]]:
+    def paused(self) -> list[tuple[UUID, Token]]:
         """Jobs whose progress clock stood since the last time that others were told so."""
         return [(job, limited.token) for job, limited in self._jobs.items() if limited.has_stood]
 
-    def vouched(self, jobs: Iterable[UUID]) -> None:
+    def acknowledge(self, jobs: Iterable[UUID]) -> None:
         """Others have been told."""
         for job in jobs:
             if job in self._jobs:
                 self._jobs[job].has_stood = False
 
-    def overrun(self) -> list[tuple[UUID, Token, Charge]]:
+    def exceeded(self) -> list[tuple[UUID, Token, Charge]]:
         """Jobs that have just passed a limit; each is named once."""
         now, found = self._now(), []
         for job, limited in self._jobs.items():
-            charge = None if limited.told else limited.overrun(now)
+            charge = None if limited.told else limited.exceeded(now)
             if charge is not None:
                 limited.told = charge, now
                 found.append((job, limited.token, charge))
         return found
 
-    def deaf(self, patience: float) -> dict[UUID, Charge]:
+    def unresponsive(self, patience: float) -> dict[UUID, Charge]:
         """Jobs whose code has not stopped, though told so longer ago than ``patience`` seconds."""
         now = self._now()
         return {
@@ -96,7 +96,7 @@ class Limits:
             if limited.told is not None and now - limited.told[1] > patience
         }
 
-    def hopeless(self, patience: float) -> dict[UUID, Charge]:
+    def beyond_deadline(self, patience: float) -> dict[UUID, Charge]:
         """Jobs whose code runs though their limit passed longer ago than ``patience`` seconds, whenever they were told so."""
         now = self._now()
         return {
@@ -105,7 +105,7 @@ class Limits:
             if limited.told is not None and now - limited.passed() > patience
         }
 
-    def last_moment(self, patience: float) -> float:
+    def kill_deadline(self, patience: float) -> float:
         """Until when code past its limit may run, ``patience`` seconds after it; infinity if there is none."""
         told = (limited.passed() for limited in self._jobs.values() if limited.told is not None)
         return min(told, default=float("inf")) + patience

@@ -6,9 +6,9 @@ from typing import Any
 from holdfast._engine.events import Events
 from holdfast._engine.supervisor.pruner import Pruner
 from holdfast._engine.supervisor.recovery import EXPIRED_PER_STEP, Recovery
-from holdfast._engine.supervisor.republisher import Sweep
-from holdfast._engine.supervisor.unknown_tasks import Strays
-from holdfast._ports.clock import Chance
+from holdfast._engine.supervisor.republisher import Republisher
+from holdfast._engine.supervisor.unknown_tasks import UnknownTasks
+from holdfast._ports.clock import Randomness
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Transport
 
@@ -16,7 +16,7 @@ SHORTEST_PAUSE = 0.1
 Step = Callable[[], Coroutine[Any, Any, float]]
 
 
-def keepers(
+def maintenance_steps(
     store: Store,
     transport: Transport,
     recovery: Recovery,
@@ -26,10 +26,10 @@ def keepers(
     interval: float,
     now: Callable[[], float],
     events: Events,
-    chance: Chance,
+    chance: Randomness,
 ) -> list[tuple[str, Step]]:
     """Each with its name."""
-    strays = Strays(store, known=tasks, now=now, events=events)
+    strays = UnknownTasks(store, known=tasks, now=now, events=events)
     pruner = Pruner(store, events=events, chance=chance)
 
     async def expire() -> float:
@@ -37,6 +37,6 @@ def keepers(
 
     steps: list[tuple[str, Step]] = [("expire", expire), ("strays", strays.step), ("prune", pruner.step)]
     if transport.deliveries is not None:
-        sweep = Sweep(store, transport.deliveries, tasks=tasks, queues=queues, interval=interval, events=events)
+        sweep = Republisher(store, transport.deliveries, tasks=tasks, queues=queues, interval=interval, events=events)
         steps.append(("sweep", sweep.step))
     return steps

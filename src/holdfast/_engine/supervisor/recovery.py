@@ -18,7 +18,7 @@ from holdfast._core.timing import LeaseTiming, Silence, Silences
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._engine.service import is_answer, is_refusal
-from holdfast._ports.clock import Chance
+from holdfast._ports.clock import Randomness
 from holdfast._ports.host import Host
 from holdfast._ports.store import Answer, LeaseView, Store
 from holdfast._ports.transport import Hint
@@ -69,20 +69,20 @@ class Contact:
         self._silences, self.is_broken = self._silences.then(Silence(silence, now)), False
         self._last = now
 
-    def broke(self) -> None:
+    def lost(self) -> None:
         """A call failed, or time itself cannot be trusted: start anew with the next answer."""
         self.is_broken = True
 
     def failed(self, error: BaseException) -> None:
         """A call failed: it breaks the contact, unless the store answered by it."""
         if not is_answer(error):
-            self.broke()
+            self.lost()
 
     def is_silent(self) -> bool:
         """Whether the store does not answer us, or has not for too long to tell."""
         return self.is_broken or self._timing.breaks_contact(self._now() - self._last)
 
-    def allows(self, lease: LeaseTiming) -> bool:
+    def may_judge(self, lease: LeaseTiming) -> bool:
         """Whether a lease of this timing may be judged by now: its owner has had the time to say what an outage kept it from."""
         return not self.is_broken and lease.may_judge(contact=self._silences.contact_for(lease), now=self._now())
 
@@ -96,7 +96,7 @@ class Recovery:
         contact: Contact,
         *,
         now: Callable[[], float],
-        chance: Chance,
+        chance: Randomness,
         events: Events,
         publish: Callable[[Sequence[Hint]], Awaitable[None]],
         host: Host | None = None,
@@ -171,18 +171,18 @@ class Recovery:
         found = await self._store.overdue(JOBS_PER_MOVE)
         self._contact.answered(sent)
         own = self._own()
-        late = [each for each in found if each.hold.lease not in own and self._allows(each.timing)]
+        late = [each for each in found if each.job.lease not in own and self._allows(each.timing)]
         if not late:
             return []
         jitters = [self._chance.jitter() for _ in late]
         moves = [
-            lifecycle.deadline_exceeded_elsewhere(each.hold, each.charge, jitter=jitter)
+            lifecycle.deadline_exceeded_elsewhere(each.job, each.charge, jitter=jitter)
             for each, jitter in zip(late, jitters, strict=True)
         ]
         answer = await self._store.exchange(moves)
         moved = [(o, m) for o, m, a in zip(late, moves, answer.answers, strict=True) if a is Answer.APPLIED]
-        rescued = [self._announce(o.hold, m, o.worker, o.charge.value, None) for o, m in moved]
-        await self._publish(hints_of_rescued((each.hold, move, each.charge.value) for each, move in moved))
+        rescued = [self._announce(o.job, m, o.worker, o.charge.value, None) for o, m in moved]
+        await self._publish(hints_of_rescued((each.job, move, each.charge.value) for each, move in moved))
         return rescued
 
     async def reconcile(self, *, by_host_name: bool = False, is_patient: bool = False) -> list[Rescued]:
@@ -200,7 +200,7 @@ class Recovery:
             theirs = lease.process
             is_dead = is_provably_dead(theirs, ours, is_running=self._host.is_running(theirs))
             if is_dead or (by_host_name and theirs.host == ours.host and not self._host.is_running(theirs)):
-                self._host.kill_leftovers(theirs)
+                self._host.kill_orphans(theirs)
                 try:
                     rescued += await self.end(lease.id, lease.worker, LeaseEnd(End.CRASHED))
                 except HoldfastError as error:
@@ -301,7 +301,7 @@ class Recovery:
         return unbeaten > lease.timing.beat + lease.timing.margin and self._allows(lease.timing)
 
     def _allows(self, lease: LeaseTiming) -> bool:
-        is_allowed = self._contact.allows(lease)
+        is_allowed = self._contact.may_judge(lease)
         self.pause = self.pause if is_allowed else min(self.pause, lease.beat or math.inf)
         return is_allowed
 

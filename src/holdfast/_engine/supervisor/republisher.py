@@ -10,7 +10,7 @@ MOST = 1_000
 """Jobs in one pass."""
 
 
-class Sweep:
+class Republisher:
     """Every supervisor does it. Their messages about the same wait of a job count as one, so that many do no more than one."""
 
     def __init__(
@@ -31,9 +31,9 @@ class Sweep:
     async def step(self) -> float:
         """Publish them again; seconds until it is worth looking again."""
         tasks, queues = self._tasks(), self._queues()
-        if tasks and await self._deliveries.have_all_come(queues):
+        if tasks and await self._deliveries.is_drained(queues):
             found = await self._store.due(tasks, MOST, queues=queues, age=self._interval)
             if found:
-                await self._deliveries.tell_again(found)
+                await self._deliveries.republish(found)
                 self._events.emit(EventName.TRANSPORT_SWEPT, jobs=len(found))
         return self._interval

@@ -15,20 +15,20 @@ from holdfast._engine.client.client import Client
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._engine.progress import report
-from holdfast._engine.rows.scheduler import Sowing
+from holdfast._engine.rows.scheduler import RowsScheduler
 from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
 from holdfast._engine.service import ERRORS, Service, is_refusal, require_not_cancelled
-from holdfast._engine.supervisor.clock_check import Pace
-from holdfast._engine.supervisor.event_relay import Courier
+from holdfast._engine.supervisor.clock_check import ClockCheck
+from holdfast._engine.supervisor.event_relay import EventRelay
 from holdfast._engine.supervisor.isolation import Isolation
-from holdfast._engine.supervisor.maintenance import keepers
+from holdfast._engine.supervisor.maintenance import maintenance_steps
 from holdfast._engine.supervisor.options import SupervisorOptions as SupervisorOptions
 from holdfast._engine.supervisor.recovery import MOST_REFUSALS, Contact, Recovery
-from holdfast._engine.supervisor.until_empty import Emptiness
-from holdfast._engine.supervisor.worker_handle import Ward, queues_of, tasks_of
-from holdfast._ports.clock import Chance, Clock
+from holdfast._engine.supervisor.until_empty import UntilEmpty
+from holdfast._engine.supervisor.worker_handle import WorkerHandle, queues_of, tasks_of
+from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.host import Exit, Host
-from holdfast._ports.store import NewLease, Store, Update
+from holdfast._ports.store import NewLease, ProgressUpdate, Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.settings import Settings
@@ -46,7 +46,7 @@ class Supervisor:
         *,
         host: Host,
         clock: Clock,
-        chance: Chance,
+        chance: Randomness,
         events: Events,
         open_store: Callable[[Settings], Store],
         open_transport: Callable[[Settings], Transport],
@@ -57,42 +57,42 @@ class Supervisor:
         self._host, self._clock, self._chance, self._events = host, clock, chance, events
         self._open_store, self._open_transport, self._open_table = open_store, open_transport, open_table
         self._options, self._arguments = options, tuple(arguments)
-        self.wards: list[Ward] = []
-        self._courier, self.problems = Courier(events, lambda: self.wards) if options.tells else None, tuple[str, ...]()
-        self._burials: dict[asyncio.Task[None], Ward] = {}
+        self.workers: list[WorkerHandle] = []
+        self._event_relay, self.problems = EventRelay(events, lambda: self.workers) if options.tells else None, tuple[str, ...]()
+        self._recoveries: dict[asyncio.Task[None], WorkerHandle] = {}
         self._settings: Settings | None = None
         self._opening, self._beating_now, self._services = asyncio.Lock(), asyncio.Lock(), list[asyncio.Task[None]]()
         self._isolation: Isolation | None = None
-        self._sowing: Sowing | None = None
-        self._emptiness, self._drained = Emptiness(), asyncio.Event()
-        self._pace, self._drains, self._exit_code, self._has_worked = Pace(), 0, OK, False
+        self._rows_scheduler: RowsScheduler | None = None
+        self._until_empty, self._drained = UntilEmpty(), asyncio.Event()
+        self._clock_check, self._drains, self._exit_code, self._has_worked = ClockCheck(), 0, OK, False
 
     async def run(self) -> int:
         """Until drained; the exit code."""
-        await asyncio.gather(*(self._keep() for _ in range(self._options.processes)))
+        await asyncio.gather(*(self._keep_slot_filled() for _ in range(self._options.processes)))
         if self._isolation is not None:
             await self._isolation.end()
-        if self._burials:
-            await asyncio.wait(self._burials, timeout=START_PATIENCE)
-        for task in (*self._services, *self._burials):
+        if self._recoveries:
+            await asyncio.wait(self._recoveries, timeout=START_PATIENCE)
+        for task in (*self._services, *self._recoveries):
             task.cancel()
-        await asyncio.gather(*self._services, *self._burials, return_exceptions=True)
-        if self._sowing is not None:
-            await self._sowing.end()
+        await asyncio.gather(*self._services, *self._recoveries, return_exceptions=True)
+        if self._rows_scheduler is not None:
+            await self._rows_scheduler.end()
         if self._settings is not None:
             try:
                 await self._transport.close()
                 await self._store.close()
             except ERRORS as error:
-                self._complain("close", error)
+                self._report_error("close", error)
         return self._exit_code
 
     def drain(self) -> None:
         """End: stop claiming and give running jobs the grace. Asked again: stop their code now."""
         self._drains += 1
         self._drained.set()
-        self._events.emit(EventName.WORKER_DRAINING, workers=len(self.wards), again=self._drains > 1 or None)
-        for ward in self.wards:
+        self._events.emit(EventName.WORKER_DRAINING, workers=len(self.workers), again=self._drains > 1 or None)
+        for ward in self.workers:
             self._drain(ward)
         if self._isolation is not None:
             self._isolation.is_closed = True
@@ -101,51 +101,51 @@ class Supervisor:
 
     def dump_stacks(self) -> dict[str, str]:
         """Stacks of all threads of all workers, by worker; where their coroutines wait they say themselves."""
-        for ward in self.wards:
-            ward.send(messages.Dump())
-        return {ward.name: ward.child.dump_stacks() for ward in self.wards}
+        for ward in self.workers:
+            ward.send(messages.DumpStacks())
+        return {ward.name: ward.child.dump_stacks() for ward in self.workers}
 
     @property
     def _grace(self) -> float:
         given = self._options.grace
         return given if given is not None else 0.0 if self._settings is None else self._settings.grace
 
-    def _drain(self, ward: Ward) -> None:
+    def _drain(self, ward: WorkerHandle) -> None:
         if ward.lease is None:
             ward.kill("drained before it had a lease", is_free=True)
         else:
             ward.drain(self._grace if self._drains == 1 else 0.0)
 
-    async def _keep(self) -> None:
+    async def _keep_slot_filled(self) -> None:
         """One slot: a worker, and its successor when it dies; back-off only for those that die before they are ready."""
         failures = 0
         while not self._drains:
-            failures = 0 if await self._live() else failures + 1
+            failures = 0 if await self._run_worker() else failures + 1
             if failures and not self._drains:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(LONGEST_RESPAWN_PAUSE, 0.25 * 2.0 ** min(failures, 10))):
                         await self._drained.wait()
 
-    async def _live(self, *, is_alone: bool = False) -> bool:
+    async def _run_worker(self, *, is_alone: bool = False) -> bool:
         """One worker's life; whether it became ready and, for a lonely one, ran something. No error of it is the others' end."""
         try:
             child = await self._host.spawn(self._arguments)
-            ward = Ward(child, now=self._now_of_lease, events=self._events, is_alone=is_alone)
+            ward = WorkerHandle(child, now=self._now_of_lease, events=self._events, is_alone=is_alone)
         except Exception as error:
-            self._complain("spawn", error)
+            self._report_error("spawn", error)
             return False
-        self.wards.append(ward)
+        self.workers.append(ward)
         self._events.emit(EventName.WORKER_STARTED, worker=ward.name)
         try:
             if self._drains:
                 self._drain(ward)
-            self._bury(ward, await self._accompany(ward))
+            self._recover_jobs_of(ward, await self._wait_for_exit(ward))
         except ERRORS as error:
-            self._complain("worker", error)
+            self._report_error("worker", error)
             ward.kill("its end cannot be watched")  # without beats its guard ends it, and its lease runs out
             return False
         finally:
-            self.wards.remove(ward)
+            self.workers.remove(ward)
         self._has_worked = self._has_worked or ward.is_ready
         if ward.refused and not self._has_worked:
             self._give_up(USAGE, ward.refused)
@@ -155,9 +155,9 @@ class Supervisor:
         self._exit_code, self.problems = code, tuple(problems)
         self.drain()
 
-    async def _accompany(self, ward: Ward) -> Exit:
+    async def _wait_for_exit(self, ward: WorkerHandle) -> Exit:
         listening = asyncio.create_task(self._listen(ward))
-        exit = await ward.until_dead()
+        exit = await ward.wait_for_exit()
         # What it said before it died is still in the pipe.
         await asyncio.wait({listening}, timeout=1.0)
         listening.cancel()
@@ -165,26 +165,26 @@ class Supervisor:
         self._events.emit(EventName.WORKER_ENDED, worker=ward.name, exit=str(exit))
         return exit
 
-    async def _listen(self, ward: Ward) -> None:
+    async def _listen(self, ward: WorkerHandle) -> None:
         while (data := await ward.child.channel.receive()) is not None:
             try:
                 message = messages.decode(data)
             except MsgspecError:
                 ward.kill("it says what no worker says")  # code of a handler wrote into our pipe
                 return
-            ward.heard(message)
-            if isinstance(message, messages.Hello):
+            ward.handle(message)
+            if isinstance(message, messages.WorkerHello):
                 await self._hand_lease(ward, message)
             elif isinstance(message, messages.Ready):
-                self._welcome(ward)
+                self._worker_ready(ward)
 
-    def _welcome(self, ward: Ward) -> None:
-        if self._courier is not None:
-            self._courier.deliver()
-        if self._sowing is not None and ward.hello is not None:
-            self._sowing.tend(ward.hello.rows)
+    def _worker_ready(self, ward: WorkerHandle) -> None:
+        if self._event_relay is not None:
+            self._event_relay.deliver()
+        if self._rows_scheduler is not None and ward.hello is not None:
+            self._rows_scheduler.watch(ward.hello.rows)
 
-    async def _hand_lease(self, ward: Ward, hello: messages.Hello) -> None:
+    async def _hand_lease(self, ward: WorkerHandle, hello: messages.WorkerHello) -> None:
         """Open the store with the first worker's settings, then this worker's lease; a store out of reach at the start ends us."""
         give_up, failures = self._clock.monotonic() + START_PATIENCE, 0
         while not self._drains:
@@ -193,7 +193,7 @@ class Supervisor:
                 await self._open_lease(ward, hello)
                 break
             except ERRORS as error:
-                self._complain("open", error)
+                self._report_error("open", error)
                 if not self._services and isinstance(error, HoldfastError) and not isinstance(error, StoreUnavailable):
                     self._give_up(USAGE if isinstance(error, ConfigurationError) else FAILED, str(error).splitlines())
                     break
@@ -205,7 +205,7 @@ class Supervisor:
         if self._drains:
             self._drain(ward)
 
-    async def _open_lease(self, ward: Ward, hello: messages.Hello) -> None:
+    async def _open_lease(self, ward: WorkerHandle, hello: messages.WorkerHello) -> None:
         assert self._settings is not None
         process, timing = ward.child.process, self._settings.timing  # by which all are beaten for
         lease = self._chance.uuid4()
@@ -215,7 +215,7 @@ class Supervisor:
         sent = self._now_of_lease()
         await self._store.open_lease(new)
         self._contact.answered(sent)
-        ward.leased(new, sent)
+        ward.lease_granted(new, sent)
         self._events.emit(EventName.LEASE_OPENED, lease=lease, worker=name)
         for limit in hello.limits:
             self._events.emit(EventName.WORKER_LIMITED, worker=name, limit=limit)
@@ -246,28 +246,30 @@ class Supervisor:
             self._beating = self._service("beat", self._beat, pause=settings.timing.beat / 2)
             self._recovering = self._service("recovery", self._recover, pause=settings.recovery_interval)
             watching = self._service("watch", self._watch, pause=settings.timing.beat)
-            running = (self._beating, self._recovering, watching, *self._keepers(settings))
+            running = (self._beating, self._recovering, watching, *self._maintenance(settings))
             self._services = [asyncio.create_task(each.run()) for each in running]
 
-    def _keepers(self, settings: Settings) -> list[Service]:
+    def _maintenance(self, settings: Settings) -> list[Service]:
         """What goes on beside beating, watching and recovering."""
         pause = settings.recovery_interval
         serve = partial(self._service, pause=pause)
-        tasks, queues = partial(tasks_of, self.wards), partial(queues_of, self.wards)
+        tasks, queues = partial(tasks_of, self.workers), partial(queues_of, self.workers)
         self._isolation = Isolation(
             self._store,
             self._clock,
             tasks=tasks,
             queues=queues,
             room=self._options.processes if self._options.isolates else 0,
-            live=lambda: self._live(is_alone=True),
+            live=lambda: self._run_worker(is_alone=True),
             interval=pause,
             serve=serve,
         )
         client = Client(self._store, self._transport, self._clock, self._chance, self._events, give_up=0)
-        self._sowing = Sowing(Tables(self._open_table), client, serve=serve, chance=self._chance, events=self._events)
-        self._emptiness = Emptiness(self._isolation.is_needed, self._sowing.is_needed)
-        steps = keepers(
+        self._rows_scheduler = RowsScheduler(
+            Tables(self._open_table), client, serve=serve, chance=self._chance, events=self._events
+        )
+        self._until_empty = UntilEmpty(self._isolation.is_needed, self._rows_scheduler.is_needed)
+        steps = maintenance_steps(
             self._store,
             self._transport,
             self._recovery,
@@ -291,27 +293,27 @@ class Supervisor:
     async def _beat_all(self) -> float:
         assert self._settings is not None
         timing = self._settings.timing
-        wards = {ward.lease.id: ward for ward in self.wards if ward.lease is not None and not ward.is_gone}
+        wards = {ward.lease.id: ward for ward in self.workers if ward.lease is not None and not ward.is_gone}
         sent = self._now_of_lease()
         try:
             # A beat that hangs leaves time for another one before anybody has to stop.
             async with asyncio.timeout((timing.ttl - timing.margin) / 2):
                 answer = await self._store.beat(tuple(wards), draining=self._drains > 0)
         except BaseException:
-            self._contact.broke()  # also for a lock: a table that keeps us from beating keeps everybody from it
-            self._pace.forget()
+            self._contact.lost()  # also for a lock: a table that keeps us from beating keeps everybody from it
+            self._clock_check.forget()
             raise
         self._contact.answered(sent)
-        if step := self._pace.step(answer, timing, leases=frozenset(wards), sent=sent, now=self._now_of_lease()):
+        if step := self._clock_check.step(answer, timing, leases=frozenset(wards), sent=sent, now=self._now_of_lease()):
             self._events.emit(EventName.STORE_CLOCK_STEPPED, store=step[0], own=step[1])
-            self._contact.broke()
+            self._contact.lost()
         for lease, ward in wards.items():
             if lease in answer.alive:
-                ward.renewed(sent)
+                ward.lease_renewed(sent)
             elif lease in answer.gone:
-                ward.lost()
+                ward.lease_lost()
             if jobs := answer.cancelled.get(lease):
-                ward.send(messages.Cancelled(jobs))
+                ward.send(messages.CancelJobs(jobs))
         pause = timing.beat if answer.alive | answer.gone >= wards.keys() else timing.beat / 4  # or a lease was locked
         return max(0.001, sent + pause - self._now_of_lease())
 
@@ -320,7 +322,7 @@ class Supervisor:
         try:
             # A call that hangs must not be the last thing that this supervisor does for everybody.
             async with asyncio.timeout(max(self._settings.timing.ttl, START_PATIENCE)):
-                await self._vouch()
+                await self._report_paused_clocks()
                 if await self._recovery.step():
                     self._wake_isolation()
         except BaseException as error:
@@ -328,49 +330,49 @@ class Supervisor:
             raise
         return min(self._settings.recovery_interval, self._recovery.pause, self._recovery.pause_of_locked)
 
-    async def _vouch(self) -> None:
+    async def _report_paused_clocks(self) -> None:
         """Others judge progress by the row's time: where a clock stood here, it must not have run there."""
-        stood = {ward: ward.limits.stood() for ward in self.wards}
+        stood = {ward: ward.limits.paused() for ward in self.workers}
         if any(stood.values()):
-            updates = [Update(job=job, token=token) for jobs in stood.values() for job, token in jobs]
+            updates = [ProgressUpdate(job=job, token=token) for jobs in stood.values() for job, token in jobs]
             _, locked = await report(self._store, updates)
             for ward, jobs in stood.items():
-                ward.limits.vouched(job for job, _ in jobs if job not in locked)
+                ward.limits.acknowledge(job for job, _ in jobs if job not in locked)
 
     async def _watch(self) -> float:
         assert self._settings is not None
         timing = self._settings.timing
-        for ward in tuple(self.wards):
+        for ward in tuple(self.workers):
             ward.watch(timing, self._contact, max_block=self._settings.max_block, grace=self._grace)
         if self._options.until_empty and not self._drains:
             async with asyncio.timeout(timing.beat):  # it asks the store, and a call that hangs must not stop the watch
-                if await self._emptiness.is_reached(self.wards, is_burying=bool(self._burials)):
+                if await self._until_empty.is_empty(self.workers, is_burying=bool(self._recoveries)):
                     self.drain()
             return min(timing.beat / 4, 0.1)
         return min(timing.beat, timing.margin) / 4
 
-    def _bury(self, ward: Ward, exit: Exit) -> None:
+    def _recover_jobs_of(self, ward: WorkerHandle, exit: Exit) -> None:
         if ward.lease is not None:
-            self._burials[task := asyncio.create_task(self._move_jobs_of(ward, exit))] = ward
+            self._recoveries[task := asyncio.create_task(self._move_jobs_of(ward, exit))] = ward
             task.add_done_callback(self._buried)
 
     def _buried(self, burial: asyncio.Task[None]) -> None:
-        del self._burials[burial]
+        del self._recoveries[burial]
         if self._recovery.has_locked:  # perhaps by the last write of the dead worker, which the server still carries out
             self._recovering.wake.set()
 
-    async def _move_jobs_of(self, ward: Ward, exit: Exit) -> None:
+    async def _move_jobs_of(self, ward: WorkerHandle, exit: Exit) -> None:
         """Again and again until the store answers: until then nobody else may think the lease is alive for long anyway."""
         assert ward.lease is not None
         assert self._settings is not None
-        why, failures = ward.epitaph(exit), 0
+        why, failures = ward.lease_end(exit), 0
         while True:
             try:
                 if await self._recovery.end(ward.lease.id, ward.name, why, undelivered=ward.undelivered):
                     self._wake_isolation()
                 return
             except ERRORS as error:
-                self._complain("end_lease", error)
+                self._report_error("end_lease", error)
                 self._contact.failed(error)
                 failures += 1
                 if self._drains and is_refusal(error) and failures > MOST_REFUSALS:
@@ -387,7 +389,7 @@ class Supervisor:
             self._isolation.service.wake.set()
 
     def _own_leases(self) -> frozenset[UUID]:
-        return frozenset(ward.lease.id for ward in (*self.wards, *self._burials.values()) if ward.lease is not None)
+        return frozenset(ward.lease.id for ward in (*self.workers, *self._recoveries.values()) if ward.lease is not None)
 
     def _now_of_lease(self) -> float:
         """Deadlines are taken on the lease's own clock where the store has none."""
@@ -395,6 +397,6 @@ class Supervisor:
             return self._clock.boottime()
         return self._clock.monotonic()
 
-    def _complain(self, operation: str, error: BaseException) -> None:
+    def _report_error(self, operation: str, error: BaseException) -> None:
         require_not_cancelled()
         self._events.emit(failure_of_store(error), operation=operation, error=described(error))

@@ -9,7 +9,7 @@ INTERVAL = 60.0
 SAID_AGAIN_AFTER = 600.0
 
 
-class Strays:
+class UnknownTasks:
     """Looks once a minute; a task is reported at the second look, because its worker may be just restarting, and again
     every ten minutes."""
 

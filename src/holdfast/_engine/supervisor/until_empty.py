@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from holdfast._engine.supervisor.worker_handle import Ward
+from holdfast._engine.supervisor.worker_handle import WorkerHandle
 
 ROUNDS = 2
 
 
-class Emptiness:
+class UntilEmpty:
     """All must say twice that there is nothing to do: a job may go from one to another while they are asked.
 
     ``needs``: whether others than the workers have something to do, or will have.
@@ -17,7 +17,7 @@ class Emptiness:
         self._needs = needs
         self._rounds = 0
 
-    async def is_reached(self, wards: Sequence[Ward], *, is_burying: bool) -> bool:
+    async def is_empty(self, wards: Sequence[WorkerHandle], *, is_burying: bool) -> bool:
         """Look at what the workers have answered, and ask them again."""
         answers = [ward.is_idle for ward in wards]
         if None in answers:

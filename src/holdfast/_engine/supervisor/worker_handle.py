@@ -9,27 +9,27 @@ from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.supervisor.limits import Limited, Limits
+from holdfast._engine.supervisor.limits import Limits, TimedAttempt
 from holdfast._engine.supervisor.recovery import Contact
-from holdfast._ports.host import Child, Exit
+from holdfast._ports.host import Exit, WorkerChild
 from holdfast._ports.store import NewLease
 
 START_PATIENCE = 120.0
 """Seconds from a worker's spawn to its first word, while it imports the application."""
 
 
-class Ward:
+class WorkerHandle:
     """What the supervisor knows of one worker, and what it decides about it."""
 
-    def __init__(self, child: Child, *, now: Callable[[], float], events: Events, is_alone: bool = False) -> None:
+    def __init__(self, child: WorkerChild, *, now: Callable[[], float], events: Events, is_alone: bool = False) -> None:
         self.child = child
         self.is_alone = is_alone
         self.name = str(child.process.pid)
         self.lease: NewLease | None = None
-        self.hello: messages.Hello | None = None
+        self.hello: messages.WorkerHello | None = None
         self.refused: tuple[str, ...] = ()
         self.undelivered: tuple[Transition, ...] = ()
-        self.culprits: dict[UUID, Charge] = {}
+        self.charged_jobs: dict[UUID, Charge] = {}
         self.limits = Limits(now)
         self.stacks: str | None = None
         self.deadline = float("-inf")
@@ -55,7 +55,7 @@ class Ward:
         """Whether it has somebody who wants to hear of events, and will be here to."""
         return self.is_ready and not self.is_gone and self.drain_by is None and self.hello is not None and self.hello.listens
 
-    def leased(self, lease: NewLease, sent: float) -> None:
+    def lease_granted(self, lease: NewLease, sent: float) -> None:
         """Its lease is open since a call that was sent then."""
         self.lease, self.name = lease, lease.worker
         self._ponged = self._answered = self._now()
@@ -63,9 +63,9 @@ class Ward:
         self.deadline = lease.timing.owner_deadline(sent)
         self._guard_deadline = lease.timing.guard_deadline(sent)
         self._tell_guard(lease)
-        self.send(messages.Leased(lease.id, lease.worker, self.deadline, self.is_alone))
+        self.send(messages.LeaseGranted(lease.id, lease.worker, self.deadline, self.is_alone))
 
-    def renewed(self, sent: float) -> None:
+    def lease_renewed(self, sent: float) -> None:
         """A beat that was sent then was answered."""
         if self.lease is not None:
             now, timing = self._now(), self.lease.timing
@@ -74,21 +74,21 @@ class Ward:
             self.deadline = timing.owner_deadline(sent)
             self._guard_deadline = timing.guard_deadline(sent)
             self._tell_guard(self.lease)
-            self.send(messages.Beaten(self.deadline))
+            self.send(messages.LeaseRenewed(self.deadline))
 
     def _tell_guard(self, lease: NewLease) -> None:
         """When code of it must be dead, even if we are not there any more to kill what ignores its limit."""
         is_heard = self.child.set_deadline(
-            min(self._guard_deadline, self.limits.last_moment(_patience(lease.timing, lease.grace)))
+            min(self._guard_deadline, self.limits.kill_deadline(_patience(lease.timing, lease.grace)))
         )
         if not is_heard and self._unguarded_since is None:
             self._unguarded_since = self._now()
 
-    def lost(self) -> None:
+    def lease_lost(self) -> None:
         """Somebody ended its lease: it must stop, and is killed if it does not."""
         if not self.is_gone and self.lease is not None:
             self.is_gone = True
-            self.send(messages.Gone())
+            self.send(messages.LeaseLost())
             self.drain_by = self._now() + self.lease.timing.margin
 
     def drain(self, grace: float, *, is_free: bool = True) -> None:
@@ -119,38 +119,38 @@ class Ward:
         """Put a message into its pipe."""
         self.child.channel.send(messages.encode(message))
 
-    def heard(self, message: messages.Message) -> None:
+    def handle(self, message: messages.Message) -> None:
         """A message of its own came."""
         match message:
-            case messages.Hello():
+            case messages.WorkerHello():
                 self.hello = message
-            case messages.Refused(problems=problems):
+            case messages.StartRefused(problems=problems):
                 self.refused = problems
             case messages.Ready():
                 self.is_ready = True
             case messages.Pong(answered=answered, is_idle=is_idle):
                 self._answers(answered)
                 self.is_idle = is_idle
-            case messages.Undelivered(transitions=transitions):
+            case messages.UndeliveredOutcomes(transitions=transitions):
                 self.undelivered = transitions
-            case messages.Deaf(jobs=jobs):
-                self.culprits = dict.fromkeys(jobs, Charge.DEAF) | self.culprits
-            case messages.Begun(job=job, token=token, at=at):
+            case messages.CodeUnresponsive(jobs=jobs):
+                self.charged_jobs = dict.fromkeys(jobs, Charge.DEAF) | self.charged_jobs
+            case messages.AttemptStarted(job=job, token=token, at=at):
                 self.has_begun = True
-                self.limits.begin(job, Limited(token, message.progress_within, message.timeout, at, at))
-            case messages.Moved(job=job, at=at):
+                self.limits.begin(job, TimedAttempt(token, message.progress_within, message.timeout, at, at))
+            case messages.AttemptProgressed(job=job, at=at):
                 self.limits.move(job, at)
-            case messages.Stopped(job=job, token=token):
+            case messages.AttemptStopped(job=job, token=token):
                 self.limits.end(job, token)
-                self.culprits.pop(job, None)
+                self.charged_jobs.pop(job, None)
             case (
-                messages.Leased()
-                | messages.Beaten()
-                | messages.Gone()
-                | messages.Cancelled()
-                | messages.Overrun()
-                | messages.Told()
-                | messages.Dump()
+                messages.LeaseGranted()
+                | messages.LeaseRenewed()
+                | messages.LeaseLost()
+                | messages.CancelJobs()
+                | messages.DeadlineExceeded()
+                | messages.EventForwarded()
+                | messages.DumpStacks()
                 | messages.Ping()
                 | messages.Drain()
             ):
@@ -166,7 +166,7 @@ class Ward:
             self._answered, self._silence = store_answered, 0.0
         self._deaf_since = None
 
-    async def until_dead(self) -> Exit:
+    async def wait_for_exit(self) -> Exit:
         """How it ended. One that hangs before its first word is killed: nobody could ask it anything."""
         try:
             async with asyncio.timeout(START_PATIENCE):
@@ -181,7 +181,7 @@ class Ward:
         now = self._now()
         was_frozen = now - self._watched > timing.beat  # we were, and may have missed what it did
         if was_frozen or self._deaf_since is not None or contact.is_silent():
-            self.limits.stand(now - self._watched)
+            self.limits.pause(now - self._watched)
         if was_frozen or contact.is_silent():
             self._silence += now - self._watched
         if was_frozen:
@@ -202,26 +202,26 @@ class Ward:
             self.stacks = self.child.dump_stacks()
             self.kill("its event loop is blocked")
         elif self.drain_by is not None and now > self.drain_by + timing.margin:
-            self.stacks = self.child.dump_stacks() if self.culprits else None
+            self.stacks = self.child.dump_stacks() if self.charged_jobs else None
             self.kill("it did not end when asked")
-        elif hopeless := self.limits.hopeless(_patience(timing, grace)):
-            self.culprits |= hopeless  # others may judge them soon, and must find no code of theirs
+        elif hopeless := self.limits.beyond_deadline(_patience(timing, grace)):
+            self.charged_jobs |= hopeless  # others may judge them soon, and must find no code of theirs
             self.stacks = self.child.dump_stacks()
             self.kill("its code runs far beyond its limit", is_free=True)
-        elif self.culprits or self._is_cut_off(timing, contact):
+        elif self.charged_jobs or self._is_cut_off(timing, contact):
             self.drain(grace)
         elif self._is_unguarded(timing):
             self.drain(grace, is_free=False)  # perhaps it is dead itself, and only its burial takes long
 
     def _judge_limits(self, grace: float) -> None:
         """Ask for the end of code past a limit; what does not stop within the grace costs its process."""
-        for job, token, charge in self.limits.overrun():
+        for job, token, charge in self.limits.exceeded():
             self._events.emit(EventName.JOB_OVERRUN, job=job, worker=self.name, reason=charge.value)
-            self.send(messages.Overrun(job, token, charge))
-        self.culprits |= self.limits.deaf(grace)
+            self.send(messages.DeadlineExceeded(job, token, charge))
+        self.charged_jobs |= self.limits.unresponsive(grace)
         if (
             self.lease is not None
-            and self.limits.last_moment(_patience(self.lease.timing, self.lease.grace)) < self._guard_deadline
+            and self.limits.kill_deadline(_patience(self.lease.timing, self.lease.grace)) < self._guard_deadline
         ):
             self._tell_guard(self.lease)
 
@@ -235,14 +235,14 @@ class Ward:
         """Whether its guard is gone for longer than it takes to notice that all of it is gone."""
         return self._unguarded_since is not None and self._now() - self._unguarded_since > timing.beat / 2
 
-    def epitaph(self, exit: Exit) -> LeaseEnd:
+    def lease_end(self, exit: Exit) -> LeaseEnd:
         """Why its lease ends: free if the end explains itself or its code had to stop before anyway."""
         if exit.code == 0 and self.drain_by is not None:
             return LeaseEnd(End.CLOSED, is_free=True)
         # Its guard may have ended it at a deadline that we, frozen with it, renewed too late.
         is_late = self._lapsed is not None and self.lease is not None and self._now() - self._lapsed < self.lease.timing.beat
         is_free = self._is_end_free or is_late or self._now() >= self.deadline
-        return LeaseEnd(End.CRASHED, str(exit), is_free=is_free, charged_jobs=self.culprits, stacks=self.stacks)
+        return LeaseEnd(End.CRASHED, str(exit), is_free=is_free, charged_jobs=self.charged_jobs, stacks=self.stacks)
 
 
 def _patience(timing: LeaseTiming, grace: float) -> float:
@@ -250,11 +250,11 @@ def _patience(timing: LeaseTiming, grace: float) -> float:
     return timing.ttl + grace - timing.margin
 
 
-def tasks_of(wards: Sequence[Ward]) -> list[str]:
+def tasks_of(wards: Sequence[WorkerHandle]) -> list[str]:
     """What they know, by name."""
     return sorted({task for ward in wards if ward.hello is not None for task in ward.hello.tasks})
 
 
-def queues_of(wards: Sequence[Ward]) -> tuple[str, ...] | None:
+def queues_of(wards: Sequence[WorkerHandle]) -> tuple[str, ...] | None:
     """What they serve, all the same; ``None``: every one."""
     return next((ward.hello.queues for ward in wards if ward.hello is not None), ()) or None

@@ -15,7 +15,7 @@ from holdfast._ports.store import EnqueueAnswer
 from holdfast.errors import ConfigurationError, JobLost
 
 if TYPE_CHECKING:
-    from holdfast._engine.tasks.task import Bound
+    from holdfast._engine.tasks.task import PreparedJob
 
 MESSAGE_LIMIT = 1024
 Result = TypeVar("Result")
@@ -25,12 +25,12 @@ Payload = ParamSpec("Payload")
 class Bindable(Protocol[Payload]):
     """A task, one with options, or one that is bound already."""
 
-    def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> "Bound":
+    def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> "PreparedJob":
         """A job to be."""
         ...
 
 
-class Offspring(Protocol):
+class ChildWriter(Protocol):
     """Takes the jobs that a handler enqueues."""
 
     async def enqueue(self, hold: ActiveJob, child: NewJob) -> EnqueueAnswer:
@@ -38,11 +38,11 @@ class Offspring(Protocol):
         ...
 
 
-class Reports(Protocol):
+class ProgressSink(Protocol):
     """Takes what a handler says: the worker's reporter or, in a runner process, the pipe to it."""
 
     @property
-    def children(self) -> Offspring:
+    def children(self) -> ChildWriter:
         """For ``job.enqueue``."""
         ...
 
@@ -63,7 +63,7 @@ class Reports(Protocol):
         ...
 
 
-class Context:
+class JobContext:
     """What both kinds of handler see; told from outside when the job is lost or to be cancelled."""
 
     state: Any = None
@@ -71,13 +71,13 @@ class Context:
     on_begun: Callable[[], None] | None = None
     """The engine's: called where the code runs in another process, when it starts there."""
 
-    def __init__(self, claim: Claim, reporter: Reports) -> None:
+    def __init__(self, claim: Claim, reporter: ProgressSink) -> None:
         self._claim = claim
         self._reporter = reporter
         self._checkpoint = claim.checkpoint
         self._is_cancelled = claim.job.cancel_requested
         self._is_lost = self._is_draining = False
-        self.was_told = False
+        self.saw_cancellation = False
 
     @property
     def id(self) -> UUID:
@@ -112,8 +112,8 @@ class Context:
     @property
     def is_cancelled(self) -> bool:
         """Whether the handler should end soon. One that saw it and returned nothing has not completed its job."""
-        self.was_told = self._is_cancelled
-        return self.was_told
+        self.saw_cancellation = self._is_cancelled
+        return self.saw_cancellation
 
     def mark_lost(self) -> None:
         """The engine's: from now on every call raises ``JobLost``."""
@@ -147,7 +147,7 @@ class Context:
         await self._reporter.checkpoint(self._claim.job, data)
         self._checkpoint = data
 
-    async def _enqueue(self, child: "Bound") -> Handle:
+    async def _enqueue(self, child: "PreparedJob") -> Handle:
         self._require_owned()
         if child.options.within is not None:
             raise ConfigurationError(["within: a child is written under its parent's token; leave within out"])
@@ -161,7 +161,7 @@ class Context:
         return child.desk.handle(job, answer.duplicates.get(job.id))
 
 
-class Job(Context):
+class Job(JobContext):
     """The job of an ``async def`` handler.
 
     >>> async def analyze(job: Job, url: str) -> None:
@@ -203,7 +203,7 @@ class Job(Context):
             yield connection
 
 
-class SyncJob(Context):
+class SyncJob(JobContext):
     """The job of a ``def`` handler, which runs in a thread: the same names, blocking.
 
     >>> def resize(job: SyncJob, path: str) -> None:
@@ -211,7 +211,7 @@ class SyncJob(Context):
     ...         job.progress(fraction=done / 10)
     """
 
-    def __init__(self, claim: Claim, reporter: Reports, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, claim: Claim, reporter: ProgressSink, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(claim, reporter)
         self._loop = loop
 

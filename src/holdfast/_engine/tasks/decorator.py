@@ -33,7 +33,7 @@ class Decorator(Protocol):
     def __call__(self, function: Callable[Payload, Result], /) -> Task[Payload, Result, Payload]: ...
 
 
-class Tasks(ABC):
+class TaskRegistrar(ABC):
     """Whatever tasks can be registered with: an App or a group."""
 
     @overload

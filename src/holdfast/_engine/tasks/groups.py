@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast._engine.client.connections import Connections
-from holdfast._engine.tasks.decorator import Tasks
+from holdfast._engine.tasks.decorator import TaskRegistrar
 from holdfast._engine.tasks.registry import Registry, TaskDefinition, define, problems_of_names
 from holdfast._engine.tasks.task import Desk, Task
 from holdfast.errors import ConfigurationError
 
 
-class TaskGroup(Tasks):
+class TaskGroup(TaskRegistrar):
     """Tasks that an App includes later, under names with a prefix and in a queue of their own.
 
     It breaks the circle of an App that imports its tasks and tasks that import their App.

@@ -94,7 +94,7 @@ class Desk:
 
     async def _tell(self, written: Sequence[NewJob]) -> None:
         with suppress(Exception):  # they are committed, and a hint may be lost
-            await self._connections.client().tell(written)
+            await self._connections.client().announce(written)
 
     def handles(self, jobs: Sequence[NewJob], answer: EnqueueAnswer) -> list[Handle]:
         """One for each job, or for the one that has its key already."""
@@ -111,7 +111,7 @@ class Desk:
         return Handle(duplicate.job, job.queue, connect, created=False)
 
 
-class Bound(Struct, frozen=True):
+class PreparedJob(Struct, frozen=True):
     """A job to be: a task with options and a checked payload. Each ``job()`` has an id of its own."""
 
     desk: Desk
@@ -119,7 +119,7 @@ class Bound(Struct, frozen=True):
     options: Options
     payload: bytes
 
-    def bind(self) -> "Bound":
+    def bind(self) -> "PreparedJob":
         """This one, so that ``job.enqueue`` takes it as it takes a task."""
         return self
 
@@ -128,7 +128,7 @@ class Bound(Struct, frozen=True):
         return self.desk.job(self.definition, self.options, self.payload)
 
 
-class Order(Generic[Payload]):
+class TaskWithOptions(Generic[Payload]):
     """A task with options, ready to be enqueued any number of times."""
 
     def __init__(self, definition: TaskDefinition, desk: Desk, options: Options) -> None:
@@ -136,9 +136,9 @@ class Order(Generic[Payload]):
         self._desk = desk
         self._options = options
 
-    def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Bound:
+    def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> PreparedJob:
         """A job to be, its payload checked now: for ``job.enqueue`` and whoever enqueues later."""
-        return Bound(self._desk, self._definition, self._options, self._encode(args, kwargs))
+        return PreparedJob(self._desk, self._definition, self._options, self._encode(args, kwargs))
 
     async def aenqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
         """Durable when it returns; ``PayloadInvalid`` when the arguments do not fit the handler.
@@ -198,7 +198,7 @@ class Order(Generic[Payload]):
             raise type(error)(f"payloads[{place}]: {error}") from error
 
 
-class Task(Order[Payload], Generic[Call, Returned, Payload]):
+class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
     """A handler with a name. Calling it calls the plain function, so that tests need no worker.
 
     >>> @app.task  # doctest: +SKIP
@@ -235,7 +235,7 @@ class Task(Order[Payload], Generic[Call, Returned, Payload]):
         unique_key: str | None = None,
         tags: Sequence[str] = (),
         within: object = None,
-    ) -> Order[Payload]:
+    ) -> TaskWithOptions[Payload]:
         """The same task with options for some jobs. ``ConfigurationError`` with all problems at once.
 
         ``unique_key``: one unfinished job of the task may have it; another enqueue gets that job's handle, its ``created``
@@ -253,4 +253,4 @@ class Task(Order[Payload], Generic[Call, Returned, Payload]):
             tags=tags,
             within=within,
         )
-        return Order(self._definition, self._desk, options)
+        return TaskWithOptions(self._definition, self._desk, options)

@@ -10,7 +10,7 @@ TOLD_EVERY = 0.05
 """Part of ``progress_within`` between two words that a job moves."""
 
 
-class Teller:
+class AttemptReporter:
     """Says when their code begins, moves and stops, and nothing of other jobs, unless told to (``tells_all``)."""
 
     def __init__(self, send: Callable[[messages.Message], None], now: Callable[[], float]) -> None:
@@ -24,7 +24,7 @@ class Teller:
         """Its first line is about to run."""
         limits = hold.policy
         if self.tells_all or _is_limited(hold):
-            self._send(messages.Begun(hold.id, hold.token, self._now(), limits.progress_within, limits.timeout))
+            self._send(messages.AttemptStarted(hold.id, hold.token, self._now(), limits.progress_within, limits.timeout))
 
     def moved(self, hold: ActiveJob) -> None:
         """Told when it is said, because the store may be silent; often enough, not each time."""
@@ -36,12 +36,12 @@ class Teller:
             return
         self._told[key] = now
         self._untold.pop(key, None)
-        self._send(messages.Moved(hold.id, now))
+        self._send(messages.AttemptProgressed(hold.id, now))
 
     def tell_latest(self) -> None:
         """Once a beat: a last word that was not told at once counts too, or its job would be judged too early."""
         for (job, _), at in self._untold.items():
-            self._send(messages.Moved(job, at))
+            self._send(messages.AttemptProgressed(job, at))
         self._untold.clear()
 
     def stopped(self, hold: ActiveJob) -> None:
@@ -49,7 +49,7 @@ class Teller:
         if self.tells_all or _is_limited(hold):
             self._told.pop((hold.id, hold.token), None)
             self._untold.pop((hold.id, hold.token), None)
-            self._send(messages.Stopped(hold.id, hold.token))
+            self._send(messages.AttemptStopped(hold.id, hold.token))
 
 
 def _is_limited(hold: ActiveJob) -> bool:

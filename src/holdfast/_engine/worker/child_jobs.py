@@ -6,26 +6,26 @@ from uuid import UUID
 
 from holdfast._core.identity import enqueue_call_id
 from holdfast._core.job import ActiveJob, NewJob, Token
-from holdfast._engine.client.client import announce, hints_of
+from holdfast._engine.client.client import emit_enqueued, hints_of
 from holdfast._engine.events import Events
-from holdfast._engine.retry import Patience
-from holdfast._ports.clock import Chance
+from holdfast._engine.retry import Retrier
+from holdfast._ports.clock import Randomness
 from holdfast._ports.store import EnqueueAnswer, Store
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobLost
 
 
-class Children:
+class ChildJobs:
     """Writes them by the worker's own connection, under the token of the job that asks."""
 
     def __init__(
         self,
         store: Store,
-        patience: Patience,
+        patience: Retrier,
         *,
         publish: Callable[[Sequence[Hint]], Awaitable[None]],
         are_delivered: bool = False,
-        chance: Chance,
+        chance: Randomness,
         events: Events,
         lost: Callable[[UUID, Token], None],
     ) -> None:
@@ -44,7 +44,7 @@ class Children:
         def write() -> Awaitable[EnqueueAnswer]:
             return self._store.enqueue(call, [child], under=(hold.id, hold.token))
 
-        writing = asyncio.ensure_future(self._patience.ask("enqueue", write))
+        writing = asyncio.ensure_future(self._patience.call("enqueue", write))
         self._writing.setdefault((hold.id, hold.token), set()).add(writing)
         try:
             answer = await writing
@@ -54,7 +54,7 @@ class Children:
             self._lost(hold.id, hold.token)
             raise JobLost(f"job {hold.id} was taken from this attempt")
         if not answer.duplicates:
-            announce([child], self._events)
+            emit_enqueued([child], self._events)
             await self._publish(hints_of([child], are_delivered=self._are_delivered))
         return answer
 

@@ -9,23 +9,23 @@ from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import Policy
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.runners.running import Stop
-from holdfast._engine.service import is_refusal, turn
-from holdfast._engine.worker.executor import Ended, Executor
+from holdfast._engine.service import is_refusal, yield_to_loop
+from holdfast._engine.worker.executor import Executor, FinishedRun
 from holdfast._engine.worker.inbox import Inbox
-from holdfast._engine.worker.late_results import Late
-from holdfast._engine.worker.lease import Heart
-from holdfast._engine.worker.locked_outcomes import Locked
-from holdfast._engine.worker.progress_writer import Reporter
-from holdfast._engine.worker.refused_outcomes import Refused
-from holdfast._engine.worker.resting_claims import Resting
-from holdfast._ports.clock import Chance
-from holdfast._ports.store import Answer, ClaimRequest, LastTries, Store
-from holdfast._ports.transport import Via
+from holdfast._engine.worker.late_results import LateResults
+from holdfast._engine.worker.lease import WorkerLease
+from holdfast._engine.worker.locked_outcomes import LockedOutcomes
+from holdfast._engine.worker.progress_writer import ProgressWriter
+from holdfast._engine.worker.refused_outcomes import RefusedOutcomes
+from holdfast._engine.worker.resting_claims import RestingClaims
+from holdfast._ports.clock import Randomness
+from holdfast._ports.store import Answer, ClaimRequest, IsolatedJobs, Store
+from holdfast._ports.transport import ClaimSource
 
 SETTLE_LIMIT = 1000
 SOON = 0.05
 """Part of the poll interval to wait when a job is due and yet none was claimed."""
-HALVED_FROM = 64
+PIPELINE_FROM = 64
 """Slots from which on a claim asks a store that works beside us for half of them at most; for fewer, two claims cost more
 than their waiting for one."""
 Key = tuple[UUID, Token]
@@ -38,8 +38,8 @@ class Exchange:
         self,
         store: Store,
         executor: Executor,
-        reporter: Reporter,
-        heart: Heart,
+        reporter: ProgressWriter,
+        heart: WorkerLease,
         *,
         lease: UUID,
         worker: str,
@@ -47,30 +47,30 @@ class Exchange:
         slots: int,
         is_halved: bool = False,
         queues: tuple[str, ...] | None,
-        last_tries: LastTries,
+        last_tries: IsolatedJobs,
         poll_interval: float,
         inbox: Inbox | None = None,
         events: Events,
-        chance: Chance,
+        chance: Randomness,
     ) -> None:
         self._store, self._executor, self._reporter, self._heart = store, executor, reporter, heart
         self._lease, self._worker = lease, worker
         self._wanted = wanted
-        self._slots, self._most = slots, (slots + 1) // 2 if is_halved and slots >= HALVED_FROM else slots
+        self._slots, self._most = slots, (slots + 1) // 2 if is_halved and slots >= PIPELINE_FROM else slots
         self._queues = queues
         self._last_tries = last_tries
         self._poll_interval = poll_interval
         self._inbox = inbox
         self._gone: list[UUID] = []
-        self._delivered: Mapping[UUID, Via] = {}
+        self._delivered: Mapping[UUID, ClaimSource] = {}
         self._looked = float("-inf")
         self._events, self._chance = events, chance
-        self._locked, self._resting = Locked(heart.now, poll_interval, events), Resting(slots, heart.now)
-        self._refused = Refused(heart.now, chance, events)
-        self._ended, self._late = list[Ended](), Late(store, heart.now, chance, events)
+        self._locked, self._resting = LockedOutcomes(heart.now, poll_interval, events), RestingClaims(slots, heart.now)
+        self._refused = RefusedOutcomes(heart.now, chance, events)
+        self._ended, self._late = list[FinishedRun](), LateResults(store, heart.now, chance, events)
         self._abandoned: set[Key] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = False
-        self.is_idle = self.is_behind = False
+        self.is_idle = self.has_backlog = False
         self.has_claimed = self._was_full = self._is_narrow = False
         self.next_due: float | None = 0.0
 
@@ -100,10 +100,10 @@ class Exchange:
         """Claim nothing more."""
         self.is_closed = True
 
-    def add(self, ended: Ended) -> None:
+    def add(self, ended: FinishedRun) -> None:
         """A handler's code has stopped; its outcome goes with the next step."""
         if ended.transition is None:
-            self._lose(ended)
+            self._keep_late_outcome(ended)
         elif ended.pause > 0:
             self._resting.add(ended)
         else:
@@ -127,16 +127,16 @@ class Exchange:
             goes_on = self._most < self._slots and request is not None and claimed >= self._most and self._is_half_free()
         await self._ask_refused()
         await self._late.deliver()
-        await self._let_go()
+        await self._acknowledge_finished()
         pause = 0.0 if was_in_doubt or claimed is None else await self._pause(request, claimed=claimed)
         return min(pause, self._resting.left(), self._locked.remaining(), self._refused.remaining(), self._late.remaining())
 
     def _is_half_free(self) -> bool:
         return len(self._ended) >= self._most or self._slots - len(self._executor.running) >= self._most
 
-    async def _exchange(self, batch: Sequence[Ended], request: ClaimRequest | None) -> int | None:
+    async def _exchange(self, batch: Sequence[FinishedRun], request: ClaimRequest | None) -> int | None:
         """How many jobs were claimed; ``None`` if the store has refused outcomes of the batch, or the claim beside them."""
-        await self._reporter.write_last_words()
+        await self._reporter.write_final_updates()
         transitions = tuple(ended.transition for ended in batch if ended.transition is not None)
         try:
             answer = await self._store.exchange(transitions, request)
@@ -161,7 +161,7 @@ class Exchange:
             await self._acknowledge(self._inbox, request, answer.claims)
         return len(answer.claims)
 
-    async def _divide(self, batch: Sequence[Ended], request: ClaimRequest | None, error: BaseException) -> None:
+    async def _divide(self, batch: Sequence[FinishedRun], request: ClaimRequest | None, error: BaseException) -> None:
         """Ask for the outcomes of a refused write without its claim, then by halves, until each refused one is alone.
 
         What refuses the claim itself is raised by the next step, which has nothing else to ask.
@@ -186,12 +186,12 @@ class Exchange:
         if request is not None and request.ids is not None:
             await inbox.claimed(request.ids, {claim.job.id for claim in claims})
         elif request is not None:
-            self._looked, self.is_behind = self._heart.answered, self._was_full
+            self._looked, self.has_backlog = self._heart.answered, self._was_full
 
-    async def _let_go(self) -> None:
+    async def _acknowledge_finished(self) -> None:
         if self._inbox is not None and self._gone:
             gone, self._gone = self._gone, []
-            await self._inbox.gone(gone)
+            await self._inbox.finished(gone)
 
     async def audit(self) -> None:
         """Compare what the store thinks we hold with what we hold; unknown outcomes end here.
@@ -216,7 +216,7 @@ class Exchange:
                     self._executor.stop(hold.id, Stop.CANCELLED, token=hold.token)
             else:
                 code_ran = (hold.id, hold.token) in self._abandoned
-                self._ended.append(Ended(Claim(job=hold, payload=b"null"), lifecycle.release(hold, code_ran=code_ran)))
+                self._ended.append(FinishedRun(Claim(job=hold, payload=b"null"), lifecycle.release(hold, code_ran=code_ran)))
         self._abandoned &= theirs
         for job, token in running_before & self._running():
             if (job, token) not in theirs:
@@ -243,10 +243,10 @@ class Exchange:
             ids=tuple(self._delivered) or None,
         )
 
-    def _next_delivered(self, inbox: Inbox, most: int) -> Mapping[UUID, Via]:
+    def _next_delivered(self, inbox: Inbox, most: int) -> Mapping[UUID, ClaimSource]:
         """None while looking by ourselves finds more than we can do, nor when we have not looked for long: hints get lost."""
         is_time = self._heart.answered - self._looked >= self._poll_interval
-        return {} if self.is_behind or is_time else inbox.next(most)
+        return {} if self.has_backlog or is_time else inbox.next(most)
 
     def _take(self, claims: Sequence[Claim], limit: int) -> None:
         may_start = self._heart.may_act() and not self.is_closed  # each asks again before its first line
@@ -255,13 +255,13 @@ class Exchange:
             code_of_it_runs = claim.job.id in self._executor.running
             if place < limit and may_start and not code_of_it_runs:
                 if is_heard:
-                    via = self._delivered.get(claim.job.id, Via.POLL)
+                    via = self._delivered.get(claim.job.id, ClaimSource.POLL)
                     self._events.emit(EventName.JOB_CLAIMED, **self._fields(claim.job), **_origin_of(claim, via))
                 self._executor.start(claim)
             else:
                 # More than asked, too late, or an attempt that was taken from us has not stopped yet.
                 pause = self._poll_interval if code_of_it_runs else 0.0  # at once would be to us again, for as long as it runs
-                self.add(Ended(claim, lifecycle.release(claim.job, code_ran=False), pause))
+                self.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), pause))
 
     async def _pause(self, request: ClaimRequest | None, *, claimed: int) -> float:
         if self._ended:
@@ -270,10 +270,10 @@ class Exchange:
             return self._poll_interval
         if claimed >= request.limit or self._is_narrow:  # who was left out may be due
             return 0.0
-        if self._inbox is not None and self._inbox.has_more and not self.is_behind:
+        if self._inbox is not None and self._inbox.has_more and not self.has_backlog:
             return 0.0
         if claimed:
-            await turn()  # what was claimed begins before anything else is asked, and may have ended
+            await yield_to_loop()  # what was claimed begins before anything else is asked, and may have ended
             if self._ended:
                 return 0.0
         due = self.next_due = await self._store.next_due(tuple(request.tasks), self._queues, self._last_tries)
@@ -285,7 +285,7 @@ class Exchange:
         # Due, and yet it was not given to us, because it came just now or because our lease has ended unheard: no spinning.
         return max(min(due, longest), 0.001) if due > 0 else self._poll_interval * SOON
 
-    def _settle(self, batch: Sequence[Ended], answers: Sequence[Answer]) -> None:
+    def _settle(self, batch: Sequence[FinishedRun], answers: Sequence[Answer]) -> None:
         is_heard = self._events.hears(EventName.JOB_COMPLETED)
         self._locked.put_off(batch, answers)
         for ended, answer in zip(batch, answers, strict=True):
@@ -294,18 +294,18 @@ class Exchange:
                 self._settled(ended, answer)
         del self._ended[: len(batch)]  # what has come meanwhile stands behind
 
-    def _settled(self, ended: Ended, answer: Answer) -> None:
+    def _settled(self, ended: FinishedRun, answer: Answer) -> None:
         match answer:
             case Answer.APPLIED:
                 self._announce(ended.claim.job, ended.transition)
             case Answer.LOST:
-                self._lose(ended)
+                self._keep_late_outcome(ended)
             case Answer.MISSING:
                 self._events.emit(EventName.JOB_MISSING, **self._fields(ended.claim.job))
             case Answer.BUSY:
                 pass
 
-    def _lose(self, ended: Ended) -> None:
+    def _keep_late_outcome(self, ended: FinishedRun) -> None:
         """The job is somebody else's: an outcome that came too late is kept on our own attempt's record."""
         hold = ended.claim.job
         self._abandoned.add((hold.id, hold.token))
@@ -317,7 +317,7 @@ class Exchange:
     def _known(self) -> set[Key]:
         return self._running() | {(ended.claim.job.id, ended.claim.job.token) for ended in self._unanswered()}
 
-    def _unanswered(self) -> list[Ended]:
+    def _unanswered(self) -> list[FinishedRun]:
         return [*self._ended, *self._resting, *self._locked.outcomes, *self._refused.outcomes]
 
     def _running(self) -> set[Key]:
@@ -334,7 +334,7 @@ class Exchange:
         return {"job": hold.id, "task": hold.task, "attempt": hold.attempt, "worker": self._worker}
 
 
-def _origin_of(claim: Claim, via: Via) -> dict[str, str]:
+def _origin_of(claim: Claim, via: ClaimSource) -> dict[str, str]:
     """What led to the claim, why its job was ever rescued, and who recovers it by this claim from an attempt that was cut
     short: the store, which had taken it back, or the queue, which delivered it again."""
     rescue, found = claim.rescue, {"via": via.value}
@@ -342,7 +342,7 @@ def _origin_of(claim: Claim, via: Via) -> dict[str, str]:
         found["rescued"] = rescue.reason
     if rescue is not None and rescue.attempt == claim.job.attempt - 1:
         found["recovery"] = "store"
-    elif via is Via.REDELIVERY:
+    elif via is ClaimSource.REDELIVERY:
         found["recovery"] = "redelivery"
     return found
 

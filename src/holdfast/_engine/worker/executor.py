@@ -14,21 +14,21 @@ from holdfast._core.lifecycle import Charge, Transition
 from holdfast._core.outcome import Done, Invalid, Outcome
 from holdfast._engine.events import EventName, Events, logger
 from holdfast._engine.runners.current import CURRENT
-from holdfast._engine.runners.loop_tasks import Hands
-from holdfast._engine.runners.outcomes import decode, judge_error, judge_value, raised_by
+from holdfast._engine.runners.loop_tasks import LoopTasks
+from holdfast._engine.runners.outcomes import decode, outcome_of_error, outcome_of_value, raised_by
 from holdfast._engine.runners.runners import LoopRunner, Processes, Runner, ThreadRunner
 from holdfast._engine.runners.running import Running, Stop
-from holdfast._engine.runners.stacks import suspended_at
+from holdfast._engine.runners.stacks import coroutine_stack
 from holdfast._engine.tasks.registry import Registry, RunnerKind
-from holdfast._engine.worker.progress_writer import Reporter
-from holdfast._engine.worker.rescue_hooks import Healer
-from holdfast._ports.clock import Chance
+from holdfast._engine.worker.progress_writer import ProgressWriter
+from holdfast._engine.worker.rescue_hooks import RescueHooks
+from holdfast._ports.clock import Randomness
 from holdfast.errors import StoreUnavailable
 
 _CHARGES = {Stop.STALLED: Charge.STALLED, Stop.TIMED_OUT: Charge.TIMED_OUT}
 
 
-class Ended(Struct, frozen=True):
+class FinishedRun(Struct, frozen=True):
     """A handler whose code has stopped. ``transition`` is ``None`` when it answered nothing and its job was somebody else's.
     ``pause``: seconds for which the worker keeps the claim before it gives it back, or asks again for what was locked.
     ``refusals``: how often the store has refused the outcome alone."""
@@ -45,16 +45,16 @@ class Executor:
     def __init__(
         self,
         registry: Registry,
-        reporter: Reporter,
+        reporter: ProgressWriter,
         *,
         threads: ThreadRunner,
         processes: Processes | None = None,
-        healer: Healer | None = None,
+        healer: RescueHooks | None = None,
         events: Events,
-        chance: Chance,
+        chance: Randomness,
         now: Callable[[], float],
         may_start: Callable[[], bool],
-        on_ended: Callable[[Ended], None],
+        on_ended: Callable[[FinishedRun], None],
         set_code_running: Callable[[bool], None],
         on_begun: Callable[[ActiveJob], None],
     ) -> None:
@@ -72,7 +72,7 @@ class Executor:
         self._on_ended = on_ended
         self._set_code_running = set_code_running
         self._on_begun = on_begun
-        self._hands = Hands(self._execute, now)
+        self._hands = LoopTasks(self._execute, now)
         self._is_ending = False
 
     def count(self, kind: RunnerKind) -> int:
@@ -84,7 +84,7 @@ class Executor:
         task = self._registry.get(claim.job.task)
         runner = None if task is None else self._runners.get(kind := task.kind, self._processes)
         if task is None or runner is None:
-            self._on_ended(Ended(claim, lifecycle.release(claim.job, code_ran=False)))
+            self._on_ended(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False)))
             return
         running = Running(claim, task, runner.context(claim, self._reporter), kind, self._may_start)
         running.context.state = self.state
@@ -116,26 +116,26 @@ class Executor:
         if running.stopped_at is None:
             running.stopped_at = self._now()
         if why in _CHARGES and running.work is not None and running.kind is RunnerKind.LOOP:
-            running.stacks = suspended_at(running.work)
+            running.stacks = coroutine_stack(running.work)
         self._reporter.interrupt(running.claim.job, is_lost=why is Stop.LOST)
         # A task cancelled before its first step would never run a line, and so never end for us.
         if running.task is not None and running.has_begun:
             running.task.cancel()
 
-    def ask_to_end(self) -> None:
+    def request_drain(self) -> None:
         """Those who go on from one piece of work to the next, and look at it; nobody is cancelled."""
         self._is_ending = True
         for running in self.running.values():
             running.context.mark_draining()
 
-    def say_where_jobs_wait(self) -> None:
+    def log_coroutine_stacks(self) -> None:
         """Into the log."""
         for running in self.running.values():
             hold = running.claim.job
             if running.work is not None:
-                logger.warning("stacks of job %s (%s):\n%s", hold.id, hold.task, suspended_at(running.work))
+                logger.warning("stacks of job %s (%s):\n%s", hold.id, hold.task, coroutine_stack(running.work))
 
-    def deaf(self, patience: float) -> tuple[UUID, ...]:
+    def unresponsive(self, patience: float) -> tuple[UUID, ...]:
         """Jobs whose code was told to stop longer ago, or whose hook was rolled back, and runs on; only the end of this process
         can end it."""
         handlers = tuple(
@@ -146,7 +146,7 @@ class Executor:
             and running.stopped_at is not None
             and self._now() - running.stopped_at > patience
         )
-        return handlers if self._healer is None else tuple(dict.fromkeys((*handlers, *self._healer.deaf(patience))))
+        return handlers if self._healer is None else tuple(dict.fromkeys((*handlers, *self._healer.unresponsive(patience))))
 
     def stop_all(self, why: Stop) -> None:
         """Cancel every handler."""
@@ -170,21 +170,21 @@ class Executor:
         try:
             ended = self._judge(running, outcome)
         except BaseException as error:  # its slot is free; without an end its job would be its worker's for as long as that lives
-            ended = Ended(running.claim, lifecycle.finish(hold, raised_by(error), jitter=0.0))
+            ended = FinishedRun(running.claim, lifecycle.finish(hold, raised_by(error), jitter=0.0))
         self._on_ended(ended)
 
-    def _judge(self, running: Running, outcome: Outcome | None) -> Ended:
+    def _judge(self, running: Running, outcome: Outcome | None) -> FinishedRun:
         hold, jitter = running.claim.job, 0.0 if isinstance(outcome, Done) else self._chance.jitter()
         if outcome is not None:
             # Also of a lost job: the store refuses it and keeps the result, or nobody has moved the job yet.
-            return Ended(running.claim, lifecycle.finish(hold, outcome, jitter=jitter))
+            return FinishedRun(running.claim, lifecycle.finish(hold, outcome, jitter=jitter))
         match running.stop:
             case Stop.LOST:
-                return Ended(running.claim, None)
+                return FinishedRun(running.claim, None)
             case Stop.CANCELLED:
                 moved = lifecycle.cancelled(hold, was_killed=running.was_killed)
             case _ if not running.has_begun:
-                return Ended(running.claim, lifecycle.release(hold, code_ran=False), running.pause)
+                return FinishedRun(running.claim, lifecycle.release(hold, code_ran=False), running.pause)
             case Stop.STALLED | Stop.TIMED_OUT as why:
                 moved = lifecycle.deadline_exceeded(hold, _CHARGES[why], jitter=jitter)
             case Stop.LATE | Stop.DRAINED:
@@ -192,15 +192,15 @@ class Executor:
             case None if running.crash is not None:
                 moved = lifecycle.runner_crashed(hold, running.crash, jitter=jitter)
             case None:
-                return Ended(running.claim, None)
+                return FinishedRun(running.claim, None)
             case _:
                 assert_never(running.stop)
-        return Ended(running.claim, moved if running.stacks is None else structs.replace(moved, stacks=running.stacks))
+        return FinishedRun(running.claim, moved if running.stacks is None else structs.replace(moved, stacks=running.stacks))
 
     async def _outcome(self, running: Running) -> Outcome | None:
         """What the handler answered; ``None`` when it was stopped or its job was lost."""
         try:
-            if self._healer is not None and self._healer.owes(running.claim):
+            if self._healer is not None and self._healer.is_owed(running.claim):
                 await self._heal(running, self._healer)
             if running.kind is RunnerKind.PROCESS and self._processes is not None:
                 running.context.on_begun = partial(self._on_begun, running.claim.job)  # its clocks wait for a runner
@@ -210,12 +210,14 @@ class Executor:
         except BaseException as error:
             if not running.has_begun:
                 return None
-            return judge_error(error, running.definition, is_stopped=running.stop is not None, was_told=running.context.was_told)
+            return outcome_of_error(
+                error, running.definition, is_stopped=running.stop is not None, was_told=running.context.saw_cancellation
+            )
 
-    async def _heal(self, running: Running, healer: Healer) -> None:
+    async def _heal(self, running: Running, healer: RescueHooks) -> None:
         running.is_healing = True
         try:
-            await healer.heal(running.claim)
+            await healer.run_before_attempt(running.claim)
             if running.stop is not None:
                 raise asyncio.CancelledError
         except BaseException as error:
@@ -235,4 +237,4 @@ class Executor:
         arguments, ignored = decoded
         if ignored:
             self._events.emit(EventName.PAYLOAD_FIELDS_IGNORED, job=hold.id, task=hold.task, fields=",".join(ignored))
-        return judge_value(await self._runners[task.kind].run(task, running.context, arguments))
+        return outcome_of_value(await self._runners[task.kind].run(task, running.context, arguments))

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from uuid import UUID
 
-from holdfast._ports.transport import Deliveries, Delivery, Hint, Via
+from holdfast._ports.transport import ClaimSource, Deliveries, Delivery, Hint
 
 
 class Inbox:
@@ -34,14 +34,14 @@ class Inbox:
         """Fetch what there is room for; seconds until it is worth it again."""
         room = max(0, self._room() - len(self._waiting))
         self._waiting += await self._deliveries.fetch(self._queues, room)
-        await self._hand_on()
+        await self._republish_surplus()
         if self._waiting:
             self._wake()
         return 0.0 if room else self._pause
 
-    def next(self, most: int) -> dict[UUID, Via]:
+    def next(self, most: int) -> dict[UUID, ClaimSource]:
         """The jobs to claim now, those that came first, and what brought each here."""
-        found: dict[UUID, Via] = {}
+        found: dict[UUID, ClaimSource] = {}
         for delivery in self._waiting:
             if len(found) < most:
                 found.setdefault(delivery.job, delivery.via)
@@ -51,19 +51,19 @@ class Inbox:
         """The store has answered a claim of these jobs with those."""
         answered = [each for each in self._waiting if each.job in asked]
         self._waiting = [each for each in self._waiting if each.job not in asked]
-        kept = [each for each in answered if self._deliveries.last_until_finish and each.job in taken]
+        kept = [each for each in answered if self._deliveries.acks_on_finish and each.job in taken]
         for each in kept:
             self._kept.setdefault(each.job, []).append(each)
         await self._deliveries.acknowledge([each for each in answered if each not in kept] if kept else answered)
 
-    async def gone(self, jobs: Iterable[UUID]) -> None:
+    async def finished(self, jobs: Iterable[UUID]) -> None:
         """These have ended, or are somebody else's."""
         if self._kept:
             done = [each for job in jobs for each in self._kept.pop(job, ())]
             if done:
                 await self._deliveries.acknowledge(done)
 
-    async def _hand_on(self) -> None:
+    async def _republish_surplus(self) -> None:
         """What came after its slot was taken goes to somebody who has one: by a message of its own, so that its coming again
         still means that a worker has failed."""
         surplus = len(self._waiting) - max(0, self._room())

@@ -11,28 +11,28 @@ from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.service import is_refusal
 from holdfast._engine.worker.refused_outcomes import PAUSES
-from holdfast._ports.clock import Chance
-from holdfast._ports.store import Note, Store
+from holdfast._ports.clock import Randomness
+from holdfast._ports.store import AttemptNote, Store
 from holdfast.errors import StoreBusy
 
 MOST_REFUSED = 100
 """Refused notes that are kept; beyond, the oldest is dropped: each may be 256 KiB long."""
 
 
-class Waiting(Struct):
+class LateResult(Struct):
     """A note, how often the store has refused it alone, and when it may be asked for again."""
 
-    note: Note
+    note: AttemptNote
     refusals: int = 0
     until: float = 0.0
 
 
-class Late:
+class LateResults:
     """Notes for the store. One that the store refuses is asked for alone, less and less often, and delays no other."""
 
-    def __init__(self, store: Store, now: Callable[[], float], chance: Chance, events: Events) -> None:
+    def __init__(self, store: Store, now: Callable[[], float], chance: Randomness, events: Events) -> None:
         self._store, self._now, self._chance, self._events = store, now, chance, events
-        self._waiting: list[Waiting] = []
+        self._waiting: list[LateResult] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -45,7 +45,9 @@ class Late:
     def add(self, hold: ActiveJob, outcome: Transition | None) -> None:
         """Keep what an attempt has ended with, unless there is nothing to tell."""
         if outcome is not None and (outcome.result is not None or outcome.error is not None):
-            self._waiting.append(Waiting(Note(job=hold.id, token=hold.token, late_result=outcome.result, error=outcome.error)))
+            self._waiting.append(
+                LateResult(AttemptNote(job=hold.id, token=hold.token, late_result=outcome.result, error=outcome.error))
+            )
 
     async def deliver(self) -> None:
         """Write all notes that are due; raises what the store raises of an outage."""
@@ -60,7 +62,7 @@ class Late:
         dropped = [each for each in self._waiting if each.refusals][:-MOST_REFUSED]
         self._waiting = [each for each in self._waiting if not any(each is one for one in dropped)]
 
-    async def _write(self, some: Sequence[Waiting]) -> bool:
+    async def _write(self, some: Sequence[LateResult]) -> bool:
         """Whether the store has taken them; those of locked rows are asked for again with the next delivery."""
         locked = frozenset[UUID]()
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 
-class Heart:
+class WorkerLease:
     """Knows the deadline that the supervisor's beats earned. Needs no message to stop."""
 
     def __init__(self, now: Callable[[], float]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from msgspec import structs
 
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.worker.executor import Ended
+from holdfast._engine.worker.executor import FinishedRun
 from holdfast._ports.store import Answer
 
 SHORTEST_PAUSE = 0.005
@@ -13,19 +13,19 @@ SAY_FROM = 0.5
 """Seconds: most locks are free at once. Of those that are not, operators hear once a pause has become so long."""
 
 
-class Locked:
+class LockedOutcomes:
     """What the store has answered ``BUSY``. Each outcome has a pause of its own, so that those found locked later put off no other."""
 
     def __init__(self, now: Callable[[], float], longest_pause: float, events: Events) -> None:
         self._now, self._longest_pause, self._events = now, longest_pause, events
-        self._waiting: list[tuple[float, Ended]] = []
+        self._waiting: list[tuple[float, FinishedRun]] = []
 
     @property
-    def outcomes(self) -> list[Ended]:
+    def outcomes(self) -> list[FinishedRun]:
         """All that wait."""
         return [ended for _, ended in self._waiting]
 
-    def put_off(self, batch: Sequence[Ended], answers: Sequence[Answer]) -> None:
+    def put_off(self, batch: Sequence[FinishedRun], answers: Sequence[Answer]) -> None:
         """Keep those outcomes of a batch that the store could not move."""
         now, longest = self._now(), 0.0
         for ended, answer in zip(batch, answers, strict=True):
@@ -37,7 +37,7 @@ class Locked:
             error = "another session has their rows locked; their outcomes are delivered once it ends its transaction"
             self._events.emit(EventName.STORE_BUSY, operation="exchange", error=error, jobs=len(self._waiting))
 
-    def due(self) -> list[Ended]:
+    def due(self) -> list[FinishedRun]:
         """Take what is to be asked for again now."""
         now = self._now()
         outcomes = [ended for until, ended in self._waiting if until <= now]

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from holdfast._ports.store import LastTries
+from holdfast._ports.store import IsolatedJobs
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -12,4 +12,4 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     threads: int = 8
     runners: int = 4
     queues: tuple[str, ...] | None = None
-    last_tries: LastTries = LastTries.LEAVE
+    last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE

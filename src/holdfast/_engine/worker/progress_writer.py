@@ -10,14 +10,14 @@ from msgspec import structs
 
 from holdfast._core.job import ActiveJob, Token
 from holdfast._engine.progress import report
-from holdfast._engine.worker.child_jobs import Children
-from holdfast._ports.store import Store, Update
+from holdfast._engine.worker.child_jobs import ChildJobs
+from holdfast._ports.store import ProgressUpdate, Store
 from holdfast.errors import JobLost
 
 PROGRESS_INTERVAL = 1.0
 
 
-class Reporter:
+class ProgressWriter:
     """Collects what handlers say; ``step()`` writes it under the tokens."""
 
     def __init__(
@@ -28,7 +28,7 @@ class Reporter:
         wake: Callable[[], None],
         lost: Callable[[UUID, Token], None],
         moved: Callable[[ActiveJob], None],
-        children: Children,
+        children: ChildJobs,
         idle: float = 5.0,
     ) -> None:
         self.children = children
@@ -37,8 +37,8 @@ class Reporter:
         self._wake = wake
         self._lost = lost
         self._moved = moved
-        self._last_words: dict[UUID, Update] = {}
-        self._updates: dict[UUID, Update] = {}
+        self._last_words: dict[UUID, ProgressUpdate] = {}
+        self._updates: dict[UUID, ProgressUpdate] = {}
         self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
         self._holds: dict[UUID, ActiveJob] = {}  # of those who wait
         self._written = float("-inf")
@@ -49,7 +49,7 @@ class Reporter:
         """Remember the latest; written within ``PROGRESS_INTERVAL``."""
         self._moved(hold)
         is_first = not self._updates
-        self._add(Update(job=hold.id, token=hold.token, stage=stage, fraction=fraction, message=message))
+        self._add(ProgressUpdate(job=hold.id, token=hold.token, stage=stage, fraction=fraction, message=message))
         if is_first:
             self._wake()
 
@@ -59,7 +59,7 @@ class Reporter:
         done = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(hold.id, []).append(done)
         self._holds[hold.id] = hold
-        self._add(Update(job=hold.id, token=hold.token, checkpoint=data))
+        self._add(ProgressUpdate(job=hold.id, token=hold.token, checkpoint=data))
         self._wake()
         await done
 
@@ -79,7 +79,7 @@ class Reporter:
                 self._last_words[hold.id] = self._updates.pop(hold.id)
         self.interrupt(hold)
 
-    async def write_last_words(self) -> None:
+    async def write_final_updates(self) -> None:
         """Once, and as well as it goes: an outcome must not wait for news of how far its job has come."""
         if self._last_words:
             updates, self._last_words = tuple(self._last_words.values()), {}
@@ -122,7 +122,7 @@ class Reporter:
         self._holds = {job: hold for job, hold in self._holds.items() if job in self._waiters}
         return PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
 
-    def _add(self, update: Update) -> None:
+    def _add(self, update: ProgressUpdate) -> None:
         self._order += 1
         older = self._updates.get(update.job)
         if older is not None and older.token == update.token:

@@ -17,8 +17,8 @@ from holdfast._core.job import Claim, JobRecord, State, Token
 from holdfast._core.timing import LeaseTiming
 from holdfast._core.view import RescuedJob
 from holdfast._engine.events import EventName, Events
-from holdfast._engine.runners.outcomes import contained
-from holdfast._engine.runners.runners import ended_in_children
+from holdfast._engine.runners.outcomes import captured
+from holdfast._engine.runners.runners import exits_in_forked_child
 from holdfast._engine.service import is_cancelled
 from holdfast._engine.tasks.registry import Registry, TaskDefinition
 from holdfast._ports.store import Capabilities, Store
@@ -27,7 +27,7 @@ from holdfast.errors import HoldfastError, JobLost
 HOOKS_PER_STEP = 10
 
 
-class Healer:
+class RescueHooks:
     """A worker's hooks. One may take a ``margin`` of the lease, as ``job.transaction`` may; what failed alone is tried alone
     again after a ``ttl`` at first. ``interval``: between two looks for such. ``on_idle``: nobody owes anything now."""
 
@@ -59,11 +59,11 @@ class Healer:
         """Whether any task has one."""
         return bool(self._tasks)
 
-    def owes(self, claim: Claim) -> bool:
+    def is_owed(self, claim: Claim) -> bool:
         """Whether the hook comes before this attempt."""
         return claim.heal_at is not None and claim.rescue is not None and claim.job.task in self._tasks
 
-    async def heal(self, claim: Claim) -> None:
+    async def run_before_attempt(self, claim: Claim) -> None:
         """Return once the hook's transaction has committed; what the hook raises, and ``JobLost``, comes out.
 
         When cancelled meanwhile: only after the hook's code has stopped.
@@ -74,7 +74,7 @@ class Healer:
 
     async def step(self) -> float:
         """Hooks alone, for jobs that ended instead of being tried again; seconds until the next look."""
-        owing = await self._store.unhealed(tuple(self._tasks), HOOKS_PER_STEP, pause=self._pause) if self._may_start() else ()
+        owing = await self._store.owed_hooks(tuple(self._tasks), HOOKS_PER_STEP, pause=self._pause) if self._may_start() else ()
         for record in owing:
             if self._may_start():
                 await self._heal_alone(record)
@@ -89,7 +89,7 @@ class Healer:
         was_idle, self.is_idle = self.is_idle, not self._tasks
         return was_idle
 
-    def deaf(self, patience: float) -> tuple[UUID, ...]:
+    def unresponsive(self, patience: float) -> tuple[UUID, ...]:
         """Jobs whose hook runs on for that long after it was rolled back."""
         by = self._now() - self._idle - patience
         return tuple(job for job, since in self._running.items() if since < by)
@@ -129,7 +129,7 @@ class Healer:
             limit = asyncio.timeout(self._idle)
             try:
                 async with limit:
-                    with ended_in_children():
+                    with exits_in_forked_child():
                         await hook(connection, job)
             except TimeoutError as error:
                 if limit.expired():
@@ -139,10 +139,10 @@ class Healer:
     async def _in_thread(self, hook: Callable[..., Any], job: RescuedJob, token: Token, heal_at: datetime) -> None:
         def run() -> None:
             transaction = self._store.blocking_transaction(job.id, token, idle=self._idle, heal_at=heal_at)
-            with transaction as connection, ended_in_children():
+            with transaction as connection, exits_in_forked_child():
                 hook(connection, job)
 
-        call = partial(copy_context().run, contained, run)
+        call = partial(copy_context().run, captured, run)
         ended = asyncio.get_running_loop().run_in_executor(self._threads, call)
         while not ended.done():
             try:

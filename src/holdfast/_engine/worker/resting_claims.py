@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
-from holdfast._engine.worker.executor import Ended
+from holdfast._engine.worker.executor import FinishedRun
 
 
-class Resting:
+class RestingClaims:
     """Releases that wait here and not in the store, where a job that is given back keeps its place in line.
 
     ``most``: of more than so many the oldest are not kept any longer, so that a worker that can begin nothing hoards nothing.
@@ -13,19 +13,19 @@ class Resting:
 
     def __init__(self, most: int, now: Callable[[], float]) -> None:
         self._most, self._now = most, now
-        self._waiting: list[tuple[float, Ended]] = []
+        self._waiting: list[tuple[float, FinishedRun]] = []
 
-    def __iter__(self) -> Iterator[Ended]:
+    def __iter__(self) -> Iterator[FinishedRun]:
         return (ended for _, ended in self._waiting)
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, ended: Ended) -> None:
+    def add(self, ended: FinishedRun) -> None:
         """Keep it for its pause."""
         self._waiting.append((self._now() + ended.pause, ended))
 
-    def rested(self, *, is_closed: bool) -> list[Ended]:
+    def rested(self, *, is_closed: bool) -> list[FinishedRun]:
         """Take out what has waited long enough; everything if the worker claims no more."""
         now, surplus = self._now(), len(self._waiting) - self._most
         are_over = [is_closed or place < surplus or until <= now for place, (until, _) in enumerate(self._waiting)]

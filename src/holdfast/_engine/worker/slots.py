@@ -1,7 +1,7 @@
 """How many handlers of each kind can be started now, and what to claim for them."""
 
 from holdfast._core.policy import Policy
-from holdfast._engine.runners.pool import Pool
+from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.tasks.registry import Registry, RunnerKind
 from holdfast._engine.worker.executor import Executor
 
@@ -9,7 +9,9 @@ from holdfast._engine.worker.executor import Executor
 class Slots:
     """Of one worker."""
 
-    def __init__(self, registry: Registry, executor: Executor, *, concurrency: int, threads: int, pool: Pool | None) -> None:
+    def __init__(
+        self, registry: Registry, executor: Executor, *, concurrency: int, threads: int, pool: RunnerPool | None
+    ) -> None:
         self._executor, self._pool = executor, pool
         self._concurrency, self._threads = concurrency, threads
         self._kinds = {kind: registry.policies(kind) for kind in RunnerKind}
@@ -17,11 +19,11 @@ class Slots:
         self.is_for_all = False
         """Whether what was asked for last left no kind out."""
 
-    def room(self) -> int:
+    def free(self) -> int:
         """For how many jobs, of whatever kind they turn out to be."""
         return min(self._free().values(), default=0)
 
-    def wanted(self, was_full: bool) -> tuple[dict[str, Policy], int, bool]:
+    def plan(self, was_full: bool) -> tuple[dict[str, Policy], int, bool]:
         """Tasks with a free slot, how many to claim, never more than the scarcest kind has room for, and whether that is left out.
 
         After a claim that was full because of that, the next one leaves the scarcest out, so that it slows nobody down.

@@ -13,7 +13,7 @@ from holdfast._ports.store import Capabilities
 from holdfast.errors import ConfigurationError
 
 
-async def require_fitting(
+async def require_startup_checks(
     registry: Registry, tables: Tables | None, capabilities: Capabilities, events: Events, *, patience: float
 ) -> None:
     """Raise ``ConfigurationError`` with every problem found."""
@@ -30,7 +30,7 @@ async def problems_of_tables(rows: Sequence[RowsSettings], tables: Tables, event
     async def look(settings: RowsSettings) -> list[str]:
         try:
             async with asyncio.timeout(patience):
-                await tables.sound(settings)
+                await tables.verified(settings)
         except ConfigurationError as error:
             return error.problems
         except Exception as error:

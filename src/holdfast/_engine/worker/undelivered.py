@@ -10,7 +10,7 @@ from holdfast._engine import messages
 Keys = frozenset[tuple[UUID, Token]]
 
 
-class Deposit:
+class OutcomeBackup:
     """Sent up the pipe when the store fails, and after a beat without an answer, because it may be that no call ever ends."""
 
     def __init__(self, send: Callable[[messages.Message], None]) -> None:
@@ -18,18 +18,18 @@ class Deposit:
         self._left = Keys()
         self._seen = Keys()
 
-    def leave(self, outcomes: Sequence[Transition]) -> None:
+    def send(self, outcomes: Sequence[Transition]) -> None:
         """All of them, unless the supervisor has just these."""
         keys = _keys(outcomes)
         if keys != self._left:
             self._left = keys
-            self._send(messages.Undelivered.of(outcomes))
+            self._send(messages.UndeliveredOutcomes.of(outcomes))
 
-    def leave_old(self, outcomes: Sequence[Transition]) -> None:
+    def send_stale(self, outcomes: Sequence[Transition]) -> None:
         """Once a beat: all, if one was there the last time too."""
         keys = _keys(outcomes)
         if keys & self._seen:
-            self.leave(outcomes)
+            self.send(outcomes)
         self._seen = keys
 
 

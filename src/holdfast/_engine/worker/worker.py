@@ -10,31 +10,31 @@ from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import Policy
 from holdfast._engine import messages
 from holdfast._engine.events import EventName, Events, failure_of_store
-from holdfast._engine.retry import Patience
+from holdfast._engine.retry import Retrier
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.runners.current import WORKER
-from holdfast._engine.runners.pool import Pool
+from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.runners.runners import ThreadRunner
 from holdfast._engine.runners.running import Stop
-from holdfast._engine.service import ERRORS, Service, Wake
+from holdfast._engine.service import ERRORS, Service, Signal
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import Registry
-from holdfast._engine.worker.attempt_reports import Teller
-from holdfast._engine.worker.child_jobs import Children
+from holdfast._engine.worker.attempt_reports import AttemptReporter
+from holdfast._engine.worker.child_jobs import ChildJobs
 from holdfast._engine.worker.drain import Drain
 from holdfast._engine.worker.exchange import Exchange
-from holdfast._engine.worker.executor import Ended, Executor
+from holdfast._engine.worker.executor import Executor, FinishedRun
 from holdfast._engine.worker.inbox import Inbox
-from holdfast._engine.worker.lease import Heart
+from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.options import WorkerOptions
-from holdfast._engine.worker.progress_writer import Reporter
-from holdfast._engine.worker.rescue_hooks import Healer
+from holdfast._engine.worker.progress_writer import ProgressWriter
+from holdfast._engine.worker.rescue_hooks import RescueHooks
 from holdfast._engine.worker.slots import Slots
-from holdfast._engine.worker.startup_checks import require_fitting
-from holdfast._engine.worker.undelivered import Deposit
-from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.host import Cell, RunnerHost
-from holdfast._ports.store import LastTries, Store
+from holdfast._engine.worker.startup_checks import require_startup_checks
+from holdfast._engine.worker.undelivered import OutcomeBackup
+from holdfast._ports.clock import Clock, Randomness
+from holdfast._ports.host import RunnerHost, SupervisorLink
+from holdfast._ports.store import IsolatedJobs, Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
@@ -46,13 +46,13 @@ class Worker:
     def __init__(
         self,
         *,
-        cell: Cell,
+        cell: SupervisorLink,
         store: Store,
         transport: Transport,
         registry: Registry,
         settings: Settings,
         clock: Clock,
-        chance: Chance,
+        chance: Randomness,
         events: Events,
         options: WorkerOptions,
         tables: Tables | None = None,
@@ -66,15 +66,15 @@ class Worker:
         self._limits, self._tables = tuple(limits), tables
         self._lifespan = lifespan or Lifespan()
         self._now = clock.monotonic if store.capabilities.lease_clock == "kernel" else clock.boottime
-        self.heart = Heart(self._now)
+        self.heart = WorkerLease(self._now)
         self.threads = ThreadRunner(options.threads)
         self.pool = None if runner_host is None else self._open_pool(runner_host)
         self._drain = Drain(self._now)
         self._is_orphan = False
-        self._ending = Wake()
+        self._ending = Signal()
         self._is_alone = False
-        self._teller = Teller(self._send, self._now)
-        self._deposit = Deposit(self._send)
+        self._teller = AttemptReporter(self._send, self._now)
+        self._deposit = OutcomeBackup(self._send)
         self._receiving: Service | None = None
 
     async def run(self) -> None:
@@ -82,7 +82,7 @@ class Worker:
         tasks, rows = self._registry.names(), self._registry.rows_tasks()
         queues, slots = self._options.queues or (), self._options.concurrency
         listens = self._events.has_subscribers
-        self._send(messages.Hello(self._settings, tasks, queues, self._limits, slots, listens, rows))
+        self._send(messages.WorkerHello(self._settings, tasks, queues, self._limits, slots, listens, rows))
         first = await self._first_message()
         if first is None:
             return
@@ -91,11 +91,11 @@ class Worker:
         self._assemble(first)
         try:
             capabilities, patience = self._store.capabilities, self._settings.timing.beat
-            await require_fitting(self._registry, self._tables, capabilities, self._events, patience=patience)
+            await require_startup_checks(self._registry, self._tables, capabilities, self._events, patience=patience)
             await self._lifespan.enter()
             await self._serve(first)
         except ConfigurationError as error:
-            self._send(messages.Refused(tuple(error.problems)))
+            self._send(messages.StartRefused(tuple(error.problems)))
             await self._end_lease(first)
         finally:
             await self._transport.close()
@@ -112,7 +112,7 @@ class Worker:
             self.executor.stop_all(Stop.LOST)
         self.heart.lose()
 
-    async def _serve(self, first: messages.Leased) -> None:
+    async def _serve(self, first: messages.LeaseGranted) -> None:
         self.executor.state = self._lifespan.state
         services = [self._exchanging, self._reporting, self._auditing, self._watching]
         if self.healer.has_hooks and not self._is_alone:
@@ -128,7 +128,7 @@ class Worker:
             for task in tasks:
                 task.cancel()
 
-    def _assemble(self, leased: messages.Leased) -> None:
+    def _assemble(self, leased: messages.LeaseGranted) -> None:
         self._is_alone = self._teller.tells_all = leased.is_alone
         reporter = self._make_reporter()
         self.executor = Executor(
@@ -159,14 +159,14 @@ class Worker:
             is_halved=self._store.capabilities.lease_clock == "server",
             inbox=self._make_inbox(),
             queues=self._options.queues,
-            last_tries=LastTries.ONLY if leased.is_alone else self._options.last_tries,
+            last_tries=IsolatedJobs.ONLY if leased.is_alone else self._options.last_tries,
             poll_interval=self._settings.poll_interval,
             events=self._events,
             chance=self._chance,
         )
         self._make_services(reporter)
 
-    def _make_services(self, reporter: Reporter) -> None:
+    def _make_services(self, reporter: ProgressWriter) -> None:
         beat = self._settings.timing.beat
         self._exchanging = self._service("exchange", self._exchange, pause=min(self._settings.poll_interval, beat))
         self._reporting = self._service("report", reporter.step, pause=min(1.0, beat))
@@ -183,8 +183,8 @@ class Worker:
         self._receiving = self._service("receive", inbox.step, pause=pause)
         return inbox
 
-    def _make_healer(self, leased: messages.Leased) -> Healer:
-        self.healer = Healer(
+    def _make_healer(self, leased: messages.LeaseGranted) -> RescueHooks:
+        self.healer = RescueHooks(
             self._store,
             self._registry,
             worker=leased.worker,
@@ -199,17 +199,17 @@ class Worker:
         self._healing = self._service("heal", self.healer.step, pause=self._settings.timing.beat)
         return self.healer
 
-    def _make_reporter(self) -> Reporter:
-        children = Children(
+    def _make_reporter(self) -> ProgressWriter:
+        children = ChildJobs(
             self._store,
-            Patience(self._clock, self._chance, self._events),
+            Retrier(self._clock, self._chance, self._events),
             publish=self._transport.publish,
             are_delivered=self._transport.deliveries is not None,
             chance=self._chance,
             events=self._events,
             lost=self._lose,
         )
-        return Reporter(
+        return ProgressWriter(
             self._store,
             now=self._now,
             wake=lambda: self._reporting.wake.set(),
@@ -223,7 +223,7 @@ class Worker:
         try:
             wait = await self.exchange.step()
         except ERRORS:
-            self._deposit.leave(self.exchange.undelivered)  # a kill before the store is back must not cost a result
+            self._deposit.send(self.exchange.undelivered)  # a kill before the store is back must not cost a result
             raise
         if self._receiving is not None:
             self._receiving.wake.set()
@@ -239,13 +239,13 @@ class Worker:
     def _lose(self, job: UUID, token: Token) -> None:
         self.executor.stop(job, Stop.LOST, token=token)
 
-    def _deliver(self, ended: Ended) -> None:
+    def _deliver(self, ended: FinishedRun) -> None:
         self._teller.stopped(ended.claim.job)
         self.exchange.add(ended)
         self._exchanging.wake.set()
 
-    def _open_pool(self, host: RunnerHost) -> Pool:
-        return Pool(
+    def _open_pool(self, host: RunnerHost) -> RunnerPool:
+        return RunnerPool(
             host,
             size=self._options.runners,
             grace=self._settings.grace,
@@ -259,22 +259,22 @@ class Worker:
         return Service(name, step, events=self._events, chance=self._chance, longest_pause=pause)
 
     def _wanted(self, was_full: bool) -> tuple[dict[str, Policy], int, bool]:
-        return self._slots.wanted(was_full)
+        return self._slots.plan(was_full)
 
     def _wake(self) -> None:
         self._exchanging.wake.set()
 
     def _room(self) -> int:
         """For how many deliveries: none while looking by ourselves finds more than we can do."""
-        is_open = self.heart.may_act() and not self.exchange.is_closed and not self.exchange.is_behind
-        return self._slots.room() - self.exchange.kept if is_open else 0
+        is_open = self.heart.may_act() and not self.exchange.is_closed and not self.exchange.has_backlog
+        return self._slots.free() - self.exchange.kept if is_open else 0
 
     async def _audit(self) -> float:
         """Once a beat: the store may think more or less of us than we know. Unanswered outcomes also go up the pipe."""
         if not self.heart.is_gone:
             self.exchange.request_audit()
             self._exchanging.wake.set()
-        self._deposit.leave_old(self.exchange.undelivered)
+        self._deposit.send_stale(self.exchange.undelivered)
         return self._settings.timing.beat
 
     async def _watch(self) -> float:
@@ -284,9 +284,9 @@ class Worker:
             if self.executor.running and any(running.stop is None for running in self.executor.running.values()):
                 self._events.emit(EventName.LEASE_LATE, running=len(self.executor.running))
             self.executor.stop_all(Stop.LOST if self.heart.is_gone else Stop.LATE)
-        deaf = self.executor.deaf(self._settings.grace)
+        deaf = self.executor.unresponsive(self._settings.grace)
         if deaf:
-            self._send(messages.Deaf(deaf))
+            self._send(messages.CodeUnresponsive(deaf))
         beat = self._settings.timing.beat
         return min(beat, self.heart.remaining() + 0.001) if self.heart.may_act() else beat / 4
 
@@ -299,10 +299,10 @@ class Worker:
             self._healing.wake.set()
         self._exchanging.wake.set()
 
-    async def _first_message(self) -> messages.Leased | None:
+    async def _first_message(self) -> messages.LeaseGranted | None:
         while (data := await self._cell.channel.receive()) is not None:
             message = messages.decode(data)
-            if isinstance(message, messages.Leased):
+            if isinstance(message, messages.LeaseGranted):
                 return message
             if isinstance(message, messages.Drain):
                 return None
@@ -318,39 +318,39 @@ class Worker:
 
     def _hear(self, message: messages.Message) -> None:
         match message:
-            case messages.Beaten(deadline=deadline):
+            case messages.LeaseRenewed(deadline=deadline):
                 self.heart.renew(deadline)
             case messages.Ping():
                 self._send(messages.Pong(self.heart.answered, self._is_idle()))
-            case messages.Cancelled(jobs=jobs):
+            case messages.CancelJobs(jobs=jobs):
                 for job in jobs:
                     self.executor.stop(job, Stop.CANCELLED)
-            case messages.Overrun(job=job, token=token, charge=charge):
+            case messages.DeadlineExceeded(job=job, token=token, charge=charge):
                 self.executor.stop(job, Stop.STALLED if charge is Charge.STALLED else Stop.TIMED_OUT, token=token)
-            case messages.Gone():
+            case messages.LeaseLost():
                 self.heart.lose()
                 self.exchange.close()
                 self._events.emit(EventName.LEASE_LOST, running=len(self.executor.running))
                 self.executor.stop_all(Stop.LOST)
                 self._ending.set()
-            case messages.Told():
+            case messages.EventForwarded():
                 self._events.pass_on(message.event())
-            case messages.Dump():
-                self.executor.say_where_jobs_wait()
+            case messages.DumpStacks():
+                self.executor.log_coroutine_stacks()
             case messages.Drain(grace=grace):
                 self.exchange.close()
-                self.executor.ask_to_end()
+                self.executor.request_drain()
                 self._drain.begin(grace)
                 self._ending.set()
-            case messages.Leased() | messages.Hello() | messages.Refused() | messages.Ready():
+            case messages.LeaseGranted() | messages.WorkerHello() | messages.StartRefused() | messages.Ready():
                 pass
             case (
                 messages.Pong()
-                | messages.Undelivered()
-                | messages.Deaf()
-                | messages.Begun()
-                | messages.Moved()
-                | messages.Stopped()
+                | messages.UndeliveredOutcomes()
+                | messages.CodeUnresponsive()
+                | messages.AttemptStarted()
+                | messages.AttemptProgressed()
+                | messages.AttemptStopped()
             ):
                 pass
             case _:
@@ -360,7 +360,7 @@ class Worker:
         self._healing.wake.set()
         return self.healer.has_been_idle() and self.exchange.is_idle and self._slots.is_for_all and not self.exchange.undelivered
 
-    async def _until_ended(self, leased: messages.Leased) -> None:
+    async def _until_ended(self, leased: messages.LeaseGranted) -> None:
         """Wait for a reason to end, then for the code to stop and for its outcomes to be delivered."""
         while not self.exchange.is_closed:
             await self._ending.wait(self._settings.timing.ttl)
@@ -370,7 +370,7 @@ class Worker:
             if self._is_orphan and self.heart.remaining() <= 0:
                 return
             if self._may_leave() and not self._is_orphan:
-                self._deposit.leave(self.exchange.undelivered)
+                self._deposit.send(self.exchange.undelivered)
                 return  # the supervisor asks the store for them again before it ends the lease
             self._exchanging.wake.set()
             await self._ending.wait(self._drain.pause())
@@ -381,7 +381,7 @@ class Worker:
         """Whether outcomes that the store refuses may be left to the supervisor. Until it asks, they are asked for here."""
         return self._drain.is_over and self.exchange.has_refused_only
 
-    async def _end_lease(self, leased: messages.Leased) -> None:
+    async def _end_lease(self, leased: messages.LeaseGranted) -> None:
         """Best effort: a supervisor, or the lease's own expiry, ends it otherwise."""
         try:
             await self._store.end_lease(leased.lease, LeaseEnd(End.CLOSED, is_free=True))

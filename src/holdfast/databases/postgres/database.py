@@ -11,12 +11,12 @@ import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.postgres_url import PostgresUrl, problems_of_location
-from holdfast._forks import care_for
-from holdfast._ports.clock import Chance, Clock
+from holdfast._forks import register
+from holdfast._ports.clock import Clock, Randomness
 from holdfast._system.clock import loop_sleep
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres import session_settings as sessions
-from holdfast.databases.postgres.pool import EARLY, Link, Pool
+from holdfast.databases.postgres.pool import EARLY, Connection, Pool
 from holdfast.errors import ConfigurationError, StoreUnavailable
 
 CONNECTIONS = 8
@@ -37,7 +37,7 @@ Answer = TypeVar("Answer")
 class Pools:
     """Of one event loop. Beats have a connection of their own: they must not wait behind anything."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Link]], most: int) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], most: int) -> None:
         self.shared, self.beats = Pool(connect, most), Pool(connect, 1)
         # Each may wait for a key that another session has not committed yet; outcomes and claims need the other half.
         self.keyed = asyncio.Semaphore(max(1, most // 2))
@@ -56,7 +56,7 @@ async def _close_at_the_end(*pools: Pool) -> AsyncGenerator[None]:
         await asyncio.gather(*(pool.close() for pool in pools))
 
 
-class Connected:
+class Database:
     """A database, reached from any number of event loops; nothing is opened until first used.
 
     ``server_settings``: more of what the server calls so, for each session. ``connections``: at most, besides the beats'.
@@ -67,7 +67,7 @@ class Connected:
         url: str,
         *,
         clock: Clock,
-        chance: Chance,
+        chance: Randomness,
         process: ProcessIdentity,
         pooler: str | None = None,
         server_settings: Mapping[str, str] | None = None,
@@ -84,7 +84,7 @@ class Connected:
         self._pools: dict[asyncio.AbstractEventLoop, Pools] = {}
         self._of_parent: list[object] = []
         self._lock = threading.Lock()
-        care_for(self)
+        register(self)
 
     async def close(self) -> None:
         with self._lock:
@@ -95,7 +95,7 @@ class Connected:
     # what verbs use
 
     @asynccontextmanager
-    async def _transaction(self, limit: float = ANSWER_LIMIT) -> AsyncIterator[Link]:
+    async def _transaction(self, limit: float = ANSWER_LIMIT) -> AsyncIterator[Connection]:
         """READ COMMITTED, whatever the user's default is; committed at the end. Only inside ``_retrying``."""
         async with self._in_transaction(self._here().shared, limit) as connection:
             yield connection
@@ -108,15 +108,15 @@ class Connected:
                 return await action()
             except failures.Refused as error:
                 if waited >= REFUSED_LIMIT:
-                    raise StoreUnavailable(f"{name}: {self._location.public}: {failures.said_by(error)}") from error
+                    raise StoreUnavailable(f"{name}: {self._location.public}: {failures.first_line(error)}") from error
             except failures.Errors as error:
-                raise failures.of_statement(name, self._location.public, error) from error
+                raise failures.statement_error(name, self._location.public, error) from error
             seconds = pause * (1.0 + self._chance.jitter()) / 2
             await loop_sleep(seconds)
             waited, pause = waited + seconds, min(pause * 2, _LONGEST_PAUSE)
 
     @asynccontextmanager
-    async def _alone(self, *, is_checked: bool = True, **settings: str) -> AsyncIterator[Link]:
+    async def _alone(self, *, is_checked: bool = True, **settings: str) -> AsyncIterator[Connection]:
         """A connection of its own, with more settings (behind a pooler there are none) and without limits of time.
 
         Unchecked, it may have no schema, or be to a standby.
@@ -125,21 +125,21 @@ class Connected:
         try:
             yield connection
         except failures.Errors as error:
-            raise failures.of_statement("store", self._location.public, error) from error
+            raise failures.statement_error("store", self._location.public, error) from error
         finally:
             try:
                 await connection.close(timeout=1.0)
             except failures.Errors:
                 connection.terminate()
 
-    async def connect(self) -> Link:
+    async def connect(self) -> Connection:
         """One more connection, its caller's to close; there may be no schema yet."""
         return await self._connect(is_checked=False)
 
-    async def _connect(self, *, is_checked: bool = True, **more: str) -> Link:
+    async def _connect(self, *, is_checked: bool = True, **more: str) -> Connection:
         name, is_pooled = f"holdfast {self._process.host}-{self._process.pid}", self._location.is_pooled
         settings = sessions.settings(name, self._server_settings, more, is_pooled=is_pooled)
-        link: Link | None = None
+        link: Connection | None = None
         try:
             async with asyncio.timeout(self._location.connect_timeout):
                 link = await self._dial(settings)
@@ -151,16 +151,16 @@ class Connected:
             if link is not None:
                 link.terminate()
             if isinstance(error, failures.Errors):
-                raise failures.of_connecting(self._location.public, error) from error
+                raise failures.connect_error(self._location.public, error) from error
             raise
         return link
 
     # inside
 
-    async def _check_schema(self, link: Link) -> None:
+    async def _check_schema(self, link: Connection) -> None:
         """Raise if the database cannot be used; nothing is asked of one that belongs to a user."""
 
-    async def _dial(self, settings: dict[str, str]) -> Link:
+    async def _dial(self, settings: dict[str, str]) -> Connection:
         return await asyncpg.connect(
             self._location.url,
             timeout=self._location.connect_timeout,
@@ -180,21 +180,21 @@ class Connected:
         try:
             found = await connection.fetch(sql, *arguments)
         except BaseException as error:
-            (pool.give if failures.leaves_connection_sound(error) else pool.drop)(connection)
+            (pool.release if failures.leaves_connection_sound(error) else pool.discard)(connection)
             if isinstance(error, failures.Errors) and loop.time() + EARLY >= until:
                 raise TimeoutError from error
             raise
-        pool.give(connection)
+        pool.release(connection)
         return found
 
-    async def _wait_for(self, pool: Pool, until: float) -> Link:
+    async def _wait_for(self, pool: Pool, until: float) -> Connection:
         async with asyncio.timeout_at(until):
-            return await pool.take(until)
+            return await pool.acquire(until)
 
     @asynccontextmanager
-    async def _in_transaction(self, pool: Pool, limit: float) -> AsyncIterator[Link]:
+    async def _in_transaction(self, pool: Pool, limit: float) -> AsyncIterator[Connection]:
         async with asyncio.timeout(limit):
-            connection = await pool.take()
+            connection = await pool.acquire()
             try:
                 await connection.execute(self._begin)
                 yield connection
@@ -202,20 +202,20 @@ class Connected:
                     raise asyncpg.InterfaceError("the transaction was rolled back")
             except BaseException as error:
                 if not failures.leaves_connection_sound(error):
-                    pool.drop(connection)
+                    pool.discard(connection)
                     raise
                 await self._roll_back(pool, connection)
                 raise
-            pool.give(connection)
+            pool.release(connection)
 
-    async def _roll_back(self, pool: Pool, connection: Link) -> None:
+    async def _roll_back(self, pool: Pool, connection: Connection) -> None:
         try:
             async with asyncio.timeout(BEAT_LIMIT):
                 await connection.execute("ROLLBACK")
         except BaseException:
-            pool.drop(connection)
+            pool.discard(connection)
             raise
-        pool.give(connection)
+        pool.release(connection)
 
     def _here(self) -> Pools:
         loop = asyncio.get_running_loop()
@@ -231,24 +231,24 @@ class Connected:
 
     # forks
 
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork."""
         self._lock.acquire()
 
-    def release(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """After it, in the parent."""
         self._lock.release()
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After it, in the child, which has no event loop of its parent's."""
         for pools in self._pools.values():
-            pools.shared.disown()
-            pools.beats.disown()
+            pools.shared.forget_in_child()
+            pools.beats.forget_in_child()
         self._of_parent.append(self._pools)  # unused, but not closed: that could say good-bye in the parent's name
         self._lock, self._pools = threading.Lock(), {}
 
 
-def keep_alive(link: Link) -> None:
+def keep_alive(link: Connection) -> None:
     """A peer that is gone without a word is noticed by our kernel, as ours is by the server's settings."""
     plug = link._transport.get_extra_info("socket")  # type: ignore[attr-defined] # there is no other way to it
     if plug is None or plug.family == socket.AF_UNIX:

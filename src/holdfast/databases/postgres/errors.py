@@ -55,9 +55,9 @@ _HOPELESS: Final = {
 }
 
 
-def of_statement(name: str, public: str, error: BaseException) -> HoldfastError:
+def statement_error(name: str, public: str, error: BaseException) -> HoldfastError:
     """Why a verb's statement has no answer."""
-    said = said_by(error)
+    said = first_line(error)
     match error:
         case asyncpg.UndefinedTableError() | asyncpg.InvalidSchemaNameError() | asyncpg.UndefinedColumnError():
             return SchemaMissing(f"{name}: {public}: {said}: {MIGRATE}")
@@ -78,9 +78,9 @@ def is_refusal(error: asyncpg.PostgresError) -> bool:
     return (error.sqlstate or "").startswith(_REFUSALS) and not isinstance(error, _TRANSIENT)
 
 
-def of_connecting(public: str, error: BaseException) -> HoldfastError:
+def connect_error(public: str, error: BaseException) -> HoldfastError:
     """Why there is no connection; what does not end by waiting is a problem of the settings."""
-    said = said_by(error)
+    said = first_line(error)
     for kind, remedy in _HOPELESS.items():
         if isinstance(error, kind):
             return ConfigurationError([f"{public}: {said}: {remedy}"])
@@ -89,7 +89,7 @@ def of_connecting(public: str, error: BaseException) -> HoldfastError:
     return StoreUnavailable(f"{public} cannot be reached: {said}")
 
 
-def said_by(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """One line, never without a word."""
     first = str(error).strip().partition("\n")[0]
     return first or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from asyncpg import Connection
+from asyncpg import Connection as Connection
 
 from holdfast.errors import HoldfastError, StoreUnavailable
 
@@ -20,25 +20,23 @@ CLOSE_LIMIT = 1.0
 EARLY = 0.01
 """Seconds: by so much at most an alarm may come before its time."""
 
-Link = Connection  # what is lent
-
 
 class Pool:
     """At most so many; those given back last are lent first, so that no more are open than were ever used at once."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Link]], most: int) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], most: int) -> None:
         self._connect = connect
         self._most = self._left = most
         self._waiting: deque[asyncio.Future[None]] = deque()  # while nothing is left
         self._connecting = asyncio.Lock()
         self._failures = 0
         self._failure: HoldfastError | None = None
-        self._free: list[Link] = []
-        self._lent: dict[Link, float] = {}  # until when
+        self._free: list[Connection] = []
+        self._lent: dict[Connection, float] = {}  # until when
         self._alarm: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def take_free(self, until: float) -> Link | None:
+    def take_free(self, until: float) -> Connection | None:
         """One that is open and that nobody uses, if there is one; it is cut off then, by the loop's clock, if it is not back.
 
         One alarm for all: a time limit for each statement would cost as much as all else that is done for one here.
@@ -48,7 +46,7 @@ class Pool:
         self._left -= 1
         return self._lend(connection, until)
 
-    async def take(self, until: float = float("inf")) -> Link:
+    async def acquire(self, until: float = float("inf")) -> Connection:
         """A connection that is open as far as is known; to be given back or dropped."""
         if self._left:
             self._left -= 1
@@ -66,7 +64,7 @@ class Pool:
             self._pass_turn()
             raise
 
-    def give(self, connection: Link) -> None:
+    def release(self, connection: Connection) -> None:
         """It can be used again."""
         self._lent.pop(connection, None)
         if self._is_closed:
@@ -74,22 +72,22 @@ class Pool:
         self._free.append(connection)
         self._pass_turn()
 
-    def drop(self, connection: Link) -> None:
+    def discard(self, connection: Connection) -> None:
         """Nobody knows what it is in the middle of."""
         self._lent.pop(connection, None)
         connection.terminate()
         self._pass_turn()
 
     @asynccontextmanager
-    async def lend(self) -> AsyncIterator[Link]:
+    async def lend(self) -> AsyncIterator[Connection]:
         """For several statements; whatever goes wrong between them ends the connection."""
-        connection = await self.take()
+        connection = await self.acquire()
         try:
             yield connection
         except BaseException:
-            self.drop(connection)
+            self.discard(connection)
             raise
-        self.give(connection)
+        self.release(connection)
 
     async def close(self) -> None:
         """Say good-bye to the server; those that are lent are cut off."""
@@ -111,7 +109,7 @@ class Pool:
             with suppress(RuntimeError):  # of the event loop that is gone; the driver knows now, and does not complain
                 link.terminate()
 
-    def disown(self) -> None:
+    def forget_in_child(self) -> None:
         """In a forked child: a copy that stays open would keep the parent's sessions and their locks alive after its end."""
         nothing = os.open(os.devnull, os.O_RDWR)
         for link in (*self._free, *self._lent):
@@ -119,7 +117,7 @@ class Pool:
                 os.dup2(nothing, file_of(link), inheritable=False)
         os.close(nothing)
 
-    def _lend(self, connection: Link, until: float) -> Link:
+    def _lend(self, connection: Connection, until: float) -> Connection:
         self._lent[connection] = until
         if until < (float("inf") if self._alarm is None else self._alarm.when()):
             self._set_alarm(until)
@@ -160,7 +158,7 @@ class Pool:
         if later := [until for until in self._lent.values() if now < until < float("inf")]:
             self._set_alarm(min(later))
 
-    async def _open(self) -> Link:
+    async def _open(self) -> Connection:
         """One at a time, and its failure is everybody's who waited for it: a server that comes back meets no herd."""
         known = self._failures
         async with self._connecting:
@@ -175,7 +173,7 @@ class Pool:
             return connection
 
 
-def file_of(link: Link) -> int:
+def file_of(link: Connection) -> int:
     """Its socket's number, -1 where the driver does not say; ``OSError`` once it is closed."""
     if link._transport is None:  # type: ignore[attr-defined] # there is no other way to it
         raise OSError("closed")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from holdfast.databases.postgres.pool import Link
+from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import ConfigurationError
 
 OLDEST = 14
@@ -60,14 +60,14 @@ def begin(*, is_pooled: bool) -> str:
     return f"BEGIN ISOLATION LEVEL READ COMMITTED; {local}{_RAISE.format(is_local='true')}"
 
 
-async def prepare(link: Link, public: str, *, is_pooled: bool) -> None:
+async def prepare(link: Connection, public: str, *, is_pooled: bool) -> None:
     """Make commits durable. ``ConfigurationError`` for a server that is too old."""
     require_version(link, public)
     if not is_pooled:
         await link.execute(_RAISE.format(is_local="false"))
 
 
-def require_version(link: Link, public: str) -> None:
+def require_version(link: Connection, public: str) -> None:
     """``ConfigurationError`` for a server that cannot do what the queries need."""
     major = link.get_server_version().major
     if major < OLDEST:

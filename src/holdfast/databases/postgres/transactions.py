@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.databases.postgres import errors as failures
-from holdfast.databases.postgres.pool import Link
+from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 CONNECTIONS = 8
@@ -24,7 +24,7 @@ GOOD_BYE = 2.0
 Question = tuple[str, tuple[Any, ...]]
 
 
-class Block:
+class UserTransaction:
     """What is asked at the beginning and at the end of a user's block, and what its failures mean.
 
     ``idle``: seconds without a statement. ``begins`` and ``ends`` answer whether the rest may happen; ``begins`` sets, and ``ends``
@@ -41,7 +41,7 @@ class Block:
 
     def refused(self, error: BaseException) -> HoldfastError:
         """Why it could not begin."""
-        return failures.of_statement("transaction", self._public, error)
+        return failures.statement_error("transaction", self._public, error)
 
     def begun(self, is_ours: bool, *_: str) -> None:
         """It may go on, unless it is nobody's any more."""
@@ -71,21 +71,21 @@ class Block:
             )
         return StoreUnavailable(
             f"transaction: {self._public}: its connection was closed before its block ended, and nothing of it is kept: "
-            f"{failures.said_by(error)}"
+            f"{failures.first_line(error)}"
         )
 
     def in_doubt(self, error: BaseException) -> StoreUnavailable:
         """The connection went away with the COMMIT."""
         return StoreUnavailable(
             f"transaction: {self._public}: its connection was lost while it was committed, so whether it was is unknown: "
-            f"{failures.said_by(error)}"
+            f"{failures.first_line(error)}"
         )
 
     def _require(self, is_ours: bool) -> None:
         """Raise what keeps its statements from being kept."""
 
 
-class Turns:
+class TransactionTurns:
     """How many transactions of a process have a connection at once; the others wait for one to end."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Turns:
 
 
 @asynccontextmanager
-async def awaited(transaction: Block, link: Link, *, is_kept: bool = False) -> AsyncIterator[Link]:
+async def awaited(transaction: UserTransaction, link: Connection, *, is_kept: bool = False) -> AsyncIterator[Connection]:
     """On a connection of asyncpg's, which is closed at the end, unless it ``is_kept`` and all went well."""
 
     def spoke(query: Any) -> None:
@@ -138,7 +138,7 @@ async def awaited(transaction: Block, link: Link, *, is_kept: bool = False) -> A
             await link.close(timeout=GOOD_BYE)
 
 
-async def _asked(link: Link, question: Question) -> asyncpg.Record:
+async def _asked(link: Connection, question: Question) -> asyncpg.Record:
     statement, values = question
     (row,) = await link.fetch(statement, *values)
     return row

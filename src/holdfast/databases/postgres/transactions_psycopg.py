@@ -10,12 +10,12 @@ from psycopg.rows import tuple_row
 
 from holdfast._core.postgres_url import PostgresUrl
 from holdfast.databases.postgres import errors as failures
-from holdfast.databases.postgres.transactions import Block, Question
+from holdfast.databases.postgres.transactions import Question, UserTransaction
 
 _ALIVE = {"keepalives_idle": "10", "keepalives_interval": "3", "keepalives_count": "3", "tcp_user_timeout": "15000"}
 
 
-class Connection(psycopg.Connection[tuple[Any, ...]]):
+class TrackedConnection(psycopg.Connection[tuple[Any, ...]]):
     """Psycopg's own, which tells when it has been spoken to."""
 
     spoke: Callable[[], None] = staticmethod(lambda: None)
@@ -27,7 +27,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return answer
 
 
-def connect(location: PostgresUrl, name: str, settings: Mapping[str, str]) -> Connection:
+def connect(location: PostgresUrl, name: str, settings: Mapping[str, str]) -> TrackedConnection:
     """A new one, of this name and with these settings of the server's."""
     parts = urlsplit(location.url)
     known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
@@ -39,15 +39,17 @@ def connect(location: PostgresUrl, name: str, settings: Mapping[str, str]) -> Co
         given["options"] = " ".join([asked.get("options", ""), *(f"-c {key}={_escaped(value)}" for key, value in apart.items())])
     url = f"postgresql://{parts.netloc}{parts.path}?{urlencode(given, quote_via=quote)}"
     try:
-        connection = Connection.connect(url, connect_timeout=round(location.connect_timeout), prepare_threshold=None)
+        connection = TrackedConnection.connect(url, connect_timeout=round(location.connect_timeout), prepare_threshold=None)
     except psycopg.Error as error:
-        raise failures.of_connecting(location.public, error) from error
+        raise failures.connect_error(location.public, error) from error
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # else a report meanwhile would make its end fail
     return connection
 
 
 @contextmanager
-def blocking(transaction: Block, connection: Connection, *, is_kept: bool = False) -> Iterator[Connection]:
+def blocking(
+    transaction: UserTransaction, connection: TrackedConnection, *, is_kept: bool = False
+) -> Iterator[TrackedConnection]:
     """On this connection, which is closed at the end, unless it ``is_kept`` and all went well."""
     is_ending = is_over = False
     connection.spoke = transaction.spoke
@@ -70,9 +72,9 @@ def blocking(transaction: Block, connection: Connection, *, is_kept: bool = Fals
             connection.close()
 
 
-def make_afresh(connection: Connection, statements: LiteralString) -> None:
+def make_afresh(connection: TrackedConnection, statements: LiteralString) -> None:
     """Nothing of a transaction that is over is left, neither there nor here; closed if that cannot be."""
-    connection.spoke, connection.row_factory, connection.cursor_factory = Connection.spoke, tuple_row, psycopg.Cursor
+    connection.spoke, connection.row_factory, connection.cursor_factory = TrackedConnection.spoke, tuple_row, psycopg.Cursor
     try:
         with connection.transaction():
             connection.execute(statements)
@@ -80,7 +82,7 @@ def make_afresh(connection: Connection, statements: LiteralString) -> None:
         connection.close()
 
 
-def _asked(connection: Connection, question: Question) -> tuple[Any, ...]:
+def _asked(connection: TrackedConnection, question: Question) -> tuple[Any, ...]:
     with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
         found = cursor.execute(*question).fetchone()
         assert found is not None

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
-from holdfast._forks import care_for
+from holdfast._forks import register
 
 SPARE = 8
 
@@ -24,7 +24,7 @@ class Closed(Exception):
     """The lane takes no more calls."""
 
 
-class Lane:
+class CallThread:
     """Starts at once. Its thread does not keep the process alive: whoever wants an answer waits for it."""
 
     def __init__(self, name: str) -> None:
@@ -66,21 +66,21 @@ class Lane:
         self._calls.put(None)
 
 
-class SpareLanes:
+class CallThreadPool:
     """Lanes of a process for whoever needs one for a while: to start a thread takes longer than many a call."""
 
     def __init__(self) -> None:
-        self._idle: list[Lane] = []
-        care_for(self)
+        self._idle: list[CallThread] = []
+        register(self)
 
     @contextmanager
-    def borrow(self) -> Iterator[Lane]:
+    def borrow(self) -> Iterator[CallThread]:
         """One that nobody else uses meanwhile."""
         idle = self._idle  # of this process: what is borrowed over a fork does not come back to the child
         try:
             lane = idle.pop()
         except IndexError:
-            lane = Lane("holdfast-transaction")
+            lane = CallThread("holdfast-transaction")
         try:
             yield lane
         finally:
@@ -108,13 +108,13 @@ class SpareLanes:
 
         lane.ask(run)
 
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork."""
 
-    def release(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """After it, in the parent."""
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After it, in the child, which has none of the threads."""
         self._idle = []
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
-from holdfast._forks import care_for
-from holdfast.databases.sqlite.call_thread import Closed, Lane
+from holdfast._forks import register
+from holdfast.databases.sqlite.call_thread import CallThread, Closed
 
 
 class Closing(Protocol):
@@ -30,18 +30,18 @@ Result = TypeVar("Result")
 INHERITED: list[object] = []
 
 
-class OwnThread(Generic[Kept]):
+class ConnectionThread(Generic[Kept]):
     """Starts with the first call, from whatever event loop, and starts afresh in a forked child."""
 
     _database: Kept | None
-    _thread: Lane | None
+    _thread: CallThread | None
     _starting: threading.Lock
     _using: threading.Lock
 
     def __init__(self, connect: Callable[[], Kept]) -> None:
         self._connect = connect
         self._start_afresh()
-        care_for(self)
+        register(self)
 
     async def run(self, action: Callable[[Kept], Result]) -> Result:
         """What the action answers, run in the thread."""
@@ -60,7 +60,7 @@ class OwnThread(Generic[Kept]):
             await thread.run(lambda: self._use(_close, database), is_last=True)
             thread.close()
 
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork: wait until nobody is inside SQLite, and close; the next call opens again, here and in the child."""
         self._starting.acquire()
         self._using.acquire()
@@ -68,12 +68,12 @@ class OwnThread(Generic[Kept]):
             with suppress(sqlite3.Error):
                 self._database.close()
 
-    def release(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """After the fork, in the parent."""
         self._using.release()
         self._starting.release()
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After the fork, in the child."""
         INHERITED.extend(each for each in (self._database, self._thread) if each is not None)
         self._start_afresh()
@@ -86,10 +86,10 @@ class OwnThread(Generic[Kept]):
         with self._using:
             return action(database)
 
-    def _ready(self) -> tuple[Lane, Kept]:
+    def _ready(self) -> tuple[CallThread, Kept]:
         with self._starting:
             if self._thread is None or self._database is None:
-                self._thread = Lane("holdfast-sqlite")
+                self._thread = CallThread("holdfast-sqlite")
                 self._database = self._connect()
             return self._thread, self._database
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Json
-from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.clock import Clock, Randomness
 from holdfast._system.clock import blocking_sleep
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.file_location import require_local_disk
@@ -34,7 +34,7 @@ class Database(ABC):
     """A file, which is opened by the first statement; a subclass says how."""
 
     def __init__(
-        self, path: Path, clock: Clock, chance: Chance, process: ProcessIdentity, *, busy_limit: float, use_apsw: bool
+        self, path: Path, clock: Clock, chance: Randomness, process: ProcessIdentity, *, busy_limit: float, use_apsw: bool
     ) -> None:
         self.path = path
         self._clock = clock
@@ -56,12 +56,12 @@ class Database(ABC):
 
     def pragma(self, text: str) -> list[tuple[Json, ...]]:
         """The answer of a pragma."""
-        return self._insist(text, lambda: self._execute(text, f"PRAGMA {text}", {}).fetchall())
+        return self._retry_while_busy(text, lambda: self._execute(text, f"PRAGMA {text}", {}).fetchall())
 
     def rehearse(self, action: Callable[[], Answer]) -> Answer:
         """Return what an action answers whose statements are rolled back; other writers wait for as long as it takes."""
         connection = self._open("check")
-        self._insist("check", lambda: connection.execute("BEGIN IMMEDIATE"))
+        self._retry_while_busy("check", lambda: connection.execute("BEGIN IMMEDIATE"))
         try:
             return action()
         finally:
@@ -97,7 +97,7 @@ class Database(ABC):
             self._give_up()
             raise
 
-    def _insist(self, name: str, action: Callable[[], Answer]) -> Answer:
+    def _retry_while_busy(self, name: str, action: Callable[[], Answer]) -> Answer:
         slept, has_made_room = 0.0, False
         while True:
             try:
@@ -109,7 +109,7 @@ class Database(ABC):
             except sqlite3.Error as error:
                 if _code_of(error) == sqlite3.SQLITE_FULL and not has_made_room:
                     has_made_room = True
-                    self._make_room()
+                    self._truncate_log()
                     continue
                 if not is_busy(error):
                     self._give_up()
@@ -118,7 +118,7 @@ class Database(ABC):
                     raise StoreUnavailable(f"{name}: {self.path}: busy for {slept:.1f} s: {_name_of(error)}") from error
             slept += pause(self._chance)
 
-    def _make_room(self) -> None:
+    def _truncate_log(self) -> None:
         # On a small disk the write-ahead log itself may have taken all there is.
         try:
             if self._connection is not None:
@@ -142,7 +142,7 @@ class Database(ABC):
 
     def _begin(self, name: str, connect: Callable[[], Answer]) -> Answer:
         try:
-            return self._insist(name, connect)
+            return self._retry_while_busy(name, connect)
         except StoreUnavailable as unavailable:
             error = unavailable.__cause__
             if isinstance(error, sqlite3.Error) and (remedy := _HOPELESS.get(_code_of(error))):
@@ -172,7 +172,7 @@ _HOPELESS = {
 """What is wrong with a file that cannot be opened, and does not end by waiting: what to do about it."""
 
 
-def pause(chance: Chance) -> float:
+def pause(chance: Randomness) -> float:
     """Let others go first; the seconds that took."""
     seconds = _LONGEST_PAUSE * (1.0 + chance.jitter()) / 2
     blocking_sleep(seconds)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from holdfast._forks import care_for
+from holdfast._forks import register
 
 try:
     import fcntl
@@ -47,7 +47,7 @@ class Guards:
         self._guards: dict[tuple[Identity, Identity], _Guard] = {}
         self._inherited: set[int] = set()
         self._lock = threading.Lock()
-        care_for(self)
+        register(self)
 
     def take(self, database: Identity, memory: Identity) -> None:
         """Guard the database for one more connection. Does nothing where the system knows no such locks."""
@@ -87,13 +87,13 @@ class Guards:
             return True
         return kind != fcntl.F_UNLCK and process in (os.getpid(), 0)
 
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork."""
 
-    def release(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """After it, in the parent."""
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After it, in the child, whose inherited descriptors share their locks with the parent."""
         self._inherited |= {each for guard in self._guards.values() for each in (*guard.database, *guard.memory)}
         self._guards, self._lock = {}, threading.Lock()

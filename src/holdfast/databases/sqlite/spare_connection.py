@@ -5,7 +5,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast._forks import care_for
+from holdfast._forks import register
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.connection_thread import INHERITED
 from holdfast.databases.sqlite.file_location import identity_of
@@ -14,7 +14,7 @@ from holdfast.databases.sqlite.files import Files
 Opened = tuple[driver.Connection, Files]
 
 
-class Spares:
+class SpareConnection:
     """Of one file. ``settings``: what is said to each of its connections first. Each is used for one transaction: whoever keeps
     it for longer speaks to nobody."""
 
@@ -26,7 +26,7 @@ class Spares:
     def __init__(self, path: Path, *settings: str, use_apsw: bool) -> None:
         self._path, self._settings, self._use_apsw = path, ("PRAGMA synchronous = FULL", *settings), use_apsw
         self._forget()
-        care_for(self)
+        register(self)
 
     def connect(self) -> Opened:
         """A fresh one. ``sqlite3.Error`` also while somebody puts the file in order."""
@@ -83,16 +83,16 @@ class Spares:
             self._is_wanted, self._has_log = False, True
             self._close()
 
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork: no connection crosses it."""
         self._lock.acquire()
         self._close()
 
-    def release(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """After it, in the parent."""
         self._lock.release()
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After it, in the child."""
         INHERITED.extend(each for each in (self._spare,) if each is not None)
         self._forget()

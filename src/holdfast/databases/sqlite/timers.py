@@ -7,44 +7,44 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-from holdfast._forks import care_for
+from holdfast._forks import register
 from holdfast._system.clock import SystemClock
 
 AGAIN = 0.1
 """Seconds after which one that could not ring is tried again."""
 
 
-class Alarm:
+class Timer:
     """One of them."""
 
     def __init__(self, action: Callable[[], object]) -> None:
         self._action: Callable[[], object] | None = action
 
-    def call_off(self) -> None:
+    def cancel(self) -> None:
         """It is not done any more, unless it has begun. Repeatable."""
         self._action = None
 
-    def ring(self) -> None:
+    def fire(self) -> None:
         """Do it, in a thread of its own: it may have to wait, and the next one must not."""
         if (action := self._action) is not None:
             threading.Thread(target=action, name="holdfast-alarm", daemon=True).start()
 
 
-class Alarms:
+class Timers:
     """Those of a process; a forked child has none, because what they end is its parent's."""
 
     _changed: threading.Condition
     _is_running: bool
-    _waiting: list[tuple[float, int, Alarm]]
+    _waiting: list[tuple[float, int, Timer]]
 
     def __init__(self) -> None:
         self._clock, self._numbers = SystemClock(), count()  # of what a transaction keeps others from, nobody may fake
         self._forget()
-        care_for(self)
+        register(self)
 
-    def set(self, seconds: float, action: Callable[[], object]) -> Alarm:
+    def set(self, seconds: float, action: Callable[[], object]) -> Timer:
         """From now."""
-        alarm = Alarm(action)
+        alarm = Timer(action)
         entry = (self._clock.monotonic() + seconds, next(self._numbers), alarm)
         with self._changed:
             heappush(self._waiting, entry)
@@ -55,15 +55,15 @@ class Alarms:
                 self._changed.notify()
         return alarm
 
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork."""
         self._changed.acquire()
 
-    def release(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """After it, in the parent."""
         self._changed.release()
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After it, in the child."""
         self._forget()
 
@@ -77,7 +77,7 @@ class Alarms:
                 while self._waiting and self._waiting[0][0] <= now:
                     _, number, alarm = heappop(self._waiting)
                     try:
-                        alarm.ring()
+                        alarm.fire()
                     except RuntimeError:  # this process may start no thread just now: others end
                         heappush(self._waiting, (now + AGAIN, number, alarm))
                     del alarm  # what it ends is not kept alive while nothing rings

@@ -12,36 +12,36 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast._forks import care_for
-from holdfast._ports.clock import Chance
+from holdfast._forks import register
+from holdfast._ports.clock import Randomness
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.call_thread import Lane, SpareLanes
+from holdfast.databases.sqlite.call_thread import CallThread, CallThreadPool
 from holdfast.databases.sqlite.database import is_busy, pause
 from holdfast.databases.sqlite.file_location import identity_of
 from holdfast.databases.sqlite.files import Files
-from holdfast.databases.sqlite.spare_connection import Spares
-from holdfast.databases.sqlite.timers import Alarm, Alarms
+from holdfast.databases.sqlite.spare_connection import SpareConnection
+from holdfast.databases.sqlite.timers import Timer, Timers
 from holdfast.errors import HoldfastError, StoreUnavailable
 
 _OPERATIONS = 10_000  # of SQLite's machine, between two looks at whether a statement has to stop
 _LOOK_AGAIN = 0.05
 _WRITES = (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
 
-_ALARMS, _LANES = Alarms(), SpareLanes()
+_ALARMS, _LANES = Timers(), CallThreadPool()
 
 Result = TypeVar("Result")
 
 
-class Turns:
+class TransactionTurns:
     """One transaction of a process at a time. A hundred that all tried for the file's lock kept each other, and the beats and
     reports of everybody, from it for seconds: a hundred times 10 ms took 9 s."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._count = 0
-        care_for(self)
+        register(self)
 
-    def take(self, chance: Chance, limit: float, is_abandoned: Callable[[], bool]) -> Callable[[], None]:
+    def take(self, chance: Randomness, limit: float, is_abandoned: Callable[[], bool]) -> Callable[[], None]:
         """Wait for one's turn, for at most ``limit`` seconds of any other's; call the answer when it is over."""
         lock, count, waited = self._lock, self._count, 0.0
         if not lock.acquire(blocking=False):
@@ -60,23 +60,25 @@ class Turns:
         self._count += 1
         return self._lock.release
 
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork, perhaps one by whoever's turn it is."""
 
-    def release(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """After it, in the parent."""
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After it, in the child, where nobody's turn ever ends."""
         self._lock = threading.Lock()
 
 
-class Block:
+class UserTransaction:
     """One connection, from its beginning to its one end. ``idle``: seconds for which it may be open."""
 
     what, beside = "transaction()", "together with what belongs to it"
 
-    def __init__(self, path: Path, *, idle: float, chance: Chance, turns: Turns, spares: Spares, busy_limit: float) -> None:
+    def __init__(
+        self, path: Path, *, idle: float, chance: Randomness, turns: TransactionTurns, spares: SpareConnection, busy_limit: float
+    ) -> None:
         self._turns, self._end_turn = turns, _nothing
         self._path, self._idle, self._spares = path, idle, spares
         self._chance, self._busy_limit = chance, busy_limit
@@ -84,7 +86,7 @@ class Block:
         self._files: Files | None = None
         self._lock = threading.Lock()
         self._ours = threading.local()
-        self._alarm: Alarm | None = None
+        self._alarm: Timer | None = None
         self._foreign = ""
         self._is_abandoned = self._is_over = self._has_tried_to_end = self._is_undone = self._has_gone_back = False
 
@@ -100,17 +102,17 @@ class Block:
             raise StoreUnavailable(f"transaction: there is no file {self._path}")
         try:
             # Busy even for a reader: when somebody was killed, the first who comes puts the log in order.
-            connection, self._files = self._spares.take() or self._insist(self._spares.connect)
+            connection, self._files = self._spares.take() or self._retry_while_busy(self._spares.connect)
             self._connection = connection
             with self._speaking():
-                self._insist(lambda: self.before(connection))
+                self._retry_while_busy(lambda: self.before(connection))
                 self._end_turn = self._turns.take(self._chance, self._busy_limit, lambda: self._is_abandoned)
-                self._insist(lambda: connection.execute("BEGIN IMMEDIATE"))
+                self._retry_while_busy(lambda: connection.execute("BEGIN IMMEDIATE"))
         except sqlite3.Error as error:
             raise StoreUnavailable(f"transaction: {self._path}: {error}") from error
         return self._begun(connection)
 
-    def open_at_once(self) -> Any | None:
+    def try_open(self) -> Any | None:
         """The same without any waiting; ``None`` if it cannot be had so."""
         if (spare := self._spares.take()) is None:
             return None
@@ -146,7 +148,9 @@ class Block:
                     raise self._undone()
                 self.at_the_end(connection)
                 self._require_files(is_open=True)
-                self._insist(lambda: connection.execute("COMMIT"))  # a reader keeps it waiting where there is no write-ahead log
+                self._retry_while_busy(
+                    lambda: connection.execute("COMMIT")
+                )  # a reader keeps it waiting where there is no write-ahead log
                 self._require_files(is_open=False)
             except sqlite3.ProgrammingError as error:
                 raise HoldfastError(f"{self.what}: {error} It was rolled back: leave its connection open") from error
@@ -193,7 +197,7 @@ class Block:
         finally:
             self._ours.is_speaking = False
 
-    def _insist(self, action: Callable[[], Result]) -> Result:
+    def _retry_while_busy(self, action: Callable[[], Result]) -> Result:
         waited = 0.0
         while True:
             try:
@@ -208,7 +212,7 @@ class Block:
         with self._lock:
             connection, self._connection = self._connection, None
             if self._alarm is not None:
-                self._alarm.call_off()
+                self._alarm.cancel()
             self._ours.is_speaking = True
             try:
                 yield connection
@@ -291,7 +295,7 @@ def _close(connection: driver.Connection, files: Files) -> None:
 
 
 @contextmanager
-def blocking(transaction: Block) -> Iterator[Any]:
+def blocking(transaction: UserTransaction) -> Iterator[Any]:
     """For code in a thread or process of its own."""
     try:
         connection = transaction.open()
@@ -305,11 +309,11 @@ def blocking(transaction: Block) -> Iterator[Any]:
 
 
 @asynccontextmanager
-async def in_thread(transaction: Block) -> AsyncIterator[Any]:
+async def in_thread(transaction: UserTransaction) -> AsyncIterator[Any]:
     """For code in an event loop, which waits for neither lock nor disk."""
     with _LANES.borrow() as lane:
         try:
-            connection = transaction.open_at_once()
+            connection = transaction.try_open()
             if connection is None:
                 connection = await _finished(lane, transaction.open, transaction.abandon)
             yield connection
@@ -322,7 +326,7 @@ async def in_thread(transaction: Block) -> AsyncIterator[Any]:
     _LANES.use_idle(transaction.refill)
 
 
-async def _finished(lane: Lane, action: Callable[[], Result], abandon: Callable[[], None] = lambda: None) -> Result:
+async def _finished(lane: CallThread, action: Callable[[], Result], abandon: Callable[[], None] = lambda: None) -> Result:
     """Also a cancelled caller waits for the end, so that nothing is left open."""
     doing = lane.ask(action)
     try:

@@ -9,10 +9,10 @@ from msgspec import Struct
 from holdfast._core.table_spec import TableSpec
 from holdfast.rows.indexes import Index
 from holdfast.rows.messages import missing_table
-from holdfast.rows.postgres.database import Way
-from holdfast.rows.sql import Texts, quoted
+from holdfast.rows.postgres.database import RowsDatabase
+from holdfast.rows.sql import Queries, quoted
 
-TEXTS = Texts(Path(__file__).parent / "queries", {})
+TEXTS = Queries(Path(__file__).parent / "queries", {})
 
 
 class Column(Struct, frozen=True):
@@ -35,7 +35,7 @@ class Column(Struct, frozen=True):
         return "bpchar[]" if self.plain == "character" else f"{self.plain}[]"
 
 
-class Facts(Struct, frozen=True):
+class TableFacts(Struct, frozen=True):
     """``kind``: a letter of ``pg_class.relkind``; ``is_filtered``: by row security, for this user.
     ``may_find``: it may read where rows are. ``is_touched``: triggers of the user's run with an UPDATE.
     ``has_children``: it has partitions, or other tables inherit from it."""
@@ -60,7 +60,7 @@ class Usable(Struct, frozen=True):
     is_valid: bool
 
 
-async def facts_of(way: Way, watch: TableSpec) -> Facts | str:
+async def facts_of(way: RowsDatabase, watch: TableSpec) -> TableFacts | str:
     """The facts; or what to say if there is no such table."""
     name = ".".join(map(quoted, watch.table))
     found = await way.ask("table", TEXTS.of("table"), name)
@@ -69,10 +69,10 @@ async def facts_of(way: Way, watch: TableSpec) -> Facts | str:
         known = await way.ask("tables", TEXTS.of("tables"), schema, watch.table[-1])
         return missing_table(watch, way.public, [each for (each,) in known])
     columns = [Column(**dict(row)) for row in await way.ask("columns", TEXTS.of("columns"), found[0]["oid"])]
-    return Facts(**dict(found[0]), columns={column.name: column for column in columns})
+    return TableFacts(**dict(found[0]), columns={column.name: column for column in columns})
 
 
-async def indexes_of(way: Way, facts: Facts) -> list[Usable]:
+async def indexes_of(way: RowsDatabase, facts: TableFacts) -> list[Usable]:
     """The primary key first."""
     return [_usable(dict(row)) for row in await way.ask("indexes", TEXTS.of("indexes"), facts.oid)]
 

@@ -3,17 +3,17 @@
 import asyncpg
 
 from holdfast._core.table_spec import TableSpec
-from holdfast.databases.postgres.errors import said_by
+from holdfast.databases.postgres.errors import first_line
 from holdfast.rows import messages as wording
-from holdfast.rows.postgres.catalog import TEXTS, Column, Facts
-from holdfast.rows.postgres.database import Way
+from holdfast.rows.postgres.catalog import TEXTS, Column, TableFacts
+from holdfast.rows.postgres.database import RowsDatabase
 from holdfast.rows.postgres.statements import Statements, literal
 from holdfast.rows.sql import quoted
 
 _ADD = {"E": "ALTER TYPE … ADD VALUE"}
 
 
-async def findings(way: Way, watch: TableSpec, facts: Facts, statements: Statements) -> tuple[list[str], list[str]]:
+async def findings(way: RowsDatabase, watch: TableSpec, facts: TableFacts, statements: Statements) -> tuple[list[str], list[str]]:
     """Problems, and what is only worth a word."""
     problems, values = [], wording.values_of(watch)
     status = facts.columns[watch.status]
@@ -21,14 +21,18 @@ async def findings(way: Way, watch: TableSpec, facts: Facts, statements: Stateme
         answer = await way.try_out(f"SELECT {statements.typed(value)}::text, {literal(value)}")
         if isinstance(answer, asyncpg.PostgresError):
             remedy = _ADD.get(status.category, "ALTER it")
-            problems.append(wording.misfit(what, status.name, status.type, f"{said_by(answer)}: {remedy}, or name another value"))
+            problems.append(
+                wording.misfit(what, status.name, status.type, f"{first_line(answer)}: {remedy}, or name another value")
+            )
         elif status.category == "S" and answer[0][0] != answer[0][1]:
             remedy = f"too short for {value!r}: ALTER it to text"
             problems.append(wording.misfit(what, status.name, status.type, remedy))
     return (problems, []) if problems else await _of_checks(way, watch, facts, statements)
 
 
-async def _of_checks(way: Way, watch: TableSpec, facts: Facts, statements: Statements) -> tuple[list[str], list[str]]:
+async def _of_checks(
+    way: RowsDatabase, watch: TableSpec, facts: TableFacts, statements: Statements
+) -> tuple[list[str], list[str]]:
     problems, unread = [], []
     states, names = _states(watch, facts, statements)
     for name, expression, columns in await way.ask("checks", TEXTS.of("checks"), facts.oid):
@@ -42,14 +46,14 @@ async def _of_checks(way: Way, watch: TableSpec, facts: Facts, statements: State
         parts = {"states": states, "columns": ", ".join(map(quoted, names)), "expression": expression}
         answer = await way.try_out(TEXTS.of("allowed", **parts))
         if isinstance(answer, asyncpg.PostgresError):
-            unread.append(wording.unread_constraint(watch, label, f"{expression}: {said_by(answer)}"))
+            unread.append(wording.unread_constraint(watch, label, f"{expression}: {first_line(answer)}"))
         elif answer:
             failing = [state for (state,) in answer]
             problems.append(wording.forbidden(watch, label, failing, expression, "ALTER TABLE … DROP CONSTRAINT, ADD another"))
     return problems, unread
 
 
-def _states(watch: TableSpec, facts: Facts, statements: Statements) -> tuple[str, list[str]]:
+def _states(watch: TableSpec, facts: TableFacts, statements: Statements) -> tuple[str, list[str]]:
     """What a row is like in each of them, as far as we write it."""
     names = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
     columns = [facts.columns[name] for name in names]

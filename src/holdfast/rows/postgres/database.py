@@ -9,14 +9,14 @@ import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.table_spec import Key
-from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres import session_settings as sessions
-from holdfast.databases.postgres.database import ANSWER_LIMIT, SEARCH_LIMIT, Connected
-from holdfast.databases.postgres.pool import Link
+from holdfast.databases.postgres.database import ANSWER_LIMIT, SEARCH_LIMIT, Database
+from holdfast.databases.postgres.pool import Connection
 from holdfast.databases.postgres.session_settings import KEPT_ALIVE
 from holdfast.databases.postgres.transactions import CONNECTIONS as TRANSACTIONS
-from holdfast.databases.postgres.transactions import Block, Turns
+from holdfast.databases.postgres.transactions import TransactionTurns, UserTransaction
 from holdfast.errors import ConfigurationError, HoldfastError, StoreBusy, StoreUnavailable
 from holdfast.rows.postgres.sessions import Sessions
 from holdfast.rows.refusals import Parts
@@ -37,10 +37,10 @@ Check = Callable[[list[asyncpg.Record]], None]
 """It raises if nothing of a statement may stay."""
 
 
-class Way(Connected):
+class RowsDatabase(Database):
     """Statements, each one transaction of its own, from any number of event loops; and transactions of the user's."""
 
-    def __init__(self, url: str, *, pooler: str | None, clock: Clock, chance: Chance, process: ProcessIdentity) -> None:
+    def __init__(self, url: str, *, pooler: str | None, clock: Clock, chance: Randomness, process: ProcessIdentity) -> None:
         super().__init__(url, pooler=pooler, clock=clock, chance=chance, process=process, connections=CONNECTIONS)
         held: dict[str, Any] = {"connections": TRANSACTIONS, "server_settings": self._kept_alive}
         self._sessions = Sessions(url, pooler=pooler, clock=clock, chance=chance, process=process, **held)
@@ -89,7 +89,7 @@ class Way(Connected):
                         if not failures.is_refusal(error):
                             raise
                         await connection.execute("ROLLBACK TO part")
-                        parts.refuse(part, failures.said_by(error))
+                        parts.refuse(part, failures.first_line(error))
                     else:
                         await connection.execute("RELEASE part")
                 require(found)
@@ -119,18 +119,18 @@ class Way(Connected):
                 return cause
             raise
 
-    def apart(self) -> AbstractAsyncContextManager[Link]:
+    def dedicated(self) -> AbstractAsyncContextManager[Connection]:
         """A connection of its own, outside of transactions, for what takes long."""
         return self._alone(is_checked=False, statement_timeout="0", lock_timeout="0")
 
     @asynccontextmanager
-    async def transaction(self, block: Block) -> AsyncIterator[Link]:
+    async def transaction(self, block: UserTransaction) -> AsyncIterator[Connection]:
         """A session as any of the user's own."""
         async with self._turns.of_loop(), self._sessions.run(block) as link:
             yield link
 
     @contextmanager
-    def blocking_transaction(self, block: Block) -> Iterator[Any]:
+    def blocking_transaction(self, block: UserTransaction) -> Iterator[Any]:
         """The same through psycopg."""
         with self._turns.of_threads, self._sessions.run_blocking(block) as connection:
             yield connection
@@ -144,22 +144,22 @@ class Way(Connected):
         await self._sessions.close()
         await super().close()
 
-    def start_afresh(self) -> None:
-        super().start_afresh()
+    def after_fork_in_child(self) -> None:
+        super().after_fork_in_child()
         self.__dict__.pop("_turns", None)
 
     @cached_property
-    def _turns(self) -> Turns:
-        return Turns()
+    def _turns(self) -> TransactionTurns:
+        return TransactionTurns()
 
     @property
     def _kept_alive(self) -> dict[str, str]:
         return {} if self._location.is_pooled else KEPT_ALIVE
 
-    async def _connect(self, *, is_checked: bool = False, **more: str) -> Link:
+    async def _connect(self, *, is_checked: bool = False, **more: str) -> Connection:
         return await super()._connect(is_checked=False, **more)
 
-    async def _dial(self, settings: dict[str, str]) -> Link:
+    async def _dial(self, settings: dict[str, str]) -> Connection:
         if not self._location.is_pooled:
             settings = {**{name: value for name, value in settings.items() if name != _ZONE}, **_PLANNED}
         return await super()._dial(settings)
@@ -171,7 +171,7 @@ class Way(Connected):
             cause, remedy = error.__cause__, _remedy(error.__cause__)
             if cause is None or (remedy is None and not _is_raised(cause)):
                 raise
-            said = f"{name}: {self.public}: {failures.said_by(cause)}"
+            said = f"{name}: {self.public}: {failures.first_line(cause)}"
             raise (ConfigurationError([f"{said}: {remedy}"]) if remedy else HoldfastError(said)) from cause
 
 

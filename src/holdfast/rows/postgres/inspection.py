@@ -6,13 +6,13 @@ import asyncpg
 
 from holdfast._core.table_spec import TableSpec
 from holdfast._ports.table import Findings
-from holdfast.databases.postgres.errors import said_by
+from holdfast.databases.postgres.errors import first_line
 from holdfast.errors import ConfigurationError
 from holdfast.rows import messages as wording
 from holdfast.rows.indexes import Wanted, serves
 from holdfast.rows.postgres import checks as constraints
-from holdfast.rows.postgres.catalog import TEXTS, Column, Facts, Usable, facts_of, indexes_of
-from holdfast.rows.postgres.database import Way
+from holdfast.rows.postgres.catalog import TEXTS, Column, TableFacts, Usable, facts_of, indexes_of
+from holdfast.rows.postgres.database import RowsDatabase
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.sql import nearest, quoted
 
@@ -27,7 +27,7 @@ _NAMING = (*"NSBDTIE", "uuid", "bytea", "macaddr")
 _ALTER = "ALTER TABLE … ALTER COLUMN … TYPE timestamptz"
 
 
-async def inspect(way: Way, watch: TableSpec) -> Findings:
+async def inspect(way: RowsDatabase, watch: TableSpec) -> Findings:
     """All findings."""
     try:
         facts = await facts_of(way, watch)
@@ -63,7 +63,7 @@ def missing_indexes(statements: Statements, watch: TableSpec, there: Sequence[Us
     return [want for want in statements.wanted if not any(serves(index, want, watch) for index in usable)]
 
 
-def _of_types(watch: TableSpec, facts: Facts) -> Iterator[str]:
+def _of_types(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
     written = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
     for column in (facts.columns[name] for name in written):
         if column.is_generated:
@@ -88,7 +88,7 @@ def _of_types(watch: TableSpec, facts: Facts) -> Iterator[str]:
         yield wording.misfit("owner", watch.owner, facts.columns[watch.owner].type, remedy)
 
 
-def _of_rights(watch: TableSpec, facts: Facts) -> Iterator[str]:
+def _of_rights(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
     columns, deletes = facts.columns, watch.deletes or watch.retention is not None
     read = {*columns} if watch.columns is None else {*watch.columns, *watch.named.values()}
     written = {watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))}
@@ -110,7 +110,7 @@ def _of_rights(watch: TableSpec, facts: Facts) -> Iterator[str]:
         )
 
 
-def _of_key(watch: TableSpec, facts: Facts, there: Sequence[Usable]) -> Iterator[str]:
+def _of_key(watch: TableSpec, facts: TableFacts, there: Sequence[Usable]) -> Iterator[str]:
     for column in (facts.columns[name] for name in watch.key):
         if column.category not in _NAMING and column.base not in _NAMING:
             yield wording.misfit("key", column.name, column.type, "name one of numbers, texts, uuids or times")
@@ -119,7 +119,7 @@ def _of_key(watch: TableSpec, facts: Facts, there: Sequence[Usable]) -> Iterator
         yield wording.not_unique(watch, [[name for name in columns if name] for columns in unique])
 
 
-async def _of_contents(way: Way, watch: TableSpec, facts: Facts, statements: Statements) -> AsyncIterator[str]:
+async def _of_contents(way: RowsDatabase, watch: TableSpec, facts: TableFacts, statements: Statements) -> AsyncIterator[str]:
     for name in watch.key:
         if not facts.columns[name].is_required:
             ((found,),) = await way.ask("inspect", statements.texts.of("null_key", column=quoted(name)))
@@ -130,15 +130,15 @@ async def _of_contents(way: Way, watch: TableSpec, facts: Facts, statements: Sta
             break
     match answer:
         case asyncpg.InsufficientPrivilegeError():
-            yield wording.wrong_sql(watch, said_by(answer), "GRANT what it reads to the user in this URL, or name another")
+            yield wording.wrong_sql(watch, first_line(answer), "GRANT what it reads to the user in this URL, or name another")
         case asyncpg.UndefinedColumnError():
-            remedy = f"correct the SQL; {nearest(_name_in(said_by(answer)), facts.columns)}"
-            yield wording.wrong_sql(watch, said_by(answer), remedy)
+            remedy = f"correct the SQL; {nearest(_name_in(first_line(answer)), facts.columns)}"
+            yield wording.wrong_sql(watch, first_line(answer), remedy)
         case asyncpg.PostgresError():
-            yield wording.wrong_sql(watch, said_by(answer))
+            yield wording.wrong_sql(watch, first_line(answer))
 
 
-def _of_time(watch: TableSpec, facts: Facts) -> Iterator[str]:
+def _of_time(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
     if facts.columns[watch.claimed_at].base == "timestamp" and facts.zone not in ("UTC", "Etc/UTC", "GMT"):
         yield (
             f"claimed_at: {quoted(watch.claimed_at)} has no time zone, and sessions here have {facts.zone}: when "
@@ -146,7 +146,7 @@ def _of_time(watch: TableSpec, facts: Facts) -> Iterator[str]:
         )
 
 
-def _of_nulls(watch: TableSpec, facts: Facts) -> Iterator[str]:
+def _of_nulls(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
     yield from (wording.may_be_null(name) for name in watch.key if not facts.columns[name].is_required)
 
 

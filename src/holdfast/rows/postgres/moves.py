@@ -5,11 +5,11 @@ from itertools import count
 from typing import Any
 
 from holdfast._core.table_spec import Key, RowOutcome
-from holdfast._ports.table import Mark
-from holdfast.databases.postgres.transactions import Block
+from holdfast._ports.table import RowFence
+from holdfast.databases.postgres.transactions import UserTransaction
 from holdfast.rows.messages import undone_moves
 from holdfast.rows.postgres.catalog import TEXTS
-from holdfast.rows.postgres.database import Way
+from holdfast.rows.postgres.database import RowsDatabase
 from holdfast.rows.postgres.statements import Statements
 
 IDLE = 30.0
@@ -18,12 +18,12 @@ IDLE = 30.0
 _NUMBERS = count(1)
 
 
-class RowsBlock(Block):
+class RowsBlock(UserTransaction):
     """Without a check of its own: each move is judged by its rows, and holds their locks until the end."""
 
     what, beside = "batch.transaction()", "together with the moves of its rows"
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: RowsDatabase) -> None:
         mark = str(next(_NUMBERS))
         begins = (TEXTS.of("begins"), (str(round(IDLE * 1000)), mark))
         super().__init__(begins, (TEXTS.of("ends"), ()), mark=mark, idle=IDLE, public=way.public, now=way.now)
@@ -38,7 +38,7 @@ class RowsBlock(Block):
 class Awaited:
     """On a connection of asyncpg's."""
 
-    def __init__(self, connection: Any, statements: Statements, mark: Mark, block: RowsBlock) -> None:
+    def __init__(self, connection: Any, statements: Statements, mark: RowFence, block: RowsBlock) -> None:
         self.connection, self._statements, self._mark, self._block = connection, statements, mark, block
 
     async def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:
@@ -66,7 +66,7 @@ class Awaited:
 class Blocking:
     """On one of psycopg's."""
 
-    def __init__(self, connection: Any, statements: Statements, mark: Mark, block: RowsBlock) -> None:
+    def __init__(self, connection: Any, statements: Statements, mark: RowFence, block: RowsBlock) -> None:
         self.connection, self._statements, self._mark, self._block = connection, statements, mark, block
 
     def move(self, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False) -> list[Key]:

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 from asyncpg.pool import PoolConnectionProxy
 
 from holdfast.databases.postgres import errors as failures
-from holdfast.databases.postgres.database import Connected, keep_alive
-from holdfast.databases.postgres.pool import Link, Pool, file_of
-from holdfast.databases.postgres.transactions import GOOD_BYE, Block, awaited
+from holdfast.databases.postgres.database import Database, keep_alive
+from holdfast.databases.postgres.pool import Connection, Pool, file_of
+from holdfast.databases.postgres.transactions import GOOD_BYE, UserTransaction, awaited
 from holdfast.errors import MissingExtra
 
 KEPT = 60.0
@@ -23,12 +23,12 @@ SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; SET SESSION AUTHORIZATIO
 """
 
 
-class Sessions(Connected):
+class Sessions(Database):
     """Nothing is set in them for longer than a transaction but what the URL and ``server_settings`` say, and what one leaves behind
     the next does not find."""
 
     @cached_property
-    def _born(self) -> WeakKeyDictionary[Link, float]:
+    def _born(self) -> WeakKeyDictionary[Connection, float]:
         return WeakKeyDictionary()
 
     @property
@@ -37,7 +37,7 @@ class Sessions(Connected):
         return f"holdfast rows {self._process.host}-{self._process.pid}"[:63]
 
     @asynccontextmanager
-    async def run(self, block: Block) -> AsyncIterator[Link]:
+    async def run(self, block: UserTransaction) -> AsyncIterator[Connection]:
         """A block in one of them. Behind a pooler it is the pooler that keeps sessions."""
         pool, is_kept = self._here().shared, not self._location.is_pooled
         link = await self._young(pool)
@@ -50,12 +50,12 @@ class Sessions(Connected):
                     lent._detach()  # what the block's code has left running must not speak in somebody else's transaction
             is_sound = is_kept and await _is_afresh(link)
         except BaseException:
-            pool.drop(link)
+            pool.discard(link)
             raise
-        (pool.give if is_sound else pool.drop)(link)
+        (pool.release if is_sound else pool.discard)(link)
 
     @contextmanager
-    def run_blocking(self, block: Block) -> Iterator[Any]:
+    def run_blocking(self, block: UserTransaction) -> Iterator[Any]:
         """The same through psycopg, for any number of threads."""
         try:
             from holdfast.databases.postgres import transactions_psycopg  # noqa: PLC0415
@@ -80,32 +80,32 @@ class Sessions(Connected):
             self._spare.pop()[0].close()
         await super().close()
 
-    def start_afresh(self) -> None:
-        super().start_afresh()
+    def after_fork_in_child(self) -> None:
+        super().after_fork_in_child()
         self._of_parent.append(self.__dict__.pop("_spare", None))
 
     @cached_property
     def _spare(self) -> list[tuple[Any, float]]:
         return []
 
-    async def _young(self, pool: Pool) -> Link:
-        while self._is_old(self._born[link := await pool.take()]) or _has_news(file_of(link)):
+    async def _young(self, pool: Pool) -> Connection:
+        while self._is_old(self._born[link := await pool.acquire()]) or _has_news(file_of(link)):
             try:
                 await link.close(timeout=GOOD_BYE)
             except failures.Errors:
                 pass  # it is dropped anyway
             finally:
-                pool.drop(link)
+                pool.discard(link)
         return link
 
     def _is_old(self, born: float) -> bool:
         return self._clock.monotonic() - born > KEPT
 
-    async def _connect(self, *, is_checked: bool = False, **more: str) -> Link:
+    async def _connect(self, *, is_checked: bool = False, **more: str) -> Connection:
         try:
             link = await self._dial({"application_name": self.name, **self._server_settings, **more})
         except failures.Errors as error:
-            raise failures.of_connecting(self._location.public, error) from error
+            raise failures.connect_error(self._location.public, error) from error
         keep_alive(link)
         self._born[link] = self._clock.monotonic()
         return link
@@ -118,7 +118,7 @@ def _has_news(file: int) -> bool:
     return bool(ear.poll(0))
 
 
-async def _is_afresh(link: Link) -> bool:
+async def _is_afresh(link: Connection) -> bool:
     try:
         await link.execute(_AFRESH, timeout=GOOD_BYE)
     except failures.Errors:

@@ -7,11 +7,11 @@ from typing import Any
 
 from holdfast._core.table_spec import Key, RowOutcome, TableSpec, Value
 from holdfast._core.texts import storable_text
-from holdfast._ports.table import Mark
-from holdfast.rows.assignments import Changes, Dialect
+from holdfast._ports.table import RowFence
+from holdfast.rows.assignments import Assignments, Dialect
 from holdfast.rows.indexes import Wanted, wanted
-from holdfast.rows.postgres.catalog import Facts
-from holdfast.rows.sql import Texts, ended, quoted
+from holdfast.rows.postgres.catalog import TableFacts
+from holdfast.rows.sql import Queries, ended, quoted
 
 _FOLDER = Path(__file__).parent / "queries"
 _STAMP = """'YYYY-MM-DD"T"HH24:MI:SS.US'"""
@@ -28,13 +28,13 @@ Keys = Sequence[Key] | None
 class Statements:
     """What each verb asks."""
 
-    def __init__(self, watch: TableSpec, facts: Facts) -> None:
+    def __init__(self, watch: TableSpec, facts: TableFacts) -> None:
         self._watch, self._facts = watch, facts
         self._stamp, self._status = facts.columns[watch.claimed_at], facts.columns[watch.status]
         self._keys = [facts.columns[name] for name in watch.key]
-        self.texts = Texts(_FOLDER, self._parts())
+        self.texts = Queries(_FOLDER, self._parts())
         required = frozenset(column.name for column in facts.columns.values() if column.is_required)
-        self._changes = Changes(
+        self._changes = Assignments(
             watch, Dialect(literal=literal, typed=self.typed, cut=self._cut, now=self._ago(0.0), own="own.", required=required)
         )
 
@@ -50,7 +50,7 @@ class Statements:
 
     def move(
         self,
-        mark: Mark,
+        mark: RowFence,
         keys: Sequence[Key],
         end: RowOutcome,
         reason: str = "",
@@ -74,13 +74,13 @@ class Statements:
             *values,
         )
 
-    def release(self, mark: Mark, keys: Keys = None) -> Question:
+    def release(self, mark: RowFence, keys: Keys = None) -> Question:
         """How many."""
         among, values = self._among(keys, 2)
         sql = self.texts.of("release", fence=self._fence(1), moved=self._changes.moved(RowOutcome.RETRY), among=among)
         return sql, self._fenced_by(mark), *values
 
-    def renew(self, mark: Mark) -> Question:
+    def renew(self, mark: RowFence) -> Question:
         """How many, and their stamp."""
         return self.texts.of("renew", fence=self._fence(1)), self._fenced_by(mark)
 
@@ -104,7 +104,7 @@ class Statements:
         among, values = self._among(keys, 2)
         return self.texts.of("prune", forgettable=self._forgettable, among=among), limit, *values
 
-    def candidates(self, verb: str, most: int, mark: Mark | None = None) -> Question:
+    def candidates(self, verb: str, most: int, mark: RowFence | None = None) -> Question:
         """Rows: the keys of what a verb would change."""
         part = self._parts()
         held, oldest = f"{part['status']} = {part['in_progress']}", f"ORDER BY {part['claimed_at']}"
@@ -236,7 +236,7 @@ class Statements:
             f"own.{quoted(self._watch.claimed_at)} = {f'({read} AT TIME ZONE {chr(39)}UTC{chr(39)})' if self._has_zone else read}"
         )
 
-    def _fenced_by(self, mark: Mark) -> str:
+    def _fenced_by(self, mark: RowFence) -> str:
         return mark.stamp if self._watch.owner is None else mark.owner
 
     def _cut(self, reason: str) -> str:

@@ -10,13 +10,23 @@ import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.table_spec import MAX_BATCH, Key, RowOutcome, TableSpec
-from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.table import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Refusal, Reset, States
+from holdfast._ports.clock import Clock, Randomness
+from holdfast._ports.table import (
+    BlockingRowWriter,
+    ClaimedRows,
+    Findings,
+    Refusal,
+    ResetRow,
+    RowFence,
+    RowHolder,
+    RowWriter,
+    States,
+)
 from holdfast.errors import HoldfastError, Unsupported
 from holdfast.rows import messages as wording
 from holdfast.rows.postgres import inspection, moves
 from holdfast.rows.postgres.catalog import facts_of, indexes_of
-from holdfast.rows.postgres.database import Change, Way, is_refusal
+from holdfast.rows.postgres.database import Change, RowsDatabase, is_refusal
 from holdfast.rows.postgres.statements import Statements
 from holdfast.rows.records import keys_of
 from holdfast.rows.refusals import ROUNDS, Parts, Refusals
@@ -30,9 +40,9 @@ class PostgresTable:
     """A table that is watched; nothing is asked before the first verb."""
 
     def __init__(
-        self, url: str, watch: TableSpec, *, clock: Clock, chance: Chance, process: ProcessIdentity, pooler: str | None = None
+        self, url: str, watch: TableSpec, *, clock: Clock, chance: Randomness, process: ProcessIdentity, pooler: str | None = None
     ) -> None:
-        self._way = Way(url, pooler=pooler, clock=clock, chance=chance, process=process)
+        self._way = RowsDatabase(url, pooler=pooler, clock=clock, chance=chance, process=process)
         self._watch = watch
         self._statements: Statements | None = None
         self._refusals = Refusals(clock.monotonic)
@@ -54,7 +64,7 @@ class PostgresTable:
         if missing and facts.kind == "p":
             remedy = "create them on each partition CONCURRENTLY, then on the table, or all at once while nobody writes"
             raise Unsupported(f"rows {self._watch.name}: {wording.shown(self._watch)} has partitions: {remedy}")
-        async with self._way.apart() as link:
+        async with self._way.dedicated() as link:
             for want in missing:
                 if any(each.index.name == want.name and not each.is_valid for each in there):
                     await link.execute(statements.drop_index(want))
@@ -69,7 +79,7 @@ class PostgresTable:
     async def stamps(self, number: int) -> list[str]:
         return []  # the server's clock is asked by the claim itself
 
-    async def claim(self, owner: str, limit: int, stamp: str = "") -> Claimed:
+    async def claim(self, owner: str, limit: int, stamp: str = "") -> ClaimedRows:
         statements, name = await self._ready(), f"rows {self._watch.name}: claim"
 
         async def ask() -> list[Any]:
@@ -81,43 +91,43 @@ class PostgresTable:
             return sorted(rows, key=itemgetter(0))
 
         rows = await self._sparing("claim", ask(), lambda keys: statements.claim(owner, limit, keys), limit)
-        mark = Mark("", owner) if self._watch.owner else Mark(rows[0][1] if rows else "", "")
+        mark = RowFence("", owner) if self._watch.owner else RowFence(rows[0][1] if rows else "", "")
         keys = keys_of(rows, self._watch.key)
-        return Claimed(mark, tuple(map(_record, rows)), keys)
+        return ClaimedRows(mark, tuple(map(_record, rows)), keys)
 
     async def move(
-        self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+        self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
     ) -> list[Key]:
         if not keys:
             return []
         return [tuple(row) for row in await self._ask("move", (await self._ready()).move(mark, keys, end, reason))]
 
-    async def release(self, mark: Mark) -> int:
+    async def release(self, mark: RowFence) -> int:
         if not (mark.stamp if self._watch.owner is None else mark.owner):
             return 0  # of a time when the watch had an owner, or had none: there is nothing to tell its rows by
         statements = await self._ready()
         asked = self._ask("release", statements.release(mark))
         return _sum(await self._sparing("release", asked, lambda keys: statements.release(mark, keys), mark=mark))
 
-    async def renew(self, mark: Mark) -> Mark | None:
+    async def renew(self, mark: RowFence) -> RowFence | None:
         if self._watch.owner is None:
             raise Unsupported(
                 f"rows {self._watch.name}: only an owner's rows can be stamped anew: name a column, as owner='claimed_by'"
             )
         ((count, stamp),) = await self._ask("renew", (await self._ready()).renew(mark))
-        return Mark(stamp, mark.owner) if count else None
+        return RowFence(stamp, mark.owner) if count else None
 
-    async def adopt(self, limit: int) -> list[Key]:
+    async def stamp_unstamped(self, limit: int) -> list[Key]:
         statements = await self._ready()
         asked = self._ask("adopt", statements.adopt(limit))
         return [tuple(row) for row in await self._sparing("adopt", asked, lambda keys: statements.adopt(limit, keys), limit)]
 
-    async def reset(self, limit: int, past: int = 0) -> list[Reset]:
+    async def reset(self, limit: int, past: int = 0) -> list[ResetRow]:
         statements = await self._ready()
         asked = self._ask("reset", statements.reset(limit, past))
         rows = await self._sparing("reset", asked, lambda keys: statements.reset(limit, keys=keys), limit, past=past)
         return [
-            Reset(tuple(key), RowOutcome.FAIL if has_failed else RowOutcome.RETRY, whose, held)
+            ResetRow(tuple(key), RowOutcome.FAIL if has_failed else RowOutcome.RETRY, whose, held)
             for has_failed, whose, held, *key in rows
         ]
 
@@ -139,17 +149,17 @@ class PostgresTable:
         questions = [(texts.of("states"),), (texts.of("standing"),), (texts.of("holders"), HOLDERS)]
         counts, ((due, stuck, oldest),), holders = await self._way.search("states", *questions)
         rows = {status if status is not None else "NULL": number for status, number in counts}
-        return States(rows, due, stuck, oldest, tuple(Holder(*row) for row in holders))
+        return States(rows, due, stuck, oldest, tuple(RowHolder(*row) for row in holders))
 
     @asynccontextmanager
-    async def transaction(self, mark: Mark) -> AsyncIterator[Moves]:
+    async def transaction(self, mark: RowFence) -> AsyncIterator[RowWriter]:
         statements = await self._ready()
         block = moves.RowsBlock(self._way)
         async with self._way.transaction(block) as link:
             yield moves.Awaited(link, statements, mark, block)
 
     @contextmanager
-    def blocking_transaction(self, mark: Mark) -> Iterator[BlockingMoves]:
+    def blocking_transaction(self, mark: RowFence) -> Iterator[BlockingRowWriter]:
         statements = self._statements or asyncio.run(self._ready())
         block = moves.RowsBlock(self._way)
         with self._way.blocking_transaction(block) as connection:
@@ -170,7 +180,7 @@ class PostgresTable:
         limit: int = MAX_BATCH,
         *,
         past: int = 0,
-        mark: Mark | None = None,
+        mark: RowFence | None = None,
     ) -> list[Any]:
         """What was asked for a whole batch; if a row of it was refused, the same of all others. A claim that gets none raises."""
         try:

@@ -9,10 +9,10 @@ from msgspec import Struct
 from holdfast._core.table_spec import TableSpec
 from holdfast.rows.indexes import Index
 from holdfast.rows.messages import missing_table
-from holdfast.rows.sql import Texts
-from holdfast.rows.sqlite.database import File
+from holdfast.rows.sql import Queries
+from holdfast.rows.sqlite.database import RowsFile
 
-TEXTS = Texts(Path(__file__).parent / "queries", {})
+TEXTS = Queries(Path(__file__).parent / "queries", {})
 _WHERE = re.compile(r"\bWHERE\b", re.IGNORECASE)
 _EVENTS = ("INSERT", "UPDATE", "DELETE")
 TOKEN = re.compile(
@@ -45,7 +45,7 @@ class Column(Struct, frozen=True):
         return "REAL" if any(part in written for part in ("REAL", "FLOA", "DOUB")) else "NUMERIC"
 
 
-class Facts(Struct, frozen=True):
+class TableFacts(Struct, frozen=True):
     """``kind``: table, view or virtual table; ``sql``: how it was made. ``unique``: sets of columns that no two rows share.
     ``triggers``: their names and events."""
 
@@ -62,7 +62,7 @@ class Facts(Struct, frozen=True):
         return re.search(r"\bSTRICT\b[^)]*$", self.sql, re.IGNORECASE) is not None
 
 
-def facts_of(file: File, watch: TableSpec) -> Facts | str:
+def facts_of(file: RowsFile, watch: TableSpec) -> TableFacts | str:
     """The facts; or what to say if there is no such table."""
     name = watch.table[-1]
     if watch.table[:-1] not in ((), ("main",)):
@@ -84,17 +84,17 @@ def facts_of(file: File, watch: TableSpec) -> Facts | str:
     key = tuple(column.name for column in columns.values() if column.is_key)
     unique, indexes = _indexes(file, name)
     whole = (*([key] if key else []), *unique)
-    return Facts("virtual table" if is_virtual else kind, sql, columns, whole, indexes, tuple(_triggers(file, name)))
+    return TableFacts("virtual table" if is_virtual else kind, sql, columns, whole, indexes, tuple(_triggers(file, name)))
 
 
-def _triggers(file: File, name: str) -> Iterator[tuple[str, str]]:
+def _triggers(file: RowsFile, name: str) -> Iterator[tuple[str, str]]:
     for trigger, sql in file.ask("inspect", TEXTS.of("triggers"), {"name": name}):
         words = (token["word"].upper() for token in TOKEN.finditer(sql) if token["word"])
         if event := next((word for word in words if word in _EVENTS), None):
             yield trigger, event
 
 
-def _indexes(file: File, name: str) -> tuple[list[tuple[str, ...]], tuple[Index, ...]]:
+def _indexes(file: RowsFile, name: str) -> tuple[list[tuple[str, ...]], tuple[Index, ...]]:
     parts: dict[str, list[str | None]] = {}
     about: dict[str, tuple[bool, bool, str | None]] = {}
     for index, is_unique, is_partial, column, sql in file.ask("inspect", TEXTS.of("indexes"), {"name": name}):

@@ -7,13 +7,13 @@ from contextlib import closing
 from holdfast._core.table_spec import TableSpec
 from holdfast.rows import messages as wording
 from holdfast.rows.sql import quoted
-from holdfast.rows.sqlite.catalog import TOKEN, Facts
+from holdfast.rows.sqlite.catalog import TOKEN, TableFacts
 from holdfast.rows.sqlite.forms import Stamp, form_of
 
 _SOME_TIME = 1.5e9
 
 
-def findings(watch: TableSpec, facts: Facts) -> tuple[list[str], list[str]]:
+def findings(watch: TableSpec, facts: TableFacts) -> tuple[list[str], list[str]]:
     """Problems, and what is only worth a word."""
     problems, unread = [], []
     ours = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
@@ -71,7 +71,7 @@ def _failing(scratch: sqlite3.Connection, expression: str) -> list[str] | None:
         return None  # it uses a function of the user's
 
 
-def _cell(watch: TableSpec, facts: Facts, what: str, name: str) -> Stamp | None:
+def _cell(watch: TableSpec, facts: TableFacts, what: str, name: str) -> Stamp | None:
     is_pending = what == "pending"
     if name == watch.claimed_at:
         if is_pending and not facts.columns[name].is_required:

@@ -17,11 +17,11 @@ Answer = TypeVar("Answer")
 Rows = list[tuple[Any, ...]]
 
 
-class Refused(HoldfastError):
+class StatementRefused(HoldfastError):
     """SQLite does not understand a statement, or a constraint forbids what it does; nothing happened."""
 
 
-class File(Database):
+class RowsFile(Database):
     """Each statement is one transaction, tried again while somebody else has the lock."""
 
     _last = 0
@@ -78,15 +78,15 @@ class File(Database):
             try:
                 answer = action(connection)
             except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
-                raise Refused(f"{name}: {self.path}: {error}") from error
+                raise StatementRefused(f"{name}: {self.path}: {error}") from error
             except sqlite3.OperationalError as error:
                 if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_ERROR:
                     raise
-                raise Refused(f"{name}: {self.path}: {error}") from error
+                raise StatementRefused(f"{name}: {self.path}: {error}") from error
             self._require_same_files(name)
             return answer
 
-        return self._insist(name, use)
+        return self._retry_while_busy(name, use)
 
     def _connect(self) -> driver.Connection:
         if not self.path.exists():

@@ -9,8 +9,8 @@ from holdfast.rows import messages as wording
 from holdfast.rows.indexes import Wanted, serves
 from holdfast.rows.sql import nearest, quoted
 from holdfast.rows.sqlite import checks
-from holdfast.rows.sqlite.catalog import Facts, facts_of
-from holdfast.rows.sqlite.database import File, Refused
+from holdfast.rows.sqlite.catalog import TableFacts, facts_of
+from holdfast.rows.sqlite.database import RowsFile, StatementRefused
 from holdfast.rows.sqlite.forms import form_of, forms_of
 from holdfast.rows.sqlite.statements import Statements, literal
 
@@ -18,7 +18,7 @@ SAMPLED = 10_000
 """Rows whose stamps are looked at, of those in progress and of the newest."""
 
 
-def inspect(file: File, watch: TableSpec) -> Findings:
+def inspect(file: RowsFile, watch: TableSpec) -> Findings:
     """All findings."""
     try:
         facts = facts_of(file, watch)
@@ -39,12 +39,12 @@ def inspect(file: File, watch: TableSpec) -> Findings:
     return Findings((*problems, *forbidden, *foreign), tuple(warnings), tuple(indexes))
 
 
-def missing_indexes(statements: Statements, watch: TableSpec, facts: Facts) -> list[Wanted]:
+def missing_indexes(statements: Statements, watch: TableSpec, facts: TableFacts) -> list[Wanted]:
     """Those that no index stands for."""
     return [want for want in statements.wanted if not any(serves(index, want, watch) for index in facts.indexes)]
 
 
-def _of_types(watch: TableSpec, facts: Facts) -> Iterator[str]:
+def _of_types(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
     written = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
     for column in (facts.columns[name] for name in written):
         if column.is_generated:
@@ -60,7 +60,7 @@ def _of_types(watch: TableSpec, facts: Facts) -> Iterator[str]:
         yield wording.misfit("resets", watch.resets, facts.columns[watch.resets].type, "name one of type INTEGER")
 
 
-def _of_key(file: File, watch: TableSpec, facts: Facts, statements: Statements) -> Iterator[str]:
+def _of_key(file: RowsFile, watch: TableSpec, facts: TableFacts, statements: Statements) -> Iterator[str]:
     if not any(set(columns) <= set(watch.key) for columns in facts.unique):
         yield wording.not_unique(watch, facts.unique)
     for name in watch.key:
@@ -70,11 +70,11 @@ def _of_key(file: File, watch: TableSpec, facts: Facts, statements: Statements) 
                 yield wording.null_keys(watch, name)
 
 
-def _of_sql(file: File, watch: TableSpec, facts: Facts, statements: Statements) -> Iterator[str]:
+def _of_sql(file: RowsFile, watch: TableSpec, facts: TableFacts, statements: Statements) -> Iterator[str]:
     try:
         for name in ("condition", "trial"):
             file.ask("inspect", statements.texts.of(name))
-    except Refused as error:
+    except StatementRefused as error:
         said = str(error.__cause__)
         remedy = "correct the SQL"
         if "no such function: now" in said:
@@ -85,11 +85,13 @@ def _of_sql(file: File, watch: TableSpec, facts: Facts, statements: Statements) 
         return
     try:
         file.ask("inspect", f"EXPLAIN {statements.claim}", {"limit": 0, "now": "", "owner": ""})
-    except Refused as error:  # what it would run besides: constraints, indexes and triggers with functions of another program
+    except (
+        StatementRefused
+    ) as error:  # what it would run besides: constraints, indexes and triggers with functions of another program
         yield wording.not_writable(watch, str(error.__cause__))
 
 
-def _of_stamps(file: File, watch: TableSpec, statements: Statements) -> tuple[list[str], list[str]]:
+def _of_stamps(file: RowsFile, watch: TableSpec, statements: Statements) -> tuple[list[str], list[str]]:
     """A problem where no stamp is of our form; where some are, the others are worth a word, and no statement touches them."""
     ours = statements.form
     cases = " ".join(
@@ -103,11 +105,11 @@ def _of_stamps(file: File, watch: TableSpec, statements: Statements) -> tuple[li
     return ([], said) if has_ours else (said, [])
 
 
-def _of_nulls(watch: TableSpec, facts: Facts) -> Iterator[str]:
+def _of_nulls(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
     columns = (facts.columns[name] for name in watch.key)
     yield from (wording.may_be_null(column.name) for column in columns if not column.is_required and not column.is_key)
 
 
-def _of_triggers(watch: TableSpec, facts: Facts) -> Iterator[str]:
+def _of_triggers(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
     ours = {"UPDATE", "DELETE"} if watch.deletes or watch.retention is not None else {"UPDATE"}
     return (wording.surprising_trigger(watch, quoted(name)) for name, event in facts.triggers if event in ours)

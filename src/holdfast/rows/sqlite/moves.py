@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast._core.table_spec import Key, RowOutcome
-from holdfast._ports.table import Mark
+from holdfast._ports.table import RowFence
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.transactions import Block
+from holdfast.databases.sqlite.transactions import UserTransaction
 from holdfast.rows.messages import undone_moves
 from holdfast.rows.sqlite.statements import Statements
 
@@ -17,7 +17,7 @@ IDLE = 10.0
 """Seconds for which it may be open: nobody else can write to the file meanwhile."""
 
 
-class RowsBlock(Block):
+class RowsBlock(UserTransaction):
     """Without a check of its own: each move is judged by its rows, and nobody else writes until the end."""
 
     what, beside = "batch.transaction()", "together with the moves of its rows"
@@ -39,7 +39,9 @@ class RowsBlock(Block):
 class Blocking:
     """On a connection of the library's own kind."""
 
-    def __init__(self, connection: Any, statements: Statements, mark: Mark, now: Callable[[], float], block: RowsBlock) -> None:
+    def __init__(
+        self, connection: Any, statements: Statements, mark: RowFence, now: Callable[[], float], block: RowsBlock
+    ) -> None:
         self.connection, self._statements, self._mark, self._now = connection, statements, mark, now
         self._block = block
 

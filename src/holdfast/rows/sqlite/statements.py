@@ -11,12 +11,12 @@ from msgspec.json import encode
 
 from holdfast._core.table_spec import Key, RowOutcome, TableSpec, Value
 from holdfast._core.texts import storable_text
-from holdfast._ports.table import Mark
-from holdfast.rows.assignments import Changes, Dialect
+from holdfast._ports.table import RowFence
+from holdfast.rows.assignments import Assignments, Dialect
 from holdfast.rows.indexes import Wanted, wanted
 from holdfast.rows.records import Reader, Record, keys_of
-from holdfast.rows.sql import Texts, ended, quoted
-from holdfast.rows.sqlite.catalog import Facts
+from holdfast.rows.sql import Queries, ended, quoted
+from holdfast.rows.sqlite.catalog import TableFacts
 from holdfast.rows.sqlite.forms import Stamp, form_of
 
 MOST_VALUES = 32_000
@@ -31,7 +31,7 @@ _NUL = rb"\u0000"  # what SQLite makes of it in a list is a matter of its releas
 class Statements:
     """What each verb asks. Keys are put in by number: looking them up by name would take quadratic time."""
 
-    def __init__(self, watch: TableSpec, facts: Facts) -> None:
+    def __init__(self, watch: TableSpec, facts: TableFacts) -> None:
         self._watch, self._facts = watch, facts
         self.form = form_of(watch, facts.columns)
         read = tuple(facts.columns) if watch.columns is None else tuple(dict.fromkeys((*watch.key, *watch.columns)))
@@ -39,15 +39,15 @@ class Statements:
         self._written = tuple(name for name in (watch.status, watch.claimed_at, watch.owner) if name in read)
         self._told = [name for name in read if name not in self._written]
         self._reader = Reader(read, self._written)
-        self.texts = Texts(_FOLDER, self._parts())
+        self.texts = Queries(_FOLDER, self._parts())
         self.finds_marks = False
         """Whether all rows of a mark are found along an index, and nobody else's code makes others like them."""
 
-    def mark(self, stamp: Stamp, owner: str) -> Mark:
+    def mark(self, stamp: Stamp, owner: str) -> RowFence:
         """The fence of a batch."""
-        return Mark(str(stamp), owner if self._watch.owner else "")
+        return RowFence(str(stamp), owner if self._watch.owner else "")
 
-    def fence(self, mark: Mark) -> Stamp:
+    def fence(self, mark: RowFence) -> Stamp:
         """What the rows of a batch hold."""
         if self._watch.owner is not None:
             return mark.owner
@@ -83,7 +83,7 @@ class Statements:
         return any(event == "UPDATE" for _, event in self._facts.triggers)
 
     def move(
-        self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str, now: Callable[[], float], *, is_told: bool = True
+        self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str, now: Callable[[], float], *, is_told: bool = True
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Statements and their values. Rows: their keys, if that ``is_told``."""
         name = "remove" if end is RowOutcome.DONE and self._watch.deletes else "move"
@@ -97,7 +97,7 @@ class Statements:
                 (self.fence(mark), self.form.stamp(now()), storable_text(reason), *values),
             )
 
-    def move_all(self, mark: Mark, end: RowOutcome, reason: str, now: Callable[[], float]) -> tuple[str, tuple[Any, ...]]:
+    def move_all(self, mark: RowFence, end: RowOutcome, reason: str, now: Callable[[], float]) -> tuple[str, tuple[Any, ...]]:
         """A statement and its values, for all rows of a mark: a thousand keys would be told and read for longer than they move."""
         name = "remove_all" if end is RowOutcome.DONE and self._watch.deletes else "move_all"
         sql = self.texts.of(
@@ -173,9 +173,9 @@ class Statements:
             scratch.execute(f"INSERT INTO scratch VALUES ({literal(self._watch.in_progress)})")  # noqa: S608 - a literal
             return scratch.execute("SELECT status FROM scratch").fetchone()[0]
 
-    def _changes(self, now: str) -> Changes:
+    def _changes(self, now: str) -> Assignments:
         required = frozenset(column.name for column in self._facts.columns.values() if column.is_required)
-        return Changes(self._watch, Dialect(literal=literal, typed=literal, cut=str, now=now, own="", required=required))
+        return Assignments(self._watch, Dialect(literal=literal, typed=literal, cut=str, now=now, own="", required=required))
 
     def _fence(self, place: str) -> str:
         return f"{quoted(self._watch.owner or self._watch.claimed_at)} = {place}"

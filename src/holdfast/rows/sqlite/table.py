@@ -10,19 +10,29 @@ from typing import Any, TypeVar
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.table_spec import MAX_BATCH, Key, RowOutcome, TableSpec
-from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.table import BlockingMoves, Claimed, Findings, Holder, Mark, Moves, Refusal, Reset, States
+from holdfast._ports.clock import Clock, Randomness
+from holdfast._ports.table import (
+    BlockingRowWriter,
+    ClaimedRows,
+    Findings,
+    Refusal,
+    ResetRow,
+    RowFence,
+    RowHolder,
+    RowWriter,
+    States,
+)
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.connection_thread import OwnThread
+from holdfast.databases.sqlite.connection_thread import ConnectionThread
 from holdfast.databases.sqlite.database import BUSY_LIMIT
-from holdfast.databases.sqlite.spare_connection import Spares
-from holdfast.databases.sqlite.transactions import Turns, blocking, in_thread
+from holdfast.databases.sqlite.spare_connection import SpareConnection
+from holdfast.databases.sqlite.transactions import TransactionTurns, blocking, in_thread
 from holdfast.errors import Unsupported
 from holdfast.rows import messages as wording
 from holdfast.rows.refusals import ROUNDS, Refusals
 from holdfast.rows.sqlite import inspection, moves
 from holdfast.rows.sqlite.catalog import facts_of
-from holdfast.rows.sqlite.database import File, Refused, Rows
+from holdfast.rows.sqlite.database import Rows, RowsFile, StatementRefused
 from holdfast.rows.sqlite.forms import Stamp
 from holdfast.rows.sqlite.statements import Statements
 
@@ -31,7 +41,7 @@ LOOKED_THROUGH = 3600.0
 """Seconds after which a look for rows to delete begins below ``usual`` again, where stamps of another form are in its way."""
 
 Answer = TypeVar("Answer")
-Verb = Callable[[File, Statements], Answer]
+Verb = Callable[[RowsFile, Statements], Answer]
 Keys = Sequence[Key] | None
 """Of a part of a batch; ``None``: of all rows there are."""
 
@@ -45,16 +55,16 @@ class SqliteTable:
         watch: TableSpec,
         *,
         clock: Clock,
-        chance: Chance,
+        chance: Randomness,
         process: ProcessIdentity,
         busy_limit: float = BUSY_LIMIT,
         use_apsw: bool | None = None,
     ) -> None:
         place, is_apsw = Path(path).absolute(), driver.is_apsw(use_apsw)
-        self._thread = OwnThread(lambda: File(place, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
+        self._thread = ConnectionThread(lambda: RowsFile(place, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
         self._watch, self._clock = watch, clock
         # What the user has declared holds for what we delete.
-        self._spares, turns = Spares(place, "PRAGMA foreign_keys = ON", use_apsw=is_apsw), Turns()
+        self._spares, turns = SpareConnection(place, "PRAGMA foreign_keys = ON", use_apsw=is_apsw), TransactionTurns()
         self._block = partial(
             moves.RowsBlock, place, idle=moves.IDLE, chance=chance, turns=turns, spares=self._spares, busy_limit=busy_limit
         )
@@ -70,7 +80,7 @@ class SqliteTable:
         return await self._thread.run(lambda file: inspection.inspect(file, self._watch))
 
     async def create_indexes(self) -> tuple[str, ...]:
-        def create(file: File, statements: Statements) -> tuple[str, ...]:
+        def create(file: RowsFile, statements: Statements) -> tuple[str, ...]:
             facts = facts_of(file, self._watch)
             missing = [] if isinstance(facts, str) else inspection.missing_indexes(statements, self._watch, facts)
             texts = tuple(statements.create_index(want) for want in missing)
@@ -91,8 +101,8 @@ class SqliteTable:
             return []
         return await self._run(lambda file, statements: [str(statements.form.stamp(at)) for at in file.reserve(number)])
 
-    async def claim(self, owner: str, limit: int, stamp: str = "") -> Claimed:
-        def claim(file: File, statements: Statements) -> Claimed:
+    async def claim(self, owner: str, limit: int, stamp: str = "") -> ClaimedRows:
+        def claim(file: RowsFile, statements: Statements) -> ClaimedRows:
             for given in (stamp, ""):  # after a step of the clock another process may have rows under the same stamp
                 now = statements.form.read(given) if given else self._new_stamp(file, statements)
                 mark = statements.mark(now, owner)
@@ -104,14 +114,14 @@ class SqliteTable:
                 order = {key: place for place, key in enumerate(file.ask(self._name("claim"), statements.held, values))}
                 places = sorted(range(len(rows)), key=lambda place: order.get(keys[place], 0))
                 rows, keys = [rows[place] for place in places], tuple(keys[place] for place in places)
-            return Claimed(mark, statements.records_of(rows, now, owner), keys)
+            return ClaimedRows(mark, statements.records_of(rows, now, owner), keys)
 
         return await self._run(claim)
 
     async def move(
-        self, mark: Mark, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
+        self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str = "", *, is_all: bool = False
     ) -> list[Key]:
-        def move(file: File, statements: Statements) -> list[Key]:
+        def move(file: RowsFile, statements: Statements) -> list[Key]:
             name, asked = self._name("move"), (mark, keys, end, reason, file.stamp)
             if (
                 is_all
@@ -126,11 +136,11 @@ class SqliteTable:
 
         return await self._run(move)
 
-    async def release(self, mark: Mark) -> int:
+    async def release(self, mark: RowFence) -> int:
         if not (mark.stamp if self._watch.owner is None else mark.owner):
             return 0  # of a time when the watch had an owner, or had none: there is nothing to tell its rows by
 
-        def release(file: File, statements: Statements) -> int:
+        def release(file: RowsFile, statements: Statements) -> int:
             values = {"fence": statements.fence(mark)}
 
             def act(keys: Keys) -> int:
@@ -142,20 +152,20 @@ class SqliteTable:
 
         return await self._run(release)
 
-    async def renew(self, mark: Mark) -> Mark | None:
+    async def renew(self, mark: RowFence) -> RowFence | None:
         if self._watch.owner is None:
             remedy = "name a column, as owner='claimed_by'"
             raise Unsupported(f"rows {self._watch.name}: only an owner's rows can be stamped anew: {remedy}")
 
-        def renew(file: File, statements: Statements) -> Mark | None:
+        def renew(file: RowsFile, statements: Statements) -> RowFence | None:
             stamp = statements.form.stamp(file.stamp())
             count = self._under(file, statements, statements.renew(), mark, stamp)
             return statements.mark(stamp, mark.owner) if count else None
 
         return await self._run(renew)
 
-    async def adopt(self, limit: int) -> list[Key]:
-        def adopt(file: File, statements: Statements) -> list[Key]:
+    async def stamp_unstamped(self, limit: int) -> list[Key]:
+        def adopt(file: RowsFile, statements: Statements) -> list[Key]:
             form, now = statements.form, self._clock.wall()
             values = {"limit": limit, "now": form.stamp(now), "ahead": form.since(now + self._watch.stale_after)}
 
@@ -168,8 +178,8 @@ class SqliteTable:
 
         return await self._run(adopt)
 
-    async def reset(self, limit: int, past: int = 0) -> list[Reset]:
-        def reset(file: File, statements: Statements) -> list[Reset]:
+    async def reset(self, limit: int, past: int = 0) -> list[ResetRow]:
+        def reset(file: RowsFile, statements: Statements) -> list[ResetRow]:
             name, since, now = self._name("reset"), statements.form.since, self._clock.wall()
             shared = {
                 "now": since(now),
@@ -190,7 +200,7 @@ class SqliteTable:
 
             moved = {tuple(key): failed for rows in self._sparing("reset", act, look, limit) for failed, *key in rows}
             return [
-                Reset(key, RowOutcome.FAIL if moved[key] else RowOutcome.RETRY, whose, held)
+                ResetRow(key, RowOutcome.FAIL if moved[key] else RowOutcome.RETRY, whose, held)
                 for key, (whose, held, _) in stuck.items()
                 if key in moved
             ]
@@ -202,7 +212,7 @@ class SqliteTable:
         if retention is None:
             return 0
 
-        def prune(file: File, statements: Statements) -> int:
+        def prune(file: RowsFile, statements: Statements) -> int:
             forgettable, now = statements.form.since(self._clock.wall() - retention), self._clock.monotonic()
             is_done = now < self._looked_through
             values = {
@@ -226,7 +236,7 @@ class SqliteTable:
         return await self._run(prune)
 
     async def unreadable(self, limit: int) -> list[Key]:
-        def unreadable(file: File, statements: Statements) -> list[Key]:
+        def unreadable(file: RowsFile, statements: Statements) -> list[Key]:
             return file.ask(self._name("unreadable"), statements.texts.of("unreadable"), {"limit": limit})
 
         return await self._run(unreadable)
@@ -235,24 +245,24 @@ class SqliteTable:
         return self._refusals.take()
 
     async def states(self) -> States:
-        def states(file: File, statements: Statements) -> States:
+        def states(file: RowsFile, statements: Statements) -> States:
             name, texts, since, now = self._name("states"), statements.texts, statements.form.since, self._clock.wall()
             values = {"now": since(now), "stale": since(now - self._watch.stale_after), "limit": HOLDERS}
             ((due, stuck, oldest),) = file.ask(name, texts.of("standing"), values)
-            holders = tuple(Holder(*row) for row in file.ask(name, texts.of("holders"), values))
+            holders = tuple(RowHolder(*row) for row in file.ask(name, texts.of("holders"), values))
             return States(dict(file.ask(name, texts.of("states"))), due, stuck, oldest, holders)
 
         return await self._run(states)
 
     @asynccontextmanager
-    async def transaction(self, mark: Mark) -> AsyncIterator[Moves]:
+    async def transaction(self, mark: RowFence) -> AsyncIterator[RowWriter]:
         statements = await self._ready()
         block = self._block(statements)
         async with in_thread(block) as connection:
             yield moves.Awaited(moves.Blocking(connection, statements, mark, self._clock.wall, block))
 
     @contextmanager
-    def blocking_transaction(self, mark: Mark) -> Iterator[BlockingMoves]:
+    def blocking_transaction(self, mark: RowFence) -> Iterator[BlockingRowWriter]:
         statements = self._statements or asyncio.run(self._ready())
         block = self._block(statements)
         with blocking(block) as connection:
@@ -263,10 +273,10 @@ class SqliteTable:
         await self._thread.close()
         self._spares.close()  # of what began meanwhile
 
-    def _new_stamp(self, file: File, statements: Statements) -> Stamp:
+    def _new_stamp(self, file: RowsFile, statements: Statements) -> Stamp:
         return statements.form.stamp(file.stamp() if self._watch.owner else file.reserve(1)[0])
 
-    def _claimed(self, file: File, statements: Statements, values: dict[str, Any]) -> Rows:
+    def _claimed(self, file: RowsFile, statements: Statements, values: dict[str, Any]) -> Rows:
         name, found = self._name("claim"), Rows()
 
         def act(keys: Keys) -> Rows:
@@ -299,7 +309,7 @@ class SqliteTable:
         """What ``act`` answers for a whole batch; if a row of it was refused, the same of all others. A claim that gets none raises."""
         try:
             return [act(None)]
-        except Refused as error:
+        except StatementRefused as error:
             refused = error
         found = list[Answer]()
         for _ in range(ROUNDS if verb == "claim" else 1):
@@ -307,7 +317,7 @@ class SqliteTable:
             for part in parts:
                 try:
                     found.append(act(part))
-                except Refused as error:
+                except StatementRefused as error:
                     parts.refuse(part, str(error.__cause__))
             self._refusals.learn(verb, parts)
             if any(found) or not parts.refused:
@@ -316,21 +326,21 @@ class SqliteTable:
             raise refused
         return found
 
-    def _candidates(self, file: File, statements: Statements, verb: str, values: dict[str, Any], most: int) -> list[Key]:
+    def _candidates(self, file: RowsFile, statements: Statements, verb: str, values: dict[str, Any], most: int) -> list[Key]:
         return [tuple(row) for row in file.ask(self._name(verb), statements.candidates(verb), {**values, "most": most})]
 
-    def _rows(self, file: File, verb: str, sql: str, values: Any, part: Keys) -> Rows:
+    def _rows(self, file: RowsFile, verb: str, sql: str, values: Any, part: Keys) -> Rows:
         """Of a part of a batch nothing stays that is done before a trigger raises, whatever that wants."""
         if part is None:
             return file.ask(self._name(verb), sql, values)
         return file.at_once(self._name(verb), lambda connection: connection.execute(sql, values).fetchall())
 
-    def _count(self, file: File, verb: str, sql: str, values: dict[str, Any], *, is_part: bool) -> int:
+    def _count(self, file: RowsFile, verb: str, sql: str, values: dict[str, Any], *, is_part: bool) -> int:
         if not is_part:
             return file.count(self._name(verb), sql, lambda: values)
         return file.at_once(self._name(verb), lambda connection: connection.execute(sql, values).rowcount)
 
-    def _under(self, file: File, statements: Statements, sql: str, mark: Mark, stamp: Any) -> int:
+    def _under(self, file: RowsFile, statements: Statements, sql: str, mark: RowFence, stamp: Any) -> int:
         return file.count(self._name("mark"), sql, lambda: {"fence": statements.fence(mark), "now": stamp})
 
     def _name(self, verb: str) -> str:
@@ -345,7 +355,7 @@ class SqliteTable:
             self._statements = await self._thread.run(self._prepared)
         return self._statements
 
-    def _prepared(self, file: File) -> Statements:
+    def _prepared(self, file: RowsFile) -> Statements:
         facts = facts_of(file, self._watch)
         if isinstance(facts, str):
             raise wording.refusal(self._watch, facts)
@@ -355,7 +365,7 @@ class SqliteTable:
         statements.finds_marks = not statements.is_touched and self._finds_marks(file, statements)
         return statements
 
-    def _finds_marks(self, file: File, statements: Statements) -> bool:
-        sql, values = statements.move_all(Mark("", ""), RowOutcome.RETRY, "", self._clock.wall)
+    def _finds_marks(self, file: RowsFile, statements: Statements) -> bool:
+        sql, values = statements.move_all(RowFence("", ""), RowOutcome.RETRY, "", self._clock.wall)
         plan = file.ask(self._name("plan"), f"EXPLAIN QUERY PLAN {sql}", values)
         return any(f"{self._watch.claimed_at}=?" in str(step[-1]) for step in plan)

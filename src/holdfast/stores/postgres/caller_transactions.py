@@ -14,19 +14,19 @@ from msgspec import Struct
 
 from holdfast._core.postgres_url import PostgresUrl
 from holdfast._ports.store import EnqueueAnswer
-from holdfast.databases.wrapped import Opened, is_a, wrapper_of
+from holdfast.databases.wrapped import OpenedConnection, is_a, wrapper_of
 from holdfast.errors import Unsupported
 from holdfast.stores.postgres import schema
 
 Rows = list[tuple[Any, ...]]
-Talk = Generator[tuple[str, ...], Rows, EnqueueAnswer]
+Dialogue = Generator[tuple[str, ...], Rows, EnqueueAnswer]
 """Asks statements with their values, is told the rows of each, and ends with an answer."""
 
 _PSYCOPG, _AWAITED_PSYCOPG = "psycopg.Connection", "psycopg.AsyncConnection"
 _ASYNCPG = ("asyncpg.connection.Connection", "asyncpg.pool.PoolConnectionProxy")
 
 
-class Order(Struct, frozen=True):
+class CallerEnqueue(Struct, frozen=True):
     """What to send to a connection, how to read the answer, and what to ask one that is not known yet."""
 
     place: str
@@ -36,7 +36,7 @@ class Order(Struct, frozen=True):
     read: Callable[[Sequence[tuple[Any, ...]]], EnqueueAnswer]
 
 
-class Acquaintances:
+class KnownConnections:
     """Connections that were found to lead to the App's database, with a schema that this release can write to."""
 
     def __init__(self, location: PostgresUrl, schema: str) -> None:
@@ -44,7 +44,7 @@ class Acquaintances:
         self._database = None if location.is_pooled else _database_of(location.url)
         self._known: WeakSet[object] = WeakSet()
 
-    def talk(self, order: Order, source: object) -> Talk:
+    def talk(self, order: CallerEnqueue, source: object) -> Dialogue:
         """Make sure of the connection, once, then send."""
         if source not in self._known:
             ((database, has_schema),) = yield order.place, self._schema
@@ -66,10 +66,10 @@ class Acquaintances:
             )
 
 
-def hold(connection: Any, talk: Callable[[object], Talk]) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+def run_dialogue(connection: Any, talk: Callable[[object], Dialogue]) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
     """Have the talk over a connection of whatever kind; ``Unsupported`` if it is none of PostgreSQL's."""
     if (wrapper := wrapper_of(connection)) is not None:
-        return wrapper.use(partial(_hold_through, talk))
+        return wrapper.run(partial(_hold_through, talk))
     if is_a(connection, _PSYCOPG):
         return _hold(talk(connection), partial(_ask_psycopg, connection))
     if is_a(connection, _AWAITED_PSYCOPG):
@@ -82,7 +82,7 @@ def hold(connection: Any, talk: Callable[[object], Talk]) -> EnqueueAnswer | Cor
     )
 
 
-def _hold_through(talk: Callable[[object], Talk], opened: Opened) -> EnqueueAnswer:
+def _hold_through(talk: Callable[[object], Dialogue], opened: OpenedConnection) -> EnqueueAnswer:
     if opened.dialect != "postgresql":
         raise Unsupported(
             f"the jobs are in PostgreSQL, and this is a connection to {opened.dialect}: use one to the App's database"
@@ -90,7 +90,7 @@ def _hold_through(talk: Callable[[object], Talk], opened: Opened) -> EnqueueAnsw
     return _hold(talk(opened.source), partial(_ask_wrapper, opened))
 
 
-def _hold(talk: Talk, ask: Callable[..., Rows]) -> EnqueueAnswer:
+def _hold(talk: Dialogue, ask: Callable[..., Rows]) -> EnqueueAnswer:
     try:
         question = next(talk)
         while True:
@@ -99,7 +99,7 @@ def _hold(talk: Talk, ask: Callable[..., Rows]) -> EnqueueAnswer:
         return _answer_of(end)
 
 
-async def _hold_awaited(talk: Talk, ask: Callable[..., Coroutine[Any, Any, Rows]]) -> EnqueueAnswer:
+async def _hold_awaited(talk: Dialogue, ask: Callable[..., Coroutine[Any, Any, Rows]]) -> EnqueueAnswer:
     try:
         question = next(talk)
         while True:
@@ -135,7 +135,7 @@ async def _ask_asyncpg(connection: Any, statement: str, *values: str) -> Rows:
     return [tuple(row) for row in await connection.fetch(_spelt(statement, "$1"), *values)]
 
 
-def _ask_wrapper(opened: Opened, statement: str, *values: str) -> Rows:
+def _ask_wrapper(opened: OpenedConnection, statement: str, *values: str) -> Rows:
     return opened.fetch(_spelt(statement, opened.placeholder), *values)
 
 

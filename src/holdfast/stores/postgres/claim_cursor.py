@@ -28,7 +28,7 @@ _SLACK, _MOST_SLACK = 16, 100_000
 _EARLIEST, _LEAST = datetime.min, UUID(int=0)
 
 
-class Seen(Struct, frozen=True):
+class LastClaimed(Struct, frozen=True):
     """The last job taken: all before it was taken or locked."""
 
     priority: int
@@ -36,12 +36,12 @@ class Seen(Struct, frozen=True):
     job: UUID
 
 
-class Trail(Struct, frozen=True):
+class ClaimCursor(Struct, frozen=True):
     """``taken``: in a row. ``slack``: how many lines, and candidates of each, more than asked are looked at, because others hold
     as many locked. ``is_whole``: no line was left out."""
 
     lines: tuple[Line, ...] = ()
-    seen: Seen | None = None
+    seen: LastClaimed | None = None
     found_at: float = 0.0
     is_whole: bool = True
     taken: int = 0
@@ -52,7 +52,7 @@ class Trail(Struct, frozen=True):
         """Whether the next claim may as well walk along all lines."""
         return self.taken < FAST
 
-    def after_walk(self, claimed: int, room: int) -> "Trail":
+    def after_walk(self, claimed: int, room: int) -> "ClaimCursor":
         """What a walk along all lines has shown."""
         return structs.replace(self, taken=claimed if claimed == room else 0)
 
@@ -60,18 +60,18 @@ class Trail(Struct, frozen=True):
         """Whether it may be followed without a look around."""
         return self.taken >= FAST and self.seen is not None and 0.0 <= now - self.found_at < FRESH
 
-    def anew(self, found: Sequence[Row], most: int, now: float) -> "Trail":
+    def anew(self, found: Sequence[Row], most: int, now: float) -> "ClaimCursor":
         """After a look around for so many lines; ``found`` by ``lines.sql``."""
         lines = tuple((row["task"], row["queue"], row["priority"]) for row in found)
         slack = self.slack if lines else 0
         return structs.replace(self, lines=lines, seen=None, found_at=now, is_whole=len(lines) < most, slack=slack)
 
-    def after(self, claimed: Sequence[Row], room: int) -> "Trail":
+    def after(self, claimed: Sequence[Row], room: int) -> "ClaimCursor":
         """What a claim along it has shown."""
         if len(claimed) < room:
             return structs.replace(self, seen=None, taken=0, slack=min(2 * self.slack + room + _SLACK, _MOST_SLACK))
         last = claimed[-1]
-        seen = Seen(last["priority"], last["available_at"], last["id"])
+        seen = LastClaimed(last["priority"], last["available_at"], last["id"])
         return structs.replace(self, seen=seen, taken=self.taken + room, slack=self.slack - self.slack // 8)
 
     def may_miss(self, claimed: Sequence[Row], room: int) -> bool:

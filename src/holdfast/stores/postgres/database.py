@@ -11,11 +11,11 @@ import asyncpg
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob
 from holdfast._core.postgres_url import problems_of_location, problems_of_schema
-from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.store import Capabilities
 from holdfast.databases.postgres import session_settings as sessions
-from holdfast.databases.postgres.database import ANSWER_LIMIT, CONNECTIONS, SEARCH_LIMIT, Connected
-from holdfast.databases.postgres.pool import Link
+from holdfast.databases.postgres.database import ANSWER_LIMIT, CONNECTIONS, SEARCH_LIMIT, Database
+from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.stores.postgres import schema as schemas
 
@@ -23,7 +23,7 @@ _FOLDER = Path(__file__).parent / "queries"
 _OURS = re.compile(r"\bholdfast\.")
 
 
-class StoreDatabase(Connected):
+class StoreDatabase(Database):
     """A database with the statements of ``queries``, each of them for one schema."""
 
     def __init__(
@@ -32,7 +32,7 @@ class StoreDatabase(Connected):
         *,
         schema: str = "holdfast",
         clock: Clock,
-        chance: Chance,
+        chance: Randomness,
         process: ProcessIdentity,
         pooler: str | None = None,
         server_settings: Mapping[str, str] | None = None,
@@ -80,7 +80,7 @@ class StoreDatabase(Connected):
 
         return await self._retrying(search, name)
 
-    async def _check_schema(self, link: Link) -> None:
+    async def _check_schema(self, link: Connection) -> None:
         """Refuse a standby, and a schema that is missing, too old or too new: each error names its remedy."""
         public = self._location.public
         async with link.transaction(isolation="read_committed"):  # behind a pooler, of one server

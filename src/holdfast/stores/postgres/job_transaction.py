@@ -5,11 +5,11 @@ from datetime import datetime
 from uuid import UUID
 
 from holdfast._core.job import Token
-from holdfast.databases.postgres.transactions import Block
+from holdfast.databases.postgres.transactions import UserTransaction
 from holdfast.errors import JobLost
 
 
-class Transaction(Block):
+class Transaction(UserTransaction):
     """A job's: ``JobLost`` where its token is not good any more."""
 
     what, beside = "job.transaction()", "together with the check that the job is still yours"

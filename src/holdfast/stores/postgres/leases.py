@@ -10,7 +10,7 @@ from holdfast._core.job import ActiveJob
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.reading import first_readable
 from holdfast._core.texts import json_text, storable_text
-from holdfast._ports.store import BeatAnswer, LeaseView, NewLease, Overdue
+from holdfast._ports.store import BeatAnswer, LeaseView, NewLease, OverdueJob
 from holdfast.databases.postgres.database import BEAT_LIMIT
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres.database import StoreDatabase
@@ -18,7 +18,7 @@ from holdfast.stores.postgres.database import StoreDatabase
 SHORTEST_BEAT_LIMIT: Final = 0.5
 
 
-class Owning(StoreDatabase):
+class Leases(StoreDatabase):
     """What ``_ports.store`` promises of leases."""
 
     async def open_lease(self, lease: NewLease) -> bool:
@@ -68,5 +68,5 @@ class Owning(StoreDatabase):
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:
         return await first_readable(partial(self._fetch, "expired"), partial(rows.readable, rows.lease_of), limit)
 
-    async def overdue(self, limit: int) -> tuple[Overdue, ...]:
+    async def overdue(self, limit: int) -> tuple[OverdueJob, ...]:
         return await first_readable(partial(self._fetch, "overdue"), partial(rows.readable, rows.overdue_of), limit)

@@ -8,11 +8,11 @@ from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.texts import storable_text
 from holdfast._ports.store import Pruned
 from holdfast.stores.postgres import schema
-from holdfast.stores.postgres.partitions import Days
+from holdfast.stores.postgres.partitions import Partitions
 from holdfast.stores.postgres.roles import Roles
 
 
-class Keeping(Days, Roles):
+class Maintenance(Partitions, Roles):
     """What ``_ports.store`` promises of keeping."""
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:

@@ -15,26 +15,26 @@ from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
 from holdfast._ports.store import (
     Answer,
+    AttemptNote,
     ClaimRequest,
     EnqueueAnswer,
     ExchangeAnswer,
-    Expired,
-    LastTries,
-    Note,
+    ExpiredJob,
+    IsolatedJobs,
+    ProgressUpdate,
     Purged,
     ReopenAnswer,
-    Update,
 )
 from holdfast.databases.postgres import errors as failures
 from holdfast.errors import HoldfastError, StoreBusy
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres import results as answers
-from holdfast.stores.postgres.claim_cursor import Trail, kind_of
+from holdfast.stores.postgres.claim_cursor import ClaimCursor, kind_of
 from holdfast.stores.postgres.database import StoreDatabase
 
 _KINDS = 64  # of claims whose trails are kept
-_NEW = Trail()
+_NEW = ClaimCursor()
 _UNKNOWN = -(10**9)
 
 HURRIED = "SET LOCAL lock_timeout = '100ms'"
@@ -48,12 +48,12 @@ lines the later jobs of the same lines would be taken before the first ones of l
 Rows = list[asyncpg.Record]
 
 
-class Moving(StoreDatabase):
+class Moves(StoreDatabase):
     """The moving half of the store."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._trails: dict[tuple[object, ...], Trail] = {}
+        self._trails: dict[tuple[object, ...], ClaimCursor] = {}
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         is_known = self._may_be_known(jobs)
@@ -86,14 +86,14 @@ class Moving(StoreDatabase):
         ours = {(row["id"], Token(row["claim"], row["number"])) for row in rows}
         return frozenset(job for job, token in tokens if (job, token) not in ours)
 
-    async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
+    async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         rows = [row for columns in packing.reports(updates) for row in await self._fetch("report", *columns)]
         ours = {(row["id"], Token(row["claim"], row["number"])) for row in rows}
         lost = frozenset(update.job for update in updates if (update.job, update.token) not in ours)
         self._require_free("report", (row["id"] for row in rows if not row["is_written"]), lost)
         return lost
 
-    async def annotate(self, notes: Sequence[Note]) -> None:
+    async def annotate(self, notes: Sequence[AttemptNote]) -> None:
         rows = [row for columns in packing.notes(notes) for row in await self._fetch("annotate", *columns)]
         self._require_free("annotate", (row["id"] for row in rows))
 
@@ -114,10 +114,10 @@ class Moving(StoreDatabase):
     async def purge(self, queue: str, limit: int, until: datetime | None = None) -> Purged:
         return Purged(*(await self._fetch("purge", queue, limit, until))[0])
 
-    async def expire(self, limit: int) -> tuple[Expired, ...]:
-        return tuple(Expired(row["id"], row["task"]) for row in await self._fetch("expire", limit))
+    async def expire(self, limit: int) -> tuple[ExpiredJob, ...]:
+        return tuple(ExpiredJob(row["id"], row["task"]) for row in await self._fetch("expire", limit))
 
-    async def unhealed(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+    async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         found = await self._fetch("unhealed", tasks, limit, pause, LONGEST_HOOK_DELAY)
         return rows.readable(lambda row: structs.replace(rows.record_of(row), heal_at=row["offered_until"]), found)
 
@@ -194,7 +194,7 @@ class Moving(StoreDatabase):
 
     def _is_slow(self, request: ClaimRequest) -> bool:
         """Whether so little is done that each statement more is time for which a job waits."""
-        is_usual = request.ids is None and request.last_tries is not LastTries.ONLY
+        is_usual = request.ids is None and request.last_tries is not IsolatedJobs.ONLY
         return is_usual and bool(request.tasks) and self._trails.get(kind_of(request), _NEW).is_slow
 
     async def _walk(self, request: ClaimRequest, room: int) -> tuple[Claim, ...]:
@@ -205,7 +205,7 @@ class Moving(StoreDatabase):
             self._remember(kind_of(request), _NEW.after_walk(len(rows), room))
         return answers.claims_of(rows, request)
 
-    async def _look(self, request: ClaimRequest, room: int) -> tuple[Trail | None, bool]:
+    async def _look(self, request: ClaimRequest, room: int) -> tuple[ClaimCursor | None, bool]:
         """Where to claim, ``None`` if there is nothing; and whether for a lease that runs one job alone."""
         if room <= 0 or not request.tasks:
             return None, False
@@ -223,7 +223,7 @@ class Moving(StoreDatabase):
             return None, False
         return trail, bool(found[0]["is_alone"])
 
-    def _remember(self, kind: tuple[object, ...], trail: Trail) -> None:
+    def _remember(self, kind: tuple[object, ...], trail: ClaimCursor) -> None:
         if len(self._trails) >= _KINDS:
             self._trails.clear()
         self._trails[kind] = trail

@@ -12,17 +12,17 @@ from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.texts import json_text, storable_text
-from holdfast._ports.store import ClaimRequest, LastTries, Note, Update
+from holdfast._ports.store import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate
 
 INLINE = 512  # payloads up to this long stay in the job's row
 
 Key = tuple[str, str]
 Item = TypeVar("Item")
 _COMPLETED, _OWNER = State.COMPLETED, Precondition.OWNER
-_TRIES = {LastTries.LEAVE: (True, False), LastTries.ONLY: (False, True), LastTries.ALSO: (True, True)}
+_TRIES = {IsolatedJobs.EXCLUDE: (True, False), IsolatedJobs.ONLY: (False, True), IsolatedJobs.INCLUDE: (True, True)}
 
 
-class Enqueuing(Struct, omit_defaults=True):
+class EnqueueKind(Struct, omit_defaults=True):
     """What jobs have in common, with the id and payload of each; a payload that is not there is in ``Body``."""
 
     task: str
@@ -46,7 +46,7 @@ class Body(Struct, omit_defaults=True):
     hex: str | None = None
 
 
-class Wanted(Struct):
+class KeyRequest(Struct):
     """A unique key, and the first job of the call that has it."""
 
     task: str
@@ -59,17 +59,17 @@ class Enqueue(Struct, omit_defaults=True):
     """The parameter of ``enqueue.sql`` and, without anything that concerns keys or a parent, of ``enqueue_plain.sql``."""
 
     call: UUID
-    kinds: list[Enqueuing]
+    kinds: list[EnqueueKind]
     bodies: list[Body]
     is_durable: bool = False
-    keys: list[Wanted] = []
+    keys: list[KeyRequest] = []
     is_refused: bool = False
     parent: UUID | None = None
     parent_claim: UUID | None = None
     parent_number: int | None = None
 
 
-class Settling(Struct, omit_defaults=True):
+class SettleKind(Struct, omit_defaults=True):
     """What is said of a job that is no first-try success."""
 
     sent_to: str
@@ -90,7 +90,7 @@ class Settling(Struct, omit_defaults=True):
 
 
 _PLAIN = json_text(
-    Settling(
+    SettleKind(
         "completed", is_end=True, is_kept=False, said_failures=0, said_crashes=0, never_ran=False, owes_hook=False, judge="owner"
     )
 )
@@ -106,7 +106,7 @@ def enqueue(
 ) -> tuple[str, str]:
     """A query of ``queries``, and its parameter. ``is_durable``: it raises ``synchronous_commit`` for its transaction.
     ``is_known``: the ids may have been enqueued before."""
-    kinds: dict[tuple[object, ...], Enqueuing] = {}
+    kinds: dict[tuple[object, ...], EnqueueKind] = {}
     bodies: list[Body] = []
     keyed = [job for job in jobs if job.unique_key is not None]
     firsts = firsts_of(keyed)
@@ -125,7 +125,7 @@ def enqueue(
     said = Enqueue(call, list(kinds.values()), bodies, is_durable)
     if not keyed and under is None and not is_known:
         return "enqueue_plain", json_text(said)
-    said.keys = [Wanted(*key, job.id, digest(job)) for key, job in sorted(firsts.items())]
+    said.keys = [KeyRequest(*key, job.id, digest(job)) for key, job in sorted(firsts.items())]
     said.is_refused = any(job.payload != firsts[key_of(job)].payload for job in keyed)
     if under is not None:
         said.parent, said.parent_claim, said.parent_number = under[0], under[1].claim, under[1].number
@@ -268,9 +268,9 @@ def tokens(entries: Iterable[tuple[UUID, Token]]) -> tuple[list[UUID], list[UUID
     return [job for job, _ in pairs], [token.claim for _, token in pairs], [token.number for _, token in pairs]
 
 
-def reports(said: Sequence[Update]) -> list[tuple[Any, ...]]:
+def reports(said: Sequence[ProgressUpdate]) -> list[tuple[Any, ...]]:
     """Columns of what handlers said; of several updates of one job the latest wins, field by field."""
-    latest: dict[tuple[UUID, Token], Update] = {}
+    latest: dict[tuple[UUID, Token], ProgressUpdate] = {}
     for update in said:
         old = latest.get((update.job, update.token), update)
         news = {name: value for name, value in structs.asdict(update).items() if value is not None}
@@ -288,9 +288,9 @@ def reports(said: Sequence[Update]) -> list[tuple[Any, ...]]:
     ]
 
 
-def notes(learnt: Sequence[Note]) -> list[tuple[Any, ...]]:
+def notes(learnt: Sequence[AttemptNote]) -> list[tuple[Any, ...]]:
     """Columns of notes on attempts; of several notes on one the latest wins, but the first error stays."""
-    latest: dict[tuple[UUID, Token], Note] = {}
+    latest: dict[tuple[UUID, Token], AttemptNote] = {}
     for note in learnt:
         old = latest.get((note.job, note.token), note)
         latest[note.job, note.token] = structs.replace(
@@ -326,7 +326,7 @@ def _number_of(settle: Transition) -> int:
 
 def _said(settle: Transition) -> str:
     return json_text(
-        Settling(
+        SettleKind(
             sent_to=settle.to,
             is_end=PLACE_OF[settle.to] is Place.FINISHED,
             is_kept=settle.record is not None or PLACE_OF[settle.to] is Place.PENDING,
@@ -346,8 +346,8 @@ def _said(settle: Transition) -> str:
     )
 
 
-def _enqueuing(job: NewJob) -> Enqueuing:
-    return Enqueuing(
+def _enqueuing(job: NewJob) -> EnqueueKind:
+    return EnqueueKind(
         task=job.task,
         queue=job.queue,
         priority=job.priority,

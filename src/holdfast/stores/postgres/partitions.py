@@ -31,7 +31,7 @@ _IN_THE_WAY: Final = (
 )
 
 
-class Days(StoreDatabase):
+class Partitions(StoreDatabase):
     """What pruning does with whole days."""
 
     async def _tidy_days(self, today: date, passed: date, last: date | None, limit: int) -> tuple[int, int]:

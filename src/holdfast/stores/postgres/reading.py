@@ -6,7 +6,7 @@ from uuid import UUID
 
 from holdfast._core.job import PLACE_OF, AttemptRecord, JobRecord, State
 from holdfast._core.texts import json_text, storable_text
-from holdfast._ports.store import MOST_ATTEMPTS, Due, JobFilter, LastTries, LeaseView, QueueView
+from holdfast._ports.store import MOST_ATTEMPTS, DueJob, IsolatedJobs, JobFilter, LeaseView, QueueView
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.records import Row
@@ -16,7 +16,7 @@ _ATTEMPT: Final = (
     "late_result",
 )
 # Whether last tries are taken, and whether others.
-_TAKEN: Final = {LastTries.LEAVE: (False, True), LastTries.ONLY: (True, False), LastTries.ALSO: (True, True)}
+_TAKEN: Final = {IsolatedJobs.EXCLUDE: (False, True), IsolatedJobs.ONLY: (True, False), IsolatedJobs.INCLUDE: (True, True)}
 _IS_EARLY: Final = {State.SCHEDULED: True, State.AVAILABLE: False}
 
 
@@ -51,7 +51,7 @@ class Reading(StoreDatabase):
         return rows.readable(rows.lease_of, await self._fetch("workers"))
 
     async def next_due(
-        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: LastTries = LastTries.LEAVE
+        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
         ((wait,),) = await self._fetch("next_due", _texts(tasks), _texts(queues), *_TAKEN[last_tries])
         return None if wait is None else max(0.0, wait / 1e6)
@@ -62,11 +62,11 @@ class Reading(StoreDatabase):
         limit: int,
         *,
         queues: Sequence[str] | None = None,
-        last_tries: LastTries = LastTries.LEAVE,
+        last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
         age: float = 0.0,
-    ) -> tuple[Due, ...]:
+    ) -> tuple[DueJob, ...]:
         found = await self._fetch("due", _texts(tasks), _texts(queues), *_TAKEN[last_tries], round(age * 1e6), limit)
-        return tuple(Due(job, queue, number) for job, queue, number in found)
+        return tuple(DueJob(job, queue, number) for job, queue, number in found)
 
     async def queues(self) -> tuple[QueueView, ...]:
         views: dict[str, QueueView] = {}

@@ -24,7 +24,7 @@ from holdfast._core.job import (
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import policy_of
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import LeaseView, Overdue
+from holdfast._ports.store import LeaseView, OverdueJob
 
 Row = Any
 """``asyncpg.Record``, or anything else that knows its columns by name."""
@@ -121,9 +121,9 @@ def hold_of(row: Row) -> ActiveJob:
     )
 
 
-def overdue_of(row: Row) -> Overdue:
+def overdue_of(row: Row) -> OverdueJob:
     """An active job, and the limit it is past."""
-    return Overdue(hold_of(row), row["worker"], Charge(row["charge"]), timing_of(row["timing"]))
+    return OverdueJob(hold_of(row), row["worker"], Charge(row["charge"]), timing_of(row["timing"]))
 
 
 def attempt_of(row: Row) -> AttemptRecord:

@@ -8,7 +8,7 @@ import asyncpg
 
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres.database import ANSWER_LIMIT
-from holdfast.databases.postgres.pool import Link
+from holdfast.databases.postgres.pool import Connection
 from holdfast.stores.postgres.database import StoreDatabase
 
 HURRIED: Final = "SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '10s'"
@@ -20,7 +20,7 @@ Answer = TypeVar("Answer")
 class OneTransaction(StoreDatabase):
     """Stands before a store in the order of its bases. ``end``: what a commit would check."""
 
-    def __init__(self, store: StoreDatabase, link: Link) -> None:
+    def __init__(self, store: StoreDatabase, link: Connection) -> None:
         self.__dict__.update(store.__dict__)
         self._newest, self._trails = 0, dict[tuple[object, ...], Any]()
         self._link = link
@@ -36,11 +36,11 @@ class OneTransaction(StoreDatabase):
         return await self._fetch(name, *arguments)
 
     @asynccontextmanager
-    async def _transaction(self, limit: float = ANSWER_LIMIT) -> AsyncIterator[Link]:
+    async def _transaction(self, limit: float = ANSWER_LIMIT) -> AsyncIterator[Connection]:
         yield self._link
 
     async def _retrying(self, action: Callable[[], Awaitable[Answer]], name: str = "store") -> Answer:
         try:
             return await action()
         except failures.Errors as error:
-            raise failures.of_statement(name, self._location.public, error) from error
+            raise failures.statement_error(name, self._location.public, error) from error

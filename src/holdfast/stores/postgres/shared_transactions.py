@@ -12,7 +12,7 @@ from holdfast._core.job import NewJob, Token
 from holdfast._ports.store import EnqueueAnswer
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres.session_settings import KEPT_ALIVE
-from holdfast.databases.postgres.transactions import Turns, awaited
+from holdfast.databases.postgres.transactions import TransactionTurns, awaited
 from holdfast.errors import MissingExtra
 from holdfast.stores.postgres import caller_transactions as within
 from holdfast.stores.postgres import parameters as packing
@@ -21,7 +21,7 @@ from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.job_transaction import Transaction
 
 
-class Sharing(StoreDatabase):
+class SharedTransactions(StoreDatabase):
     """Enqueue inside a caller's own transaction, and a handler's own rows with the check of its token."""
 
     def enqueue_within(
@@ -29,8 +29,8 @@ class Sharing(StoreDatabase):
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
         name, parameter = packing.enqueue(call, jobs, is_durable=True, is_known=self._may_be_known(jobs))
         read = partial(answers.enqueued, jobs=jobs)
-        order = within.Order(self._sql("place"), self._sql("version"), self._sql(name), parameter, read)
-        return within.hold(connection, partial(self._acquaintances.talk, order))
+        order = within.CallerEnqueue(self._sql("place"), self._sql("version"), self._sql(name), parameter, read)
+        return within.run_dialogue(connection, partial(self._acquaintances.talk, order))
 
     @asynccontextmanager
     async def transaction(self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None) -> AsyncIterator[Any]:
@@ -40,7 +40,7 @@ class Sharing(StoreDatabase):
                 async with asyncio.timeout(self._location.connect_timeout):
                     link = await self._dial({"application_name": self._name, **self._settings})
             except failures.Errors as error:
-                raise failures.of_connecting(self._location.public, error) from error
+                raise failures.connect_error(self._location.public, error) from error
             async with awaited(transaction, link):
                 yield link
 
@@ -56,18 +56,18 @@ class Sharing(StoreDatabase):
             with transactions_psycopg.blocking(transaction, connection):
                 yield connection
 
-    def start_afresh(self) -> None:
+    def after_fork_in_child(self) -> None:
         """After a fork, in the child, where none of its parent's transactions ends."""
-        super().start_afresh()
+        super().after_fork_in_child()
         self.__dict__.pop("_turns", None)
 
     @cached_property
-    def _acquaintances(self) -> within.Acquaintances:
-        return within.Acquaintances(self._location, self._schema)
+    def _acquaintances(self) -> within.KnownConnections:
+        return within.KnownConnections(self._location, self._schema)
 
     @cached_property
-    def _turns(self) -> Turns:
-        return Turns()
+    def _turns(self) -> TransactionTurns:
+        return TransactionTurns()
 
     @property
     def _name(self) -> str:

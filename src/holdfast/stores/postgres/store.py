@@ -2,18 +2,18 @@
 
 from holdfast._ports.store import Check
 from holdfast._ports.trial import stuck, try_out
-from holdfast.databases.postgres.pool import Link
+from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.stores.postgres import checks
-from holdfast.stores.postgres.leases import Owning
-from holdfast.stores.postgres.maintenance import Keeping
-from holdfast.stores.postgres.moves import Moving
+from holdfast.stores.postgres.leases import Leases
+from holdfast.stores.postgres.maintenance import Maintenance
+from holdfast.stores.postgres.moves import Moves
 from holdfast.stores.postgres.reading import Reading
 from holdfast.stores.postgres.rehearsal import HURRIED, OneTransaction
-from holdfast.stores.postgres.shared_transactions import Sharing
+from holdfast.stores.postgres.shared_transactions import SharedTransactions
 
 
-class PostgresStore(Moving, Sharing, Owning, Reading, Keeping):
+class PostgresStore(Moves, SharedTransactions, Leases, Reading, Maintenance):
     """Jobs in one schema of a PostgreSQL database; nothing is opened until first used."""
 
     async def check(self) -> tuple[Check, ...]:
@@ -30,7 +30,7 @@ class PostgresStore(Moving, Sharing, Owning, Reading, Keeping):
         except HoldfastError as error:
             return (Check("error", "server", str(error), "see that the server is up and can be reached"),)
 
-    async def _try_out(self, link: Link) -> Check:
+    async def _try_out(self, link: Connection) -> Check:
         transaction, rehearsal = link.transaction(isolation="read_committed"), Rehearsal(self, link)
         await transaction.start()
         try:

@@ -15,7 +15,7 @@ from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.file_location import identity_of
 from holdfast.databases.sqlite.sql import statements
 from holdfast.databases.sqlite.values import Values
-from holdfast.databases.wrapped import Opened, is_a, wrapper_of
+from holdfast.databases.wrapped import OpenedConnection, is_a, wrapper_of
 from holdfast.errors import HoldfastError, Unsupported
 from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite import schema
@@ -31,13 +31,13 @@ def enqueue(connection: Any, path: Path, values: Values, *, use_apsw: bool) -> E
     """What ``enqueue`` of the store does, to be committed with whatever else the caller writes."""
     insert = partial(_insert, path=path, values=values, use_apsw=use_apsw)
     if (wrapper := wrapper_of(connection)) is not None:
-        return wrapper.use(partial(_through, insert))
+        return wrapper.run(partial(_through, insert))
     if _is_awaited(connection):
         return _in_its_thread(connection, insert)
     return insert(connection)
 
 
-def _through(insert: Callable[[Any], EnqueueAnswer], opened: Opened) -> EnqueueAnswer:
+def _through(insert: Callable[[Any], EnqueueAnswer], opened: OpenedConnection) -> EnqueueAnswer:
     if opened.dialect != "sqlite":
         raise Unsupported(f"the jobs are in a file of sqlite, and this is a connection to {opened.dialect}: use one to that file")
     connection = opened.driver_connection()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Json
-from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.clock import Clock, Randomness
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import Database
 from holdfast.databases.sqlite.file_location import create_private, require_local_disk
@@ -33,7 +33,7 @@ class StoreDatabase(Database):
     """The connection is opened, and the schema made, by the first statement."""
 
     def __init__(
-        self, path: Path, clock: Clock, chance: Chance, process: ProcessIdentity, *, busy_limit: float, use_apsw: bool
+        self, path: Path, clock: Clock, chance: Randomness, process: ProcessIdentity, *, busy_limit: float, use_apsw: bool
     ) -> None:
         super().__init__(path, clock, chance, process, busy_limit=busy_limit, use_apsw=use_apsw)
         self._versions = (0, 0)
@@ -41,14 +41,14 @@ class StoreDatabase(Database):
     def read(self, name: str, **values: Json) -> list[tuple[Json, ...]]:
         """Return all rows of a query; ``:wall``, ``:monotonic``, ``:boot`` and ``:clock`` are given to every one."""
         query = QUERIES[name]
-        return self._insist(name, lambda: self._execute(name, query.statement, values).fetchall())
+        return self._retry_while_busy(name, lambda: self._execute(name, query.statement, values).fetchall())
 
     def write(self, name: str, **values: Json) -> int:
         """Return how many rows a statement changed, those of its triggers not counted."""
         query = QUERIES[name]
-        return self._insist(name, lambda: self._commit(name, query.statement, values)).rowcount
+        return self._retry_while_busy(name, lambda: self._commit(name, query.statement, values)).rowcount
 
-    def fire(self, name: str, **values: Json) -> bool:
+    def write_changed(self, name: str, **values: Json) -> bool:
         """Return whether a statement's triggers changed anything."""
         query = QUERIES[name]
 
@@ -57,7 +57,7 @@ class StoreDatabase(Database):
             self._commit(name, query.statement, values)
             return self._open(name).total_changes != before
 
-        return self._insist(name, execute)
+        return self._retry_while_busy(name, execute)
 
     def migrate(self) -> tuple[int, int]:
         """Make or upgrade the schema; return its versions before and after."""

@@ -5,16 +5,16 @@ from pathlib import Path
 from uuid import UUID
 
 from holdfast._core.job import Token
-from holdfast._ports.clock import Chance
+from holdfast._ports.clock import Randomness
 from holdfast.databases.sqlite import driver
-from holdfast.databases.sqlite.spare_connection import Spares
-from holdfast.databases.sqlite.transactions import Block, Turns
+from holdfast.databases.sqlite.spare_connection import SpareConnection
+from holdfast.databases.sqlite.transactions import TransactionTurns, UserTransaction
 from holdfast.databases.sqlite.values import Values, micros_of
 from holdfast.errors import JobLost
 from holdfast.stores.sqlite.database import QUERIES
 
 
-class Transaction(Block):
+class Transaction(UserTransaction):
     """A job's: ``JobLost`` where its token is not good any more."""
 
     what, beside = "job.transaction()", "together with the check that the job is still yours"
@@ -27,9 +27,9 @@ class Transaction(Block):
         *,
         idle: float,
         heal_at: datetime | None = None,
-        chance: Chance,
-        turns: Turns,
-        spares: Spares,
+        chance: Randomness,
+        turns: TransactionTurns,
+        spares: SpareConnection,
         busy_limit: float,
     ) -> None:
         super().__init__(path, idle=idle, chance=chance, turns=turns, spares=spares, busy_limit=busy_limit)

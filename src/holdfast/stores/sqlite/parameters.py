@@ -16,22 +16,22 @@ from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
 from holdfast._core.texts import json_text, storable_text
-from holdfast._ports.store import ClaimRequest, LastTries, NewLease, Note, Update
+from holdfast._ports.store import AttemptNote, ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
 from holdfast.databases.sqlite.values import Values, micros, micros_of
 
 _RECORD = b"%b%b%019d%011d%010d"
 _NOBODY = bytes(16)
 _NO_TOKEN = Token(None, 0)
-_LAST_TRIES: dict[LastTries, Values] = {
-    LastTries.LEAVE: {"others": True, "last_tries": False},
-    LastTries.ONLY: {"others": False, "last_tries": True},
-    LastTries.ALSO: {"others": True, "last_tries": True},
+_LAST_TRIES: dict[IsolatedJobs, Values] = {
+    IsolatedJobs.EXCLUDE: {"others": True, "last_tries": False},
+    IsolatedJobs.ONLY: {"others": False, "last_tries": True},
+    IsolatedJobs.INCLUDE: {"others": True, "last_tries": True},
 }
 _NO_CLAIM: Values = {"lease": None, "claim": None, "tasks": "{}", "queues": None, "running": 0, "room": 0}
-_NO_CLAIM |= _LAST_TRIES[LastTries.LEAVE]
+_NO_CLAIM |= _LAST_TRIES[IsolatedJobs.EXCLUDE]
 
 
-class Settling(Struct):
+class SettleKind(Struct):
     """What transitions have in common, and the places of their records."""
 
     to: State
@@ -52,7 +52,7 @@ class Settling(Struct):
     owes_hook: bool = False
 
 
-class Enqueuing(Struct, omit_defaults=True):
+class EnqueueKind(Struct, omit_defaults=True):
     """What jobs have in common, and the places of their records."""
 
     task: str
@@ -117,8 +117,8 @@ def named(settles: Sequence[Transition]) -> Values:
 
 def transitions(settles: Sequence[Transition]) -> Values:
     """Records and kinds of these transitions; first-try successes, nearly all of them, share one kind."""
-    plain: dict[tuple[int, int, float], Settling] = {}
-    kinds: list[Settling] = []
+    plain: dict[tuple[int, int, float], SettleKind] = {}
+    kinds: list[SettleKind] = []
     for place, settle in enumerate(settles):
         is_plain = settle.to is State.COMPLETED and settle.record is None and settle.judge is Precondition.OWNER
         if not is_plain or settle.error is not None or settle.reason is not None:
@@ -127,7 +127,7 @@ def transitions(settles: Sequence[Transition]) -> Values:
         shared = (settle.failures, settle.crashes, settle.retention)
         kind = plain.get(shared)
         if kind is None:
-            plain[shared] = Settling(State.COMPLETED, settle.failures, settle.crashes, micros(settle.retention), [place])
+            plain[shared] = SettleKind(State.COMPLETED, settle.failures, settle.crashes, micros(settle.retention), [place])
         else:
             kind.at.append(place)
     packed = records([(settle.job, settle.token, settle.result) for settle in settles])
@@ -136,7 +136,7 @@ def transitions(settles: Sequence[Transition]) -> Values:
 
 def jobs(news: Sequence[NewJob], under: tuple[UUID, Token] | None = None) -> Values:
     """Records and kinds of new jobs, and the job on whose token they depend."""
-    kinds: dict[tuple[object, ...], Enqueuing] = {}
+    kinds: dict[tuple[object, ...], EnqueueKind] = {}
     firsts: dict[tuple[str, str], int] = {}
     for place, job in enumerate(news):
         if job.unique_key is not None:
@@ -194,7 +194,7 @@ def claim(request: ClaimRequest | None) -> Values:
     }
 
 
-def line(tasks: Sequence[str], queues: Sequence[str] | None, last_tries: LastTries) -> Values:
+def line(tasks: Sequence[str], queues: Sequence[str] | None, last_tries: IsolatedJobs) -> Values:
     """Which waiting jobs a claim would take; no queues: of all."""
     return {"tasks": json_text(tasks), "queues": None if queues is None else json_text(queues), **_LAST_TRIES[last_tries]}
 
@@ -225,7 +225,7 @@ def lease(new: NewLease) -> Values:
     }
 
 
-def updates(said: Sequence[Update]) -> Values:
+def updates(said: Sequence[ProgressUpdate]) -> Values:
     """Records and texts of what handlers said; of several updates of one job the latest wins, field by field."""
     latest: dict[tuple[UUID, Token], dict[str, str | float | int | None]] = {}
     checkpoints: dict[tuple[UUID, Token], bytes | None] = {}
@@ -243,9 +243,9 @@ def updates(said: Sequence[Update]) -> Values:
     return {**packed, "said": json_text(list(latest.values())), "places": places(len(latest))}
 
 
-def notes(learnt: Sequence[Note]) -> Values:
+def notes(learnt: Sequence[AttemptNote]) -> Values:
     """Records and texts of notes on attempts; of several notes on one the latest wins, but the first error stays."""
-    merged: dict[tuple[UUID, Token], Note] = {}
+    merged: dict[tuple[UUID, Token], AttemptNote] = {}
     for note in learnt:
         old = merged.get((note.job, note.token), note)
         merged[note.job, note.token] = structs.replace(
@@ -264,8 +264,8 @@ def failure_text(failure: Failure | None) -> str | None:
     return None if failure is None else json_text(failure)
 
 
-def _settling(settle: Transition, place: int) -> Settling:
-    return Settling(
+def _settling(settle: Transition, place: int) -> SettleKind:
+    return SettleKind(
         to=settle.to,
         failures=settle.failures,
         crashes=settle.crashes,
@@ -285,8 +285,8 @@ def _settling(settle: Transition, place: int) -> Settling:
     )
 
 
-def _enqueuing(job: NewJob, place: int, first: int | None = None) -> Enqueuing:
-    return Enqueuing(
+def _enqueuing(job: NewJob, place: int, first: int | None = None) -> EnqueueKind:
+    return EnqueueKind(
         task=job.task,
         queue=job.queue,
         priority=job.priority,

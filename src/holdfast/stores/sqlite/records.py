@@ -27,7 +27,7 @@ from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import policy_of
 from holdfast._core.record import SettledAttempt
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import ClaimRequest, Due, Overdue
+from holdfast._ports.store import ClaimRequest, DueJob, OverdueJob
 
 Row = tuple[Json, ...]
 Value = TypeVar("Value")
@@ -98,16 +98,16 @@ def hold_of(row: Row) -> ActiveJob:
     )
 
 
-def overdue_of(row: Row) -> Overdue:
+def overdue_of(row: Row) -> OverdueJob:
     """A row of ``overdue.sql``."""
     *hold, worker, charge, timing = row
-    return Overdue(hold_of(tuple(hold)), worker, Charge(charge), timing_of(timing))
+    return OverdueJob(hold_of(tuple(hold)), worker, Charge(charge), timing_of(timing))
 
 
-def due_of(row: Row) -> Due:
+def due_of(row: Row) -> DueJob:
     """A row of ``due.sql``."""
     job, queue, number = row
-    return Due(UUID(bytes=job), queue, number)
+    return DueJob(UUID(bytes=job), queue, number)
 
 
 def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:

@@ -9,7 +9,7 @@ import msgspec
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import JobRecord, State
 from holdfast._core.lifecycle import Transition
-from holdfast._ports.store import Answer, BeatAnswer, Duplicate, EnqueueAnswer, Expired, Pruned, QueueView
+from holdfast._ports.store import Answer, BeatAnswer, Duplicate, EnqueueAnswer, ExpiredJob, Pruned, QueueView
 from holdfast.stores.sqlite.records import Row, attempt_of, ended_of, instant, record_of
 
 _ATTEMPT = 11  # columns
@@ -78,9 +78,9 @@ def states(found: Iterable[Row]) -> dict[UUID, State]:
     return {UUID(bytes=job): State(state) for job, state in found}
 
 
-def expired(touched: Iterable[Row]) -> tuple[Expired, ...]:
+def expired(touched: Iterable[Row]) -> tuple[ExpiredJob, ...]:
     """Rows of ``touched.sql`` after ``expire.sql``."""
-    return tuple(Expired(UUID(bytes=job), task) for _, job, task in touched)
+    return tuple(ExpiredJob(UUID(bytes=job), task) for _, job, task in touched)
 
 
 def pruned(touched: Iterable[Row]) -> Pruned:

@@ -23,36 +23,36 @@ from holdfast._core.reading import first_readable
 from holdfast._core.texts import json_text
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.backup import Backup
-from holdfast._ports.clock import Chance, Clock
+from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.store import (
     MOST_ATTEMPTS,
     Answer,
+    AttemptNote,
     BeatAnswer,
     Capabilities,
     Check,
     ClaimRequest,
-    Due,
+    DueJob,
     EnqueueAnswer,
     ExchangeAnswer,
-    Expired,
+    ExpiredJob,
+    IsolatedJobs,
     JobFilter,
-    LastTries,
     LeaseView,
     NewLease,
-    Note,
-    Overdue,
+    OverdueJob,
+    ProgressUpdate,
     Pruned,
     Purged,
     QueueView,
     ReopenAnswer,
-    Update,
 )
 from holdfast._ports.trial import try_out
 from holdfast.databases.sqlite import driver, transactions
-from holdfast.databases.sqlite.connection_thread import OwnThread
+from holdfast.databases.sqlite.connection_thread import ConnectionThread
 from holdfast.databases.sqlite.database import BUSY_LIMIT
-from holdfast.databases.sqlite.spare_connection import Spares
-from holdfast.databases.sqlite.transactions import Turns
+from holdfast.databases.sqlite.spare_connection import SpareConnection
+from holdfast.databases.sqlite.transactions import TransactionTurns
 from holdfast.databases.sqlite.values import Values, micros, micros_of
 from holdfast.stores.sqlite import backup, checks
 from holdfast.stores.sqlite import caller_transactions as within
@@ -84,17 +84,19 @@ class SqliteStore:
         path: str | Path,
         *,
         clock: Clock,
-        chance: Chance,
+        chance: Randomness,
         process: ProcessIdentity,
         busy_limit: float = BUSY_LIMIT,
         use_apsw: bool | None = None,
     ) -> None:
         file, is_apsw = Path(path).absolute(), driver.is_apsw(use_apsw)
         self._warnings = checks.warnings(driver.version(use_apsw=is_apsw))
-        self._thread = OwnThread(lambda: StoreDatabase(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
+        self._thread = ConnectionThread(
+            lambda: StoreDatabase(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw)
+        )
         self._watch, self._who = Watch(process), (chance, process)
         self._path, self._clock, self._use_apsw = file, clock, is_apsw
-        self._spares, turns = Spares(file, use_apsw=is_apsw), Turns()
+        self._spares, turns = SpareConnection(file, use_apsw=is_apsw), TransactionTurns()
         self._begin = partial(Transaction, file, chance=chance, turns=turns, spares=self._spares, busy_limit=busy_limit)
 
     @property
@@ -109,7 +111,7 @@ class SqliteStore:
         values = {**packed, "call": call.bytes, "inline": INLINE}
 
         def enqueue(database: StoreDatabase) -> EnqueueAnswer:
-            is_new = database.fire("enqueue_one" if is_single else "enqueue", **values)
+            is_new = database.write_changed("enqueue_one" if is_single else "enqueue", **values)
             if is_new and (is_single or values["is_plain"]):
                 return EnqueueAnswer()
             return answers.enqueued(database.read("receipt", call=call.bytes))
@@ -153,10 +155,10 @@ class SqliteStore:
     async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         return await self._lost("start", packing.tokens(tokens))
 
-    async def report(self, updates: Sequence[Update]) -> frozenset[UUID]:
+    async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         return await self._lost("report", packing.updates(updates))
 
-    async def annotate(self, notes: Sequence[Note]) -> None:
+    async def annotate(self, notes: Sequence[AttemptNote]) -> None:
         await self._write("annotate", packing.notes(notes))
 
     async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
@@ -183,10 +185,10 @@ class SqliteStore:
         gone = await self._touched("purge", {"queue": queue, "limit": limit, "until": micros_of(until)})
         return Purged(len(gone), until)
 
-    async def expire(self, limit: int) -> tuple[Expired, ...]:
+    async def expire(self, limit: int) -> tuple[ExpiredJob, ...]:
         return answers.expired(await self._touched("expire", {"limit": limit}))
 
-    async def unhealed(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+    async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         values = packing.offer(tasks, limit, pause)
 
         def offer(database: StoreDatabase) -> Rows:
@@ -231,7 +233,7 @@ class SqliteStore:
         found = [view for view in await self._leases() if (view.holds if view.end is not None else view.overdue > 0)]
         return tuple(sorted(found, key=lambda view: (view.end is None, -view.overdue, view.id))[:limit])
 
-    async def overdue(self, limit: int) -> tuple[Overdue, ...]:
+    async def overdue(self, limit: int) -> tuple[OverdueJob, ...]:
         def fetch(most: int | None) -> Coroutine[Any, Any, Rows]:
             return self._read("overdue", {"limit": most})
 
@@ -254,7 +256,7 @@ class SqliteStore:
         return tuple(view for view in await self._leases() if view.end is None)
 
     async def next_due(
-        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: LastTries = LastTries.LEAVE
+        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
         ((wait,),) = await self._read("next_due", packing.line(tasks, queues, last_tries))
         return None if wait is None else wait / 1e6
@@ -265,9 +267,9 @@ class SqliteStore:
         limit: int,
         *,
         queues: Sequence[str] | None = None,
-        last_tries: LastTries = LastTries.LEAVE,
+        last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
         age: float = 0.0,
-    ) -> tuple[Due, ...]:
+    ) -> tuple[DueJob, ...]:
         if limit <= 0:
             return ()
         values = {**packing.line(tasks, queues, last_tries), "limit": limit, "age": micros(age)}

@@ -7,7 +7,7 @@ from holdfast._core.job import PLACE_OF, ActiveJob, JobRecord, Place, State
 from holdfast._core.lifecycle import End, LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Fail, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Note, Update
+from holdfast._ports.store import AttemptNote, ProgressUpdate
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)
@@ -62,7 +62,7 @@ class Crowd:
         at, job = self._at, await self._waiting(0.0)
         queue, lease = (await at.row(job)).queue, await at.lease(worker=MARK)
         (claim,) = await at.claim(lease, queues=(queue,), policy=policy)
-        await at.store.report([Update(job=job, token=claim.job.token, stage="s", checkpoint=b"1")])
+        await at.store.report([ProgressUpdate(job=job, token=claim.job.token, stage="s", checkpoint=b"1")])
         await at.settle(raised(claim.job))
         at.advance(2.0)
         limit, more = (0, 1) if prefetch else (1, 0)
@@ -90,11 +90,11 @@ async def owned(at: Scene) -> None:
     """Started, reported on, beaten for, and taken from its owner."""
     hold = await at.prefetched()
     assert await at.store.start([(hold.id, hold.token)]) == frozenset()
-    await at.store.report([Update(job=hold.id, token=hold.token, stage="t", checkpoint=b"2")])
+    await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, stage="t", checkpoint=b"2")])
     await at.store.beat([hold.lease], draining=True)
     await at.store.end_lease(hold.lease, CRASH)
     await at.settle(rescued(hold, CRASH))
-    await at.store.annotate([Note(job=hold.id, token=hold.token, stacks="s", late_result=b"1")])
+    await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, stacks="s", late_result=b"1")])
 
 
 async def operated(at: Scene) -> None:

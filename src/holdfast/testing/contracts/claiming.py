@@ -7,7 +7,7 @@ from msgspec import structs
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
-from holdfast._ports.store import Answer, Update
+from holdfast._ports.store import Answer, ProgressUpdate
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, released, stale, story
 
 
@@ -192,7 +192,7 @@ class ClaimContract(Part):
     @story
     async def test_the_next_attempt_gets_checkpoint_and_budgets(self, at: Scene) -> None:
         hold = await at.running()
-        await at.store.report([Update(job=hold.id, token=hold.token, checkpoint=b'{"next": 17}')])
+        await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, checkpoint=b'{"next": 17}')])
         await at.settle(raised(hold))
         at.advance(10.0)
         (claim,) = await at.claim(hold.lease)

@@ -6,7 +6,7 @@ from uuid import UUID
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
-from holdfast._ports.store import Due, LastTries
+from holdfast._ports.store import DueJob, IsolatedJobs
 from holdfast.testing.contracts.isolating import with_last_try
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, rescued, story
 
@@ -76,8 +76,8 @@ class DeliverContract(Part):
         last, (plain,) = (await with_last_try(at)).id, await at.enqueue(at.new(task="last"))
         lease, both = await at.lease(), (plain, last)
         assert await at.claim(lease, 5, tasks=["last"], ids=[last]) == ()
-        assert await at.claim(lease, 5, tasks=["last"], last_tries=LastTries.ONLY, ids=[plain]) == ()
-        claims = await at.claim(lease, 5, tasks=["last"], last_tries=LastTries.ALSO, ids=both)
+        assert await at.claim(lease, 5, tasks=["last"], last_tries=IsolatedJobs.ONLY, ids=[plain]) == ()
+        claims = await at.claim(lease, 5, tasks=["last"], last_tries=IsolatedJobs.INCLUDE, ids=both)
         assert [claim.job.id for claim in claims] == [last, plain]
 
     @story
@@ -119,14 +119,14 @@ class DeliverContract(Part):
         for _ in range(10):
             at.advance(TTL - 1.0)
             await at.store.beat([lease])
-        assert sorted(each.hold.queue for each in await at.store.overdue(5)) == ["mail", "post"]
+        assert sorted(each.job.queue for each in await at.store.overdue(5)) == ["mail", "post"]
 
     @story
     async def test_due_lists_what_a_claim_would_take_in_its_order(self, at: Scene) -> None:
         jobs = [at.new(priority=1), at.new(queue="b"), at.new(priority=-1), at.new(delay=5.0), at.new(task="unknown")]
         late, second, first, _, _ = await at.enqueue(*jobs)
         found = await at.store.due(["task", "other"], 10)
-        assert found == (Due(first, "default", 0), Due(second, "b", 0), Due(late, "default", 0))
+        assert found == (DueJob(first, "default", 0), DueJob(second, "b", 0), DueJob(late, "default", 0))
         assert await at.store.due(["task"], 2) == found[:2]
         assert await at.store.due(["task"], 10, queues=("b",)) == found[1:2]
         assert await at.store.due([], 10) == await at.store.due(["task"], 10, queues=()) == ()
@@ -140,8 +140,8 @@ class DeliverContract(Part):
         await at.store.pause(["paused"], is_paused=True)
         at.advance(1.0)
         assert await at.store.due(["task", "last"], 10) == ()
-        found = await at.store.due(["task", "last"], 10, last_tries=LastTries.ONLY)
-        assert found == (Due(last.id, "default", last.token.number),)
+        found = await at.store.due(["task", "last"], 10, last_tries=IsolatedJobs.ONLY)
+        assert found == (DueJob(last.id, "default", last.token.number),)
 
     @story
     async def test_due_counts_its_age_from_when_a_job_became_due(self, at: Scene) -> None:
@@ -159,11 +159,11 @@ class DeliverContract(Part):
         (claim,) = await at.claim(await at.lease())
         await at.settle(raised(claim.job))
         at.advance(10.0)
-        assert await at.store.due(["task"], 10) == (Due(job, "default", claim.job.token.number),)
+        assert await at.store.due(["task"], 10) == (DueJob(job, "default", claim.job.token.number),)
         (again,) = await at.claim(await at.lease())
         await at.store.end_lease(again.job.lease, LeaseEnd(End.CLOSED, is_free=True))
         await at.settle(rescued(again.job, LeaseEnd(End.CLOSED, is_free=True)))
-        assert await at.store.due(["task"], 10) == (Due(job, "default", again.job.token.number),)
+        assert await at.store.due(["task"], 10) == (DueJob(job, "default", again.job.token.number),)
 
     @story
     async def test_an_instant_given_by_the_user_counts_too(self, at: Scene) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 from holdfast._core.job import Reason, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Answer, Expired, ReopenAnswer
+from holdfast._ports.store import Answer, ExpiredJob, ReopenAnswer
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, raised, released, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)
@@ -65,7 +65,10 @@ class ExpiryContract(Part):
         at.advance(5.0 - EARLY)
         assert await at.store.expire(10) == ()
         at.advance(EARLY)
-        assert sorted(await at.store.expire(10), key=lambda each: each.job) == [Expired(job, "mail"), Expired(scheduled, "task")]
+        assert sorted(await at.store.expire(10), key=lambda each: each.job) == [
+            ExpiredJob(job, "mail"),
+            ExpiredJob(scheduled, "task"),
+        ]
         for each in (job, scheduled):
             row = await at.row(each)
             assert (row.state, row.reason, row.result, row.attempt) == (State.FAILED, Reason.EXPIRED, None, 0)

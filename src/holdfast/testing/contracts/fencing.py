@@ -9,7 +9,7 @@ from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Fail, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Answer, Note, Update
+from holdfast._ports.store import Answer, AttemptNote, ProgressUpdate
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)
@@ -70,7 +70,7 @@ class FenceContract(Part):
     @story
     async def test_swapped_tokens_report_nothing(self, at: Scene) -> None:
         one, two = await pair(at)
-        said = [Update(job=hold.id, token=hold.token, stage="s") for hold in swapped(one, two)]
+        said = [ProgressUpdate(job=hold.id, token=hold.token, stage="s") for hold in swapped(one, two)]
         assert await at.store.report(said) == {one.id, two.id}
         assert [(await at.row(hold.id)).stage for hold in (one, two)] == [None, None]
 
@@ -78,7 +78,7 @@ class FenceContract(Part):
     async def test_swapped_tokens_note_nothing(self, at: Scene) -> None:
         one, two = await pair(at)
         await at.settle(raised(one), raised(two))
-        await at.store.annotate([Note(job=hold.id, token=hold.token, stacks="s") for hold in swapped(one, two)])
+        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, stacks="s") for hold in swapped(one, two)])
         assert [(await at.row(hold.id)).attempts[0].stacks for hold in (one, two)] == [None, None]
 
     @story
@@ -122,6 +122,6 @@ class FenceContract(Part):
             await at.enqueue(at.new())
             answer = await at.exchange(done(structs.replace(two, token=token)), at.request(one.lease))
             assert (answer.answers, len(answer.claims)) == ((Answer.LOST,), 1)
-        said = [Update(job=hold.id, token=hold.token, stage="s") for hold in (one, two)]
+        said = [ProgressUpdate(job=hold.id, token=hold.token, stage="s") for hold in (one, two)]
         assert await at.store.report(said) == {one.id}
         assert await at.settle(done(two)) == (Answer.APPLIED,)

@@ -8,11 +8,11 @@ from msgspec import structs
 from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
-from holdfast._ports.store import LastTries
+from holdfast._ports.store import IsolatedJobs
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, raised, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)
-ONLY, ALSO, LEAVE = LastTries.ONLY, LastTries.ALSO, LastTries.LEAVE
+ONLY, ALSO, LEAVE = IsolatedJobs.ONLY, IsolatedJobs.INCLUDE, IsolatedJobs.EXCLUDE
 
 
 async def crash(at: Scene, hold: ActiveJob) -> None:
@@ -101,7 +101,7 @@ class LastTryContract(Part):
 
     @story
     async def test_due_hides_nothing_behind_what_it_leaves_out(self, at: Scene) -> None:
-        async def first(last_tries: LastTries, age: float = 0.0) -> list[UUID]:
+        async def first(last_tries: IsolatedJobs, age: float = 0.0) -> list[UUID]:
             return [due.job for due in await at.store.due(["last"], 1, last_tries=last_tries, age=age)]
 
         gone, patient = await at.enqueue(at.new(task="last", expires_in=1.0), at.new(task="last", expires_in=600.0, delay=2.0))

@@ -6,7 +6,7 @@ from holdfast._core.job import ActiveJob, AttemptOutcome, Reason, State
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Precondition, Transition, deadline_exceeded_elsewhere
 from holdfast._core.policy import Backoff, Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import Answer, Overdue, Update
+from holdfast._ports.store import Answer, OverdueJob, ProgressUpdate
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, released, stale, story
 
 GRACE, LIMIT = 7.0, 60.0
@@ -34,7 +34,7 @@ def seen(hold: ActiveJob, charge: Charge) -> Transition:
 
 async def overdue(at: Scene) -> list[tuple[ActiveJob, Charge]]:
     """Who is, and for what."""
-    return [(each.hold, each.charge) for each in await at.store.overdue(100)]
+    return [(each.job, each.charge) for each in await at.store.overdue(100)]
 
 
 class LimitContract(Part):
@@ -47,7 +47,7 @@ class LimitContract(Part):
             at.advance(PATIENCE)
             assert await at.store.overdue(10) == ()
             at.advance(EARLY)
-            assert await at.store.overdue(10) == (Overdue(hold, "web-1-42-0000abcd", charge, LeaseTiming.of(TTL)),)
+            assert await at.store.overdue(10) == (OverdueJob(hold, "web-1-42-0000abcd", charge, LeaseTiming.of(TTL)),)
             await at.settle(done(hold))
             assert await at.store.overdue(10) == ()
 
@@ -73,10 +73,10 @@ class LimitContract(Part):
     async def test_every_report_is_a_sign_of_progress_and_no_beat_is(self, at: Scene) -> None:
         hold, limited = await started(at, LIMITS[Charge.STALLED]), await started(at, LIMITS[Charge.TIMED_OUT])
         at.advance(PATIENCE)
-        update = Update(job=hold.id, token=hold.token)
+        update = ProgressUpdate(job=hold.id, token=hold.token)
         for said in (update, structs.replace(update, stage="walk"), structs.replace(update, checkpoint=b"1")):
             await at.store.report([said, structs.replace(said, job=limited.id, token=limited.token)])
-            assert hold.id not in [each.hold.id for each in await at.store.overdue(10)]
+            assert hold.id not in [each.job.id for each in await at.store.overdue(10)]
             at.advance(PATIENCE)
             await at.store.beat([hold.lease, limited.lease])
         assert await overdue(at) == [(limited, Charge.TIMED_OUT)]
@@ -87,7 +87,7 @@ class LimitContract(Part):
     async def test_a_report_that_was_lost_is_no_progress(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
         at.advance(PATIENCE)
-        await at.store.report([Update(job=hold.id, token=stale(hold.token), stage="walk")])
+        await at.store.report([ProgressUpdate(job=hold.id, token=stale(hold.token), stage="walk")])
         at.advance(EARLY)
         assert await overdue(at) == [(hold, Charge.STALLED)]
 
@@ -104,7 +104,7 @@ class LimitContract(Part):
             at.advance(PATIENCE)
             assert await at.store.overdue(10) == ()
             at.advance(EARLY)
-            assert [each.hold for each in await at.store.overdue(10)] == [claim.job]
+            assert [each.job for each in await at.store.overdue(10)] == [claim.job]
             await at.settle(done(claim.job))
 
     @story
@@ -114,7 +114,7 @@ class LimitContract(Part):
             await at.store.open_lease(lease)
             (job,) = await at.enqueue(at.new())
             (claim,) = await at.claim(lease.id, 0, prefetch=1, policy=policy)
-            await at.store.report([Update(job=job, token=claim.job.token, stage="s")])
+            await at.store.report([ProgressUpdate(job=job, token=claim.job.token, stage="s")])
             at.advance(2 * PATIENCE)
             assert await at.store.overdue(10) == ()
             assert await at.settle(seen(claim.job, charge)) == (Answer.LOST,)
@@ -140,7 +140,7 @@ class LimitContract(Part):
     async def test_a_start_that_comes_again_takes_no_progress_back(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
         at.advance(PATIENCE / 2)
-        await at.store.report([Update(job=hold.id, token=hold.token)])
+        await at.store.report([ProgressUpdate(job=hold.id, token=hold.token)])
         assert await at.store.start([(hold.id, hold.token)]) == frozenset()
         at.advance(PATIENCE)
         assert await at.store.overdue(10) == ()
@@ -150,9 +150,9 @@ class LimitContract(Part):
     @story
     async def test_a_report_that_arrives_late_is_no_progress(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
-        await at.store.report([Update(job=hold.id, token=hold.token, order=2)])
+        await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, order=2)])
         at.advance(PATIENCE)
-        await at.store.report([Update(job=hold.id, token=hold.token, order=1)])
+        await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, order=1)])
         at.advance(EARLY)
         assert await overdue(at) == [(hold, Charge.STALLED)]
 
@@ -172,7 +172,7 @@ class LimitContract(Part):
     async def test_one_past_both_limits_is_charged_with_the_one_it_is_longer_past(self, at: Scene) -> None:
         hold = await started(at, Policy(progress_within=LIMIT, timeout=LIMIT))
         at.advance(10.0)
-        await at.store.report([Update(job=hold.id, token=hold.token)])
+        await at.store.report([ProgressUpdate(job=hold.id, token=hold.token)])
         slow = await started(at, Policy(progress_within=LIMIT, timeout=LIMIT + 50.0))
         at.advance(200.0)
         assert await overdue(at) == [(hold, Charge.TIMED_OUT), (slow, Charge.STALLED)]
@@ -183,13 +183,13 @@ class LimitContract(Part):
         for _ in range(4):
             holds.append(await started(at, LIMITS[Charge.STALLED]))
             at.advance(1.0)
-        await at.store.report([Update(job=holds[0].id, token=holds[0].token)])
+        await at.store.report([ProgressUpdate(job=holds[0].id, token=holds[0].token)])
         at.advance(PATIENCE)
         expected = [*holds[1:], holds[0]]
-        assert [each.hold for each in await at.store.overdue(10)] == expected[:3]
+        assert [each.job for each in await at.store.overdue(10)] == expected[:3]
         at.advance(EARLY)
-        assert [each.hold for each in await at.store.overdue(10)] == expected
-        assert [each.hold for each in await at.store.overdue(2)] == expected[:2]
+        assert [each.job for each in await at.store.overdue(10)] == expected
+        assert [each.job for each in await at.store.overdue(2)] == expected[:2]
         assert await at.store.overdue(0) == ()
 
     @story
@@ -215,7 +215,7 @@ class LimitContract(Part):
             hold = await started(at, policy)
             at.advance(PATIENCE + EARLY)
             (found,) = await at.store.overdue(10)
-            assert await at.settle(seen(found.hold, charge)) == (Answer.APPLIED,)
+            assert await at.settle(seen(found.job, charge)) == (Answer.APPLIED,)
             row = await at.row(hold.id)
             assert (row.state, row.failures, row.crashes) == (State.SCHEDULED, 1, 0)
             (record,) = row.attempts
@@ -241,7 +241,7 @@ class LimitContract(Part):
         assert [await at.row(hold.id) for hold in (moving, patient)] == rows
         at.advance(EARLY)
         assert len(await at.store.overdue(10)) == 2
-        await at.store.report([Update(job=hold.id, token=hold.token) for hold in (moving, patient)])
+        await at.store.report([ProgressUpdate(job=hold.id, token=hold.token) for hold in (moving, patient)])
         answers = await at.settle(seen(moving, Charge.STALLED), seen(patient, Charge.TIMED_OUT))
         assert answers == (Answer.LOST, Answer.APPLIED)
         assert await at.state(moving.id) is State.RUNNING
@@ -293,6 +293,6 @@ class LimitContract(Part):
         await at.store.request_cancel([hold.id])
         at.advance(PATIENCE + EARLY)
         (found,) = await at.store.overdue(10)
-        assert found.hold.cancel_requested
-        await at.settle(seen(found.hold, Charge.TIMED_OUT))
+        assert found.job.cancel_requested
+        await at.settle(seen(found.job, Charge.TIMED_OUT))
         assert await at.state(hold.id) is State.CANCELLED

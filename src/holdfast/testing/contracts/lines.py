@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
-from holdfast._ports.store import LastTries
+from holdfast._ports.store import IsolatedJobs
 from holdfast.testing.contracts.isolating import with_last_try
 from holdfast.testing.contracts.scene import Part, Scene, story
 
@@ -28,7 +28,7 @@ async def crowd(at: Scene, kind: str) -> None:
     at.advance(2.0)
 
 
-async def claims_them_all(at: Scene, lines: dict[int, list[UUID]], last_tries: LastTries = LastTries.LEAVE) -> None:
+async def claims_them_all(at: Scene, lines: dict[int, list[UUID]], last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE) -> None:
     """In their order, where the room ends within a line, at its end and behind it."""
     await at.enqueue(at.new(task=TASK, priority=URGENT, delay=EVER))  # so that this line is always looked at first
     urgent, plain, patient = (lines[priority] for priority in LINES)
@@ -63,7 +63,7 @@ class LineContract(Part):
             for priority in (URGENT, PLAIN) * ROOM:
                 (job,) = await at.enqueue(at.new(task=TASK, priority=priority, expires_in=expires_in))
                 await at.store.reschedule([job], run_at=LONG_AGO)
-            await claims_them_all(at, lines, LastTries.ONLY)
+            await claims_them_all(at, lines, IsolatedJobs.ONLY)
             await at.store.delete([row.id for row in await at.store.list(at.everything)])
 
     @story

@@ -8,7 +8,7 @@ from holdfast._core.job import ActiveJob, Reason, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Fail
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Answer, ReopenAnswer, Update
+from holdfast._ports.store import Answer, ProgressUpdate, ReopenAnswer
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)
@@ -88,7 +88,7 @@ class OperateContract(Part):
     @story
     async def test_finished_held_and_scheduled_jobs_are_due_again_with_fresh_budgets(self, at: Scene) -> None:
         completed, failed, retried = await at.running(), await at.running(), await at.running()
-        await at.store.report([Update(job=failed.id, token=failed.token, checkpoint=b"7", stage="half")])
+        await at.store.report([ProgressUpdate(job=failed.id, token=failed.token, checkpoint=b"7", stage="half")])
         await at.settle(done(completed, b"1"), answered(failed, Fail("no")), raised(retried))
         held, (cancelled,) = await held_back(at), await at.enqueue(at.new())
         other = await at.running()

@@ -8,7 +8,7 @@ from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, JobRecord, Re
 from holdfast._core.lifecycle import End, LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
-from holdfast._ports.store import MOST_ATTEMPTS, Answer, EnqueueAnswer, Note, Pruned, ReopenAnswer, Update
+from holdfast._ports.store import MOST_ATTEMPTS, Answer, AttemptNote, EnqueueAnswer, ProgressUpdate, Pruned, ReopenAnswer
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, released, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)
@@ -87,7 +87,7 @@ class PruneContract(Part):
     async def test_no_retention_is_shorter_than_the_floor_but_only_the_outcome_is_kept_so_long(self, at: Scene) -> None:
         for retention in (0.0, SHORT):
             hold = await running(at, retention)
-            said = Update(job=hold.id, token=hold.token, stage="s", fraction=0.5, message="m", checkpoint=b"1")
+            said = ProgressUpdate(job=hold.id, token=hold.token, stage="s", fraction=0.5, message="m", checkpoint=b"1")
             await at.store.report([said])
             await at.settle(done(hold, b'"secret"'))
             before = await at.row(hold.id)
@@ -184,7 +184,7 @@ class PruneContract(Part):
         await at.settle(done(claim.job))
         at.advance(RETENTION_FLOOR)
         await at.store.prune(ALL)
-        await at.store.annotate([Note(job=hold.id, token=hold.token, late_result=b"1", error=Failure("E", "late"))])
+        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, late_result=b"1", error=Failure("E", "late"))])
         assert await at.settle(rescued(hold, CRASH), done(claim.job), done(hold)) == (Answer.MISSING,) * 3
         await at.enqueue(structs.replace(at.new(), id=hold.id))
         assert (await at.row(hold.id)).attempts == ()

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from holdfast._core.job import ActiveJob, Failure, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.store import Note, Update
+from holdfast._ports.store import AttemptNote, ProgressUpdate
 from holdfast.testing.contracts.scene import BOOM, Part, Scene, done, raised, released, rescued, stale, story
 
 CRASH = LeaseEnd(End.CRASHED)
@@ -19,9 +19,9 @@ def said(
     fraction: float | None = None,
     message: str | None = None,
     checkpoint: bytes | None = None,
-) -> Update:
+) -> ProgressUpdate:
     """What its handler said."""
-    update = Update(job=hold.id, token=hold.token, stage=stage, fraction=fraction, message=message)
+    update = ProgressUpdate(job=hold.id, token=hold.token, stage=stage, fraction=fraction, message=message)
     return structs.replace(update, checkpoint=checkpoint)
 
 
@@ -73,7 +73,7 @@ class ReportContract(Part):
     async def test_what_arrives_after_something_that_was_said_later_changes_nothing(self, at: Scene) -> None:
         hold, other = await at.running(), await at.running()
 
-        def nth(order: int | None, what: str) -> Update:
+        def nth(order: int | None, what: str) -> ProgressUpdate:
             return structs.replace(said(hold, stage=what, message=what, checkpoint=what.encode()), order=order)
 
         assert await at.store.report([nth(2, "second")]) == frozenset()
@@ -179,7 +179,7 @@ class ReportContract(Part):
         (claim,) = await at.claim(await at.lease())
         await at.settle(raised(claim.job))
         before = await at.row(hold.id)
-        await at.store.annotate([Note(job=hold.id, token=hold.token, late_result=b'"late"', error=BOOM, stacks="…")])
+        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, late_result=b'"late"', error=BOOM, stacks="…")])
         row = await at.row(hold.id)
         first, second = row.attempts
         assert (first.late_result, first.error, first.stacks) == (b'"late"', BOOM, "…")
@@ -190,10 +190,10 @@ class ReportContract(Part):
     async def test_notes_fill_in_and_take_nothing_away(self, at: Scene) -> None:
         hold = await at.running()
         await at.settle(raised(hold))
-        note = Note(job=hold.id, token=hold.token, late_result=b"1", stacks="a", error=Failure("Other", "later"))
-        await at.store.annotate([note, Note(job=hold.id, token=hold.token)])
-        await at.store.annotate([Note(job=hold.id, token=hold.token, stacks="b")])
-        await at.store.annotate([Note(job=hold.id, token=hold.token, error=Failure("Other", "again"))])
+        note = AttemptNote(job=hold.id, token=hold.token, late_result=b"1", stacks="a", error=Failure("Other", "later"))
+        await at.store.annotate([note, AttemptNote(job=hold.id, token=hold.token)])
+        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, stacks="b")])
+        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, error=Failure("Other", "again"))])
         (record,) = (await at.row(hold.id)).attempts
         assert (record.late_result, record.stacks, record.error) == (b"1", "b", BOOM)
 
@@ -202,9 +202,9 @@ class ReportContract(Part):
         hold, free = await at.running(), await at.prefetched()
         await at.settle(raised(hold), released(free))
         rows = [await at.row(each.id) for each in (hold, free)]
-        notes = [Note(job=hold.id, token=token, late_result=b"1") for token in wrong(hold, at)]
-        notes += [Note(job=at.chance.uuid7(), token=hold.token, late_result=b"1")]
-        notes += [Note(job=free.id, token=free.token, late_result=b"1")]
+        notes = [AttemptNote(job=hold.id, token=token, late_result=b"1") for token in wrong(hold, at)]
+        notes += [AttemptNote(job=at.chance.uuid7(), token=hold.token, late_result=b"1")]
+        notes += [AttemptNote(job=free.id, token=free.token, late_result=b"1")]
         for asked in (notes, *([note] for note in notes)):
             await at.store.annotate(asked)
             assert [await at.row(each.id) for each in (hold, free)] == rows
@@ -214,5 +214,5 @@ class ReportContract(Part):
         hold = await at.running()
         await at.store.end_lease(hold.lease, CRASH)
         await at.settle(rescued(hold, CRASH))
-        await at.store.annotate([Note(job=hold.id, token=hold.token, error=BOOM)])
+        await at.store.annotate([AttemptNote(job=hold.id, token=hold.token, error=BOOM)])
         assert [answer.value for answer in await at.settle(rescued(hold, CRASH), raised(hold))] == ["applied", "lost"]

@@ -44,7 +44,7 @@ async def again(at: Scene, row: JobRecord, policy: Policy = HEALS) -> ActiveJob:
 
 async def offered(at: Scene, *, limit: int = ALL, pause: float = PAUSE) -> list[JobRecord]:
     """Whose hooks are to be tried alone."""
-    return list(await at.store.unhealed(TASKS, limit, pause=pause))
+    return list(await at.store.owed_hooks(TASKS, limit, pause=pause))
 
 
 @asynccontextmanager
@@ -197,7 +197,7 @@ class RescueContract(Part):
         waiting, running = await crashed(at), await again(at, await crashed(at))
         finished = await at.running(policy=HEALS)
         await at.settle(raised(finished))
-        assert await at.store.unhealed(("other",), ALL, pause=PAUSE) == ()
+        assert await at.store.owed_hooks(("other",), ALL, pause=PAUSE) == ()
         assert [(row.id, row.state, row.token, row.payload) for row in await offered(at)] == [
             (failed.id, State.FAILED, failed.token, b"{}"),
             (held.id, State.HELD, held.token, b"{}"),
@@ -245,7 +245,7 @@ class RescueContract(Part):
     @story
     async def test_two_who_look_at_once_are_not_offered_the_same(self, at: Scene) -> None:
         rows = {(await crashed(at, ENDS_AT_ONCE)).id for _ in range(4)}
-        found = await asyncio.gather(*(at.another().unhealed(TASKS, 2, pause=PAUSE) for _ in range(4)))
+        found = await asyncio.gather(*(at.another().owed_hooks(TASKS, 2, pause=PAUSE) for _ in range(4)))
         ids = [row.id for each in found for row in each]
         assert len(ids) == len(set(ids))
         assert {*ids, *(row.id for row in await offered(at))} == rows

@@ -17,7 +17,7 @@ from holdfast._core.lifecycle import LeaseEnd, Transition, finish, release, resc
 from holdfast._core.outcome import Done, Outcome, Raised
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import Answer, ClaimRequest, EnqueueAnswer, ExchangeAnswer, JobFilter, LastTries, NewLease, Store
+from holdfast._ports.store import Answer, ClaimRequest, EnqueueAnswer, ExchangeAnswer, IsolatedJobs, JobFilter, NewLease, Store
 from holdfast.testing.clock import FakeChance, FakeClock
 
 Result = TypeVar("Result")
@@ -126,7 +126,7 @@ class Scene:
         tasks: Sequence[str] = ("task",),
         queues: tuple[str, ...] | None = None,
         policy: Policy | None = None,
-        last_tries: LastTries = LastTries.LEAVE,
+        last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
         ids: Sequence[UUID] | None = None,
     ) -> ClaimRequest:
         """A claim to be, under a claim id of its own."""
@@ -150,7 +150,7 @@ class Scene:
         tasks: Sequence[str] = ("task",),
         queues: tuple[str, ...] | None = None,
         policy: Policy | None = None,
-        last_tries: LastTries = LastTries.LEAVE,
+        last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
         ids: Sequence[UUID] | None = None,
     ) -> tuple[Claim, ...]:
         """What the store hands out."""

@@ -8,7 +8,7 @@ from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, State
 from holdfast._core.lifecycle import End, LeaseEnd, Transition, cancelled
 from holdfast._core.outcome import Cancel, Fail, Invalid, Outcome, Raised, Retry, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Answer, Update
+from holdfast._ports.store import Answer, ProgressUpdate
 from holdfast.testing.contracts.scene import (
     BOOM,
     TTL,
@@ -59,7 +59,7 @@ class SettleContract(Part):
     @story
     async def test_a_failed_attempt_waits_in_line_with_its_record(self, at: Scene) -> None:
         hold = await at.running()
-        await at.store.report([Update(job=hold.id, token=hold.token, stage="half", checkpoint=b"1")])
+        await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, stage="half", checkpoint=b"1")])
         at.advance(4.0)
         assert await at.settle(answered(hold, Retry(after="5s", reason="busy"))) == (Answer.APPLIED,)
         row, now = await at.row(hold.id), datetime.fromtimestamp(at.clock.wall(), UTC)

@@ -48,7 +48,7 @@ class Ice:
         self._mourner.wait()
 
     def _living(self) -> list[int]:
-        return [pid for pid, stat in guard.members(self._session).items() if stat.is_alive]
+        return [pid for pid, stat in guard.session_processes(self._session).items() if stat.is_alive]
 
     def _send(self, number: signal.Signals, pids: list[int]) -> None:
         for pid in pids:

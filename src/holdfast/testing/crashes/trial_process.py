@@ -13,9 +13,9 @@ from operator import attrgetter
 from holdfast._core.job import Json
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.runners.current import CURRENT
-from holdfast._engine.tasks.context import Context
+from holdfast._engine.tasks.context import JobContext
 from holdfast._engine.tasks.imports import import_module
-from holdfast._engine.tasks.task import Bound
+from holdfast._engine.tasks.task import PreparedJob
 from holdfast._system.clock import SystemClock, blocking_sleep
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
@@ -115,23 +115,23 @@ class Trap:
 
 def _watch_jobs() -> None:
     """What a handler says through its job are points, too, so that its code needs no change."""
-    progress, save, enqueue = Context._progress, Context._save, Context._enqueue
+    progress, save, enqueue = JobContext._progress, JobContext._save, JobContext._enqueue
 
-    async def watched_progress(self: Context, stage: str | None, fraction: float | None, message: str | None) -> None:
+    async def watched_progress(self: JobContext, stage: str | None, fraction: float | None, message: str | None) -> None:
         await progress(self, stage, fraction, message)
         for said in (stage, message):
             if said is not None:
                 points.point(said)
 
-    async def watched_save(self: Context, value: Json) -> None:
+    async def watched_save(self: JobContext, value: Json) -> None:
         await save(self, value)
         points.point("checkpoint")
 
-    async def watched_enqueue(self: Context, child: Bound) -> Handle:
+    async def watched_enqueue(self: JobContext, child: PreparedJob) -> Handle:
         handle = await enqueue(self, child)
         points.point("enqueue")
         return handle
 
-    Context._progress = watched_progress  # type: ignore[method-assign]
-    Context._save = watched_save  # type: ignore[method-assign]
-    Context._enqueue = watched_enqueue  # type: ignore[method-assign]
+    JobContext._progress = watched_progress  # type: ignore[method-assign]
+    JobContext._save = watched_save  # type: ignore[method-assign]
+    JobContext._enqueue = watched_enqueue  # type: ignore[method-assign]

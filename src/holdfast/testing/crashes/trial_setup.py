@@ -8,7 +8,7 @@ from msgspec import structs
 
 from holdfast._engine.runners.options import SCRIPT
 from holdfast._engine.tasks.registry import TaskDefinition
-from holdfast._engine.tasks.task import Bound
+from holdfast._engine.tasks.task import PreparedJob
 from holdfast.app import App
 from holdfast.errors import ConfigurationError
 from holdfast.settings import problems_of_url
@@ -18,9 +18,11 @@ INTERVAL = 0.1
 GRACE = 1.0
 
 
-def plan_of(job: Bound, *, point: str, blow: Blow, folder: str, url: str | None, setup: Callable[[], object] | None) -> Plan:
+def plan_of(
+    job: PreparedJob, *, point: str, blow: Blow, folder: str, url: str | None, setup: Callable[[], object] | None
+) -> Plan:
     """``ConfigurationError`` when other processes could not run it."""
-    if not isinstance(job, Bound):
+    if not isinstance(job, PreparedJob):
         raise ConfigurationError([f"{job!r} is no job to be: pass a task with its arguments, as in charge.bind(order=7)"])
     if job.options.within is not None:
         raise ConfigurationError(["within: the job is written to the store of the crash test; leave within out"])

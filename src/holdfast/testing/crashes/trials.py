@@ -17,7 +17,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._core.view import JobView
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.operators.operators import Jobs
-from holdfast._engine.tasks.task import Bound, Desk
+from holdfast._engine.tasks.task import Desk, PreparedJob
 from holdfast._system import guard
 from holdfast._system.clock import SystemClock, blocking_sleep
 from holdfast.app import connections_of
@@ -37,7 +37,7 @@ Answer = TypeVar("Answer")
 
 def crash_at(
     point: str,
-    job: Bound,
+    job: PreparedJob,
     *,
     ends: State | str = State.COMPLETED,
     setup: Setup | None = None,
@@ -64,7 +64,7 @@ def crash_at(
 
 def freeze_at(
     point: str,
-    job: Bound,
+    job: PreparedJob,
     *,
     ends: State | str = State.COMPLETED,
     setup: Setup | None = None,
@@ -108,7 +108,7 @@ class Trial:
         self._jobs = Jobs(self._connections.client)
         self._crews: list[Crew] = []
 
-    def enqueue(self, job: Bound) -> None:
+    def enqueue(self, job: PreparedJob) -> None:
         """The job, for whoever starts."""
         (self._handle,) = PORTAL.run(Desk(self._connections).enqueue([job.job()]))
 
@@ -212,7 +212,7 @@ class Trial:
 
 @contextmanager
 def _trial(
-    point: str, job: Bound, blow: Blow, *, ends: str, url: str | None, setup: Setup | None, within: Duration
+    point: str, job: PreparedJob, blow: Blow, *, ends: str, url: str | None, setup: Setup | None, within: Duration
 ) -> Iterator[Trial]:
     if asyncio._get_running_loop() is not None:
         raise InsideEventLoop("asyncio.to_thread")

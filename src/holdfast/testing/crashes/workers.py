@@ -13,7 +13,7 @@ from holdfast._engine.events import Events
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast._system import guard
-from holdfast._system.clock import SystemChance, SystemClock, blocking_sleep
+from holdfast._system.clock import SystemClock, SystemRandomness, blocking_sleep
 from holdfast._system.host import WORKER_COMMAND, SystemHost
 from holdfast.app import open_store, open_table, open_transport
 from holdfast.testing.crashes.plan import TARGET, VARIABLE
@@ -33,7 +33,7 @@ class Crew:
         self._supervisor = Supervisor(
             host=SystemHost(clock, ("env", f"{VARIABLE}={plan}", *WORKER_COMMAND)),
             clock=clock,
-            chance=SystemChance(),
+            chance=SystemRandomness(),
             events=Events(),
             open_store=open_store,
             open_transport=open_transport,
@@ -86,7 +86,7 @@ class Crew:
 
     async def _cut(self) -> None:
         """Code runs on, or the store does not answer: whatever it is, nobody waits for it."""
-        wards = tuple(self._supervisor.wards)
+        wards = tuple(self._supervisor.workers)
         for ward in wards:
             ward.kill("the test is over", is_free=True)
         await asyncio.gather(*(ward.child.wait() for ward in wards))

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from holdfast._ports.transport import Delivery, Hint, Via
+from holdfast._ports.transport import ClaimSource, Delivery, Hint
 
 ALL = "=all"
 """The consumer of workers that serve every queue; no queue is called so."""
@@ -59,7 +59,7 @@ def delivery_of(subject: str, data: bytes, times: int, receipt: object) -> Deliv
         message = _message.decode(data)
     except msgspec.MsgspecError:
         return None
-    via = Via.REDELIVERY if times > 1 else Via.SWEEP if message.again else Via.DELIVERY
+    via = ClaimSource.REDELIVERY if times > 1 else ClaimSource.SWEEP if message.again else ClaimSource.DELIVERY
     return Delivery(message.id, _plain(subject.rpartition(".")[2]), via, message.rescued, receipt)
 
 

@@ -12,7 +12,7 @@ from nats.js.errors import NotFoundError
 from nats.js.manager import JetStreamManager
 
 from holdfast._core.transport_url import TransportUrl
-from holdfast._ports.store import Due
+from holdfast._ports.store import DueJob
 from holdfast._ports.transport import Delivery, Hint
 from holdfast.transports.nats import messages
 
@@ -65,7 +65,7 @@ class Session:
                 await self._client.publish(subject, messages.encode(messages.Message(job, hint.rescued)))
             told += len(hint.ids)
 
-    async def tell_again(self, jobs: Sequence[Due]) -> None:
+    async def republish(self, jobs: Sequence[DueJob]) -> None:
         """The stream keeps one of those that carry the same id and come within two minutes, whoever sends them."""
         for job in jobs:
             message = messages.encode(messages.Message(job.job, again=True))
@@ -116,7 +116,7 @@ class Session:
         self._has_come.clear()
         return come
 
-    async def have_all_come(self, queues: Sequence[str] | None) -> bool:
+    async def is_drained(self, queues: Sequence[str] | None) -> bool:
         """Whether no consumer of these queues has anything left to hand out."""
         for name in messages.consumers(queues):
             if (await self._manager.consumer_info(self._stream, name)).num_pending:

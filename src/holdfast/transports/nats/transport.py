@@ -10,8 +10,8 @@ from nats.js.errors import NotFoundError
 
 from holdfast._core.cleaning import printable
 from holdfast._core.transport_url import TransportUrl
-from holdfast._ports.clock import Chance, Clock
-from holdfast._ports.store import Due
+from holdfast._ports.clock import Clock, Randomness
+from holdfast._ports.store import DueJob
 from holdfast._ports.transport import Delivery, Hint
 from holdfast.transports._upkeep import PerLoop, Upkeep
 from holdfast.transports.nats.session import FAILURES, Session
@@ -29,10 +29,10 @@ logger = logging.getLogger("holdfast")
 class NatsTransport:
     """Publishes and receives as well as it goes; while no server answers, everybody polls."""
 
-    def __init__(self, address: TransportUrl, stream: str, *, clock: Clock, chance: Chance) -> None:
+    def __init__(self, address: TransportUrl, stream: str, *, clock: Clock, chance: Randomness) -> None:
         self._address, self._stream = address, stream
         self._clock, self._chance = clock, chance
-        self._posts: PerLoop[_Post] = PerLoop(self._open)
+        self._posts: PerLoop[_LoopConnection] = PerLoop(self._open)
         self._complaint = ""
 
     @property
@@ -40,7 +40,7 @@ class NatsTransport:
         return self
 
     @property
-    def last_until_finish(self) -> bool:
+    def acks_on_finish(self) -> bool:
         return self._address.ack == "finish"
 
     async def publish(self, hints: Sequence[Hint]) -> None:
@@ -74,20 +74,20 @@ class NatsTransport:
         if deliveries:
             await self._send(lambda session: session.acknowledge(deliveries))
 
-    async def have_all_come(self, queues: Sequence[str] | None) -> bool:
+    async def is_drained(self, queues: Sequence[str] | None) -> bool:
         """Whether nothing waits; no if there is no telling."""
         session = await self._posts.here().upkeep.session(PUBLISH_LIMIT)
         try:
-            return session is not None and await session.have_all_come(queues)
+            return session is not None and await session.is_drained(queues)
         except NotFoundError:
             return False  # no worker has come yet
         except FAILURES as error:
             self._complain(error)
             return False
 
-    async def tell_again(self, jobs: Sequence[Due]) -> None:
+    async def republish(self, jobs: Sequence[DueJob]) -> None:
         """Publish these once more."""
-        await self._send(lambda session: session.tell_again(jobs))
+        await self._send(lambda session: session.republish(jobs))
 
     async def close(self) -> None:
         """Close the running loop's connection, and soon those of other loops."""
@@ -109,8 +109,8 @@ class NatsTransport:
         except FAILURES as error:
             logger.debug("a message was not sent: %s", type(error).__name__)
 
-    def _open(self) -> "_Post":
-        return _Post(self._address, self._stream, clock=self._clock, chance=self._chance)
+    def _open(self) -> "_LoopConnection":
+        return _LoopConnection(self._address, self._stream, clock=self._clock, chance=self._chance)
 
     def _complain(self, error: Exception) -> None:
         complaint = printable(f"{type(error).__name__}: {error}")
@@ -119,10 +119,10 @@ class NatsTransport:
             logger.warning("NATS at %s delivers no jobs; workers look by themselves: %s", self._address.public, complaint)
 
 
-class _Post:
+class _LoopConnection:
     """What one event loop has of it."""
 
-    def __init__(self, address: TransportUrl, stream: str, *, clock: Clock, chance: Chance) -> None:
+    def __init__(self, address: TransportUrl, stream: str, *, clock: Clock, chance: Randomness) -> None:
         self._address, self._stream, self._clock = address, stream, clock
         self.wakes: list[Callable[[Hint], None]] = []
         self.upkeep: Upkeep[Session] = Upkeep(f"NATS at {address.public}", self._serve, clock=clock, chance=chance)
