@@ -21,7 +21,7 @@ from holdfast._engine.tasks.options import Options
 from holdfast._engine.worker.inbox import Inbox
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.worker import Worker
-from holdfast._ports.store import ClaimRequest, NewLease
+from holdfast._ports.store import ClaimRequest, ExchangeAnswer, NewLease
 from holdfast._ports.transport import ClaimSource
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance
@@ -350,6 +350,32 @@ def test_jobs_that_nobody_was_told_of_are_found_although_deliveries_never_cease(
         row = await shop.memory.get(untold)
         assert row is not None
         assert row.state is State.COMPLETED
+
+    run_virtual(test())
+
+
+def test_a_delivered_job_is_not_claimed_while_jobs_before_it_are_due() -> None:
+    async def test() -> None:
+        shop = Shop(work)
+        exchange, is_locked = shop.memory.exchange, True
+
+        async def beside_another(transitions: Any, request: ClaimRequest | None = None) -> ExchangeAnswer:
+            """Another claim has locked what stands first in line."""
+            is_look = request is not None and request.ids is None
+            return await exchange(transitions, None if is_locked and is_look else request)
+
+        shop.memory.exchange = beside_another  # type: ignore[method-assign]
+        quiet = Client(shop.memory, FaultyTransport(shop.queue, passing, lambda: True), shop.clock, shop.chance, shop.log.events)
+        shop.client, loud = quiet, shop.client
+        (first,) = await shop.enqueue()
+        shop.client = loud
+        (second,) = await shop.enqueue()
+        await shop.hire()
+        await passing(2.0)
+        assert await shop.states() == {"available": 2}
+        is_locked = False
+        await passing(1.0)
+        assert [fields["job"] for fields in shop.log.of("job.claimed")] == [first, second]
 
     run_virtual(test())
 

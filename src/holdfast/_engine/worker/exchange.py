@@ -70,7 +70,7 @@ class Exchange:
         self._ended, self._late = list[FinishedRun](), LateResults(store, heart.now, chance, events)
         self._abandoned: set[Key] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = False
-        self.is_idle = self.has_backlog = False
+        self.is_idle = self.has_backlog = self._is_caught_up = False
         self.has_claimed = self._was_full = self._is_narrow = False
         self.next_due: float | None = 0.0
 
@@ -186,7 +186,7 @@ class Exchange:
         if request is not None and request.ids is not None:
             await inbox.claimed(request.ids, {claim.job.id for claim in claims})
         elif request is not None:
-            self._looked, self.has_backlog = self._heart.answered, self._was_full
+            self._looked, self.has_backlog, self._is_caught_up = self._heart.answered, self._was_full, False
 
     async def _acknowledge_finished(self) -> None:
         if self._inbox is not None and self._gone:
@@ -244,9 +244,13 @@ class Exchange:
         )
 
     def _next_delivered(self, inbox: Inbox, most: int) -> Mapping[UUID, ClaimSource]:
-        """None while looking by ourselves finds more than we can do, nor when we have not looked for long: hints get lost."""
+        """Return no job until a look of the worker's own found that nothing is due, and none when it is time for such a look.
+
+        A delivered job may stand behind others, which another claim has locked for a moment: claimed before its turn, it would
+        wait for that turn when it is returned.
+        """
         is_time = self._heart.answered - self._looked >= self._poll_interval
-        return {} if self.has_backlog or is_time else inbox.next(most)
+        return inbox.next(most) if self._is_caught_up and not is_time else {}
 
     def _take(self, claims: Sequence[Claim], limit: int) -> None:
         may_start = self._heart.may_act() and not self.is_closed  # each asks again before its first line
@@ -270,7 +274,7 @@ class Exchange:
             return self._poll_interval
         if claimed >= request.limit or self._is_narrow:  # who was left out may be due
             return 0.0
-        if self._inbox is not None and self._inbox.has_more and not self.has_backlog:
+        if self._inbox is not None and self._inbox.has_more and self._is_caught_up:
             return 0.0
         if claimed:
             await yield_to_loop()  # what was claimed begins before anything else is asked, and may have ended
@@ -278,6 +282,7 @@ class Exchange:
                 return 0.0
         due = self.next_due = await self._store.next_due(tuple(request.tasks), self._queues, self._last_tries)
         self.is_idle = due is None and not self._executor.running
+        self._is_caught_up |= due is None or due > 0
         # What nobody delivers is to be found as soon as if nothing were delivered.
         longest = self._poll_interval - (0.0 if self._inbox is None else self._heart.answered - self._looked)
         if due is None:
