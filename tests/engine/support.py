@@ -271,6 +271,7 @@ class Bench:
             may_start=self.heart.may_act,
             on_ended=self._on_ended,
             set_code_running=self.code_running.append,
+            on_waiting=lambda hold: None,
             on_begun=lambda hold: self.begun.append(hold.id),
         )
         self.exchange = self.open_exchange(LEASE)

@@ -56,6 +56,19 @@ def test_a_job_that_does_not_move_in_time_has_stalled_and_is_named_once() -> Non
     assert clocks.after(WITHIN) == []
 
 
+def test_s8_a_job_that_waits_for_a_runner_does_not_stall_and_others_are_told_so_each_time() -> None:
+    clocks = Clocks()
+    clocks.limits.wait(JOB, TOKEN, WITHIN)
+    for _ in range(3):
+        assert clocks.after(10 * WITHIN) == []
+        assert clocks.limits.paused() == [(JOB, TOKEN)]
+        clocks.limits.acknowledge([JOB])
+    now = clocks.clock.monotonic()
+    clocks.limits.begin(JOB, TimedAttempt(TOKEN, WITHIN, None, now, now))
+    assert clocks.limits.paused() == []
+    assert clocks.after(WITHIN + 0.1) == [(JOB, TOKEN, Charge.STALLED)]
+
+
 def test_progress_does_not_renew_the_hard_limit() -> None:
     clocks = Clocks(timeout=WITHIN)
     clocks.after(WITHIN / 2)

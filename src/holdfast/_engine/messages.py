@@ -92,6 +92,14 @@ class UndeliveredOutcomes(Struct, frozen=True, tag="undelivered"):
         return cls(tuple(each for each, size in zip(transitions, sizes, strict=True) if size <= MOST_RESULTS))
 
 
+class AttemptWaiting(Struct, frozen=True, tag="waiting"):
+    """Worker: a job with a limit on its progress waits for a runner; its clocks start with its code."""
+
+    job: UUID
+    token: Token
+    progress_within: float
+
+
 class AttemptStarted(Struct, frozen=True, tag="begun"):
     """Worker: the code of a job that has a limit started ``at`` this time of the lease's clock."""
 
@@ -159,6 +167,7 @@ FromWorker = (
     WorkerHello
     | StartRefused
     | Ready
+    | AttemptWaiting
     | AttemptStarted
     | AttemptProgressed
     | AttemptStopped

@@ -14,7 +14,8 @@ from holdfast._core.lifecycle import Charge
 
 class TimedAttempt(Struct):
     """A running job with a limit; instants on the lease's clock. ``told``: what it was stopped for, and when. ``has_stood``:
-    its progress clock did, and others, who go by the row's time, do not know."""
+    its progress clock did, and others, who go by the row's time, do not know. ``is_waiting``: its code has not started, or
+    its worker, whose loop is blocked, has not said so yet."""
 
     token: Token
     progress_within: float | None
@@ -23,9 +24,12 @@ class TimedAttempt(Struct):
     moved: float
     told: tuple[Charge, float] | None = None
     has_stood: bool = False
+    is_waiting: bool = False
 
     def exceeded(self, now: float) -> Charge | None:
         """Which limit has passed; the hard one first."""
+        if self.is_waiting:
+            return None
         if self.timeout is not None and now - self.started > self.timeout:
             return Charge.TIMED_OUT
         if self.progress_within is not None and now - self.moved > self.progress_within:
@@ -48,6 +52,11 @@ class Limits:
     def begin(self, job: UUID, limited: TimedAttempt) -> None:
         """Its code has started."""
         self._jobs[job] = limited
+
+    def wait(self, job: UUID, token: Token, progress_within: float) -> None:
+        """Its code starts once there is a runner; until then its progress clock stands, and others are told so."""
+        now = self._now()
+        self._jobs[job] = TimedAttempt(token, progress_within, None, now, now, has_stood=True, is_waiting=True)
 
     def move(self, job: UUID, at: float) -> None:
         """It said so then."""
@@ -75,7 +84,7 @@ class Limits:
         """Others have been told."""
         for job in jobs:
             if job in self._jobs:
-                self._jobs[job].has_stood = False
+                self._jobs[job].has_stood = self._jobs[job].is_waiting
 
     def exceeded(self) -> list[tuple[UUID, Token, Charge]]:
         """Jobs that have just passed a limit; each is named once."""

@@ -135,6 +135,8 @@ class WorkerHandle:
                 self.undelivered = transitions
             case messages.CodeUnresponsive(jobs=jobs):
                 self.charged_jobs = dict.fromkeys(jobs, Charge.DEAF) | self.charged_jobs
+            case messages.AttemptWaiting(job=job, token=token, progress_within=within):
+                self.limits.wait(job, token, within)
             case messages.AttemptStarted(job=job, token=token, at=at):
                 self.has_begun = True
                 self.limits.begin(job, TimedAttempt(token, message.progress_within, message.timeout, at, at))

@@ -20,6 +20,11 @@ class AttemptReporter:
         self._told: dict[tuple[UUID, Token], float] = {}
         self._untold: dict[tuple[UUID, Token], float] = {}
 
+    def waiting(self, hold: ActiveJob) -> None:
+        """It waits for a runner, whose first word the worker may hear late."""
+        if hold.policy.progress_within is not None:
+            self._send(messages.AttemptWaiting(hold.id, hold.token, hold.policy.progress_within))
+
     def begun(self, hold: ActiveJob) -> None:
         """Its first line is about to run."""
         limits = hold.policy

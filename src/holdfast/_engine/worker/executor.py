@@ -56,6 +56,7 @@ class Executor:
         may_start: Callable[[], bool],
         on_ended: Callable[[FinishedRun], None],
         set_code_running: Callable[[bool], None],
+        on_waiting: Callable[[ActiveJob], None],
         on_begun: Callable[[ActiveJob], None],
     ) -> None:
         self.running: dict[UUID, Running] = {}
@@ -71,7 +72,7 @@ class Executor:
         self._may_start = may_start
         self._on_ended = on_ended
         self._set_code_running = set_code_running
-        self._on_begun = on_begun
+        self._on_waiting, self._on_begun = on_waiting, on_begun
         self._hands = LoopTasks(self._execute, now)
         self._is_ending = False
 
@@ -203,6 +204,7 @@ class Executor:
             if self._healer is not None and self._healer.is_owed(running.claim):
                 await self._heal(running, self._healer)
             if running.kind is RunnerKind.PROCESS and self._processes is not None:
+                self._on_waiting(running.claim.job)
                 running.context.on_begun = partial(self._on_begun, running.claim.job)  # its clocks wait for a runner
                 return await self._processes.run(running)
             self._on_begun(running.claim.job)

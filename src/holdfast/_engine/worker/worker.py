@@ -143,6 +143,7 @@ class Worker:
             may_start=self.heart.may_act,
             on_ended=self._deliver,
             set_code_running=self._cell.set_code_running,
+            on_waiting=self._teller.waiting,
             on_begun=self._teller.begun,
         )
         slots = 1 if leased.is_alone else self._options.concurrency
@@ -348,6 +349,7 @@ class Worker:
                 messages.Pong()
                 | messages.UndeliveredOutcomes()
                 | messages.CodeUnresponsive()
+                | messages.AttemptWaiting()
                 | messages.AttemptStarted()
                 | messages.AttemptProgressed()
                 | messages.AttemptStopped()
