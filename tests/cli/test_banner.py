@@ -47,7 +47,7 @@ def banner(form: str, url: str = f"postgresql://jobs:{SECRET}@db/shop") -> tuple
     settings = Settings.of("sqlite:///x.db")
     hello = WorkerHello(Settings(url=url, timing=settings.timing), tuple(f"task{n:02}" for n in range(23)), ("mail", "web"))
     events = Events()
-    said.listen(events, lambda: SimpleNamespace(wards=[SimpleNamespace(hello=None), SimpleNamespace(hello=hello)]))  # type: ignore[arg-type, return-value]
+    said.listen(events, lambda: SimpleNamespace(workers=[SimpleNamespace(hello=None), SimpleNamespace(hello=hello)]))  # type: ignore[arg-type, return-value]
     return said, events
 
 

@@ -26,8 +26,8 @@ class Bench:
         self.hands = LoopTasks(self._run, lambda: self.now)
 
     def add(self, name: str, act: Act) -> Any:
-        hold = SimpleNamespace(job=UUID(int=len(self.tasks)))
-        item: Any = SimpleNamespace(name=name, act=act, task=None, work=None, claim=SimpleNamespace(hold=hold))
+        job = SimpleNamespace(id=UUID(int=len(self.tasks)))
+        item: Any = SimpleNamespace(name=name, act=act, task=None, work=None, claim=SimpleNamespace(job=job))
         self.hands.add(item)
         return item
 

@@ -517,7 +517,7 @@ def test_a_hook_that_waits_too_long_is_rolled_back(ward: Any) -> None:
 
     async def test() -> None:
         with pytest.raises(HoldfastError, match=r"0.05 s"):
-            await here.healer.heal(await here.owed())
+            await here.healer.run_before_attempt(await here.owed())
         assert here.shop.status() == "busy"
         assert (await here.row()).heal_at is not None
         (failed,) = here.log.of("job.heal_failed")
@@ -539,7 +539,7 @@ def test_a_time_out_of_the_hooks_own_is_its_own(ward: Any) -> None:
 
     async def test() -> None:
         with pytest.raises(TimeoutError, match="of mine"):
-            await here.healer.heal(await here.owed())
+            await here.healer.run_before_attempt(await here.owed())
 
     asyncio.run(test())
 
@@ -555,7 +555,7 @@ def test_a_cancelled_hook_is_rolled_back_and_has_not_failed(ward: Any) -> None:
     here = ward(heal)
 
     async def test() -> None:
-        healing = beside(here.healer.heal(await here.owed()))
+        healing = beside(here.healer.run_before_attempt(await here.owed()))
         await begun.wait()
         healing.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -576,7 +576,7 @@ def test_a_hook_in_a_thread_is_waited_for_before_its_job_may_move(ward: Any) -> 
     here = ward(heal)
 
     async def test() -> None:
-        healing = beside(here.healer.heal(await here.owed()))
+        healing = beside(here.healer.run_before_attempt(await here.owed()))
         await until(held.come.is_set)
         healing.cancel()
         await turns()
@@ -618,15 +618,15 @@ def test_a_hook_that_runs_on_after_it_was_rolled_back_is_deaf(ward: Any, is_alon
 
     async def test() -> None:
         job = (await here.row()).id
-        healing = beside(here.healer.step() if is_alone else here.healer.heal(await here.owed()))
+        healing = beside(here.healer.step() if is_alone else here.healer.run_before_attempt(await here.owed()))
         await until(held.come.is_set)
         here.now += 5.0 + 20.0
-        assert here.healer.deaf(20.0) == ()
+        assert here.healer.unresponsive(20.0) == ()
         here.now += 0.1
-        assert here.healer.deaf(20.0) == (job,)
+        assert here.healer.unresponsive(20.0) == (job,)
         held.set()
         await healing
-        assert here.healer.deaf(20.0) == ()
+        assert here.healer.unresponsive(20.0) == ()
 
     asyncio.run(test())
 
@@ -639,9 +639,9 @@ def test_a_mark_that_is_gone_loses_the_job_and_is_no_failure(ward: Any) -> None:
 
     async def test() -> None:
         owed = await here.owed()
-        await here.healer.heal(owed)
+        await here.healer.run_before_attempt(owed)
         with pytest.raises(JobLost):
-            await here.healer.heal(owed)
+            await here.healer.run_before_attempt(owed)
         assert here.shop.status() == "busy!"
         assert here.log.names() == ["job.healed"]
 
