@@ -24,6 +24,7 @@ SAID = {
 }
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("race", "rounds", "targets"), [("sqlite", 2, 8), ("postgres", 1, 6)])
 def test_every_peer_gets_every_figure_in_every_round(race: str, rounds: int, targets: int, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from bench.rows.contest import CPU, HAND, OURS, OWNED, WORKS
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_everything_is_measured(store: str, tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_the_table_tells_accepted_refused_and_missing_apart() -> None:
     assert missing[1] == "not installed"
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(150)
 def test_jobs_of_a_killed_worker_of_ours_run_again_once(tmp_path: Path) -> None:
     words = ["--only", "holdfast, defaults", "--faults", "kill", "--steps", "4", "--settling", "1", "--results", str(tmp_path)]

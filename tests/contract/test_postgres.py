@@ -47,6 +47,7 @@ class TestPostgres(OnPostgres):
     """The newest release."""
 
 
+@pytest.mark.prove
 class TestSerializable(OnPostgres):
     """The user's own transactions are SERIALIZABLE if nothing else is said."""
 
@@ -61,6 +62,7 @@ class TestLinesFirst(AtHome, ClaimContract, LastTryContract, ExpiryContract, Que
         monkeypatch.setattr(PostgresStore, "_is_slow", lambda store, request: False)
 
 
+@pytest.mark.prove
 class TestSeveralLines(TestLinesFirst):
     """The same by the statement that is for several lines, also when there is one."""
 
@@ -76,6 +78,7 @@ def _where(seen: LastClaimed | None) -> tuple[Any, ...]:
     return (None,) * 3 if seen is None else (seen.priority, seen.at, seen.job)
 
 
+@pytest.mark.prove
 class TestRoles(OnPostgres):
     """Who enqueues, works, reads and migrates is somebody else each time, and may do no more than that."""
 
@@ -84,6 +87,7 @@ class TestRoles(OnPostgres):
 
 if KINDS["15"]:
 
+    @pytest.mark.prove
     class TestPostgres15(OnPostgres):
         """An old release, where texts have an order of their own."""
 
@@ -92,6 +96,7 @@ if KINDS["15"]:
 
 if KINDS["pooled"]:
 
+    @pytest.mark.prove
     class TestPooled(OnPostgres):
         """Each transaction may be on another connection."""
 

@@ -12,6 +12,7 @@ HALF = {"kills": 25, "zombies": 5, "cuts": 6, "rows locked": 2, "statements canc
 """Of what a push has to stand: 50 kills, 12 partitions, 5 restarts; with the zombies of the SQLite file 20 of those."""
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("store", "restarts"), [("postgres", 2), ("postgres+nats", 3)])
 def test_nothing_is_lost_owned_twice_or_stuck_whatever_happens_to_machines_and_servers(

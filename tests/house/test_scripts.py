@@ -1,12 +1,13 @@
 """The rules of the house: each one refuses what it should, and lets the rest through."""
 
+import datetime
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from scripts import check_docs, check_sizes
+from scripts import check_docs, check_sizes, todays_part
 
 ROOT = Path(__file__).parents[2]
 
@@ -156,3 +157,20 @@ def test_a_promise_whose_test_nobody_wrote_is_named(clone: Path) -> None:
         "docs/promises.md:1: core/test_a: it_lasts",
         "docs/promises.md:1: contracts/gone: it_holds",
     ]
+
+
+def test_five_days_take_all_long_tests() -> None:
+    days = [datetime.date(2026, 11, 23) + datetime.timedelta(days=number) for number in range(5)]
+    assert {folder for day in days for folder in todays_part.part(day, [])} == set(todays_part.TURNS)
+
+
+def test_the_long_tests_of_the_room_that_changed_most_run_at_once() -> None:
+    day = datetime.date(2026, 11, 23)
+    assert todays_part.part(day, ["README.md"]) == ("tests/e2e",)
+    changed = ["bench/backlog.py", "bench/chart.py", "proof/stores/truth.py"]
+    assert todays_part.part(day, changed) == ("tests/e2e", "tests/bench")
+
+
+def test_each_folder_of_the_turns_has_long_tests() -> None:
+    for folder in todays_part.TURNS:
+        assert any("pytest.mark.prove" in path.read_text() for path in Path(folder).glob("*.py")), folder

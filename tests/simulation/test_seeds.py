@@ -7,7 +7,7 @@ import sys
 import pytest
 
 SIMULATE = [sys.executable, "-m", "proof.simulate"]
-SEEDS = os.environ.get("SEEDS", "2000")
+SEEDS = os.environ.get("SEEDS", "500")
 
 
 def _simulate(*words: str, hash_seed: str = "0") -> str:

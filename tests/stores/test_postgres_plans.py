@@ -27,7 +27,8 @@ ROOM = 100
 LEASE, CLAIM, JOB = UUID(int=1), UUID(int=2), UUID(int=3)
 CHANCE = FakeChance()
 
-pytestmark = pytest.mark.timeout(300)  # of all, so that they come after each other, and one process fills the tables
+# The same of all, so that they come after each other, and one process fills the tables.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.prove]
 
 _FILL = """
 INSERT INTO holdfast.{table} (id, task, queue, priority, state, created_at, policy, {more})
