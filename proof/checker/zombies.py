@@ -50,7 +50,7 @@ class Zombies:
             return
         process = self._of(after.process)
         if not after.is_ended:
-            if after.process in self._ledger.apps - self._ledger.blocked:  # it goes on with another worker instead of dying
+            if after.process in self._ledger.apps:  # it goes on with another worker instead of dying
                 self._expect_gone(after.process, process)
             process.leases.add(event.lease)  # several, when it was not heard that the first one had been opened
             process.ended = None
@@ -66,6 +66,8 @@ class Zombies:
 
     def _expect_gone(self, name: str, process: _Process) -> None:
         if process.ended is None or self._calm_since == NEVER:
+            return
+        if name in self._ledger.blocked:  # an application with a blocked event loop learns nothing, and is not killed
             return
         bound = self._ledger.rules.zombie_bound_of(process.ended[1])
         took = self._ledger.now - max(process.ended[0], process.hampered, self._calm_since)

@@ -190,6 +190,13 @@ def test_it_goes_on_with_another_lease_soon() -> None:
     assert not tale(30.0).check(ZOMBIES).verdict("L5")
 
 
+@pytest.mark.parametrize("task", ["stuck", "creeping"])
+def test_l5_an_application_may_end_late_only_if_its_event_loop_was_blocked(task: str) -> None:
+    tale = app(task).say("calm", Phase.LIFE, "the world").later(40).end_lease(by=OTHER, is_judged=True)
+    ended = tale.later(30.0).say("process.end", Phase.LIFE, WORKER)
+    assert ended.check(ZOMBIES).verdict("L5") == (task == "stuck")
+
+
 # threads of a process
 
 
