@@ -27,7 +27,7 @@ PEERS := .venv/peers-$(KEY)
 SERVERS := .venv/servers-$(KEY)
 PIP := .venv/bin/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help demo quick test prove part check simulate worlds mutants torture models bench peers clean
+.PHONY: help demo quick test prove check simulate worlds mutants torture models bench peers clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | awk -F '|' '{ printf "make %-9s %s\n", $$1, $$2 }'
@@ -39,15 +39,12 @@ quick: $(DEV) ## the tests to run while you work: no servers, less than a minute
 	@.venv/bin/python -m pytest -q -n 2 --dist worksteal $(QUICK) $(ARGS)
 
 test: $(DEV) $(SERVERS) ## run what a change can break, two tests at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
-	@.venv/bin/python -m pytest -n 2 --dist worksteal -m "not prove" $(ARGS)
+	@.venv/bin/python -m pytest -n 2 --dist worksteal --long none $(ARGS)
 
 prove: $(DEV) $(SERVERS) ## run the long rest: all stores and settings, a million rows, 20,000 worlds, all mutants (an hour)
-	@.venv/bin/python -m pytest -n 2 --dist worksteal -m prove $(ARGS)
+	@.venv/bin/python -m pytest -n 2 --dist worksteal --long only $(ARGS)
 	@.venv/bin/python -m proof.simulate --seeds 20000
 	@$(MAKE) --no-print-directory mutants
-
-part: $(DEV) $(SERVERS) ## run of the long rest what is today's turn, and that of the rooms that changed
-	@.venv/bin/python -m pytest -n 2 --dist worksteal -m prove $$(.venv/bin/python -m scripts.todays_part)
 
 check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs
 	@echo "lint (ruff)"; .venv/bin/ruff check -q .

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from scripts import todays_part
+
 pytest_plugins = [
     "holdfast.testing.servers",
     "tests.servers.absent",
@@ -26,6 +28,23 @@ if settings.get_current_profile_name() == "default":
     settings.load_profile("here")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, so that of two processes none is left alone with them at the end."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--long``: which of the tests that are marked ``prove`` run; see ``scripts/todays_part.py``."""
+    parser.addoption("--long", choices=("all", "none", "only", "today"), default="all", help="tests marked `prove` (all)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out long tests that are not asked for. The longest first, so that no process is left alone with them at the end."""
+    choice = config.getoption("--long")
+    folders = todays_part.today() if choice == "today" else ()
+
+    def is_wanted(item: pytest.Item) -> bool:
+        is_long = item.get_closest_marker("prove") is not None
+        of_today = any(item.nodeid.startswith(f"{folder}/") for folder in folders)
+        return choice == "all" or (choice == "only") == is_long or (choice == "today" and of_today)
+
+    left = [item for item in items if not is_wanted(item)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if is_wanted(item)]
     items.sort(key=lambda item: -max((mark.args[0] for mark in item.iter_markers("timeout") if mark.args), default=0))

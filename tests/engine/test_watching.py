@@ -178,7 +178,7 @@ def test_a_handler_that_raises_is_tried_again_an_interval_later(app: App, databa
             raise ValueError("no")
         await batch.done(batch.keys)
 
-    watch(app, interval="0.01s").handler(handler)
+    watch(app, interval="0.3s").handler(handler)
     assert app.run_due() == 1
     waiting.until(lambda: app.run_due() == 1, within=5)
     assert tries == [10, 10]

@@ -35,6 +35,7 @@ def test_help_names_every_target(clone: Path) -> None:
         "demo",
         "quick",
         "test",
+        "prove",
         "check",
         "simulate",
         "worlds",

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from msgspec import structs
 
-import holdfast.stores.postgres
+import holdfast.databases.postgres
 from holdfast import App
 from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
@@ -501,7 +501,7 @@ def test_settings_of_the_url_and_of_the_store_hold_for_them(plain: Notes, transa
 def test_psycopg_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "holdfast.databases.postgres.transactions_psycopg", raising=False)
-    monkeypatch.delattr(holdfast.stores.postgres, "transactions_psycopg", raising=False)
+    monkeypatch.delattr(holdfast.databases.postgres, "transactions_psycopg", raising=False)
     blocking = store_at("postgresql:///nowhere").blocking_transaction(UUID(int=1), Token(UUID(int=2), 3), idle=LONG)
     with pytest.raises(MissingExtra, match=r"psycopg is not installed: pip install 'holdfast\[postgres\]'"):
         blocking.__enter__()

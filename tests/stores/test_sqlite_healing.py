@@ -151,11 +151,11 @@ from datetime import datetime
 from uuid import UUID
 from holdfast._core.job import Token
 from holdfast._core.identity import ProcessIdentity
-from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.sqlite.store import SqliteStore
 
 path, job, claim, number, heal_at = sys.argv[1:]
-store = SqliteStore(path, clock=SystemClock(), chance=SystemChance(), process=ProcessIdentity("", 0))
+store = SqliteStore(path, clock=SystemClock(), chance=SystemRandomness(), process=ProcessIdentity("", 0))
 token = Token(UUID(claim), int(number))
 with store.blocking_transaction(UUID(job), token, idle=60.0, heal_at=datetime.fromisoformat(heal_at)) as connection:
     connection.execute("INSERT INTO notes VALUES ('dead')")

@@ -24,13 +24,13 @@ from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast._ports.store import ClaimRequest, NewLease
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.contracts.scene import PROCESS
 
 async def main() -> None:
-    chance = SystemChance()
+    chance = SystemRandomness()
     # A disk that stalls under load is not what is tried here.
     store = SqliteStore(sys.argv[1], clock=SystemClock(), chance=chance, process=PROCESS, busy_limit=50.0)
     lease = NewLease(chance.uuid4(), "w", PROCESS, LeaseTiming.of(60))
@@ -42,7 +42,7 @@ async def main() -> None:
         request = ClaimRequest(lease=lease.id, claim=chance.uuid4(), tasks={"task": Policy()}, limit=7)
         answer = await store.exchange(moves, request)
         done += [[move.job.hex, move.token.number, said] for move, said in zip(moves, answer.answers)]
-        moves = [finish(claim.hold, Done(), jitter=0.0) for claim in answer.claims]
+        moves = [finish(claim.job, Done(), jitter=0.0) for claim in answer.claims]
         if not moves:
             break
     await store.close()

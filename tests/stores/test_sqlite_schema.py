@@ -17,11 +17,11 @@ from tests.stores.support import new_job, sql, store_on, using
 OPEN_AT_ONCE = """
 import asyncio, sys
 from holdfast._core.identity import ProcessIdentity
-from holdfast._ports.clock import SystemChance, SystemClock
+from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.sqlite.store import SqliteStore
 
 async def main() -> None:
-    store = SqliteStore(sys.argv[1], clock=SystemClock(), chance=SystemChance(), process=ProcessIdentity("", 0))
+    store = SqliteStore(sys.argv[1], clock=SystemClock(), chance=SystemRandomness(), process=ProcessIdentity("", 0))
     sys.stdin.read()
     print(await store.counts())
     await store.close()

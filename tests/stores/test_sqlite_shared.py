@@ -15,15 +15,15 @@ from holdfast.databases.sqlite.shared_connection import SharedConnection, Shared
 SPEAKS = """
 import sys
 from pathlib import Path
-from holdfast._ports.clock import SystemChance
+from holdfast._system.clock import SystemRandomness
 from holdfast.errors import HoldfastError
-from holdfast.databases.sqlite.spare_connection import Spares
-from holdfast.databases.sqlite.transactions import Block, Turns, blocking
+from holdfast.databases.sqlite.spare_connection import SpareConnection
+from holdfast.databases.sqlite.transactions import TransactionTurns, UserTransaction, blocking
 
-path, turns = Path(sys.argv[1]), Turns()
-spares = Spares(path, use_apsw=False)
+path, turns = Path(sys.argv[1]), TransactionTurns()
+spares = SpareConnection(path, use_apsw=False)
 for _ in range(60):
-    block = Block(path, idle=0.005, chance=SystemChance(), turns=turns, spares=spares, busy_limit=5.0)
+    block = UserTransaction(path, idle=0.005, chance=SystemRandomness(), turns=turns, spares=spares, busy_limit=5.0)
     try:
         with blocking(block) as connection:
             while True:
