@@ -51,7 +51,7 @@ def arm(open_store: Callable[[Settings], Any], role: str) -> Callable[[Settings]
 
 
 def arm_runner() -> None:
-    """This runner dies before or after what it says to its worker, at ``runner.ended.before`` for instance."""
+    """This runner dies before or after what it says to its worker, at ``runner.runended.before`` for instance."""
     say = SystemChannel.send
 
     def send(channel: SystemChannel, message: bytes) -> None:

@@ -25,7 +25,7 @@ STORE_POINTS = (
     "supervisor.expired.after",
 )
 RUNNER_POINTS = tuple(
-    f"runner.{said}.{side}" for said in ("begun", "checkpointed", "enqueued", "ended") for side in ("before", "after")
+    f"runner.{said}.{side}" for said in ("runstarted", "checkpointed", "enqueued", "runended") for side in ("before", "after")
 )
 CLIENT = """
 import holdfast.app as composition

@@ -118,7 +118,7 @@ def test_a_wrong_write_after_the_end_is_seen(postgres_dsn: str, wrong: str, name
         (BACK.format("active", 3), "S9"),
         ("UPDATE holdfast.active SET number = number - 1", "S2"),
         ("DELETE FROM holdfast.active", "S6"),
-        ("""UPDATE holdfast.leases SET ended_at = now(), why = '{"end": "expired"}'""", "S5"),
+        ("""UPDATE holdfast.leases SET ended_at = now(), why = '{"reason": "expired"}'""", "S5"),
         ("UPDATE holdfast.active SET progress_at = now()", "L2"),
         ("UPDATE holdfast.active SET is_marked = true; UPDATE holdfast.active SET is_marked = false", "S10"),
         (KEYED, "S11"),

@@ -104,7 +104,7 @@ def test_a_wrong_write_after_the_end_is_seen(database: Path, wrong: str, name: s
         ("UPDATE holdfast_jobs SET state = 'completed', result = '\"somebody else\"'", "S13"),
         ("UPDATE holdfast_jobs SET number = number - 1", "S2"),
         ("UPDATE holdfast_jobs SET state = 'available', claim = NULL, lease = NULL, crashes = 3", "S9"),
-        ('UPDATE holdfast_leases SET ended_at = 1, why = \'{"end": "expired"}\'', "S5"),
+        ('UPDATE holdfast_leases SET ended_at = 1, why = \'{"reason": "expired"}\'', "S5"),
         ("UPDATE holdfast_jobs SET progress_at = 1", "L2"),
         ("UPDATE holdfast_jobs SET is_marked = 1; UPDATE holdfast_jobs SET is_marked = 0", "S10"),
         (f"UPDATE holdfast_jobs SET is_marked = 1; {RELEASED}", "S10"),

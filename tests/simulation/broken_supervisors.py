@@ -75,7 +75,7 @@ def impatient() -> Any:
 
 def siblings_pay() -> Any:
     """Every running job is charged for the end of its worker, whoever was the culprit."""
-    return patched(LeaseEnd, charges=lambda self, hold: hold.state is State.RUNNING)
+    return patched(LeaseEnd, charges_crash_of=lambda self, hold: hold.state is State.RUNNING)
 
 
 def no_standing() -> Any:
@@ -164,7 +164,7 @@ def own_reason() -> Any:
 
 def drain_unexplained() -> Any:
     """That a worker had been asked to end explains nothing."""
-    return patched(LeaseEnd, explained=lambda self, *, is_draining: self)
+    return patched(LeaseEnd, with_drain=lambda self, *, is_draining: self)
 
 
 def undelivered_dropped() -> Any:
