@@ -190,7 +190,7 @@ def late_death_costs() -> Any:
 
 def beats_for_the_dead() -> Any:
     """Nobody sees that a worker is dead, and its lease is beaten on."""
-    return patched(Supervisor, _recover_jobs_of=lambda self, ward, exit: self.wards.append(ward))
+    return patched(Supervisor, _recover_jobs_of=lambda self, ward, exit: self.workers.append(ward))
 
 
 def frozen_left_alone() -> Any:

@@ -254,15 +254,9 @@ class Supervisor:
         pause = settings.recovery_interval
         serve = partial(self._service, pause=pause)
         tasks, queues = partial(tasks_of, self.workers), partial(queues_of, self.workers)
+        room, live = self._options.processes if self._options.isolates else 0, partial(self._run_worker, is_alone=True)
         self._isolation = Isolation(
-            self._store,
-            self._clock,
-            tasks=tasks,
-            queues=queues,
-            room=self._options.processes if self._options.isolates else 0,
-            live=lambda: self._run_worker(is_alone=True),
-            interval=pause,
-            serve=serve,
+            self._store, self._clock, tasks=tasks, queues=queues, room=room, live=live, interval=pause, serve=serve
         )
         client = Client(self._store, self._transport, self._clock, self._chance, self._events, give_up=0)
         self._rows_scheduler = RowsScheduler(
