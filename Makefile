@@ -6,6 +6,7 @@ SHELL := /bin/sh
 
 SEEDS ?= 1000
 MINUTES ?= 10
+LONG ?= none
 SCALE ?= 100000
 ARGS ?=
 QUICK := tests/core tests/engine tests/contract/test_memory.py tests/contract/test_sqlite.py tests/house/test_imports.py
@@ -39,7 +40,7 @@ quick: $(DEV) ## the tests to run while you work: no servers, less than a minute
 	@.venv/bin/python -m pytest -q -n 2 --dist worksteal $(QUICK) $(ARGS)
 
 test: $(DEV) $(SERVERS) ## run what a change can break, two tests at a time (ARGS="-k lease -x", or ARGS="-n 0" for one)
-	@.venv/bin/python -m pytest -n 2 --dist worksteal --long none $(ARGS)
+	@.venv/bin/python -m pytest -n 2 --dist worksteal --long $(LONG) $(ARGS)
 
 prove: $(DEV) $(SERVERS) ## run the long rest: all stores and settings, a million rows, 20,000 worlds, all mutants (an hour)
 	@.venv/bin/python -m pytest -n 2 --dist worksteal --long only $(ARGS)

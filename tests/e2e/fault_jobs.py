@@ -15,7 +15,7 @@ __all__ = ["app"]
 
 MEGABYTE = 1 << 20
 
-if hasattr(sys.modules["__main__"], "RunnerCell"):
+if hasattr(sys.modules["__main__"], "SystemWorkerLink"):
     failpoints.arm_runner()
 wrong_clocks.arm("worker")
 
