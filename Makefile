@@ -62,7 +62,7 @@ worlds: $(DEV) ## run every small world to a depth (ARGS="--script one")
 	@.venv/bin/python -m proof.enumerate $(ARGS)
 
 mutants: $(DEV) $(SERVERS) ## take out every guard, of the engine and of the stores' SQL: what notices it?
-	@.venv/bin/python -m tests.simulation.hunt
+	@.venv/bin/python -m tests.simulation.run_mutants
 	@.venv/bin/python -m scripts.mutate_sql --store sqlite --known --lanes 2
 	@.venv/bin/python -m scripts.mutate_sql --store postgres --known --lanes 2
 	@.venv/bin/python -m scripts.mutate_sql --store rows-sqlite --known --lanes 2

@@ -12,8 +12,8 @@ from scripts import todays_part
 pytest_plugins = [
     "holdfast.testing.servers",
     "tests.servers.absent",
-    "tests.stores.postgres_homes",
-    "tests.stores.postgres_sites",
+    "tests.stores.postgres_databases",
+    "tests.stores.postgres_faulty_databases",
 ]
 
 # Files of tests and servers are in memory where it has room: no test lets the machine crash, and a disk takes thrice as long to

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from proof.simulator.fates import Fault, Luck
+from proof.simulator.call_outcomes import Fault, Luck
 
 
 class Birth(Struct, frozen=True, tag=True):

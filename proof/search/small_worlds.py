@@ -17,15 +17,15 @@ from holdfast.settings import Settings
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import Event, Phase
 from proof.search.deviations import Deviation, Until, What
-from proof.simulator.fates import Fate, Fault, Faults, Luck, Mix, is_odd
-from proof.simulator.holds import LASTING, HoldingClock, Holds, Owners
+from proof.simulator.call_outcomes import Fate, Fault, Faults, Luck, Mix, is_odd
+from proof.simulator.deterministic import SteadyLoop
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process
+from proof.simulator.pending_calls import LASTING, HoldingClock, Holds, Owners
 from proof.simulator.plans import Mode, Plan
 from proof.simulator.profiles import LeaseClock, Profile
-from proof.simulator.steady import SteadyLoop
 from proof.simulator.world import Slot, World
-from proof.stores.doors import VERBS
+from proof.stores.gateways import VERBS
 
 TIMING = LeaseTiming(ttl=6.0, beat=2.25, margin=1.5)  # the fewest beats that a lease may have
 INTERVAL = 1.5  # of recovery, and of polls

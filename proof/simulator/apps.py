@@ -15,7 +15,7 @@ from holdfast._engine.embedded.in_process import InProcessChild, InProcessHost
 from holdfast._engine.supervisor.supervisor import OK, UNREACHABLE, Supervisor, SupervisorOptions
 from holdfast._ports.store import IsolatedJobs
 from holdfast.testing.history import EMBEDDED
-from proof.simulator.ears import Ears
+from proof.simulator.event_listeners import Ears
 from proof.simulator.hosts import Machine, SimChance, SimHost
 from proof.simulator.workers import worker_of
 

@@ -8,7 +8,7 @@ from holdfast._core.job import NewJob, State
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._system.clock import compose_uuid7
 from holdfast.stores.memory import Snapshot
-from proof.stores.mirror import Seen
+from proof.stores.statement_recorder import Seen
 
 SLOW = ("silent", "long")  # tasks that keep their slots, so that a backlog stays one
 

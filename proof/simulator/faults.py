@@ -20,9 +20,9 @@ from holdfast._ports.clock import Clock
 from holdfast._ports.store import Answer, Capabilities, EnqueueAnswer, Store
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.history import By, Event, History, Phase, outcome_of
+from proof.simulator.call_outcomes import Fate, Fault, Faults
 from proof.simulator.connections import Connections
-from proof.simulator.fates import Fate, Fault, Faults
-from proof.stores.doors import VERBS, Ask, Carry, Door
+from proof.stores.gateways import VERBS, Ask, Carry, Door
 
 Item = tuple[str, UUID, Token | None, By | None]
 

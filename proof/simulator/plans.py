@@ -11,10 +11,10 @@ from holdfast._core.timing import LeaseTiming
 from holdfast.settings import Settings
 from proof.checker.verdicts import Rules, TableRules
 from proof.search.decisions import Decision
-from proof.simulator.fates import Fault, Mix
-from proof.simulator.outfits import Outfit, draw_apps, draw_outfits
+from proof.simulator.call_outcomes import Fault, Mix
 from proof.simulator.profiles import Brand, LeaseClock, Profile, draw_profile
 from proof.simulator.programs import LIMITED, NAMES
+from proof.simulator.supervisor_settings import Outfit, draw_apps, draw_outfits
 from proof.simulator.threads import PROCESSES, THREADED
 from proof.simulator.watched_plan import RowsPlan, draw_rows
 

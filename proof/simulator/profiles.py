@@ -8,12 +8,12 @@ from typing import Literal
 from holdfast._ports.store import Store
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process, VirtualLoop
-from proof.stores.doors import Carry, Door, as_store
-from proof.stores.mirror import Mirror
+from proof.stores.gateways import Carry, Door, as_store
 from proof.stores.objects import ObjectDoor
+from proof.stores.recording_store import Witness
 from proof.stores.replicas import Quorum, ReplicaDoor
-from proof.stores.truth import Witness
-from proof.stores.writing import Pen, WriterDoor
+from proof.stores.single_writer import Pen, WriterDoor
+from proof.stores.statement_recorder import Mirror
 
 LeaseClock = Literal["kernel", "server", "none"]
 

@@ -13,8 +13,8 @@ from holdfast.testing.history import History
 from proof.checker.checker import check
 from proof.checker.verdicts import Report
 from proof.search.decisions import Decision
+from proof.simulator.environment_faults import Nemesis
 from proof.simulator.loop import Stuck
-from proof.simulator.nemesis import Nemesis
 from proof.simulator.plans import Plan, draw_for
 from proof.simulator.profiles import Brand
 from proof.simulator.world import World

@@ -12,12 +12,12 @@ from holdfast._engine.rows.batch import Batch
 from holdfast._engine.rows.rows import Rows, RowsContext
 from holdfast._engine.rows.tables import OpenTable, Tables
 from holdfast._ports.host import Exit
-from proof.simulator.fates import Fate, Fault, Faults, Mix
+from proof.simulator.call_outcomes import Fate, Fault, Faults, Mix
 from proof.simulator.hosts import SimChance, SimClock
 from proof.simulator.programs import SCENE, Scene
 from proof.simulator.watched_plan import RowsPlan
 from proof.simulator.watched_table import WitnessedTable, faulty_table
-from proof.stores.doors import Carry
+from proof.stores.gateways import Carry
 
 if TYPE_CHECKING:
     from holdfast._engine.events import Events

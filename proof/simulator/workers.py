@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.worker import Worker
 from holdfast._ports.store import IsolatedJobs
-from proof.simulator.ears import Ears
+from proof.simulator.event_listeners import Ears
 from proof.simulator.hosts import SimChance, SimClock
 from proof.simulator.plans import QUIET
 from proof.simulator.programs import SCENE, Scene, registry

@@ -23,22 +23,22 @@ from holdfast.testing.history import IN_CARE, Event, History, Phase
 from proof.search.decisions import Birth, Decision, Lookup, Mishap, Operation, births_of
 from proof.simulator.apps import App
 from proof.simulator.backlog import backlog, left_of
-from proof.simulator.bus import Bus, queue_of
+from proof.simulator.call_outcomes import ODD_ERRORS, Fault, Faults, Luck, Mix, is_odd
 from proof.simulator.connections import Connections
-from proof.simulator.ears import Ears
-from proof.simulator.fates import ODD_ERRORS, Fault, Faults, Luck, Mix, is_odd
+from proof.simulator.event_listeners import Ears
+from proof.simulator.fault_schedule import operations_of
 from proof.simulator.faults import faulty
 from proof.simulator.hosts import Machine, SimChance, SimClock, SimHost, SimStoreClock
 from proof.simulator.loop import Process, VirtualLoop
 from proof.simulator.plans import Plan
-from proof.simulator.premises import open_store
 from proof.simulator.profiles import Entrance
 from proof.simulator.programs import old_tasks, tasks
 from proof.simulator.queue import FaultyTransport
-from proof.simulator.strikes import operations_of
 from proof.simulator.threads import threaded
+from proof.simulator.transport import Bus, queue_of
 from proof.simulator.watched import WatchedRows
 from proof.simulator.workers import worker_of
+from proof.simulator.world_store import open_store
 
 STRANGER = "stranger"  # a task that nobody knows
 

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from holdfast.errors import StoreUnavailable
 from proof.simulator.hosts import SimClock
-from proof.stores.doors import READING, Ask, Door, as_store
-from proof.stores.truth import Witness
+from proof.stores.gateways import READING, Ask, Door, as_store
+from proof.stores.recording_store import Witness
 
 TRIES = 8
 

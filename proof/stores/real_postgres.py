@@ -30,8 +30,8 @@ from holdfast.testing.servers.postgres import PostgresServer
 from proof.checker import history_postgres
 from proof.simulator.hosts import EPOCH, SimClock
 from proof.simulator.loop import Process
-from proof.stores.doors import READING
-from proof.stores.mirror import CALL, Change, Mirror, told
+from proof.stores.gateways import READING
+from proof.stores.statement_recorder import CALL, Change, Mirror, told
 
 AGAIN: Final = 0.25  # seconds after which a statement that met a lock is sent again
 LOCK_LIMIT: Final = 5.0  # seconds for which it waits for a lock, as the store's own sessions do

@@ -30,7 +30,7 @@ from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.history import JobRow
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import Process
-from proof.stores.mirror import Change, Mirror, told
+from proof.stores.statement_recorder import Change, Mirror, told
 
 AGAIN = 0.05  # seconds after which a statement that was told BUSY asks again
 _NEW = "SELECT place, what, id, before, after FROM history WHERE place > ? ORDER BY place"

@@ -18,8 +18,8 @@ from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
 from proof.simulator.hosts import SimClock
 from proof.simulator.loop import VirtualLoop
-from proof.stores.doors import Ask, Door
-from proof.stores.truth import Memory, Witness
+from proof.stores.gateways import Ask, Door
+from proof.stores.recording_store import Memory, Witness
 
 
 class Quorum:

@@ -9,7 +9,7 @@ from hypothesis import settings
 from holdfast._ports.store import Store
 from holdfast.testing.clock import FakeClock
 from tests.contract.test_model import EXAMPLES, Model
-from tests.stores.postgres_homes import Home, Homes
+from tests.stores.postgres_databases import Home, Homes
 
 
 class PostgresModel(Model):

@@ -17,7 +17,7 @@ from holdfast.testing.contracts.isolating import LastTryContract
 from holdfast.testing.contracts.queues import QueueContract
 from holdfast.testing.contracts.scene import Part
 from holdfast.testing.contracts.settling import SettleContract
-from tests.stores.postgres_homes import KINDS, Homes
+from tests.stores.postgres_databases import KINDS, Homes
 
 
 class AtHome(Part):

@@ -12,7 +12,7 @@ import pytest
 from holdfast import App
 from holdfast.testing.servers.process import free_port
 from tests.docs.pages import ROOT, blocks_of, commands_of
-from tests.e2e.cells import is_alive
+from tests.e2e.scripted_workers import is_alive
 
 PAGE = ROOT / "docs" / "how-to" / "two-machines.md"
 PORTS = {"54320": str(free_port()), "42220": str(free_port())}

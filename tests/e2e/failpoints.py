@@ -16,7 +16,7 @@ from holdfast._system.channel import SystemChannel
 from holdfast._system.host import identify
 from holdfast.settings import Settings
 from holdfast.testing.process_log import ProcessEvent, tell, told
-from proof.stores.doors import VERBS
+from proof.stores.gateways import VERBS
 
 POINTS = tuple(filter(None, os.environ.get("E2E_FAILPOINTS", "").split(",")))
 DEEDS = "deeds"

@@ -20,10 +20,10 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._system import guard
 from holdfast._system.host import identify
 from holdfast.testing import history_sqlite
-from tests.e2e.cells import end, is_alive, living
 from tests.e2e.journal import Journal
 from tests.e2e.machines import HERE, Machine
 from tests.e2e.records import record_of
+from tests.e2e.scripted_workers import end, is_alive, living
 from tests.e2e.waiting import until
 
 ROOT = Path(__file__).parents[2]

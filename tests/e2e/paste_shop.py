@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import psycopg
 
 from holdfast.testing.servers.bucket import BucketServer
-from tests.e2e.cells import end
 from tests.e2e.fleet import HOLDFAST, START, Crew, Fleet, thaw
 from tests.e2e.paste_figures import EXAMPLE, Figures
+from tests.e2e.scripted_workers import end
 from tests.e2e.waiting import until
 
 LOOK = 0.1

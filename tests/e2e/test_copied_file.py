@@ -13,9 +13,9 @@ import pytest
 
 from holdfast import App
 from proof.checker.checker import Rules
+from tests.e2e.fault_runs import SEED, Tormentor
 from tests.e2e.fleet import START, fleet
 from tests.e2e.machines import HERE
-from tests.e2e.tormentor import SEED, Tormentor
 from tests.e2e.waiting import until
 
 ROUNDS = int(os.environ.get("E2E_COPIED_ROUNDS", "4"))

@@ -20,8 +20,8 @@ from holdfast.testing import Recovery, crash_at, freeze_at, points
 from holdfast.testing.crashes import trials
 from holdfast.testing.crashes.plan import VARIABLE
 from tests.e2e import crash_shop
-from tests.e2e.cells import is_alive
 from tests.e2e.fleet import ROOT, START
+from tests.e2e.scripted_workers import is_alive
 from tests.e2e.waiting import until
 
 FREEZE = """

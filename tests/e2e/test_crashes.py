@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cells import end, guard_of, is_alive
 from tests.e2e.fleet import START, fleet, stop
+from tests.e2e.scripted_workers import end, guard_of, is_alive
 from tests.e2e.waiting import STALL, until
 
 KILLS = int(os.environ.get("E2E_KILLS", "5"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import App
-from tests.e2e.cells import is_alive
+from tests.e2e.scripted_workers import is_alive
 from tests.engine.support import run, until
 
 SHOP = """

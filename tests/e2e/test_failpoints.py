@@ -12,9 +12,9 @@ import pytest
 
 from proof.checker.checker import Rules
 from tests.e2e import failpoints
+from tests.e2e.fault_runs import SEED, Tormentor
 from tests.e2e.fleet import ROOT, START, fleet
 from tests.e2e.machines import HERE
-from tests.e2e.tormentor import SEED, Tormentor
 from tests.e2e.waiting import until
 
 STORE_POINTS = (

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from holdfast.testing import history_sqlite
-from tests.e2e.cells import guard_of, is_alive
 from tests.e2e.fleet import START, fleet, stop, thaw
+from tests.e2e.scripted_workers import guard_of, is_alive
 from tests.e2e.waiting import STALL, until
 
 TTL, BEAT, MARGIN = 3.0, 0.6, 0.5

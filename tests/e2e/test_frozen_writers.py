@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing import history_sqlite
-from tests.e2e.cells import is_alive
 from tests.e2e.fleet import START, Fleet, fleet, stop, thaw
+from tests.e2e.scripted_workers import is_alive
 from tests.e2e.waiting import until
 
 OUTAGE = float(os.environ.get("E2E_OUTAGE", "3.5"))

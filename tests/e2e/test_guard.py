@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast._ports.host import Exit
 from holdfast._system import guard
 from holdfast._system.host import SystemChild
-from tests.e2e.cells import ask, cellmate, end, guard_of, is_alive, living, run
+from tests.e2e.scripted_workers import ask, cellmate, end, guard_of, is_alive, living, run
 from tests.e2e.waiting import eventually, until
 
 SOON = 2.0
@@ -181,7 +181,7 @@ def test_a_clock_that_runs_through_suspend_serves_as_well() -> None:
 def warden(is_running: bool, seconds: float | None, *start: str) -> Iterator[tuple["subprocess.Popen[bytes]", list[int]]]:
     """A supervisor process that can be killed and frozen, and the pids of its worker and of what that started."""
     words = [str(int(is_running)), "none" if seconds is None else str(seconds), *start]
-    process = subprocess.Popen([sys.executable, "-m", "tests.e2e.warden", *words], stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-m", "tests.e2e.scripted_supervisor", *words], stdout=subprocess.PIPE)
     assert process.stdout is not None
     pids = json.loads(process.stdout.readline())
     try:

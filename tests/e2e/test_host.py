@@ -18,7 +18,7 @@ from holdfast._core.identity import ProcessIdentity, is_provably_dead
 from holdfast._ports.host import Exit
 from holdfast._system import host as system_host
 from holdfast._system.host import SystemHost, identify
-from tests.e2e.cells import ask, cellmate, end, guard_of, is_alive, living, run
+from tests.e2e.scripted_workers import ask, cellmate, end, guard_of, is_alive, living, run
 from tests.e2e.waiting import eventually, until
 
 SLEEP = "import time; time.sleep(600)"
@@ -307,7 +307,7 @@ def test_an_ignored_sigchld_inherited_from_a_launcher_loses_no_exit() -> None:
 def test_process_one_of_a_container_reaps_what_its_workers_leave() -> None:
     script = """
 import asyncio, ctypes, os
-from tests.e2e.cells import ask, cellmate
+from tests.e2e.scripted_workers import ask, cellmate
 PR_SET_CHILD_SUBREAPER = 36
 assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 async def main():

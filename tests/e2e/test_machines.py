@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.fault_runs import SEED
 from tests.e2e.fleet import START, fleet
 from tests.e2e.machines import Machine
-from tests.e2e.site import ONE_TRANSPORT, TRANSPORTS, site
-from tests.e2e.tormentor import SEED
+from tests.e2e.server_site import ONE_TRANSPORT, TRANSPORTS, site
 from tests.e2e.waiting import STALL, until
 
 IS_DEFAULT = bool(os.environ.get("E2E_DEFAULTS"))

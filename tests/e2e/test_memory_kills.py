@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cages import cage
 from tests.e2e.fleet import START, fleet
+from tests.e2e.memory_limits import cage
 from tests.e2e.waiting import until
 
 

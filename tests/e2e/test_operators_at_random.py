@@ -9,10 +9,10 @@ import pytest
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._system.host import identify
 from proof.checker.checker import Rules, check
+from tests.e2e.fault_runs import SEED, Tormentor
 from tests.e2e.fleet import fleet
 from tests.e2e.machines import HERE
-from tests.e2e.meddling import Operator, amend
-from tests.e2e.tormentor import SEED, Tormentor
+from tests.e2e.random_operators import Operator, amend
 from tests.e2e.waiting import until
 
 JOBS = int(os.environ.get("E2E_OPERATED_JOBS", "500"))

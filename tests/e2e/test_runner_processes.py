@@ -17,8 +17,8 @@ from holdfast._engine.runners import messages
 from holdfast._engine.runners.options import RunnerOptions
 from holdfast._ports.host import Exit
 from holdfast._system.runner_host import SystemRunnerHost
-from tests.e2e.cells import end, guard_of, is_alive, living, run
 from tests.e2e.fleet import ROOT, START, Fleet, fleet, thaw
+from tests.e2e.scripted_workers import end, guard_of, is_alive, living, run
 from tests.e2e.waiting import STALL, until
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cells import is_alive
 from tests.e2e.fleet import START, fleet
+from tests.e2e.scripted_workers import is_alive
 from tests.e2e.waiting import until
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast._system.host import identify
 from holdfast.testing.process_log import ProcessEvent, tell
+from tests.e2e.fault_runs import SEED
 from tests.e2e.records import SAID
-from tests.e2e.tormentor import SEED
 from tests.e2e.torture.kept import look
 from tests.e2e.torture.rounds import Plan, play
 

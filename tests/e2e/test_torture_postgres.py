@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.tormentor import SEED
-from tests.e2e.torture.grounds import Store
+from tests.e2e.fault_runs import SEED
+from tests.e2e.torture.databases import Store
 from tests.e2e.torture.rounds import Plan, play
 
 HALF = {"kills": 25, "zombies": 5, "cuts": 6, "rows locked": 2, "statements cancelled": 1}

@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.e2e.cells import end
 from tests.e2e.fleet import START, Fleet, fleet, thaw
+from tests.e2e.scripted_workers import end
 from tests.e2e.waiting import until
 
 TASKS = ("book", "book_in_thread", "book_in_process")

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast import App, Batch, RowsLost
 from tests.e2e.journal import Journal
 from tests.e2e.waiting import eventually
-from tests.rows.grounds import ENDING, PLAIN
+from tests.rows.databases import ENDING, PLAIN
 
 FOLDER = Path(os.environ["E2E_FOLDER"])
 OWNER = os.environ.get("E2E_OWNER")

@@ -19,10 +19,10 @@ from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import define
 from holdfast._system.channel import MOST_UNSENT
 from holdfast.errors import ConfigurationError, JobLost
+from tests.engine.runners.test_process import Scene
 from tests.engine.runners_support import RunnerBench, processed
 from tests.engine.support import TIMING, Bench, Held, beside, claim, forever, run, run_virtual, stubborn, turns, until
-from tests.engine.test_runners_inside import Scene
-from tests.engine.test_worker import Office, passing
+from tests.engine.worker.test_worker import Office, passing
 
 
 def test_what_a_handler_left_behind_takes_no_job_from_the_next_attempt() -> None:

@@ -167,7 +167,7 @@ def test_five_days_take_all_long_tests() -> None:
 def test_the_long_tests_of_the_room_that_changed_most_run_at_once() -> None:
     day = datetime.date(2026, 11, 23)
     assert todays_part.part(day, ["README.md"]) == ("tests/e2e",)
-    changed = ["bench/backlog.py", "bench/chart.py", "proof/stores/truth.py"]
+    changed = ["bench/backlog.py", "bench/chart.py", "proof/stores/recording_store.py"]
     assert todays_part.part(day, changed) == ("tests/e2e", "tests/bench")
 
 

@@ -86,7 +86,7 @@ class Failures:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Before fixtures are bound to tests."""
     if _work().store.endswith("postgres"):
-        session.config.pluginmanager.register(import_module("tests.mutants.grounds").GROUND)
+        session.config.pluginmanager.register(import_module("tests.mutants.databases").GROUND)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -369,7 +369,7 @@ def _record(owner: Any, name: str, note: Callable[..., None]) -> None:
 def grounds(session: pytest.Session, store: str) -> Iterator[Callable[[str], None]]:
     """What all children of a lane share; what to do after one that failed there."""
     if store == "postgres":
-        with import_module("tests.mutants.grounds").postgres(session) as tidy:
+        with import_module("tests.mutants.databases").postgres(session) as tidy:
             yield tidy
     elif store == "rows-postgres":
         with import_module("tests.mutants.rows").postgres():

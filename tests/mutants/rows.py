@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.databases.postgres import session_settings as sessions
-from tests.mutants.grounds import PLACE
+from tests.mutants.databases import PLACE
 
 
 def is_played_on(item: Any, store: str) -> bool:

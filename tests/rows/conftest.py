@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rows.grounds import Ground, file_in
+from tests.rows.databases import Ground, file_in
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

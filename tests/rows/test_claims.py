@@ -9,7 +9,7 @@ import pytest
 from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import RowFence, Table
 from holdfast.errors import ConfigurationError
-from tests.rows.grounds import ENDING, OWNED, Ground, keys
+from tests.rows.databases import ENDING, OWNED, Ground, keys
 
 
 def test_a_claim_marks_and_stamps_rows_and_answers_with_all_their_columns(ground: Ground) -> None:

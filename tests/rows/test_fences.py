@@ -7,7 +7,7 @@ import pytest
 from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import RowFence, Table
 from holdfast.errors import Unsupported
-from tests.rows.grounds import OWNED, Ground, keys
+from tests.rows.databases import OWNED, Ground, keys
 
 FENCES = pytest.mark.parametrize("options", [{}, OWNED], ids=["stamp", "owner"])
 

@@ -6,7 +6,7 @@ import pytest
 from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Table
 from holdfast.errors import HoldfastError
-from tests.rows.grounds import OWNED, Ground, keys
+from tests.rows.databases import OWNED, Ground, keys
 from tests.rows.test_inspection import inspected, the_problem
 
 PARTS = (

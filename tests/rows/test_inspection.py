@@ -6,7 +6,7 @@ import pytest
 
 from holdfast._ports.table import Findings, Table
 from holdfast.errors import ConfigurationError
-from tests.rows.grounds import ENDING, OWNED, Ground
+from tests.rows.databases import ENDING, OWNED, Ground
 
 
 def inspected(ground: Ground, **options: Any) -> Findings:

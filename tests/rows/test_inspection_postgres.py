@@ -6,7 +6,7 @@ import pytest
 from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Table
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable, Unsupported
-from tests.rows.grounds import ENDING, OWNED, Ground, watch
+from tests.rows.databases import ENDING, OWNED, Ground, watch
 from tests.rows.test_inspection import inspected, the_problem
 
 

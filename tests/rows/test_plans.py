@@ -15,7 +15,7 @@ from holdfast.rows.sqlite.database import RowsFile
 from holdfast.rows.sqlite.statements import Statements as SqliteStatements
 from holdfast.rows.sqlite.table import SqliteTable
 from holdfast.testing.servers import PostgresServer
-from tests.rows.grounds import Ground, file_in, watch
+from tests.rows.databases import Ground, file_in, watch
 from tests.stores.test_postgres_plans import looked_at
 
 MILLION = 1_000_000

@@ -8,7 +8,7 @@ from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Table
 from holdfast.testing.servers import PgBouncer, PostgresServer
 from holdfast.testing.servers.pgbouncer import has_pgbouncer
-from tests.rows.grounds import OWNED, Ground
+from tests.rows.databases import OWNED, Ground
 from tests.rows.test_types import through_everything, through_threads
 
 

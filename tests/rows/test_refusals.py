@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import App, Batch, ConfigurationError
-from tests.rows.grounds import PLAIN, Ground
+from tests.rows.databases import PLAIN, Ground
 
 WATCHER = "watcher"
 

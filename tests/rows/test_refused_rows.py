@@ -7,7 +7,7 @@ import pytest
 from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Refusal, Table
 from holdfast.errors import HoldfastError
-from tests.rows.grounds import ENDING, OWNED, Ground, keys
+from tests.rows.databases import ENDING, OWNED, Ground, keys
 
 HOWS = ["trigger", "check"]
 FROZEN = "row is frozen"

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import RowFence, Table
-from tests.rows.grounds import ENDING, OWNED, Ground, keys
+from tests.rows.databases import ENDING, OWNED, Ground, keys
 
 
 def test_resets_are_bounded_and_begin_with_the_oldest(ground: Ground) -> None:

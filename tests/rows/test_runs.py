@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import App, Batch, JobView, RowsLost, State, SyncBatch
-from tests.rows.grounds import ENDING, OWNED, PLAIN, Ground
+from tests.rows.databases import ENDING, OWNED, PLAIN, Ground
 
 FENCES = pytest.mark.parametrize("fence", [{}, OWNED], ids=["stamp", "owner"])
 LESS = "UPDATE contents SET number = number - "

@@ -18,7 +18,7 @@ from holdfast.rows.sqlite.statements import MOST_VALUES
 from holdfast.rows.sqlite.table import SqliteTable
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import PROCESS
-from tests.rows.grounds import OWNED, Ground, keys, watch
+from tests.rows.databases import OWNED, Ground, keys, watch
 from tests.rows.test_inspection import inspected, the_problem
 
 

@@ -12,7 +12,7 @@ from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.rows.sqlite.table import LOOKED_THROUGH, SqliteTable
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import PROCESS
-from tests.rows.grounds import ENDING, OWNED, Ground, keys, watch
+from tests.rows.databases import ENDING, OWNED, Ground, keys, watch
 from tests.rows.test_inspection import inspected, the_problem
 
 FOREIGN_TYPES = ["DATETIME", "TIMESTAMP", "TEXT", "", "VARCHAR(40)"]

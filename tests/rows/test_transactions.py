@@ -9,7 +9,7 @@ import pytest
 from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import RowFence, Table
 from holdfast.errors import HoldfastError
-from tests.rows.grounds import ENDING, OWNED, Ground
+from tests.rows.databases import ENDING, OWNED, Ground
 
 LESS = "UPDATE contents SET number = number - 1"
 STORY = pytest.mark.parametrize("is_blocking", [False, True], ids=["awaited", "blocking"])

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast._core.table_spec import RowOutcome
 from holdfast._ports.table import Table
-from tests.rows.grounds import OWNED, Ground, watch
+from tests.rows.databases import OWNED, Ground, watch
 
 ONE = "00000000-0000-7000-8000-000000000001"
 

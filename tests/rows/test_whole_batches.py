@@ -10,7 +10,7 @@ from holdfast._ports.table import RowFence, Table
 from holdfast.rows.sqlite.database import RowsFile
 from holdfast.rows.sqlite.statements import Statements
 from holdfast.rows.sqlite.table import SqliteTable
-from tests.rows.grounds import OWNED, Ground, keys, watch
+from tests.rows.databases import OWNED, Ground, keys, watch
 
 FENCES = pytest.mark.parametrize("options", [{}, OWNED], ids=["stamp", "owner"])
 WAYS = pytest.mark.parametrize("way", ["alone", "in a transaction", "in a thread's transaction"])

@@ -14,8 +14,8 @@ from proof.search.shrinking import Shrinker
 from proof.simulate import revision
 from proof.simulator.plans import Plan
 from proof.simulator.simulation import Outcome, perform
-from tests.simulation.hunt import fitting, play
 from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.run_mutants import fitting, play
 
 KEPT = Path(__file__).parent / "kept"
 

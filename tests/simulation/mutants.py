@@ -9,9 +9,9 @@ from msgspec import Struct, structs
 from holdfast._core.timing import LeaseTiming
 from holdfast.stores.memory import MemoryStore
 from proof.simulator.faults import Fault
-from proof.simulator.outfits import Outfit
 from proof.simulator.plans import OPERATIONS, Mode, Plan
 from proof.simulator.profiles import Profile
+from proof.simulator.supervisor_settings import Outfit
 from proof.simulator.threads import PROCESSES, THREADED
 from tests.simulation import broken_keeping as keeping
 from tests.simulation import broken_rows as rows

@@ -12,12 +12,12 @@ from holdfast._ports.host import Exit
 from holdfast.testing.history import EMBEDDED, Event, JobRow, LeaseRow, Phase
 from proof.search.decisions import Birth, Decision, Strike
 from proof.simulator.loop import PROCESS, Process
-from proof.simulator.outfits import APPS
 from proof.simulator.plans import Mode, Plan, draw, draw_for
 from proof.simulator.profiles import Brand
 from proof.simulator.simulation import Outcome, perform, simulate
+from proof.simulator.supervisor_settings import APPS
+from tests.simulation.hand_made_histories import FIRST, FRAGILE, LEASE, OTHER, OTHER_LEASE, SECOND, WORKER, Tale
 from tests.simulation.support import Stage, on_stage
-from tests.simulation.tales import FIRST, FRAGILE, LEASE, OTHER, OTHER_LEASE, SECOND, WORKER, Tale
 from tests.simulation.test_promises import ALONE, OPEN, ZOMBIES
 
 SOME = [seed for seed in range(200) if draw_for(seed, Brand.MEMORY).apps]

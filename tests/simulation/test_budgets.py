@@ -8,7 +8,7 @@ from holdfast._core.lifecycle import Precondition
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast.testing.history import FAIL_OVER, By, Phase
 from proof.checker.verdicts import Rules
-from tests.simulation.tales import FIRST, LEASE, OTHER, SECOND, Tale, begun, dead, stopped
+from tests.simulation.hand_made_histories import FIRST, LEASE, OTHER, SECOND, Tale, begun, dead, stopped
 
 BACK = {"state": State.AVAILABLE, "token": Token(None, 1), "lease": None}
 OPEN = Rules(is_complete=False)

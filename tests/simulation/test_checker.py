@@ -15,7 +15,7 @@ from holdfast._core.policy import Policy
 from holdfast.testing.history import FAIL_OVER, IN_CARE, By, Event, History, JobRow, LeaseRow, Phase
 from proof.checker.checker import check
 from proof.checker.verdicts import PROPERTIES, Rules, percentile
-from tests.simulation.tales import (
+from tests.simulation.hand_made_histories import (
     CHILD,
     FIRST,
     JOB,

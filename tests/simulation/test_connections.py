@@ -9,8 +9,8 @@ from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import History
+from proof.simulator.call_outcomes import Fault, Faults, Mix
 from proof.simulator.connections import Connections
-from proof.simulator.fates import Fault, Faults, Mix
 from proof.simulator.faults import faulty
 from tests.simulation.support import Stage, on_stage
 from tests.simulation.test_profiles import CALL, JOB, OTHER, new

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from holdfast.testing.history import Phase
 from proof.search.decisions import Birth, Lookup, Mishap, Operation, Strike
-from proof.simulator.fates import Fault, Faults, Luck, Mix
+from proof.simulator.call_outcomes import Fault, Faults, Luck, Mix
 from proof.simulator.programs import TAIL
 from proof.simulator.simulation import Outcome, perform, simulate
 

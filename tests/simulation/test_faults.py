@@ -18,9 +18,9 @@ from holdfast.errors import StoreUnavailable, Unsupported
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.history import History, Phase
-from proof.simulator.fates import Fault, Faults, Mix
+from proof.simulator.call_outcomes import Fault, Faults, Mix
 from proof.simulator.faults import faulty
-from proof.stores.doors import VERBS
+from proof.stores.gateways import VERBS
 from tests.simulation.support import Stage, on_stage
 
 JOB, CALL = UUID(int=1), UUID(int=2)

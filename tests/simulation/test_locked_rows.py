@@ -22,10 +22,10 @@ from proof.simulator.plans import draw_for
 from proof.simulator.profiles import Brand
 from proof.simulator.simulation import simulate
 from proof.stores.locked_rows import LockedRows
-from proof.stores.truth import Witness, witnessed
+from proof.stores.recording_store import Witness, witnessed
+from tests.simulation.hand_made_histories import CHILD, JOB, LEASE, NOBODY, SECOND, Tale
+from tests.simulation.hand_made_histories import OTHER as OTHER_WORKER
 from tests.simulation.support import Stage, on_stage
-from tests.simulation.tales import CHILD, JOB, LEASE, NOBODY, SECOND, Tale
-from tests.simulation.tales import OTHER as OTHER_WORKER
 from tests.simulation.test_promises import core, new, released, taken_late
 
 FIRST, OTHER, THIRD = (UUID(int=number) for number in range(21, 24))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.simulation.hunt import hunt, known_seeds
 from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.run_mutants import hunt, known_seeds
 
 
 @pytest.mark.timeout(180)
@@ -27,4 +27,4 @@ def test_what_breaks_nothing_is_not_caught() -> None:
 def test_each_has_a_name_and_a_seed_of_its_own() -> None:
     names = [mutant.name for mutant in MUTANTS]
     assert len(set(names)) == len(names)
-    assert sorted(known_seeds()) == sorted(names)  # python -m tests.simulation.hunt --renew
+    assert sorted(known_seeds()) == sorted(names)  # python -m tests.simulation.run_mutants --renew

@@ -26,8 +26,8 @@ from proof.simulator.plans import Mode, draw
 from proof.simulator.profiles import Entrance, LeaseClock, Profile
 from proof.simulator.programs import NEW
 from proof.simulator.simulation import Outcome, perform
-from proof.stores.doors import READING, VERBS, Door
-from proof.stores.truth import witnessed
+from proof.stores.gateways import READING, VERBS, Door
+from proof.stores.recording_store import witnessed
 from tests.simulation.support import Stage, on_stage
 
 TTL, BEAT = 30.0, 6.0

@@ -10,7 +10,7 @@ from holdfast._core.lifecycle import Charge, Precondition
 from holdfast._core.policy import Policy
 from holdfast.testing.history import FAIL_OVER, By, History, JobRow, Phase
 from proof.checker.verdicts import Rules
-from tests.simulation.tales import (
+from tests.simulation.hand_made_histories import (
     CALL,
     CHILD,
     FIRST,

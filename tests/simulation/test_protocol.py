@@ -16,7 +16,7 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import History
 from proof.checker.checker import check
 from proof.checker.verdicts import Report, Rules
-from proof.stores.truth import Witness, witnessed
+from proof.stores.recording_store import Witness, witnessed
 from tests.simulation.support import Stage, on_stage
 
 JOB, FIRST, SECOND = UUID(int=1), UUID(int=2), UUID(int=3)

@@ -22,9 +22,9 @@ from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import PROCESS, TTL, Scene, answered, raised, released, rescued
 from holdfast.testing.history import History
-from proof.simulator.fates import ODD_ERRORS, Fault, Faults, Mix, is_odd
+from proof.simulator.call_outcomes import ODD_ERRORS, Fault, Faults, Mix, is_odd
 from proof.simulator.faults import faulty
-from tests.stores.postgres_homes import Homes
+from tests.stores.postgres_databases import Homes
 
 LATEST = 0.003
 FAULTS = [each for each in Fault if each not in (Fault.NONE, Fault.CRASH_BEFORE, Fault.CRASH_AFTER)]

@@ -8,7 +8,7 @@ from holdfast.testing.history import History
 from proof.checker.verdicts import Rules, TableRules
 from proof.simulator.plans import WATCHED, draw
 from proof.simulator.simulation import simulate
-from tests.simulation.tales import Tale
+from tests.simulation.hand_made_histories import Tale
 
 TABLE = TableRules(stale_after=10.0, late=2.0, max_resets=1, poison=(7,))
 OPEN = Rules(is_complete=False, table=TABLE)

@@ -12,11 +12,11 @@ from proof.report.failure import explain
 from proof.search.cases import Case, broken_by, read, write
 from proof.search.decisions import Birth, Mishap, Operation, Strike, describe
 from proof.search.shrinking import Shrinker, fewest
-from proof.simulator.fates import Fault
+from proof.simulator.call_outcomes import Fault
+from proof.simulator.fault_schedule import BREAKS
 from proof.simulator.plans import STRIKES as STRIKE_NAMES
 from proof.simulator.plans import WORLDWIDE, Plan, draw
 from proof.simulator.simulation import Outcome, perform, simulate
-from proof.simulator.strikes import BREAKS
 from tests.simulation.broken_keeping import EnqueueLosesLast
 
 STORE = "tests.simulation.broken_keeping:EnqueueLosesLast"

@@ -20,9 +20,9 @@ from proof.simulator.profiles import Brand
 from proof.simulator.programs import SCENE, Scene
 from proof.simulator.simulation import perform
 from proof.simulator.threads import PROCESSES, THREADED, SimThreads, ThreadJob
-from tests.engine.test_reporter import hold
+from tests.engine.worker.test_progress_writer import hold
+from tests.simulation.hand_made_histories import FIRST, JOB, WORKER, Tale
 from tests.simulation.support import Stage, on_stage
-from tests.simulation.tales import FIRST, JOB, WORKER, Tale
 from tests.simulation.test_promises import OPEN, begun
 
 

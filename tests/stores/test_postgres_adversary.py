@@ -21,7 +21,7 @@ from holdfast.stores.postgres import schema
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.contracts.scene import EARLY, PROCESS, Scene, done, play, raised, rescued
 from tests.e2e.waiting import STALL
-from tests.stores.postgres_sites import Site
+from tests.stores.postgres_faulty_databases import Site
 
 AS_OURS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
 LONG = b'"' + b"x" * packing.INLINE + b'"'  # in bodies

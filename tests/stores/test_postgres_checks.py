@@ -12,9 +12,9 @@ from holdfast.stores.postgres import checks
 from holdfast.testing.contracts.scene import Scene, done, play
 from holdfast.testing.servers import PostgresServer
 from tests.e2e.waiting import STALL, until
-from tests.stores.postgres_homes import Home
-from tests.stores.postgres_sites import Ground, store_at
-from tests.stores.test_postgres_days import In
+from tests.stores.postgres_databases import Home
+from tests.stores.postgres_faulty_databases import Ground, store_at
+from tests.stores.test_postgres_partitions import In
 
 DAY = 86400.0
 

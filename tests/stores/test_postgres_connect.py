@@ -23,7 +23,7 @@ from holdfast.testing.contracts.scene import Scene, in_threads, play
 from holdfast.testing.servers import PgBouncer, PostgresServer
 from holdfast.testing.servers.pgbouncer import has_pgbouncer
 from tests.e2e.waiting import STALL, until
-from tests.stores.postgres_sites import Site, migrate, store_at
+from tests.stores.postgres_faulty_databases import Site, migrate, store_at
 
 OURS = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'holdfast %' AND datname = current_database()"
 

@@ -12,7 +12,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, play
 from holdfast.testing.servers import PostgresServer
 from tests.e2e.disks import Disk, small_disk
-from tests.stores.postgres_sites import Site, in_the_end, migrate
+from tests.stores.postgres_faulty_databases import Site, in_the_end, migrate
 
 SIZE = 128 << 20
 BIG = b"x" * 100_000

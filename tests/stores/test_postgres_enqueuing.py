@@ -14,8 +14,8 @@ from holdfast.databases.postgres.database import CONNECTIONS
 from holdfast.errors import HoldfastError
 from holdfast.testing.contracts.scene import Scene, done, play
 from tests.e2e.waiting import STALL
-from tests.stores.postgres_homes import Home
-from tests.stores.postgres_rivals import Stage, rival, waits
+from tests.stores.postgres_concurrent_sessions import Stage, rival, waits
+from tests.stores.postgres_databases import Home
 
 
 async def within(at: Scene, caller: Any, *jobs: NewJob) -> EnqueueAnswer:

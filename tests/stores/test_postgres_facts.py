@@ -11,10 +11,10 @@ from holdfast._core.policy import Policy
 from holdfast.stores.postgres import checks
 from holdfast.testing.contracts.scene import Scene, play
 from holdfast.testing.servers import PostgresServer
-from tests.stores.postgres_homes import Home
-from tests.stores.postgres_rivals import Stage
-from tests.stores.postgres_sites import store_at
-from tests.stores.test_postgres_days import DAY, finished, names, today
+from tests.stores.postgres_concurrent_sessions import Stage
+from tests.stores.postgres_databases import Home
+from tests.stores.postgres_faulty_databases import store_at
+from tests.stores.test_postgres_partitions import DAY, finished, names, today
 
 BESIDE = """
 CREATE SCHEMA beside;

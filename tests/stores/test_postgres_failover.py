@@ -11,7 +11,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, play
 from holdfast.testing.servers import PostgresServer
 from tests.e2e.waiting import STALL, until
-from tests.stores.postgres_sites import Site, in_the_end, migrate
+from tests.stores.postgres_faulty_databases import Site, in_the_end, migrate
 
 CRASH = LeaseEnd(End.CRASHED)
 

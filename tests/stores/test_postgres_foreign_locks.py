@@ -21,8 +21,8 @@ from holdfast.stores.postgres.parameters import INLINE
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Scene, answered, done, play, raised, rescued
-from tests.stores.postgres_homes import Home
-from tests.stores.postgres_rivals import Stage, locked, paused, rival, waits
+from tests.stores.postgres_concurrent_sessions import Stage, locked, paused, rival, waits
+from tests.stores.postgres_databases import Home
 
 CRASH = LeaseEnd(End.CRASHED)
 GRACE = 20.0

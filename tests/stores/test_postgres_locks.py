@@ -18,8 +18,8 @@ from holdfast.stores.postgres import parameters as packing
 from holdfast.testing.contracts.isolating import with_last_try
 from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOLDS, TASKS, crashed
 from holdfast.testing.contracts.scene import Scene, answered, done, play, raised
-from tests.stores.postgres_homes import Home
-from tests.stores.postgres_rivals import Stage, locked, paused, rival, waits
+from tests.stores.postgres_concurrent_sessions import Stage, locked, paused, rival, waits
+from tests.stores.postgres_databases import Home
 
 CRASH = LeaseEnd(End.CRASHED)
 SEEN_NOTHING = (None, None, None)

@@ -16,7 +16,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, play, raised
 from holdfast.testing.servers import TcpProxy
 from tests.e2e.waiting import STALL, eventually
-from tests.stores.postgres_sites import Site
+from tests.stores.postgres_faulty_databases import Site
 
 CLOSED = LeaseEnd(End.CLOSED)
 SHORT = 0.5

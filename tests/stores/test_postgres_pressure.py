@@ -15,7 +15,7 @@ from holdfast.databases.postgres import pool
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, insist, play, raised
 from tests.e2e.waiting import STALL, eventually
-from tests.stores.postgres_sites import Site
+from tests.stores.postgres_faulty_databases import Site
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'holdfast %' AND wait_event_type = 'Lock'"
 

@@ -15,9 +15,9 @@ from holdfast.cli.commands import root
 from holdfast.errors import ConfigurationError
 from holdfast.testing.contracts.scene import Scene, done, play, raised
 from holdfast.testing.servers import PostgresServer
-from tests.stores.postgres_homes import Home, Homes
-from tests.stores.postgres_sites import store_at
-from tests.stores.test_postgres_days import In, partitions
+from tests.stores.postgres_databases import Home, Homes
+from tests.stores.postgres_faulty_databases import store_at
+from tests.stores.test_postgres_partitions import In, partitions
 
 ROLES = ("enqueue", "work", "read", "own")
 DAY = 86400.0

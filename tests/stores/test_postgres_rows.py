@@ -7,8 +7,8 @@ from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._ports.store import Answer
 from holdfast.testing.contracts.scene import Scene, play, rescued
-from tests.stores.postgres_homes import Home
-from tests.stores.postgres_rivals import Stage
+from tests.stores.postgres_concurrent_sessions import Stage
+from tests.stores.postgres_databases import Home
 
 CRASH = LeaseEnd(End.CRASHED)
 

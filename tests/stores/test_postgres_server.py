@@ -12,7 +12,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, play, raised
 from holdfast.testing.servers import PostgresServer
 from tests.e2e.waiting import STALL, eventually
-from tests.stores.postgres_sites import Ground, Site, in_the_end
+from tests.stores.postgres_faulty_databases import Ground, Site, in_the_end
 
 MINE = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'holdfast %'"
 

@@ -13,10 +13,10 @@ from holdfast._ports.store import Answer, Check
 from holdfast.errors import HoldfastError, StoreRefused
 from holdfast.stores.postgres import objects
 from holdfast.testing.contracts.scene import Scene, done, play, raised
-from tests.stores.postgres_homes import KINDS, Homes
-from tests.stores.postgres_sites import Site, store_at
+from tests.stores.postgres_databases import KINDS, Homes
+from tests.stores.postgres_faulty_databases import Site, store_at
 from tests.stores.test_postgres_checks import found_at, levels
-from tests.stores.test_postgres_days import In
+from tests.stores.test_postgres_partitions import In
 
 DAY = 86400.0
 WITHOUT_A_KEY = ("active", "days", "finished_other", "attempts_other")

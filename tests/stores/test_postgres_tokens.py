@@ -11,8 +11,8 @@ from holdfast._core.job import Token
 from holdfast.stores.postgres import parameters as packing
 from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOLDS, again, crashed
 from holdfast.testing.contracts.scene import Scene, play, stale
-from tests.stores.postgres_homes import Home
-from tests.stores.postgres_rivals import Stage, rival
+from tests.stores.postgres_concurrent_sessions import Stage, rival
+from tests.stores.postgres_databases import Home
 
 Asked = tuple[UUID, Token]
 

@@ -24,8 +24,8 @@ from holdfast.errors import HoldfastError, JobLost, MissingExtra, StoreUnavailab
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Part, Scene, done, play, rescued, stale
 from tests.e2e.waiting import STALL, eventually
-from tests.stores.postgres_homes import KINDS, Home, Homes
-from tests.stores.postgres_sites import store_at
+from tests.stores.postgres_databases import KINDS, Home, Homes
+from tests.stores.postgres_faulty_databases import store_at
 
 LONG, SHORT = 60.0, 0.2
 CRASH = LeaseEnd(End.CRASHED)

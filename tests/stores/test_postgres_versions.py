@@ -13,13 +13,13 @@ from holdfast.stores.postgres.schema import VERSION
 from holdfast.testing.contracts.scene import Scene, done, in_threads, play
 from holdfast.testing.servers import PostgresServer
 from tests.e2e.waiting import STALL, eventually
-from tests.stores.postgres_sites import Site, store_at
+from tests.stores.postgres_faulty_databases import Site, store_at
 
 WORKERS = 20
 WAITING = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'holdfast %' AND wait_event_type = 'Lock'"
 MIGRATE = """
 import sys
-from tests.stores.postgres_sites import migrate
+from tests.stores.postgres_faulty_databases import migrate
 sys.stdin.readline()
 migrate(sys.argv[1])
 """

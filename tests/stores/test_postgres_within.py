@@ -16,9 +16,9 @@ from holdfast import App, SchemaMissing, SchemaTooNew, Unsupported
 from tests.e2e.waiting import STALL, until
 from tests.stores import callers
 from tests.stores.callers import Caller
-from tests.stores.postgres_homes import KINDS as KINDS_OF_HOMES
-from tests.stores.postgres_homes import Home, Homes
-from tests.stores.within_stories import ORDER, WithinStories, shrink
+from tests.stores.postgres_databases import KINDS as KINDS_OF_HOMES
+from tests.stores.postgres_databases import Home, Homes
+from tests.stores.within_cases import ORDER, WithinStories, shrink
 
 Kind = Callable[[str], Caller]
 

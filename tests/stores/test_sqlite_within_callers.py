@@ -11,7 +11,7 @@ from django.db.transaction import TransactionManagementError
 from holdfast import App
 from tests.stores import callers
 from tests.stores.callers import Caller
-from tests.stores.within_stories import WithinStories, shrink
+from tests.stores.within_cases import WithinStories, shrink
 
 KINDS: dict[str, Callable[[Path], Caller]] = {
     "sqlite3": lambda file: callers.Sqlite3(str(file)),

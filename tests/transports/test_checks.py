@@ -17,7 +17,7 @@ from holdfast.testing.servers import NatsServer, PgBouncer, PostgresServer
 from holdfast.testing.servers.pgbouncer import has_pgbouncer
 from holdfast.transports.inprocess import InProcessTransport, Listener
 from holdfast.transports.polling import PollingTransport
-from tests.stores.postgres_sites import migrate
+from tests.stores.postgres_faulty_databases import migrate
 
 IGNORED = (
     "statement_timeout,lock_timeout,idle_in_transaction_session_timeout,plan_cache_mode,enable_seqscan,jit,"

@@ -25,8 +25,8 @@ from typing import get_args
 from rich.console import Console
 
 from tests.e2e.torture import figures, leftovers
+from tests.e2e.torture.databases import Store
 from tests.e2e.torture.figures import Figures
-from tests.e2e.torture.grounds import Store
 from tests.e2e.torture.kept import look
 from tests.e2e.torture.rounds import Plan, play
 

@@ -10,7 +10,7 @@ from holdfast.testing.history import History
 from holdfast.testing.servers import PostgresServer
 from proof.checker.checker import check
 from proof.checker.verdicts import Rules
-from tests.e2e.meddling import amend
+from tests.e2e.random_operators import amend
 from tests.e2e.records import record_of
 
 NAME, DATA = "kept.json", "data"

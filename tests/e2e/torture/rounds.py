@@ -15,17 +15,17 @@ from holdfast._system import guard
 from holdfast.testing.history import History
 from proof.checker.checker import check
 from proof.checker.verdicts import Report
+from tests.e2e.death_log import Watch, undertaker
 from tests.e2e.fleet import Fleet, living_in
-from tests.e2e.meddling import Operator
+from tests.e2e.random_operators import Operator
 from tests.e2e.records import REFUSED, SAID
-from tests.e2e.torture.feeding import Feeder
-from tests.e2e.torture.grounds import Grounds, Store, grounds
+from tests.e2e.torture.databases import Grounds, Store, grounds
 from tests.e2e.torture.kept import Kept
 from tests.e2e.torture.lanes import Lanes
+from tests.e2e.torture.load import Feeder
 from tests.e2e.torture.restarts import waits
+from tests.e2e.torture.runner import MANY, PATIENCE, SETTINGS, Torturer
 from tests.e2e.torture.table import WatchedTable
-from tests.e2e.torture.torturer import MANY, PATIENCE, SETTINGS, Torturer
-from tests.e2e.undertaker import Watch, undertaker
 from tests.e2e.waiting import until
 
 TARGET = "tests.e2e.torture.jobs:app"

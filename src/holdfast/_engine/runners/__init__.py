@@ -3,5 +3,5 @@
 Each runner turns a handler's return value or exception into an `Outcome` (`outcomes`); it never writes to a store.
 Change freely: pools and messages between a worker and its runner processes. Do not change: any exception becomes an outcome, and
 the slot is freed, whatever the user's code does.
-A mistake fails `tests/engine/test_runners_*.py` or `tests/engine/test_rubbish.py`.
+A mistake fails `tests/engine/runners`.
 """

@@ -1,0 +1,321 @@
+"""What goes wrong around processes: kills, freezes, cuts, outages, power, clock steps."""
+
+from collections.abc import Iterable
+from functools import partial
+from math import inf
+
+from msgspec import structs
+
+from holdfast._ports.host import Exit
+from holdfast.stores.memory import Snapshot
+from proof.search.decisions import ROLLED_BACK, Strike
+from proof.simulator.fault_schedule import strikes_of, strikes_of_apps
+from proof.simulator.foreign_locks import Strangers
+from proof.simulator.hosts import Guard
+from proof.simulator.loop import Process
+from proof.simulator.plans import Mode
+from proof.simulator.world import Slot, World
+from proof.stores.recording_store import Witness
+
+_KILLED = Exit(signal="SIGKILL")
+
+
+class Nemesis:
+    """Does what was decided, never to the healthy core."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._stepped = self._lull_over = 0.0
+        self._frozen: list[Process] = []
+        self._cut_until: dict[Process, float] = {}
+        self._cut_off: dict[Process, tuple[float, int]] = {}
+        self._until: dict[Process, float] = {}
+        self._lost: set[Process] = set()
+        self._remembered: list[Snapshot] = []
+        self._away: tuple[float, Strike] | None = None
+        self._strangers = Strangers(world)
+        world.on_connect = self._meet
+
+    async def rage(self) -> None:
+        """Until the time of chaos is over."""
+        world, start = self._world, self._world.loop.time()
+        apart = strikes_of_apps(world.plan, world.loop.stream("strikes of apps"))
+        for strike in (*strikes_of(world.plan, world.loop.stream("strikes")), *apart):
+            world.loop.call_at(start + strike.time, self._strike, strike, context=world.loop.outside)
+        if world.plan.mode is Mode.FORGETFUL:
+            self._remember()
+        await world.pause(world.plan.chaos)
+
+    def _strike(self, strike: Strike) -> None:
+        whom = self._do(strike)
+        if whom or strike.is_for_ever:
+            self._world.decisions.append(structs.replace(strike, whom=", ".join(whom)))
+
+    def heal(self) -> None:
+        """Everything is well from now on – or, in a live world, as broken as it is."""
+        world = self._world
+        world.is_calm, self._away = True, None
+        self._strangers.leave()
+        world.resume_queues()
+        if not world.plan.is_live:
+            for faults in world.faults.values():
+                faults.stop()
+            self._find_quorum(is_rolled_back=False)
+            for process in self._frozen:
+                self._thaw(process)
+            for slot in world.slots:
+                if not slot.is_new:
+                    self._deploy(slot)
+                if slot.process is None or slot.process.is_dead:
+                    world.start(slot)
+            for app in world.apps:
+                app.start_again()
+        world.write("calm", "the world")
+
+    # whom
+
+    def _whom(self, which: str, slot: Slot, strike: Strike) -> list[Process]:
+        if which == "together":
+            return slot.members()
+        supervisor = [slot.process] if slot.process is not None and not slot.process.is_dead else []
+        if which == "supervisor":
+            return supervisor
+        if which == "sessions":
+            return [each for each in slot.members() if each not in supervisor]
+        living: list[tuple[Process, Guard]] = [pair for host in slot.hosts for pair in host.workers if not pair[0].is_dead]
+        if not living:
+            return []
+        worker, guard = living[int(strike.pick * len(living))]
+        return [worker] if which == "worker" else [worker, guard.process]
+
+    def _living(self) -> list[Process]:
+        return [process for machine in self._world.machines for process in machine.processes if not process.is_dead]
+
+    # what
+
+    def _do(self, strike: Strike) -> list[str]:
+        """The titles of those whom it has hit."""
+        match strike.name:
+            case "outage" | "brief_outage":
+                until = self._world.loop.time() + strike.seconds
+                if self._away is None or until > self._away[0]:
+                    self._away = until, strike
+                return self._cut(self._living(), strike)
+            case "stand_still":
+                return self._stand_still(strike.seconds)
+            case "step_clock":
+                return self._step_clock(strike.seconds)
+            case "lock_row" | "lock_file":
+                return self._strangers.lock(strike)
+            case "fail_over":
+                return self._fail_over(strike.pick)
+            case "lose_quorum":
+                return self._lose_quorum(strike)
+            case "kill_app" | "freeze_app" | "cut_app" | "drain_app":
+                return self._do_to_app(strike)
+            case _:
+                slots = self._world.slots
+                slot = slots[strike.slot] if strike.slot < len(slots) else None
+                return [] if slot is None or slot.is_core else self._do_to(slot, strike)
+
+    def _do_to(self, slot: Slot, strike: Strike) -> list[str]:
+        slot.is_broken = slot.is_broken or strike.is_for_ever
+        verb, _, which = strike.name.partition("_")
+        match verb:
+            case "kill":
+                return self._kill(self._whom(which, slot, strike))
+            case "freeze" if which == "writer":
+                return self._trap(slot, strike)
+            case "freeze":
+                return self._freeze(self._whom(which, slot, strike), strike)
+            case "cut":
+                return self._cut(self._whom(which, slot, strike), strike)
+            case "lull":
+                return self._lull(slot, strike)
+            case "lose":
+                return self._lose_power(slot)
+            case "drain":
+                return self._drain(slot)
+            case "deploy":
+                return self._deploy(slot)
+            case _:
+                raise ValueError(f"no such strike: {strike}")
+
+    def _do_to_app(self, strike: Strike) -> list[str]:
+        """The whole process, worker and supervisor together."""
+        apps = self._world.apps
+        app = apps[strike.slot] if strike.slot < len(apps) else None
+        if app is None or app.process is None or app.process.is_dead:
+            return []
+        app.is_broken = app.is_broken or strike.is_for_ever
+        match strike.name:
+            case "kill_app":
+                return self._kill([app.process])
+            case "freeze_app":
+                return self._freeze([app.process], strike)
+            case "cut_app":
+                return self._cut([app.process], strike)
+            case _:
+                return app.leave()
+
+    def _kill(self, whom: Iterable[Process]) -> list[str]:
+        hit = []
+        for process in whom:
+            hit.append(process.title)
+            process.end(_KILLED)
+        return hit
+
+    def _lose_power(self, slot: Slot) -> list[str]:
+        if slot.machine is self._world.slots[0].machine and self._world.plan.is_live:
+            return []
+        slot.machine.lose_power()
+        return [slot.machine.name]
+
+    def _drain(self, slot: Slot) -> list[str]:
+        if slot.supervisor is None or slot.process is None or slot.process.is_dead:
+            return []
+        self._world.loop.call_soon(slot.supervisor.drain, context=self._world.loop.context_of(slot.process))
+        return [slot.process.title]
+
+    def _deploy(self, slot: Slot) -> list[str]:
+        """The other release: workers that are started from now on have its code, and those that run are asked to end."""
+        slot.is_new = not slot.is_new
+        return self._drain(slot) or [f"slot {slot.number}"]
+
+    def _freeze(self, whom: Iterable[Process], strike: Strike) -> list[str]:
+        world, hit = self._world, []
+        for process in whom:
+            if process.is_dead:
+                continue
+            hit.append(process.title)
+            if self._waits_for_pen(process, strike):
+                continue
+            if strike.is_for_ever:
+                self._lost.add(process)
+            # Of two freezes that overlap the later end counts: a worker awake beside a frozen guard is nobody's promise.
+            until = world.loop.time() + strike.seconds
+            self._until[process] = max(until, self._until.get(process, until))
+            if not process.is_frozen_by("stopped"):
+                process.freeze()
+                world.write("process.freeze", process.name)
+                self._frozen.append(process)
+            if not strike.is_for_ever:
+                world.loop.call_at(until, self._thaw_in_time, process, context=world.loop.outside)
+        return hit
+
+    def _waits_for_pen(self, process: Process, strike: Strike) -> bool:
+        """Whoever is stopped in the midst of a write stops everybody, the healthy core too: no world has a core then."""
+        pen = self._world.entrance.pen
+        if pen is None or pen.holder is not process or not self._world.plan.is_live:
+            return False
+        pen.once_let_go(partial(self._freeze, [process], strike))
+        return True
+
+    def _trap(self, slot: Slot, strike: Strike) -> list[str]:
+        """Whoever of that slot writes next, or of its workers only, is stopped in the midst of it."""
+        world, pen = self._world, self._world.entrance.pen
+        if pen is None:
+            return []
+
+        def trap(process: Process) -> bool:
+            is_meant = process in slot.members() and (process is not slot.process or strike.pick < 0.5)
+            if world.is_calm or not is_meant:
+                return world.is_calm
+            self._freeze([process], strike)
+            return True
+
+        pen.traps.append(trap)
+        return [f"the next writer of {slot.number}"]
+
+    def _lose_quorum(self, strike: Strike) -> list[str]:
+        """The primary is cut off from the others, and either they hear of all that it did, or never."""
+        world, quorum = self._world, self._world.entrance.quorum
+        if quorum is None or quorum.is_lost:
+            return []
+        quorum.lose()
+        find = partial(self._find_quorum, is_rolled_back=strike.pick < ROLLED_BACK)
+        world.loop.call_later(strike.seconds, find, context=world.loop.outside)
+        return ["the store"]
+
+    def _find_quorum(self, *, is_rolled_back: bool) -> None:
+        if self._world.entrance.quorum is not None:
+            self._world.entrance.quorum.find(is_rolled_back=is_rolled_back)
+
+    def _thaw_in_time(self, process: Process) -> None:
+        if self._world.loop.time() >= self._until[process]:
+            self._thaw(process)
+
+    def _thaw(self, process: Process) -> None:
+        if process.is_frozen_by("stopped") and not process.is_dead and process not in self._lost:
+            self._world.write("process.thaw", process.name)
+            process.thaw()
+
+    def _meet(self, process: Process) -> None:
+        """One who is born while the store is away for everybody."""
+        if self._away is not None and (left := self._away[0] - self._world.loop.time()) > 0:
+            self._cut([process], structs.replace(self._away[1], seconds=left))
+
+    def _cut(self, whom: Iterable[Process], strike: Strike) -> list[str]:
+        world, hit = self._world, []
+        for process in whom:
+            faults = world.faults.get(process.name)
+            if faults is None or process.is_dead:
+                continue
+            hit.append(process.title)
+            if not faults.is_out:
+                self._cut_off[process] = world.now(), faults.calls
+            faults.is_out, faults.is_refusing = True, strike.is_refusing
+            world.write("process.cut", process.name)
+            # Of two that overlap the later end counts: a store away for all must come back for all.
+            until = inf if strike.is_for_ever else world.loop.time() + strike.seconds
+            self._cut_until[process] = max(until, self._cut_until.get(process, until))
+            if not strike.is_for_ever:
+                world.loop.call_at(until, self._connect, process, context=world.loop.outside)
+        return hit
+
+    def _connect(self, process: Process) -> None:
+        faults = self._world.faults[process.name]
+        if self._world.loop.time() < self._cut_until[process]:
+            return
+        if faults.is_out:
+            since, calls = self._cut_off[process]
+            self._world.write("process.connect", process.name, f"{faults.calls - calls} {self._world.now() - since:.3f}")
+        faults.is_out = False
+
+    def _lull(self, slot: Slot, strike: Strike) -> list[str]:
+        if self._world.now() <= self._lull_over + 2 * max(each.timing.beat for each in self._world.plan.all_settings):
+            return []
+        hit = self._cut(self._living() if strike.pick < 0.5 else slot.members(), strike)
+        self._lull_over = self._world.now() + strike.seconds if hit else self._lull_over
+        return hit
+
+    def _stand_still(self, seconds: float) -> list[str]:
+        """The store answers nobody and refuses nobody: all that is sent is done when it goes on."""
+        world = self._world
+        world.standstill_over = max(world.standstill_over, min(world.now() + seconds, world.plan.chaos))
+        world.write("store.still", "store", f"{seconds:.3f}")
+        return ["the store"]
+
+    def _step_clock(self, step: float) -> list[str]:
+        clock, most = self._world.store_clock, self._world.plan.step / 2
+        if clock is None:
+            return []
+        # The sum of all steps stays within what the plan allows, whatever their order.
+        step = max(-most, min(most, self._stepped + step)) - self._stepped
+        self._stepped += step
+        clock.stepped += step
+        self._world.write("clock.step", "store", f"{step:+.3f}")
+        return ["the store"]
+
+    def _remember(self) -> None:
+        """What the store's stand-in may know."""
+        world = self._world
+        if not world.is_calm and isinstance(world.store, Witness):
+            self._remembered = [*self._remembered[-3:], world.store.snapshot()]
+            world.loop.call_later(world.plan.interval / 4, self._remember, context=world.loop.outside)
+
+    def _fail_over(self, pick: float) -> list[str]:
+        """The store's stand-in takes over and has not heard of the newest writes."""
+        assert isinstance(self._world.store, Witness)  # no real store fails over here
+        self._world.store.fail_over(self._remembered[int(pick * len(self._remembered))])
+        return ["the store"]

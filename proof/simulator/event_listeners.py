@@ -1,0 +1,37 @@
+"""What simulated processes hear of their engine's own events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast._engine.events import EventName, Events
+from holdfast.testing.history import IN_CARE, ROWS
+from proof.simulator.call_outcomes import ODD, ODD_ERRORS
+from proof.simulator.loop import Process
+from proof.simulator.watched_table import VERBS
+
+if TYPE_CHECKING:
+    from proof.simulator.world import World
+
+_ODD_NAMES = [each.__name__ for each in ODD_ERRORS]
+FAILURES = (EventName.STORE_UNAVAILABLE, EventName.STORE_REFUSED, EventName.SUBSCRIBER_FAILED)
+
+
+class Ears(Events):
+    """Logs nothing, and hears when a loop of the engine goes on after an error that is no fault of the store."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        super().__init__()
+        self._world = world
+        self._process = process
+
+    def emit(self, name: EventName, **fields: object) -> None:
+        """Complain about the engine's own errors, and say when a worker is ready."""
+        if name is EventName.WORKER_READY:
+            self._world.write("worker.ready", self._process.name, IN_CARE if self._process.name in self._world.core else "")
+        operation, error = fields.get("operation"), str(fields.get("error", ""))
+        is_told = error.startswith(("StoreUnavailable", "TimeoutError", f"{operation}: ")) or ODD in error or error in _ODD_NAMES
+        is_told = is_told or error.partition(": ")[2].startswith(("/", "postgresql://"))  # real stores, with a query's name
+        is_told = is_told or (str(operation).startswith(ROWS) and error.partition(": ")[0] in (*VERBS, "transaction"))
+        if name in FAILURES and not is_told:
+            self._world.loop.complaints.append(f"{name}: {operation}: {error}")

@@ -1,0 +1,43 @@
+"""The store of a world: a memory store with a witness, or a real one with a mirror."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast._ports.store import Capabilities
+from holdfast.stores.memory import MemoryStore
+from proof.simulator.profiles import Brand
+from proof.simulator.programs import NAMES
+from proof.simulator.threads import PROCESSES, THREADED
+from proof.stores.real_sqlite import SqliteFile
+from proof.stores.recording_store import Witness, witnessed
+from proof.stores.statement_recorder import Mirror
+
+if TYPE_CHECKING:
+    from proof.simulator.world import World
+
+KNOWN = (*NAMES, *THREADED, *PROCESSES)
+
+
+def open_store(world: World, kind: type[MemoryStore]) -> Witness | Mirror:
+    """What the plan of the world asks for."""
+    plan, clock = world.plan, world.store_clock or world.machines[0].clock
+    match plan.brand:
+        case Brand.SQLITE:
+            return SqliteFile(world.machines[0].clock, plan.mix.timeout, world.history, world.now, KNOWN)
+        case Brand.POSTGRES:
+            from proof.stores.real_postgres import PostgresDatabase  # noqa: PLC0415 - its driver is an extra
+
+            assert world.store_clock is not None
+            return PostgresDatabase(world.store_clock, world.history, world.now, KNOWN)
+        case Brand.MEMORY:
+            return witnessed(
+                kind,
+                world.true_clock if plan.lease_clock == "none" else clock,
+                history=world.history,
+                now=world.now,
+                profile=Capabilities("simulated", plan.lease_clock, caller_transaction=plan.has_hooks),
+                floor=plan.floor,
+                known=KNOWN,
+                has_strangers=plan.locks > 0,
+            )

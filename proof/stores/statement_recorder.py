@@ -1,0 +1,151 @@
+"""What a real store under simulation does, written down statement by statement, as ``truth`` does for a memory store.
+
+Triggers in the store's own tables log each change of a row in the transaction that makes it. After each statement the log is
+read, and each change becomes an event with the right under which it was asked for.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any, Literal, cast
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from holdfast._core.job import State, Token
+from holdfast._ports.clock import Clock
+from holdfast._ports.store import Store
+from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase
+from proof.simulator.loop import Process
+from proof.stores.gateways import VERBS
+from proof.stores.rights import Call
+
+CALL: ContextVar[Call] = ContextVar("call")
+
+
+class Change(Struct, frozen=True):
+    """One row's change, in the order of commits; of a paused queue only ``note`` speaks."""
+
+    what: Literal["job", "lease", "queue"]
+    id: UUID | None = None
+    before: JobRow | LeaseRow | None = None
+    after: JobRow | LeaseRow | None = None
+    note: str = ""
+
+
+class Known(Struct, frozen=True):
+    """A job as it was last seen; ``heal_at``: whether a hook is owed."""
+
+    state: State
+    task: str
+    queue: str
+    token: Token
+    lease: UUID | None
+    heal_at: bool | None
+
+
+class Seen(Struct, frozen=True):
+    """All jobs and all paused queues."""
+
+    jobs: dict[UUID, Known]
+    paused: frozenset[str]
+
+
+class Mirror(ABC):
+    """The truth of one real store. ``known``: tasks that some process has code for."""
+
+    clock_of: Callable[[str], Clock]
+    caller = ""  # of a memory store only; here each call says who makes it
+
+    def __init__(self, history: History, now: Callable[[], float], known: Collection[str]) -> None:
+        self.history, self.now, self._known = history, now, known
+        self._jobs: dict[UUID, JobRow] = {}
+        self._paused: set[str] = set()
+
+    @abstractmethod
+    def reached_by(self, process: Process) -> Store:
+        """The store as this process has it."""
+
+    @abstractmethod
+    def changes(self) -> Iterator[Change]:
+        """What has been committed since the last look."""
+
+    @abstractmethod
+    def lock(self, jobs: Sequence[UUID], *, is_exclusive: bool) -> Callable[[], None]:
+        """What a stranger does: lock the rows of jobs, or all there is; the answer ends it."""
+
+    @abstractmethod
+    def close_world(self) -> None:
+        """The world is over."""
+
+    def snapshot(self) -> Seen:
+        """The state that the log leads to."""
+        jobs = {
+            job: Known(row.state, row.task, row.queue, row.token, row.lease, row.is_owed or None)
+            for job, row in self._jobs.items()
+        }
+        return Seen(jobs, frozenset(self._paused))
+
+    def look(self) -> None:
+        """Write down what the statement that just ended has changed."""
+        call = CALL.get()
+        for change in self.changes():
+            match change.what:
+                case "job":
+                    self._tell_job(call, change)
+                case "lease" if change.after is not None and change.after != change.before:
+                    self._tell(call, change, call.of_lease, lease=change.id)
+                case "queue":
+                    word, _, queue = change.note.partition(" ")
+                    (self._paused.add if word == "paused" else self._paused.discard)(queue)
+                    self._tell(call, change, By("pause"), note=change.note)
+                case _:
+                    pass  # a lease that is forgotten, or written as it was
+
+    def _tell_job(self, call: Call, change: Change) -> None:
+        before, after = change.before, change.after
+        assert change.id is not None
+        old = before if isinstance(before, JobRow) else None
+        new = after if isinstance(after, JobRow) else None
+        if new is None:
+            self._jobs.pop(change.id, None)
+        else:
+            self._jobs[change.id] = new
+        last = new or old
+        assert last is not None
+        lease = last.lease or (old.lease if old is not None else None)
+        self._tell(call, change, call.by(change.id, old, new), job=change.id, token=last.token, lease=lease)
+
+    def _tell(self, call: Call, change: Change, by: By, **fields: Any) -> None:
+        before, after = change.before, change.after
+        made = Event(time=self.now(), process=call.process, what=change.what, phase=Phase.TRUTH, by=by, **fields)
+        self.history.add(structs.replace(made, before=before, after=after))
+
+    def is_known(self, task: str) -> bool:
+        """Whether some process has the task's code."""
+        return not self._known or task in self._known
+
+
+class Told:
+    """A real store whose every call says first who makes it and what it asks for."""
+
+    def __init__(self, store: Store, process: str) -> None:
+        self._store, self._process = store, process
+        self.capabilities = store.capabilities
+
+
+def _verb(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def ask(self: Told, *arguments: Any, **keywords: Any) -> Any:
+        CALL.set(Call(self._process, name, arguments, keywords))
+        return await getattr(self._store, name)(*arguments, **keywords)
+
+    return ask
+
+
+for _name in VERBS:
+    setattr(Told, _name, _verb(_name))
+
+
+def told(store: Store, process: str) -> Store:
+    """The store, with each call announced to its mirror."""
+    return cast(Store, Told(store, process))

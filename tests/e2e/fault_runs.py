@@ -1,0 +1,123 @@
+"""Kills and freezes real processes, and has the checker judge what really happened to every row."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Sequence
+from uuid import UUID
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._system.host import identify
+from holdfast.testing.process_log import ProcessEvent
+from proof.checker.checker import Report, Rules, check
+from proof.checker.verdicts import percentile
+from tests.e2e.fleet import START, Crew, Fleet, is_stopped
+from tests.e2e.machines import HERE, Machine
+from tests.e2e.scripted_workers import end, is_alive
+from tests.e2e.waiting import until
+
+SEED = int(os.environ.get("E2E_SEED", "1"))
+SUPERVISORS = 0.2
+"""The part of kills that takes a supervisor along."""
+
+
+class Tormentor:
+    """Hurts workers, and knows when each of them ran its last instruction."""
+
+    def __init__(
+        self, ships: Fleet, chance: random.Random, machines: Sequence[Machine], *, processes: int = 2, is_ready: bool = True
+    ) -> None:
+        self._ships, self._chance, self._processes = ships, chance, processes
+        self._ours = identify(os.getpid())
+        self.app, self.folder, self.record = ships.app, ships.folder, ships.record
+        ships.app.migrate()
+        self.record.watch()
+        self.crews = [self.sail(machine, is_ready=is_ready) for machine in machines]
+        self.deeds: list[ProcessEvent] = []
+        self.jobs = 0
+
+    def sail(self, machine: Machine = HERE, *, is_ready: bool = False) -> Crew:
+        """Another crew."""
+        options = ("--processes", str(self._processes), "--concurrency", "8")
+        return self._ships.crew(*options, is_ready=is_ready, machine=machine)
+
+    def enqueue(self, many: int, longest: float = 2.0, tasks: Sequence[str] = ("labour", "labour_in_thread")) -> list[UUID]:
+        """More to do."""
+        jobs = []
+        for _ in range(many):
+            task = self._chance.choice(tasks)
+            job = self._ships.enqueue(task, seconds=self._chance.uniform(0.2, longest))
+            self.record.tell("enqueue", job, None, self._ours)
+            jobs.append(job)
+        self.jobs += many
+        return jobs
+
+    def pause(self, most: float) -> None:
+        """Let them work for a while."""
+        by = time.monotonic() + self._chance.uniform(0.0, most)
+        until(lambda: time.monotonic() > by, within=most + 1.0)
+
+    def kill_somebody(self) -> None:
+        """One worker, or a supervisor with all of its workers, which another one replaces."""
+        # One that died before it was ready is replaced after a pause: the next victim is found elsewhere.
+        crew = self._chance.choice(until(lambda: [crew for crew in self.crews if crew.workers()], within=START))
+        if self._chance.random() >= SUPERVISORS:
+            return self._kill(crew, self._chance.choice(crew.workers()))
+        os.kill(crew.pid, signal.SIGSTOP)
+        until(lambda: is_stopped(crew.pid), within=START)
+        workers = crew.workers()
+        end(crew.pid)
+        for worker in workers:
+            self._kill(crew, worker)
+        self.crews.remove(crew)
+        self.crews.append(self.sail(self.refuge(crew.machine)))
+        return None
+
+    def refuge(self, lost: Machine) -> Machine:
+        """Where a new crew sails for one that was lost there."""
+        return lost
+
+    def _kill(self, crew: Crew, worker: int) -> None:
+        """Stopped first, for the blink of an eye, so that the moment is known."""
+        process = crew.identify(worker)
+        os.kill(worker, signal.SIGSTOP)
+        until(lambda: is_stopped(worker), within=START)
+        self.did("process.end", process)
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: not is_alive(worker), within=START)
+
+    def did(self, what: str, process: ProcessIdentity) -> None:
+        """This happens to that process now."""
+        self.deeds.append(ProcessEvent(time.time(), what, process))
+
+    def stop(self, rules: Rules) -> Report:
+        """Let every job end, send everybody home, and judge what happened."""
+        until(self.is_done, within=120 + self.jobs / 5)
+        assert self._ships.app.jobs.counts()["completed"] == self.jobs
+        # A worker that still starts is killed by its supervisor, and the history does not tell of that death.
+        until(lambda: all(self._has_started(crew) for crew in self.crews), within=START)
+        for crew in self.crews:
+            crew.send(signal.SIGTERM)
+        assert [crew.wait(START) for crew in self.crews] == [0] * len(self.crews)
+        history = self.record.read(self.deeds)
+        report = check(history, rules)
+        deaths = len({deed.process for deed in self.deeds if deed.what == "process.end"})
+        told = f"{len(history)} events, {deaths} dead workers, {report.starts} starts of {self.jobs} jobs"
+        half, most, slowest = (percentile(report.recoveries, share) for share in (0.5, 0.99, 1.0))
+        print(f"{told}, recoveries p50 {half:.2f} s, p99 {most:.2f} s, slowest {slowest:.2f} s")
+        print(f"overlaps outside the timing assumptions {report.overlaps_outside}")
+        assert not report.violations, report.explain(history)
+        assert min(report.checked[name] for name in ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "L2")) > 0
+        return report
+
+    def _has_started(self, crew: Crew) -> bool:
+        """Whether all its workers live and may claim; those of a dead one are listed until their leases end."""
+        listed = [view.worker for view in self.app.workers.list()]
+        started = [pid for pid in crew.workers() if any(f"-{pid}-" in worker for worker in listed)]
+        return len(started) >= self._processes
+
+    def is_done(self) -> bool:
+        """Whether every job has ended."""
+        counts = self._ships.app.jobs.counts()
+        return counts["completed"] + counts["failed"] + counts["cancelled"] == self.jobs

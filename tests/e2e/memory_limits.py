@@ -1,0 +1,86 @@
+"""Places with little memory: a control group of the kernel's where one may be made, else a tree that looks like one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from tests.e2e.scripted_workers import end
+from tests.e2e.waiting import until
+
+MOUNTED = Path("/sys/fs/cgroup")
+ENOUGH = 512 << 20
+"""For a supervisor, some workers and a handler that takes little. With less the kernel, which has killed the one that took the most,
+kills a neighbour too: what the first had is given back a moment later."""
+
+
+class Cage(Struct, frozen=True):
+    """``main``: how a supervisor starts inside of it. ``counter``: who dies counts itself here, where no kernel does it."""
+
+    main: tuple[str, ...]
+    counter: Path | None = None
+
+
+@contextmanager
+def cage(folder: Path, version: int) -> Iterator[Cage]:
+    """A control group of that version, the kernel's own if this process may make one; empty and gone afterwards."""
+    group = _own_group(version)
+    made = None if group is None else _made(group / f"holdfast-{os.getpid()}-{folder.name}", version)
+    if made is None:
+        yield _pretended(folder, version)
+        return
+    # The memory of a process that was killed is given back a moment later: without the score the kernel may kill a neighbour until then.
+    enter = (
+        f"open({str(made / 'cgroup.procs')!r}, 'w').write(str(os.getpid())); open('/proc/self/oom_score_adj', 'w').write('-1000')"
+    )
+    try:
+        yield Cage(("-c", f"import os; {enter}; from holdfast.cli import main; main()"))
+    finally:
+        for pid in (made / "cgroup.procs").read_text().split():
+            end(int(pid))
+        until(lambda: not (made / "cgroup.procs").read_text(), within=15.0)
+        made.rmdir()
+
+
+def _own_group(version: int) -> Path | None:
+    """Where the kernel shows the group of this process; nothing if that version does not count memory here."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        number, controllers, path = line.split(":", 2)
+        if version == 1 and "memory" in controllers.split(","):
+            return MOUNTED / "memory" / path.lstrip("/")
+        if version == 2 and number == "0" and "memory" in _text(MOUNTED / "cgroup.controllers").split():
+            return MOUNTED / path.lstrip("/")
+    return None
+
+
+def _made(group: Path, version: int) -> Path | None:
+    try:
+        if version == 2:
+            (group.parent / "cgroup.subtree_control").write_text("+memory")
+        group.mkdir()
+    except OSError:
+        return None
+    try:
+        (group / ("memory.limit_in_bytes" if version == 1 else "memory.max")).write_text(str(ENOUGH))
+    except OSError:
+        group.rmdir()
+        return None
+    return group
+
+
+def _pretended(folder: Path, version: int) -> Cage:
+    """The files that the kernel would show, and a supervisor that looks for them there."""
+    groups, mounted = folder / "groups", folder / "cgroup"
+    groups.write_text("3:cpu,memory:/caged\n" if version == 1 else "0::/caged\n")
+    counter = mounted / ("memory/caged/memory.oom_control" if version == 1 else "caged/memory.events")
+    counter.parent.mkdir(parents=True)
+    counter.write_text("oom_kill 0\n")
+    look = f"kills.__defaults__ = (pathlib.Path({str(groups)!r}), pathlib.Path({str(mounted)!r}))"
+    kills = "import pathlib; from holdfast._system.memory_kills import MemoryKills; kills = MemoryKills.__init__"
+    return Cage(("-c", f"{kills}; {look}; from holdfast.cli import main; main()"), counter)
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""

@@ -1,0 +1,72 @@
+"""What the tests of processes share: cellmates to order about, and how to look at processes from outside."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast._system import guard
+from holdfast._system.host import SystemChild, SystemHost
+
+HERE = Path(__file__).parent
+NEVER_LONGER = 30.0
+
+
+def cell_host() -> SystemHost:
+    """A host whose workers are cellmates."""
+    return SystemHost(command=(sys.executable, str(HERE / "scripted_worker.py")))
+
+
+async def ask(child: SystemChild, order: str, value: object = None) -> Any:
+    """Tell the cellmate something and wait for its answer."""
+    child.channel.send(json.dumps([order, value]).encode())
+    answer = await asyncio.wait_for(child.channel.receive(), NEVER_LONGER)
+    assert answer is not None, "the cellmate died"
+    return json.loads(answer)
+
+
+@asynccontextmanager
+async def cellmate(*arguments: str) -> AsyncIterator[SystemChild]:
+    """A cellmate, ended with the test."""
+    child = await cell_host().spawn(arguments)
+    try:
+        yield child
+    finally:
+        child.kill()
+        await asyncio.wait_for(child.wait(), NEVER_LONGER)
+        child.channel.close()
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a scenario in an event loop of its own, never for ever."""
+    asyncio.run(asyncio.wait_for(scenario(), NEVER_LONGER))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; a zombie does not."""
+    stat = guard.read_stat(pid)
+    return stat is not None and stat.is_alive
+
+
+def living(session: int) -> list[int]:
+    """What lives of a session."""
+    return [pid for pid, stat in guard.session_processes(session).items() if stat.is_alive]
+
+
+def guard_of(worker: int) -> int:
+    """The guard of a worker."""
+    (found,) = [pid for pid in living(worker) if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return found
+
+
+def end(pid: int) -> None:
+    """SIGKILL, if it is still there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass

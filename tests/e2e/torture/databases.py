@@ -1,0 +1,296 @@
+"""What lies between workers and their jobs, and how it is hurt: a file that is locked, servers, and the ways to them."""
+
+import os
+import random
+import shutil
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
+from typing import Literal
+from uuid import UUID
+
+from holdfast import App
+from holdfast.testing import history_sqlite
+from tests.e2e.fleet import Crew
+from tests.e2e.machines import HERE, Machine
+from tests.e2e.server_site import PARTITIONS, Site, site
+from tests.e2e.torture import foreign_sessions
+from tests.e2e.torture.kept import DATA
+from tests.e2e.torture.runner import AMNESTY, RECOVERY, TTL, Harm, Torturer
+
+Store = Literal["sqlite", "postgres", "postgres+nats"]
+STORES: tuple[Store, ...] = ("sqlite", "postgres", "postgres+nats")
+OUTAGE = 4.5
+"""Seconds that a server or a machine's way to it is away, at most: longer than a lease lives."""
+MOMENT = 1.0
+LOCKED = 1.5
+"""Seconds that a file is locked by somebody else, at most."""
+SLACK = 3.0
+"""Seconds by which a loaded machine may be late."""
+NATS_ALIVE, NATS_DEAD = 6.0, 2.0
+RUBBISH = (b"", b"\xff\xfe", b'{"seconds": ', b"[1]", b'{"seconds": "soon"}', b"{}", b'{"seconds": 1e999}')
+
+
+class Grounds(ABC):
+    """Where one round takes place. ``bound``: seconds within which a dead owner's jobs are back in line."""
+
+    url, transport, stamp = "", "", "text"
+    bound = 1.001 * TTL + RECOVERY + AMNESTY + SLACK
+
+    def machines(self, many: int) -> list[Machine]:
+        """Where crews sail at first."""
+        return [self.machine(f"web-{number + 1}") for number in range(many)]
+
+    @abstractmethod
+    def machine(self, name: str) -> Machine:
+        """Another one."""
+
+    @abstractmethod
+    def hurt(self, torturer: Torturer, chance: random.Random) -> float:
+        """One of its faults; seconds until the next."""
+
+    @abstractmethod
+    def say(self, *statements: str) -> list[str]:
+        """Run statements of another user; the lines that the last one answers."""
+
+    @abstractmethod
+    def spoil(self, jobs: Sequence[UUID]) -> None:
+        """Their payloads become none."""
+
+    def lanes(self, torturer: Torturer, chance: random.Random) -> list[Callable[[], float]]:
+        """What goes on all the time."""
+
+        def hurt_the_grounds() -> float:
+            return self.hurt(torturer, chance)
+
+        return [hurt_the_grounds]
+
+    def watched(self, app: App) -> AbstractContextManager[None]:
+        """Let other users of the database in, now that the schema is there; with the round they go."""
+        return nullcontext()
+
+    def keep(self, folder: Path) -> None:
+        """Have the database there when all this is over."""
+
+
+class FileGrounds(Grounds):
+    """A SQLite file, and machines that share a kernel."""
+
+    bound = Grounds.bound + LOCKED
+
+    def __init__(self, folder: Path) -> None:
+        self._database = folder / "jobs.db"
+
+    def machine(self, name: str) -> Machine:
+        """The first two are one, where what died is provably dead."""
+        return HERE if name in ("web-1", "web-2") else Machine(name)
+
+    def hurt(self, torturer: Torturer, chance: random.Random) -> float:
+        """Another process writes and takes long, or copies the file."""
+        torturer.choose(
+            Harm("locks", 2, partial(self._lock, torturer)),
+            Harm("copies", 1, partial(self._copy, torturer, "copies", foreign_sessions.copy_in_this_process)),
+            Harm("backups", 1, partial(self._copy, torturer, "backups", foreign_sessions.back_up)),
+        ).do()
+        return AMNESTY + RECOVERY + chance.uniform(1.0, 4.0)
+
+    def say(self, *statements: str) -> list[str]:
+        with history_sqlite.opened(self._database) as connection:
+            answers = [connection.execute(statement).fetchall() for statement in statements]
+        return [str(value) for (value,) in answers[-1]]
+
+    def _lock(self, torturer: Torturer) -> None:
+        with torturer.calm, history_sqlite.opened(self._database) as blocker:
+            blocker.execute("BEGIN IMMEDIATE")
+            torturer.pause(LOCKED)
+            blocker.execute("ROLLBACK")
+        torturer.counts["locks"] += 1
+
+    def _copy(self, torturer: Torturer, name: str, copy: Callable[[Path], None]) -> None:
+        copy(self._database)
+        torturer.counts[name] += 1
+
+    def spoil(self, jobs: Sequence[UUID]) -> None:
+        with history_sqlite.opened(self._database) as connection:
+            for number, job in enumerate(jobs):
+                rubbish = RUBBISH[number % len(RUBBISH)]
+                connection.execute("UPDATE holdfast_jobs SET payload = ? WHERE id = ?", (rubbish, job.bytes))
+
+
+class ServedGrounds(Grounds):
+    """A PostgreSQL server, and a NATS server if wished, with ways of its own for each machine."""
+
+    bound, stamp = Grounds.bound + OUTAGE, "timestamptz"
+
+    def __init__(self, place: Site) -> None:
+        self._site, self.url, self.transport = place, place.url, place.transport
+        self._peaceful_until = 0.0
+
+    def machine(self, name: str) -> Machine:
+        return self._site.machine(name)
+
+    def hurt(self, torturer: Torturer, chance: random.Random) -> float:
+        """A machine's way to the server or, if that was left in peace for a while, the server itself."""
+        partition = Harm("cuts", 12, partial(self._cut_off, torturer, chance, torturer.victim()))
+        if time.monotonic() < self._peaceful_until:
+            partition.do()
+            return chance.uniform(0.0, 0.5)
+        harm = torturer.choose(
+            partition,
+            Harm("restarts", 8, partial(self._restart, torturer, chance)),
+            Harm("backends killed", 1, partial(self._kill_a_backend, torturer, chance)),
+            Harm("backends stopped", 1, partial(self._stop_a_backend, torturer, chance)),
+            Harm("connections ended", 2, partial(self._end_connections, torturer, chance)),
+            Harm("read only", 1, partial(self._refuse_writes, torturer, chance)),
+            Harm("rows locked", 4, partial(self._lock_rows, torturer, chance)),
+            Harm("statements cancelled", 2, partial(self._cancel_statements, torturer)),
+        )
+        harm.do()
+        return chance.uniform(0.0, 0.5)
+
+    @contextmanager
+    def _away(self, torturer: Torturer, name: str) -> Iterator[None]:
+        """The server, from everybody. A bound can only be told if those who keep it are left in peace afterwards."""
+        with torturer.calm:
+            yield
+            torturer.app.jobs.counts()
+        torturer.counts[name] += 1
+        self._peaceful_until = time.monotonic() + AMNESTY + RECOVERY + 2.0
+
+    def lanes(self, torturer: Torturer, chance: random.Random) -> list[Callable[[], float]]:
+        server = self._site.nats
+        if server is None:
+            return super().lanes(torturer, chance)
+
+        def hurt_nats() -> float:
+            torturer.pause(NATS_ALIVE)
+            if chance.random() < 0.3:
+                server.stop()
+                server.forget()
+            else:
+                server.kill()
+            try:
+                torturer.pause(NATS_DEAD)
+            finally:
+                server.start()
+            torturer.counts["NATS killed"] += 1
+            return 0.0
+
+        return [*super().lanes(torturer, chance), hurt_nats]
+
+    @contextmanager
+    def watched(self, app: App) -> Iterator[None]:
+        app.create_roles()
+        self.say(
+            f"CREATE USER {foreign_sessions.WORKER}",
+            f"GRANT holdfast_work, holdfast_enqueue, holdfast_read TO {foreign_sessions.WORKER}",
+            f"ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {foreign_sessions.WORKER}",
+        )
+        self._site.user = foreign_sessions.WORKER
+        with foreign_sessions.subscribed(self._site.postgres, self.url):
+            yield
+
+    def say(self, *statements: str) -> list[str]:
+        return self._site.postgres.sql(*statements, dsn=self.url).splitlines()
+
+    def spoil(self, jobs: Sequence[UUID]) -> None:
+        made = [
+            f"UPDATE holdfast.pending SET payload = '\\x{RUBBISH[number % len(RUBBISH)].hex()}' WHERE id = '{job}'"
+            for number, job in enumerate(jobs)
+        ]
+        self.say(*made)
+
+    def keep(self, folder: Path) -> None:
+        server = self._site.postgres
+        if server.is_running:
+            server.stop()
+        shutil.copytree(server.data, folder / DATA)
+
+    def _cut_off(self, torturer: Torturer, chance: random.Random, crew: Crew) -> None:
+        """Its machine, for longer or shorter than its leases live."""
+        with crew.lock:
+            if crew not in torturer.crews:
+                return
+            self._site.cut_off(crew.machine, PARTITIONS[torturer.counts["cuts"] % len(PARTITIONS)])
+            try:
+                torturer.pause(_length(chance))
+            finally:
+                self._site.reconnect(crew.machine)
+        torturer.counts["cuts"] += 1
+
+    def _restart(self, torturer: Torturer, chance: random.Random) -> None:
+        """Stopped as its owner would, or in a crash, for longer or shorter than a lease lives; who asks meanwhile waits."""
+        server = self._site.postgres
+        ways: list[Callable[[], None]] = [server.kill, partial(server.stop, "fast"), partial(server.stop, "immediate")]
+        stop = chance.choice(ways)
+        with self._away(torturer, "restarts"):
+            stop()
+            try:
+                torturer.pause(_length(chance))
+            finally:
+                server.start()
+
+    def _kill_a_backend(self, torturer: Torturer, chance: random.Random) -> None:
+        """All others end with it."""
+        with self._away(torturer, "backends killed"):
+            self._site.postgres.kill_backend(chance.choice(self._backends()))
+
+    def _stop_a_backend(self, torturer: Torturer, chance: random.Random) -> None:
+        """It stands still with all the locks that it has."""
+        with self._away(torturer, "backends stopped"), suppress(ProcessLookupError):
+            os.kill(backend := chance.choice(self._backends()), signal.SIGSTOP)
+            try:
+                torturer.pause(LOCKED)
+            finally:
+                os.kill(backend, signal.SIGCONT)
+
+    def _end_connections(self, torturer: Torturer, chance: random.Random) -> None:
+        """Some of them, in the midst of whatever they do."""
+        with self._away(torturer, "connections ended"):
+            some = self._backends()
+            for backend in chance.sample(some, chance.randint(1, len(some))):
+                self._site.postgres.sql(f"SELECT pg_terminate_backend({backend})")
+
+    def _refuse_writes(self, torturer: Torturer, chance: random.Random) -> None:
+        """A server that may only be read, as after a fail-over to the wrong side."""
+        with self._away(torturer, "read only"):
+            self._site.postgres.configure(default_transaction_read_only="on")
+            try:
+                torturer.pause(_length(chance))
+            finally:
+                self._site.postgres.configure(default_transaction_read_only="off")
+
+    def _lock_rows(self, torturer: Torturer, chance: random.Random) -> None:
+        """A session that forgot its transaction holds locks on some jobs and a lease."""
+        with self._away(torturer, "rows locked"), foreign_sessions.locked_rows(self.url, chance):
+            torturer.pause(_length(chance))
+
+    def _cancel_statements(self, torturer: Torturer) -> None:
+        """An administrator cancels whatever runs."""
+        with self._away(torturer, "statements cancelled"):
+            foreign_sessions.cancel_statements(self.url, torturer)
+
+    def _backends(self) -> list[int]:
+        """Those of workers and supervisors, and our own."""
+        name = self.url.rpartition("/")[2]
+        asked = f"SELECT pid FROM pg_stat_activity WHERE datname = '{name}' AND backend_type = 'client backend'"
+        return [int(line) for line in self._site.postgres.sql(asked).splitlines()]
+
+
+def _length(chance: random.Random) -> float:
+    """Of an outage, at most: as often for a moment as for a time that leases may not outlive."""
+    return chance.choice([MOMENT, OUTAGE])
+
+
+@contextmanager
+def grounds(store: Store, folder: Path) -> Iterator[Grounds]:
+    """Fresh ones."""
+    with ExitStack() as stack:
+        if store == "sqlite":
+            yield FileGrounds(folder)
+        else:
+            yield ServedGrounds(stack.enter_context(site("nats" if store == "postgres+nats" else "", {"wal_level": "logical"})))

@@ -1,0 +1,277 @@
+"""Hurts crews in every way that the fault matrix knows, while others hurt what lies between them and their jobs."""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from functools import partial
+from uuid import UUID
+
+from msgspec import Struct
+
+from holdfast._core.identity import ProcessIdentity
+from holdfast._system import guard
+from holdfast.errors import StoreUnavailable
+from holdfast.testing.process_log import ProcessEvent, tell
+from tests.e2e.death_log import Watch
+from tests.e2e.fault_runs import Tormentor
+from tests.e2e.fleet import Crew, Fleet, is_stopped, stop, thaw
+from tests.e2e.machines import HERE, Machine
+from tests.e2e.records import SAID
+from tests.e2e.scripted_workers import end, guard_of, is_alive
+from tests.e2e.waiting import until
+
+TTL, BEAT, MARGIN, RECOVERY = 3.0, 0.6, 0.5, 0.5
+AMNESTY = BEAT + MARGIN
+SETTINGS = {"ttl": f"{TTL}s", "recovery": f"{RECOVERY}s", "grace": "1s"}
+PATIENCE = 90.0
+"""Seconds for what takes a few on a machine that has nothing else to do."""
+CONCURRENCY = "2"
+HEAD_START = 0.5
+"""Seconds for which zombies are awake before anybody who could end them."""
+TURN = 8.0
+"""Seconds in which it is mostly the turn of a job that was taken from a zombie."""
+MANY = 1000
+REST = 0.5
+LEAST_UP = 3
+"""Workers that are left alone, so that jobs come to an end as well."""
+
+
+class Harm(Struct, frozen=True):
+    """Something that can be done, what it counts as, and how often it is chosen."""
+
+    name: str
+    weight: int
+    do: Callable[[], None]
+
+
+class Torturer(Tormentor):
+    """Several threads may hurt at once, each crew one at a time; the supervisor of the first crew is only ever left alone.
+
+    Of everybody's jobs somebody must be able to take care, or no bound could be told for it.
+    """
+
+    def __init__(
+        self, ships: Fleet, chance: random.Random, machines: Sequence[Machine], watching: Watch, *, processes: int
+    ) -> None:
+        super().__init__(ships, chance, machines, processes=processes, is_ready=False)
+        self._watching, self._machines = watching, len(machines)
+        self._sailing, self._asking = threading.Lock(), threading.Lock()
+        self.keeper = self.crews[0]
+        self.calm = threading.Lock()
+        """Held by whoever takes the store from all, or cannot wait for it."""
+        self.counts: Counter[str] = Counter()
+        self.wanted: Mapping[str, int] = {}
+        self.make_machine: Callable[[str], Machine] = Machine
+        self.rate = 5.0
+
+    def sail(self, machine: Machine = HERE, *, is_ready: bool = False) -> Crew:
+        """Another crew."""
+        options = ("--processes", str(self._processes), "--concurrency", CONCURRENCY, "--log-level", "warning")
+        return self._ships.crew(*options, is_ready=is_ready, machine=machine)
+
+    def acknowledge(self, job: UUID) -> None:
+        """It was promised to stay."""
+        self.record.tell("enqueue", job, None, self._ours)
+
+    def did(self, what: str, process: ProcessIdentity) -> None:
+        """Written down at once, so that it is kept with all that is said."""
+        tell(self.folder / SAID, ProcessEvent(time.time(), what, process))
+
+    def refuge(self, lost: Machine) -> Machine:
+        """Either the machine itself came back, where what died is provably dead, or it is gone for good."""
+        if self._chance.random() < 0.5:
+            return lost
+        self._machines += 1
+        return self.make_machine(f"web-{self._machines}")
+
+    def replace(self, crew: Crew) -> None:
+        """Somebody else sails for it."""
+        with self._sailing:
+            self.crews.remove(crew)
+            self.crews.append(self.sail(self.refuge(crew.machine)))
+
+    def choose(self, *harms: Harm) -> Harm:
+        """By their weights; what is wanted and was not done often enough yet comes first."""
+        some = [harm for harm in harms if self.counts[harm.name] < self.wanted.get(harm.name, 0)] or harms
+        (chosen,) = self._chance.choices(some, [harm.weight for harm in some])
+        return chosen
+
+    def victim(self) -> Crew:
+        """Any but the keeper, one that nobody hurts just now if there is one."""
+        crews = [crew for crew in self.crews if crew is not self.keeper]
+        return self._chance.choice([crew for crew in crews if not crew.lock.locked()] or crews)
+
+    # again and again
+
+    def kill_a_worker(self) -> float:
+        """One that has begun its first job, if nobody else hurts its crew."""
+        if self.wanted and self.counts["kills"] >= self.wanted.get("kills", 0):
+            return REST
+        up = self._up()
+        crew, victim = self._victim(up) if len(up) > LEAST_UP else (None, 0)
+        if crew is None or not crew.lock.acquire(blocking=False):
+            return 0.02
+        try:
+            if is_alive(victim):
+                self._kill(crew, victim)
+                self.counts["kills"] += 1
+        finally:
+            crew.lock.release()
+        return self._chance.uniform(0.0, 2.0 / self.rate)
+
+    def _victim(self, up: Sequence[int]) -> tuple[Crew | None, int]:
+        victim = self._chance.choice(up)
+        stat = guard.read_stat(victim)
+        return next((crew for crew in self.crews if stat is not None and crew.pid == stat.parent), None), victim
+
+    def hurt_a_crew(self) -> float:
+        """One of all but the keeper's, in any way."""
+        crew = self.victim()
+        harm = self.choose(
+            Harm("crews killed", 3, partial(self.kill_all_together, crew)),
+            Harm("supervisors killed", 1, partial(self.kill_the_supervisor, crew)),
+            Harm("freezes", 1, partial(self.freeze_for_a_moment, crew)),
+            Harm("workers frozen", 1, partial(self.freeze_a_worker, crew)),
+            Harm("zombies", 3, partial(self.make_zombies, crew)),
+            Harm("zombies", 4, partial(self.make_zombies_without_guards, crew)),
+            Harm("terminations", 1, partial(self.terminate, crew)),
+        )
+        with crew.lock:
+            assert crew.process.poll() is None, f"a supervisor has ended by itself, with {crew.process.returncode}"
+            harm.do()
+        return self._chance.uniform(0.0, 0.5 if harm.name in self.wanted or not self.wanted else 2 * TTL)
+
+    # one crew; whoever calls these has its lock
+
+    def kill_all_together(self, crew: Crew) -> None:
+        """Supervisor and workers."""
+        os.kill(crew.pid, signal.SIGSTOP)
+        self._until(lambda: is_stopped(crew.pid))
+        workers, up = crew.workers(), self._up()
+        end(crew.pid)
+        for worker in workers:
+            self._kill(crew, worker)
+        self.counts["kills"] += len(set(up) & set(workers))
+        self.counts["crews killed"] += 1
+        self.replace(crew)
+
+    def kill_the_supervisor(self, crew: Crew) -> None:
+        """Its workers end by themselves."""
+        workers = crew.workers()
+        end(crew.pid)
+        self._until(lambda: not any(map(is_alive, workers)))
+        self.counts["supervisors killed"] += 1
+        self.replace(crew)
+
+    def freeze_for_a_moment(self, crew: Crew) -> None:
+        """All of it, and not so long that it costs anything."""
+        frozen = self._freeze(crew)
+        self.pause(TTL - MARGIN - BEAT - 0.6)
+        self._wake(crew, frozen, crew.workers())
+        self.counts["freezes"] += 1
+
+    def freeze_a_worker(self, crew: Crew) -> None:
+        """It alone: its supervisor kills it before its lease has run out."""
+        workers = crew.workers()
+        if workers:
+            worker = self._chance.choice(workers)
+            process = crew.identify(worker)
+            stop([worker])
+            self.did("process.freeze", process)
+            self._until(lambda: not is_alive(worker))
+            self.counts["workers frozen"] += 1
+
+    def make_zombies(self, crew: Crew) -> None:
+        """All of it stands still until its jobs have been taken from it, and then goes on."""
+        frozen, zombies = self._freeze_at_work(crew)
+        self._until(lambda: self._has_taken_from(zombies))
+        self._wake(crew, frozen, crew.workers())
+
+    def make_zombies_without_guards(self, crew: Crew) -> None:
+        """The same, and nobody ends them: they go on writing to jobs that are others' by now, as if they had never been away."""
+        frozen, zombies = self._freeze_at_work(crew)
+        guards, jobs = [pid for worker in zombies for pid in _guards(worker)], self._held_by(zombies)
+        self._until(lambda: self._has_taken_from(zombies))
+        # What still waits for its turn is nobody's, so that its state alone would refuse them.
+        with suppress(AssertionError):
+            until(lambda: self._is_taken_up(jobs), within=TURN)
+        for pid in guards:
+            end(pid)
+        # Nobody is told that zombies woke: code of theirs that runs beside others is what a missing guard means.
+        thaw(zombies)
+        woken = time.monotonic()
+        self._until(lambda: time.monotonic() - woken > HEAD_START)
+        self._wake(crew, frozen, set(crew.workers()) - zombies)
+        # Their supervisor has to see to their ends, and nobody would if it were killed now.
+        self._until(lambda: not any(map(is_alive, zombies)))
+
+    def terminate(self, crew: Crew) -> None:
+        """Once, or twice; one that has just begun to start does not know yet what that means."""
+        self._until(lambda: set(self._up()) & set(crew.workers()))
+        crew.send(signal.SIGTERM)
+        if self._chance.random() < 0.5:
+            self.pause(1.0)
+            crew.send(signal.SIGTERM)
+        code = crew.wait(PATIENCE)
+        assert code == 0, f"SIGTERM ended a supervisor with {code}"
+        self.counts["terminations"] += 1
+        self.replace(crew)
+
+    def _freeze_at_work(self, crew: Crew) -> tuple[list[int], set[int]]:
+        """When most of its workers have begun something; who was frozen, and which of them are zombies to be."""
+        self._until(lambda: len(set(self._up()) & set(crew.workers())) >= min(2, self._processes))
+        frozen = self._freeze(crew)
+        zombies = set(self._up()) & set(crew.workers())
+        self.counts["zombies"] += len(zombies)
+        return frozen, zombies
+
+    def _freeze(self, crew: Crew) -> list[int]:
+        frozen = crew.freeze_outside_of_writes()
+        for pid in crew.workers():
+            self.did("process.freeze", crew.identify(pid))
+        return frozen
+
+    def _wake(self, crew: Crew, frozen: Iterable[int], workers: Iterable[int]) -> None:
+        for pid in workers:
+            self.did("process.thaw", crew.identify(pid))
+        thaw(frozen)
+
+    def _has_taken_from(self, workers: Set[int]) -> bool:
+        """Whether all of their leases have been ended; nobody says so while there is no store."""
+        with suppress(StoreUnavailable):
+            return not any(view.process.pid in workers for view in self.app.workers.list())
+        return False
+
+    def _held_by(self, workers: Set[int]) -> dict[UUID, str | None]:
+        """Their jobs, and by which of them each is held; none while there is no store."""
+        with suppress(StoreUnavailable):
+            names = {view.worker for view in self.app.workers.list() if view.process.pid in workers}
+            return {view.id: view.worker for view in self.app.jobs.list(state="running", limit=MANY) if view.worker in names}
+        return {}
+
+    def _is_taken_up(self, jobs: Mapping[UUID, str | None]) -> bool:
+        """Whether one of them has another owner, or none of them waits for one."""
+        with suppress(StoreUnavailable):
+            views = self.app.jobs.list(state="running", limit=MANY)
+            is_taken = any(view.worker != jobs[view.id] for view in views if view.id in jobs)
+            return is_taken or not any(view.id in jobs for view in self.app.jobs.list(state="available", limit=MANY))
+        return False
+
+    def _up(self) -> list[int]:
+        with self._asking:
+            return [process.pid for process in self._watching.up()]
+
+    def _until(self, predicate: Callable[[], object]) -> None:
+        until(predicate, within=PATIENCE)
+
+
+def _guards(worker: int) -> list[int]:
+    try:
+        return [guard_of(worker)]
+    except (ValueError, FileNotFoundError):  # it was just born
+        return []

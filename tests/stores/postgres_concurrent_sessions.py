@@ -1,0 +1,86 @@
+"""Somebody else in the same database, in the middle of a transaction, while a store does something."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import asyncpg
+import psycopg
+
+from holdfast.stores.postgres.store import PostgresStore
+from holdfast.testing.clock import FakeChance, FakeClock
+from holdfast.testing.contracts.scene import PROCESS, Part
+from tests.e2e.waiting import PAUSE, STALL
+from tests.stores.postgres_databases import Home
+
+
+class Stage(Part):
+    """Scenes in a home, which are played as ``play(Stage(home), act)``."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+
+    def make_store(self, clock: FakeClock) -> PostgresStore:
+        return self.home.store(clock)
+
+    def step_wall(self, clock: FakeClock, seconds: float) -> None:
+        self.home.clock.advance(seconds)
+
+    def run(self, story: Coroutine[Any, Any, None]) -> None:
+        self.home.run(story)
+
+
+@contextmanager
+def locked(home: Home, table: str, where: str = "true", lock: str = "UPDATE") -> Iterator[None]:
+    """Meanwhile somebody has these rows locked."""
+    with psycopg.connect(home.dsn) as rival:
+        assert rival.execute(f"SELECT FROM holdfast.{table} WHERE {where} FOR {lock}").rowcount > 0  # type: ignore[arg-type]
+        yield
+        rival.rollback()
+
+
+@contextmanager
+def paused(home: Home, store: Any, name: str) -> Iterator[None]:
+    """Meanwhile this statement of the store stands still where it reads the clock: it has its snapshot, and no lock."""
+    text, reads = store._sql(name), "FROM clock_timestamp() AS now"
+    assert text.count(reads) == 1
+    store._texts[name] = text.replace(reads, "FROM (SELECT clock_timestamp() AS now FROM pg_advisory_xact_lock(15)) AS paused")
+    with psycopg.connect(home.dsn) as rival:
+        rival.execute("SELECT pg_advisory_xact_lock(15)")
+        yield
+        rival.rollback()
+    store._texts[name] = text
+
+
+class Open(PostgresStore):
+    """A store whose verbs are parts of one transaction, which is somebody's to end."""
+
+    link: Any
+
+    async def _run(self, pool: Any, sql: str, arguments: tuple[Any, ...], limit: float) -> list[Any]:
+        return await self.link.fetch(sql, *arguments)  # type: ignore[no-any-return]
+
+    @asynccontextmanager
+    async def _in_transaction(self, pool: Any, limit: float) -> AsyncIterator[Any]:
+        yield self.link
+
+
+@asynccontextmanager
+async def rival(home: Home) -> AsyncIterator[Open]:
+    """What it does is seen, and what it locks is free, when this ends."""
+    store = Open(home.dsn, clock=FakeClock(), chance=FakeChance(), process=PROCESS)
+    store.link = await asyncpg.connect(home.dsn)
+    try:
+        async with store.link.transaction():
+            yield store
+    finally:
+        await store.link.close()
+
+
+async def waits(home: Home, task: "asyncio.Future[Any]") -> bool:
+    """Whether it waits for somebody's lock; else it has ended."""
+    async with asyncio.timeout(STALL):
+        while not task.done() and not home.sql("SELECT 1 FROM pg_locks WHERE NOT granted"):
+            await asyncio.wait({task}, timeout=PAUSE)
+    return not task.done()
