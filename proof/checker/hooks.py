@@ -8,8 +8,9 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import PLACE_OF, JobRecord, Place, State, Token
+from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import Precondition
+from holdfast._core.record import JobRecord
 from holdfast._ports.clock import Clock
 from holdfast.errors import JobLost
 from holdfast.stores.memory import MemoryStore

@@ -15,9 +15,10 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.answers import Answer, Capabilities, EnqueueAnswer
 from holdfast._core.job import NewJob, Token
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import Answer, Capabilities, EnqueueAnswer, Store
+from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.history import By, Event, History, Phase, outcome_of
 from proof.simulator.call_outcomes import Fate, Fault, Faults

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.answers import Duplicate
 from holdfast._core.job import Json, NewJob
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
@@ -25,7 +26,6 @@ from holdfast._engine.tasks.registry import define as _define
 from holdfast._engine.tasks.task import Desk, PreparedJob
 from holdfast._ports.clock import Randomness
 from holdfast._ports.host import Exit
-from holdfast._ports.store import Duplicate
 from holdfast.testing.history import Event, History, Phase
 from proof.simulator.hosts import SimChance, SimClock
 from proof.simulator.loop import Process, VirtualLoop

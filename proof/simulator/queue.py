@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._ports.store import DueJob
+from holdfast._core.answers import DueJob
 from holdfast._ports.transport import ClaimSource, Delivery, Hint
 
 PATIENCE = 3.0

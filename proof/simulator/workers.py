@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from holdfast._core.requests import IsolatedJobs
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.worker import Worker
-from holdfast._ports.store import IsolatedJobs
 from proof.simulator.event_listeners import Ears
 from proof.simulator.hosts import SimChance, SimClock
 from proof.simulator.plans import QUIET

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast._ports.store import Capabilities
+from holdfast._core.answers import Capabilities
 from holdfast.stores.memory import MemoryStore
 from proof.simulator.profiles import Brand
 from proof.simulator.programs import NAMES

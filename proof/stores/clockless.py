@@ -5,8 +5,8 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.answers import BeatAnswer
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import BeatAnswer
 from holdfast.stores.memory import MemoryStore
 
 

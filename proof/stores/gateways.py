@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
+from holdfast._core.answers import Capabilities
 from holdfast._core.job import Token
-from holdfast._ports.store import Capabilities, Store
+from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore
 
 VERBS = tuple(name for name, member in vars(Store).items() if inspect.iscoroutinefunction(member))

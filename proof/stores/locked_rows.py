@@ -10,21 +10,11 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import Claim, JobRecord, NewJob, State, Token
+from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer, ExpiredJob, Pruned, Purged, ReopenAnswer
+from holdfast._core.job import Claim, NewJob, State, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._ports.store import (
-    Answer,
-    AttemptNote,
-    ClaimRequest,
-    EnqueueAnswer,
-    ExchangeAnswer,
-    ExpiredJob,
-    IsolatedJobs,
-    ProgressUpdate,
-    Pruned,
-    Purged,
-    ReopenAnswer,
-)
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate
 from holdfast.errors import StoreBusy
 from holdfast.stores.memory import Line, MemoryStore, Waiting
 

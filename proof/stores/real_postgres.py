@@ -19,8 +19,9 @@ import asyncpg
 from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
+from holdfast._core.requests import ClaimRequest
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import ClaimRequest, Store
+from holdfast._ports.store import Store
 from holdfast.databases.postgres.database import Pools
 from holdfast.errors import HoldfastError
 from holdfast.stores.postgres.store import PostgresStore

@@ -8,23 +8,15 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._core.job import JobRecord, Json, NewJob, State, Token
+from holdfast._core.answers import BeatAnswer, Capabilities, EnqueueAnswer, ExpiredJob, Pruned, Purged, ReopenAnswer
+from holdfast._core.job import Json, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition
 from holdfast._core.payload import decode_json
 from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import NewLease, ProgressUpdate
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import (
-    BeatAnswer,
-    Capabilities,
-    EnqueueAnswer,
-    ExpiredJob,
-    NewLease,
-    ProgressUpdate,
-    Pruned,
-    Purged,
-    ReopenAnswer,
-    Store,
-)
+from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore, Snapshot
 from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
 from proof.checker.hooks import HookedStore

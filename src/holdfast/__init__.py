@@ -1,5 +1,6 @@
 """Holdfast: background jobs that survive the death of the process that runs them."""
 
+from holdfast._core.answers import LeaseView, Pruned, QueueView
 from holdfast._core.explanation import Cause, Code, Explanation
 from holdfast._core.job import AttemptOutcome, Failure, Reason, RescueReason, State, Token
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
@@ -13,7 +14,6 @@ from holdfast._engine.supervisor.recovery import Rescued
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.groups import TaskGroup
 from holdfast._engine.tasks.task import Task
-from holdfast._ports.store import LeaseView, Pruned, QueueView
 from holdfast.app import App
 from holdfast.errors import (
     ConfigurationError,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import structs
 
+from holdfast._core.answers import Check, Pruned
 from holdfast._core.durations import Duration
 from holdfast._core.postgres_url import public_url
 from holdfast._core.table_spec import TableSpec
@@ -31,7 +32,7 @@ from holdfast._engine.tasks.registry import Registry, define, problems_of_names
 from holdfast._engine.tasks.task import Desk, Task
 from holdfast._ports.backup import Backup
 from holdfast._ports.host import RunnerHost
-from holdfast._ports.store import Check, HasRoles, Pruned, Store
+from holdfast._ports.store import HasRoles, Store
 from holdfast._ports.table import Table
 from holdfast._ports.transport import Transport
 from holdfast._system.clock import SystemClock, SystemRandomness

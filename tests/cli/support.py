@@ -12,8 +12,8 @@ from holdfast import App
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
+from holdfast._core.requests import ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import ClaimRequest, NewLease
 from holdfast._system.clock import SystemRandomness
 from holdfast.app import open_store
 from holdfast.cli.commands import root

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
+from holdfast._core.answers import LeaseView
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import LeaseView
 from holdfast.cli.ping import PingReply, ask
 from tests.cli.support import claim, enqueue, run
 

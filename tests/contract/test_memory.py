@@ -4,7 +4,8 @@ from msgspec import structs
 
 from holdfast._core.job import State
 from holdfast._core.policy import Policy
-from holdfast._ports.store import ProgressUpdate, Store
+from holdfast._core.requests import ProgressUpdate
+from holdfast._ports.store import Store
 from holdfast.stores.memory import MemoryStore, Snapshot
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract

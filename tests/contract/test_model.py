@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec import structs
 
+from holdfast._core.answers import LeaseView
 from holdfast._core.job import ActiveJob, Failure, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import (
     Charge,
@@ -30,8 +31,9 @@ from holdfast._core.lifecycle import (
 )
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Raised, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, LeaseView, NewLease, ProgressUpdate, Store
+from holdfast._ports.store import Store
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite.store import SqliteStore

@@ -7,8 +7,9 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.explanation import Code, WorkerFacts, explain
-from holdfast._core.job import JobRecord, Reason, State, Token
+from holdfast._core.job import Reason, State, Token
 from holdfast._core.policy import Policy
+from holdfast._core.record import JobRecord
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.idempotency import is_duplicate_settle
-from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Claim, Failure, JobRecord, NewJob, Place, State, Token
+from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Claim, Failure, NewJob, Place, State, Token
 from holdfast._core.lifecycle import (
     Charge,
     End,
@@ -24,6 +24,7 @@ from holdfast._core.lifecycle import (
 from holdfast._core.outcome import Cancel, Done, Fail, Raised, Retry, Snooze
 from holdfast._core.policy import Policy
 from holdfast._core.record import (
+    JobRecord,
     SettledAttempt,
     active_job,
     as_read,

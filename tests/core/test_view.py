@@ -5,18 +5,9 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast._core.job import (
-    ActiveJob,
-    AttemptOutcome,
-    AttemptRecord,
-    Claim,
-    JobRecord,
-    Rescue,
-    RescueReason,
-    State,
-    Token,
-)
+from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, Rescue, RescueReason, State, Token
 from holdfast._core.policy import Policy
+from holdfast._core.record import AttemptRecord, JobRecord
 from holdfast._core.view import JobView, RescuedJob
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)

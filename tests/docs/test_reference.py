@@ -44,13 +44,13 @@ from holdfast import (
     errors,
 )
 from holdfast._core import payload, policy
+from holdfast._core.answers import Check
 from holdfast._engine.client import client
 from holdfast._engine.events import _LEVELS, EventName
 from holdfast._engine.runners import pool
 from holdfast._engine.supervisor import recovery, supervisor
 from holdfast._engine.tasks import context, options
 from holdfast._engine.tasks.registry import define
-from holdfast._ports.store import Check
 from holdfast.cli.commands import root
 from tests.docs.pages import ROOT
 

@@ -12,8 +12,8 @@ from holdfast._core.job import NewJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
+from holdfast._core.requests import ClaimRequest, NewLease, ProgressUpdate
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import ClaimRequest, NewLease, ProgressUpdate
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.history import JobRow, LeaseRow

@@ -5,8 +5,9 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.answers import Answer, BeatAnswer, ExchangeAnswer
 from holdfast._core.lifecycle import LeaseEnd, Transition
-from holdfast._ports.store import Answer, AttemptNote, BeatAnswer, ClaimRequest, ExchangeAnswer, ProgressUpdate
+from holdfast._core.requests import AttemptNote, ClaimRequest, ProgressUpdate
 from holdfast.errors import StoreBusy
 from holdfast.stores.memory import MemoryStore
 

@@ -9,8 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import ActiveJob, Claim, JobRecord, NewJob, State, Token
+from holdfast._core.job import ActiveJob, Claim, NewJob, State, Token
 from holdfast._core.policy import Policy
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import IsolatedJobs, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.events import Event, Events
 from holdfast._engine.retry import Retrier
@@ -22,7 +24,6 @@ from holdfast._engine.worker.exchange import Exchange
 from holdfast._engine.worker.executor import Executor, FinishedRun
 from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.progress_writer import ProgressWriter
-from holdfast._ports.store import IsolatedJobs, NewLease
 from holdfast._ports.transport import Hint
 from holdfast.errors import StoreUnavailable
 from holdfast.settings import Settings

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import PLACE_OF, JobRecord, NewJob, Place, Reason, State, Token
+from holdfast._core.answers import EnqueueAnswer, Pruned, ReopenAnswer
+from holdfast._core.job import PLACE_OF, NewJob, Place, Reason, State, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._core.record import new_record, reopened
-from holdfast._ports.store import EnqueueAnswer, Pruned, ReopenAnswer
+from holdfast._core.record import JobRecord, new_record, reopened
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from proof.checker.hooks import HookedStore

@@ -7,12 +7,13 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.job import PLACE_OF, ActiveJob, Claim, JobRecord, Place, State
+from holdfast._core.answers import Answer, BeatAnswer
+from holdfast._core.job import PLACE_OF, ActiveJob, Claim, Place, State
 from holdfast._core.lifecycle import Charge, LeaseEnd, Precondition, Transition
 from holdfast._core.policy import Policy
-from holdfast._core.record import active_job
+from holdfast._core.record import JobRecord, active_job
+from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import Answer, BeatAnswer, ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
 from holdfast.stores.memory import MemoryStore
 
 

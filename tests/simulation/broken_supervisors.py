@@ -6,8 +6,10 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.answers import Answer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.supervisor import recovery
 from holdfast._engine.supervisor.isolation import Isolation
@@ -16,7 +18,6 @@ from holdfast._engine.supervisor.recovery import Contact, Recovery, Rescued
 from holdfast._engine.supervisor.supervisor import Supervisor
 from holdfast._engine.supervisor.worker_handle import WorkerHandle
 from holdfast._ports.host import Exit
-from holdfast._ports.store import Answer, NewLease
 from proof.simulator.hosts import Machine, SimChild
 from proof.simulator.world import World
 from tests.simulation.broken_stores import ExpiryByWallClock

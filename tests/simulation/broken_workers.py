@@ -10,9 +10,11 @@ from weakref import WeakKeyDictionary
 from msgspec import structs
 
 from holdfast._core import lifecycle
+from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.job import ActiveJob, Claim, Json, NewJob
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Outcome
+from holdfast._core.requests import ClaimRequest
 from holdfast._engine.client.client import Client
 from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.runners.runners import ThreadRunner, call_of
@@ -25,7 +27,6 @@ from holdfast._engine.worker.executor import Executor, FinishedRun
 from holdfast._engine.worker.inbox import Inbox
 from holdfast._engine.worker.rescue_hooks import RescueHooks
 from holdfast._engine.worker.undelivered import OutcomeBackup
-from holdfast._ports.store import Answer, ClaimRequest, EnqueueAnswer
 from holdfast.errors import StoreUnavailable
 from holdfast.stores import memory
 from tests.simulation.patching import patched

@@ -6,13 +6,15 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Answer, Capabilities, ExchangeAnswer
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import ActiveJob, JobRecord, NewJob, State
+from holdfast._core.job import ActiveJob, NewJob, State
 from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import ClaimRequest, NewLease, ProgressUpdate
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import Answer, Capabilities, ClaimRequest, ExchangeAnswer, NewLease, ProgressUpdate
 from holdfast.errors import StoreBusy
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import By, History, JobRow, Phase

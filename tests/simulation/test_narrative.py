@@ -13,8 +13,8 @@ from holdfast._core.job import AttemptOutcome, NewJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd, finish, release
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
+from holdfast._core.requests import ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import ClaimRequest, NewLease
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.sqlite import database
 from holdfast.stores.sqlite.store import SqliteStore

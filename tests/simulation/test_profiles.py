@@ -9,13 +9,15 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Capabilities
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
+from holdfast._core.requests import JobFilter, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.host import Exit
-from holdfast._ports.store import Capabilities, JobFilter, NewLease, Store
+from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import Event, History, Phase

@@ -6,12 +6,13 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Capabilities
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, Token
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._core.policy import Policy
+from holdfast._core.requests import ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import Capabilities, ClaimRequest, NewLease
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import History
 from proof.checker.checker import check

@@ -10,11 +10,13 @@ from uuid import UUID
 
 import pytest
 
-from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, JobRecord, NewJob, Token
+from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, NewJob, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Done, Fail, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
-from holdfast._ports.store import AttemptNote, JobFilter, NewLease, ProgressUpdate, Store
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import AttemptNote, JobFilter, NewLease, ProgressUpdate
+from holdfast._ports.store import Store
 from holdfast._system.clock import SystemClock
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore

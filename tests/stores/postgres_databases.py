@@ -9,9 +9,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, Token
-from holdfast._ports.store import EnqueueAnswer, Store
+from holdfast._ports.store import Store
 from holdfast.databases.postgres.database import Pools
 from holdfast.stores.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeChance, FakeClock

@@ -11,9 +11,11 @@ import asyncpg
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
 from holdfast._core.job import ActiveJob, NewJob
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, ProgressUpdate, Store
+from holdfast._core.requests import ProgressUpdate
+from holdfast._ports.store import Store
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.errors import StoreBusy
 from holdfast.stores.postgres import parameters as packing

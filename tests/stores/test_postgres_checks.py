@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from holdfast._core.answers import Check
 from holdfast._core.policy import Policy
-from holdfast._ports.store import Check
 from holdfast.stores.postgres import checks
 from holdfast.testing.contracts.scene import Scene, done, play
 from holdfast.testing.servers import PostgresServer

@@ -7,9 +7,9 @@ import asyncpg
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
 from holdfast._core.job import NewJob, State
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer
 from holdfast.databases.postgres.database import CONNECTIONS
 from holdfast.errors import HoldfastError
 from holdfast.testing.contracts.scene import Scene, done, play

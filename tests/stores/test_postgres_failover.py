@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.store import Answer, EnqueueAnswer
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, play
 from holdfast.testing.servers import PostgresServer

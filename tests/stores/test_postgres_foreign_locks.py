@@ -9,11 +9,12 @@ import psycopg
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Answer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, deadline_exceeded_elsewhere
 from holdfast._core.outcome import Cancel, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._ports.store import Answer, AttemptNote, ProgressUpdate
+from holdfast._core.requests import AttemptNote, ProgressUpdate
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.errors import StoreBusy
 from holdfast.stores.postgres import moves as moving

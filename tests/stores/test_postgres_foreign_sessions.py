@@ -6,11 +6,12 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Answer
 from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._ports.store import Answer, AttemptNote, JobFilter
+from holdfast._core.requests import AttemptNote, JobFilter
 from holdfast.testing.contracts.bystanding import Crowd, expired, operated, owned, settled
 from holdfast.testing.contracts.scene import Scene, answered, done, play, raised, released
 from tests.stores.postgres_concurrent_sessions import Stage

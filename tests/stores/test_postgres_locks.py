@@ -9,11 +9,12 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, IsolatedJobs, ProgressUpdate
+from holdfast._core.requests import IsolatedJobs, ProgressUpdate
 from holdfast.stores.postgres import parameters as packing
 from holdfast.testing.contracts.isolating import with_last_try
 from holdfast.testing.contracts.rescuing import ENDS_AT_ONCE, HOLDS, TASKS, crashed

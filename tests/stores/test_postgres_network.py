@@ -8,9 +8,9 @@ from typing import Literal
 
 import pytest
 
+from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.store import Answer, EnqueueAnswer
 from holdfast.databases.postgres import database as connect
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, play, raised

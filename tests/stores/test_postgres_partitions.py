@@ -7,9 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from holdfast._core.answers import Pruned
 from holdfast._core.job import ActiveJob, State
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._ports.store import Pruned, Store
+from holdfast._ports.store import Store
 from holdfast.stores.postgres.partitions import AHEAD
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Part, Scene, done, play, raised, released

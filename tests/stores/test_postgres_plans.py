@@ -14,7 +14,7 @@ from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done, Snooze
 from holdfast._core.policy import Policy
-from holdfast._ports.store import ClaimRequest, IsolatedJobs
+from holdfast._core.requests import ClaimRequest, IsolatedJobs
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import ClaimCursor
 from holdfast.stores.postgres.store import PostgresStore

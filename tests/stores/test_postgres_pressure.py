@@ -7,10 +7,11 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
+from holdfast._core.answers import Answer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import cancelled
+from holdfast._core.requests import ProgressUpdate
 from holdfast._engine.progress import report
-from holdfast._ports.store import Answer, ProgressUpdate
 from holdfast.databases.postgres import pool
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, insist, play, raised

@@ -10,8 +10,9 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Answer
 from holdfast._core.job import NewJob
-from holdfast._ports.store import Answer, ClaimRequest, IsolatedJobs
+from holdfast._core.requests import ClaimRequest, IsolatedJobs
 from holdfast.stores.postgres import claim_cursor as trail
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.claim_cursor import FAST, FRESH

@@ -2,10 +2,10 @@
 
 import pytest
 
+from holdfast._core.answers import Answer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Answer
 from holdfast.testing.contracts.scene import Scene, play, rescued
 from tests.stores.postgres_concurrent_sessions import Stage
 from tests.stores.postgres_databases import Home

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import psycopg
 import pytest
 
+from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.job import State
-from holdfast._ports.store import Answer, EnqueueAnswer
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.contracts.scene import Scene, done, play, raised
 from holdfast.testing.servers import PostgresServer

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Answer, Check
 from holdfast._core.job import State
 from holdfast._core.policy import Policy
-from holdfast._ports.store import Answer, Check
 from holdfast.errors import HoldfastError, StoreRefused
 from holdfast.stores.postgres import objects
 from holdfast.testing.contracts.scene import Scene, done, play, raised

@@ -18,7 +18,8 @@ import holdfast.databases.postgres
 from holdfast import App
 from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.store import ProgressUpdate, Store
+from holdfast._core.requests import ProgressUpdate
+from holdfast._ports.store import Store
 from holdfast.databases.postgres.transactions import CONNECTIONS
 from holdfast.errors import HoldfastError, JobLost, MissingExtra, StoreUnavailable
 from holdfast.testing.clock import FakeClock

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
+from holdfast._core.answers import Check
 from holdfast._core.job import State
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._ports.store import Check
 from holdfast.stores.sqlite import checks, schema
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contracts.scene import Scene, play

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Answer, OverdueJob
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import State
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, deadline_exceeded_elsewhere
 from holdfast._core.policy import Policy
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import Answer, OverdueJob
 from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Scene, done, play, rescued
 from tests.stores.support import OnFile, sql, store_on
 

@@ -12,7 +12,8 @@ from holdfast._core.job import ActiveJob, NewJob
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Snooze
 from holdfast._core.policy import RETENTION_FLOOR, Policy
-from holdfast._ports.store import ClaimRequest, Store
+from holdfast._core.requests import ClaimRequest
+from holdfast._ports.store import Store
 from holdfast.databases.sqlite.sql import statements
 from holdfast.stores.sqlite.database import QUERIES, StoreDatabase
 from holdfast.testing.contracts.scene import Scene, answered, done, play, raised

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast._core.job import State
-from holdfast._ports.store import JobFilter
+from holdfast._core.requests import JobFilter
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeChance

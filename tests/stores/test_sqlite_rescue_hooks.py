@@ -11,9 +11,10 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import JobRecord, Json, Token
+from holdfast._core.job import Json, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
+from holdfast._core.record import JobRecord
 from holdfast._ports.store import Store
 from holdfast.databases.sqlite import driver
 from holdfast.errors import HoldfastError, JobLost

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast._core.answers import Answer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Answer, JobFilter, ProgressUpdate
+from holdfast._core.requests import JobFilter, ProgressUpdate
 from holdfast.stores.sqlite.parameters import json_text, records
 from holdfast.stores.sqlite.store import INLINE
 from holdfast.testing.contracts.scene import BOOM, Scene, done, play, raised, rescued

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.store import EnqueueAnswer, Store
+from holdfast._ports.store import Store
 from holdfast.databases.sqlite import driver
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from holdfast.stores.sqlite.store import SqliteStore

@@ -10,8 +10,9 @@ import apsw
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.job import NewJob
-from holdfast._ports.store import Duplicate, EnqueueAnswer, JobFilter
+from holdfast._core.requests import JobFilter
 from holdfast.errors import HoldfastError, SchemaTooNew, Unsupported
 from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.store import SqliteStore

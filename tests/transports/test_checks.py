@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import App
+from holdfast._core.answers import Check
 from holdfast._engine.operators.check import check_hints
-from holdfast._ports.store import Check
 from holdfast._ports.transport import Transport
 from holdfast._system.clock import SystemRandomness
 from holdfast.app import open_transport

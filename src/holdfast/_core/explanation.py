@@ -5,7 +5,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from holdfast._core.job import PLACE_OF, JobRecord, Place, Reason, State
+from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.record import JobRecord
 
 
 class Code(StrEnum):

@@ -4,9 +4,9 @@ A worker whose answer was lost sends its transition again, perhaps long after th
 what was kept of each attempt remember what every token did.
 """
 
-from holdfast._core.job import PLACE_OF, Failure, JobRecord, Place
+from holdfast._core.job import PLACE_OF, Failure, Place
 from holdfast._core.lifecycle import Precondition, Transition
-from holdfast._core.record import OUTCOME_OF, SettledAttempt
+from holdfast._core.record import OUTCOME_OF, JobRecord, SettledAttempt
 
 
 def is_duplicate_settle(transition: Transition, row: JobRecord | None, ended: SettledAttempt | None) -> bool:

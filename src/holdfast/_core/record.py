@@ -1,18 +1,78 @@
-"""Jobs' rows as values: what each move makes of one. Stores that keep rows elsewhere say the same in their own words."""
+"""A job's record, and what each move makes of it. Stores in SQL state the same moves in their own statements."""
 
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, AttemptRecord, JobRecord, NewJob, Place, Rescue, State, Token
+from holdfast._core.job import PLACE_OF, ActiveJob, AttemptOutcome, Failure, NewJob, Place, Reason, Rescue, State, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY
+from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY, Policy
 
 OUTCOME_OF = {
     State.COMPLETED: AttemptOutcome.COMPLETED,
     State.FAILED: AttemptOutcome.FAILED,
     State.CANCELLED: AttemptOutcome.CANCELLED,
 }
+
+
+class AttemptRecord(Struct, frozen=True, kw_only=True):
+    """What is remembered of one attempt, keyed by job and token; a first-try success leaves none."""
+
+    job: UUID
+    token: Token
+    attempt: int
+    worker: str
+    outcome: AttemptOutcome
+    error: Failure | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    signal: str | None = None
+    stacks: str | None = None
+    late_result: bytes | None = None
+
+
+class JobRecord(Struct, frozen=True, kw_only=True):
+    """A job in full, read in one snapshot, its attempts included.
+
+    ``is_stub``: its retention has passed, and only what repeated requests must be answered with is left of it.
+    ``rescue``: the last one. ``heal_at``: its task's ``on_rescue`` is owed, and from when on; it is the mark of that debt.
+    """
+
+    id: UUID
+    token: Token
+    task: str
+    queue: str
+    priority: int
+    state: State
+    payload: bytes
+    policy: Policy
+    attempt: int
+    failures: int
+    crashes: int
+    created_at: datetime
+    available_at: datetime
+    claimed_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    reason: Reason | None = None
+    error: Failure | None = None
+    result: bytes | None = None
+    lease: UUID | None = None
+    worker: str | None = None
+    stage: str | None = None
+    fraction: float | None = None
+    message: str | None = None
+    last_progress_at: datetime | None = None
+    checkpoint: bytes | None = None
+    cancel_requested: bool = False
+    expires_at: datetime | None = None
+    unique_key: str | None = None
+    is_stub: bool = False
+    rescue: Rescue | None = None
+    heal_at: datetime | None = None
+    tags: tuple[str, ...] = ()
+    attempts: tuple[AttemptRecord, ...] = ()
 
 
 class SettledAttempt(Struct, frozen=True):

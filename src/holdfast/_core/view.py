@@ -5,19 +5,9 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._core.job import (
-    AttemptOutcome,
-    AttemptRecord,
-    Claim,
-    Failure,
-    JobRecord,
-    Json,
-    Reason,
-    Rescue,
-    RescueReason,
-    State,
-)
+from holdfast._core.job import AttemptOutcome, Claim, Failure, Json, Reason, Rescue, RescueReason, State
 from holdfast._core.payload import decode_json
+from holdfast._core.record import AttemptRecord, JobRecord
 from holdfast.errors import PayloadInvalid
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast._core.cleaning import printable
+from holdfast._core.text import printable
 from holdfast.errors import HoldfastError, StoreBusy, StoreUnavailable
 
 logger = logging.getLogger("holdfast")

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from holdfast._ports.store import ProgressUpdate, Store
+from holdfast._core.requests import ProgressUpdate
+from holdfast._ports.store import Store
 from holdfast.errors import StoreBusy
 
 

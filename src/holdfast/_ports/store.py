@@ -7,264 +7,31 @@ verb means *unknown*: it may or may not have happened. Every verb may therefore 
 ``StoreBusy`` says that a lock of another session was not free in time, and that nothing happened.
 """
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Literal, Protocol, runtime_checkable
 from uuid import UUID
 
-from msgspec import Struct
-
-from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import ActiveJob, Claim, Failure, JobRecord, NewJob, State, Token
-from holdfast._core.lifecycle import Charge, LeaseEnd, Transition
-from holdfast._core.policy import Policy
-from holdfast._core.timing import LeaseTiming
-
-MOST_ATTEMPTS = 100
-"""Of one job, that are read at once."""
-
-
-class Answer(StrEnum):
-    """What became of one fenced write.
-
-    APPLIED: it is so now (also when an earlier copy of the same write did it). LOST: somebody else owns or
-    owned the job; nothing changed. MISSING: no trace of the job in any place, read in one snapshot. BUSY: nothing changed, and
-    nothing is known, because another session has a row of the job locked: it must be asked again.
-    """
-
-    APPLIED = "applied"
-    LOST = "lost"
-    MISSING = "missing"
-    BUSY = "busy"
-
-
-class Capabilities(Struct, frozen=True):
-    """What differs between stores and the engine must know.
-
-    ``lease_clock``: whose time leases are judged by. ``kernel``: the monotonic clock that all processes of the
-    machine share; ``server``: the store's own; ``none``: readers time the lease's changes themselves.
-    ``warnings``: what should be said when work starts, each with its remedy. ``caller_transaction``: jobs can be enqueued
-    inside the caller's own transaction, and a handler's rows committed together with the check of its token.
-    """
-
-    name: str
-    lease_clock: Literal["kernel", "server", "none"]
-    warnings: tuple[str, ...] = ()
-    caller_transaction: bool = False
-
-
-class Duplicate(Struct, frozen=True):
-    """An unfinished job of the task has the key already. ``is_same``: with the same payload."""
-
-    job: UUID
-    is_same: bool
-
-
-class EnqueueAnswer(Struct, frozen=True):
-    """``duplicates``: by the id of the job that was not inserted, the one that has its key. ``is_lost``: nothing was
-    inserted, because the job under whose token it was to happen is somebody else's."""
-
-    duplicates: dict[UUID, Duplicate] = {}
-    is_lost: bool = False
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether nothing was inserted because a key is taken by a job with another payload."""
-        return any(not duplicate.is_same for duplicate in self.duplicates.values())
-
-
-class ReopenAnswer(Struct, frozen=True):
-    """``states``: what each known job is in now. ``taken``: those left finished, and who has their unique key now."""
-
-    states: dict[UUID, State]
-    taken: dict[UUID, UUID] = {}
-
-
-class NewLease(Struct, frozen=True):
-    """A worker incarnation's right to hold claims: a client-made id, who it is, and its timing.
-
-    ``grace``: seconds its code gets to stop. ``slots``: how many jobs it runs at once. ``is_alone``: it takes last tries
-    only, asks for one at a time, and gets none while it holds one.
-    """
-
-    id: UUID
-    worker: str
-    process: ProcessIdentity
-    timing: LeaseTiming
-    queues: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-    grace: float = 20.0
-    slots: int = 0
-    is_alone: bool = False
-
-
-class LeaseView(Struct, frozen=True, kw_only=True):
-    """A lease as read. ``overdue``: seconds since its expiry on the store's clock, negative while it is alive.
-
-    ``seen`` is an opaque mark of this state of the lease: it changes with every beat. ``end`` is set once it has ended.
-    """
-
-    id: UUID
-    worker: str
-    process: ProcessIdentity
-    timing: LeaseTiming
-    overdue: float
-    seen: str
-    age: float
-    holds: int = 0
-    is_draining: bool = False
-    end: LeaseEnd | None = None
-    queues: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-    grace: float = 20.0
-    slots: int = 0
-    is_alone: bool = False
-
-
-class BeatAnswer(Struct, frozen=True):
-    """``alive``: leases that were renewed. ``gone``: leases that ended or never were. ``cancelled``: active jobs, by
-    lease, that an operator marked. ``elapsed``: seconds on the store's clock since the oldest previous beat of these
-    leases, ``None`` when none was renewed. A lease that is neither alive nor gone has no answer, because another session has it
-    locked."""
-
-    alive: frozenset[UUID]
-    gone: frozenset[UUID]
-    cancelled: dict[UUID, tuple[UUID, ...]]
-    elapsed: float | None = None
-
-
-class IsolatedJobs(StrEnum):
-    """What a claim does with jobs whose next crash would be their last: those run alone."""
-
-    EXCLUDE = "leave"
-    ONLY = "only"
-    INCLUDE = "also"
-
-
-class ClaimRequest(Struct, frozen=True, kw_only=True):
-    """Claim at most ``limit`` jobs, born running, and ``prefetch`` more, born claimed.
-
-    ``tasks`` maps each task the worker knows to its policy, which is written on the row. ``queues=None``: all.
-    ``ids``: of these jobs only, which a transport delivered; what else makes a job claimable holds for them too.
-    """
-
-    lease: UUID
-    claim: UUID
-    tasks: Mapping[str, Policy]
-    limit: int
-    prefetch: int = 0
-    queues: tuple[str, ...] | None = None
-    last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE
-    ids: tuple[UUID, ...] | None = None
-
-
-class ExchangeAnswer(Struct, frozen=True):
-    """One answer per transition, in order, and the jobs claimed."""
-
-    answers: tuple[Answer, ...] = ()
-    claims: tuple[Claim, ...] = ()
-
-
-class ProgressUpdate(Struct, frozen=True, kw_only=True):
-    """What a handler said about its job. ``None`` leaves a field as it is; the latest progress wins.
-
-    ``order`` grows with each update of a worker: one that arrives after a later one changes nothing. ``None``: whatever came before.
-    """
-
-    job: UUID
-    token: Token
-    stage: str | None = None
-    fraction: float | None = None
-    message: str | None = None
-    checkpoint: bytes | None = None
-    order: int | None = None
-
-
-class AttemptNote(Struct, frozen=True, kw_only=True):
-    """Something learnt too late to move the job: kept on that attempt's own record."""
-
-    job: UUID
-    token: Token
-    late_result: bytes | None = None
-    error: Failure | None = None
-    stacks: str | None = None
-
-
-class OverdueJob(Struct, frozen=True):
-    """An active job far past a limit of its task, whose owner's supervisor should have acted long ago. ``timing``: its lease's."""
-
-    job: ActiveJob
-    worker: str
-    charge: Charge
-    timing: LeaseTiming
-
-
-class ExpiredJob(Struct, frozen=True):
-    """A job that nobody started in time, and which has failed for it."""
-
-    job: UUID
-    task: str
-
-
-class DueJob(Struct, frozen=True):
-    """A job that a claim would take now. ``number``: of its last claim, so that it names this wait and no other."""
-
-    job: UUID
-    queue: str
-    number: int
-
-
-class QueueView(Struct, frozen=True, kw_only=True):
-    """A queue that has jobs or is paused."""
-
-    name: str
-    paused_at: datetime | None = None
-    counts: dict[State, int] = {}
-
-
-class Pruned(Struct, frozen=True):
-    """How much one pass of pruning took away. ``stubs``: finished jobs reduced to their outcome. ``attempts``: of jobs that
-    are kept, records of those that only snoozed or were released."""
-
-    jobs: int = 0
-    stubs: int = 0
-    receipts: int = 0
-    leases: int = 0
-    attempts: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of it."""
-        return self.jobs + self.stubs + self.receipts + self.leases + self.attempts
-
-
-class Purged(Struct, frozen=True):
-    """How many jobs one batch of a purge deleted; ``until``, by the store's clock: later jobs were left alone."""
-
-    jobs: int
-    until: datetime
-
-
-class JobFilter(Struct, frozen=True, kw_only=True):
-    """Which jobs to list, newest first; ``before`` is the last id of the previous page."""
-
-    state: State | None = None
-    task: str | None = None
-    queue: str | None = None
-    tag: str | None = None
-    limit: int = 100
-    before: UUID | None = None
-
-
-class Check(Struct, frozen=True):
-    """One finding about the store's health; ``remedy`` says what to do."""
-
-    level: Literal["ok", "warning", "error"]
-    name: str
-    message: str
-    remedy: str = ""
+from holdfast._core.answers import (
+    BeatAnswer,
+    Capabilities,
+    Check,
+    DueJob,
+    EnqueueAnswer,
+    ExchangeAnswer,
+    ExpiredJob,
+    LeaseView,
+    OverdueJob,
+    Pruned,
+    Purged,
+    QueueView,
+    ReopenAnswer,
+)
+from holdfast._core.job import ActiveJob, NewJob, State, Token
+from holdfast._core.lifecycle import LeaseEnd, Transition
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
 
 
 class Store(Protocol):

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from holdfast._ports.store import DueJob
+from holdfast._core.answers import DueJob
 
 
 class Hint(Struct, frozen=True, omit_defaults=True):

@@ -5,14 +5,16 @@ Catalogs cannot answer this: a trigger, a publication, a full disk or a lost rig
 
 from collections.abc import AsyncIterator
 
+from holdfast._core.answers import Answer, Check
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, State
 from holdfast._core.lifecycle import End, LeaseEnd, finish, release
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
+from holdfast._core.requests import AttemptNote, ClaimRequest, NewLease, ProgressUpdate
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import Randomness
-from holdfast._ports.store import Answer, AttemptNote, Check, ClaimRequest, NewLease, ProgressUpdate, Store
+from holdfast._ports.store import Store
 from holdfast.errors import HoldfastError
 
 TASK = "holdfast.check"

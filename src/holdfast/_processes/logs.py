@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from holdfast._core.cleaning import IN_JSON, IN_LINES, printable
+from holdfast._core.text import IN_JSON, IN_LINES, printable
 from holdfast._engine.events import EventName, logger
 from holdfast._engine.runners.current import CURRENT, WORKER
 from holdfast._processes.outage_log import OutageFilter

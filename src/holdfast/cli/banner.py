@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from holdfast._core.cleaning import printable
+from holdfast._core.text import printable
 from holdfast._engine.events import Event, EventName, Events
 from holdfast.cli.stderr import write_stderr
 from holdfast.settings import public_url

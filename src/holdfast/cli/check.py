@@ -8,7 +8,7 @@ import click
 from holdfast.cli.options import JSON, TARGET
 
 if TYPE_CHECKING:
-    from holdfast._ports.store import Check
+    from holdfast._core.answers import Check
     from holdfast.app import App
 
 
@@ -39,7 +39,7 @@ def check(context: click.Context, target: str, as_json: bool) -> None:
 
 def _of_workers(app: "App", target: str) -> "Iterator[Check]":
     """What `holdfast worker` would refuse, although the App itself is fine."""
-    from holdfast._ports.store import Check
+    from holdfast._core.answers import Check
 
     if not app.registry.names() and not app.watches:  # a watch without a handler has a finding of its own
         remedy = "decorate a function with @app.task in this module or one that it imports"

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import click
 
-from holdfast._core.cleaning import printable
+from holdfast._core.text import printable
 from holdfast._processes.logs import configure_logs
 from holdfast.cli.backup import backup
 from holdfast.cli.check import check

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from holdfast._core.cleaning import printable
+from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.job import PLACE_OF, Place, State
+from holdfast._core.text import printable
 from holdfast._core.view import JobView
-from holdfast._ports.store import LeaseView, QueueView
 from holdfast.cli.output import span
 from holdfast.cli.workers import condition
 

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 import msgspec
 
-from holdfast._core.cleaning import IN_JSON, printable
+from holdfast._core.text import IN_JSON, printable
 
 
 def to_json(value: object) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from holdfast._ports.store import LeaseView
+from holdfast._core.answers import LeaseView
 
 LOOK_EVERY = 0.1
 

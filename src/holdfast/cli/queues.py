@@ -9,7 +9,7 @@ from holdfast.cli.options import JSON, store_options
 from holdfast.cli.selection import confirm
 
 if TYPE_CHECKING:
-    from holdfast._ports.store import QueueView
+    from holdfast._core.answers import QueueView
 
 NAMES = click.argument("names", metavar="QUEUE...", nargs=-1, required=True, shell_complete=complete_queue)
 

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast._core.cleaning import printable
+from holdfast._core.text import printable
 from holdfast.cli.stderr import write_stderr
 
 if TYPE_CHECKING:

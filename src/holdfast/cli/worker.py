@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast._core.cleaning import printable
+from holdfast._core.text import printable
 from holdfast._processes.logs import LEVELS
 from holdfast.cli.options import DURATION, TARGET
 from holdfast.cli.stderr import discard_unwritable, open_missing, write_stderr

@@ -7,7 +7,7 @@ import click
 from holdfast.cli.options import JSON, store_options
 
 if TYPE_CHECKING:
-    from holdfast._ports.store import LeaseView
+    from holdfast._core.answers import LeaseView
 
 
 @click.group()

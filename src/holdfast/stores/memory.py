@@ -18,12 +18,31 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
+from holdfast._core.answers import (
+    MOST_ATTEMPTS,
+    Answer,
+    BeatAnswer,
+    Capabilities,
+    Check,
+    DueJob,
+    Duplicate,
+    EnqueueAnswer,
+    ExchangeAnswer,
+    ExpiredJob,
+    LeaseView,
+    OverdueJob,
+    Pruned,
+    Purged,
+    QueueView,
+    ReopenAnswer,
+)
 from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import PLACE_OF, ActiveJob, Claim, JobRecord, NewJob, Place, Reason, State, Token
+from holdfast._core.job import PLACE_OF, ActiveJob, Claim, NewJob, Place, Reason, State, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Precondition, Transition
 from holdfast._core.policy import RETENTION_FLOOR
 from holdfast._core.record import (
+    JobRecord,
     SettledAttempt,
     active_job,
     as_read,
@@ -38,32 +57,9 @@ from holdfast._core.record import (
     stub,
     with_hook_delayed,
 )
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
 from holdfast._core.timing import LeaseTiming
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import (
-    MOST_ATTEMPTS,
-    Answer,
-    AttemptNote,
-    BeatAnswer,
-    Capabilities,
-    Check,
-    ClaimRequest,
-    DueJob,
-    Duplicate,
-    EnqueueAnswer,
-    ExchangeAnswer,
-    ExpiredJob,
-    IsolatedJobs,
-    JobFilter,
-    LeaseView,
-    NewLease,
-    OverdueJob,
-    ProgressUpdate,
-    Pruned,
-    Purged,
-    QueueView,
-    ReopenAnswer,
-)
 from holdfast.errors import HoldfastError, Unsupported
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

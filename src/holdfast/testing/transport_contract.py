@@ -14,7 +14,7 @@ from functools import wraps
 from typing import Any, TypeVar
 from uuid import UUID
 
-from holdfast._ports.store import DueJob
+from holdfast._core.answers import DueJob
 from holdfast._ports.transport import ClaimSource, Deliveries, Delivery, Hint, Transport
 from holdfast._system.clock import SystemRandomness
 

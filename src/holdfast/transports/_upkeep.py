@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from holdfast._core.cleaning import printable
+from holdfast._core.text import printable
 from holdfast._ports.clock import Clock, Randomness
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 5.0

@@ -8,26 +8,17 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import Duplicate, EnqueueAnswer, LeaseView, Pruned, Purged, ReopenAnswer
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Failure, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Transition, finish
 from holdfast._core.outcome import Cancel, Done, Fail, Outcome
 from holdfast._core.policy import Policy
+from holdfast._core.requests import ClaimRequest, JobFilter, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.client import client
 from holdfast._engine.client.client import Client
 from holdfast._engine.events import Event, EventName, Events
-from holdfast._ports.store import (
-    ClaimRequest,
-    Duplicate,
-    EnqueueAnswer,
-    JobFilter,
-    LeaseView,
-    NewLease,
-    Pruned,
-    Purged,
-    ReopenAnswer,
-)
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, SchemaMissing, StoreBusy, StoreUnavailable, UniqueConflict
 from holdfast.stores.memory import MemoryStore

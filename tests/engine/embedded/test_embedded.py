@@ -18,7 +18,7 @@ from holdfast import App, ConfigurationError, Event, HoldfastError, Job, JobLost
 from holdfast._core.job import NewJob
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
-from holdfast._ports.store import ClaimRequest
+from holdfast._core.requests import ClaimRequest
 from tests.engine.support import LEASE, Held, run, turns, until
 
 Make = Callable[..., App]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import App
-from holdfast._ports.store import Check
+from holdfast._core.answers import Check
 from holdfast.errors import StoreUnavailable
 from tests.engine.support import LEASE, run
 

@@ -31,7 +31,7 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Claim
 from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done, Outcome
-from holdfast._ports.store import ClaimRequest, NewLease
+from holdfast._core.requests import ClaimRequest, NewLease
 
 LEASE = UUID(int=1)
 UNKNOWN = UUID(int=5)

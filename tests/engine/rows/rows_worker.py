@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from holdfast._core.job import JobRecord
+from holdfast._core.record import JobRecord
 from holdfast._core.table_spec import RowsSettings
 from holdfast._engine.rows.declaration import settings_of
 from holdfast._engine.rows.rows import Rows, RowsContext

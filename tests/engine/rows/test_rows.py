@@ -13,11 +13,11 @@ from msgspec import structs
 
 from holdfast import Batch, Cancel, ConfigurationError, Fail, JobLost, Retry, RowsLost, Snooze, State, SyncBatch, Unsupported
 from holdfast._core import table_spec as watch
-from holdfast._core.job import JobRecord
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import IsolatedJobs, NewLease
 from holdfast._engine.rows.run import FRESH, FRESH_PART, RELEASE_WITHIN, SAVED_FENCES, SLICE, is_of_no_row
 from holdfast._engine.runners.running import Stop
-from holdfast._ports.store import IsolatedJobs, NewLease
 from holdfast._ports.table import Findings, Refusal, ResetRow, RowFence
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.rows.postgres.inspection import OWNER_LENGTH

@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.job import State
+from holdfast._core.requests import JobFilter
 from holdfast._core.table_spec import Key, RowOutcome, RowsSettings
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
@@ -14,7 +15,6 @@ from holdfast._engine.rows.scheduler import PAUSE, PRUNING, TableJobs
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
 from holdfast._ports.host import Exit
-from holdfast._ports.store import JobFilter
 from holdfast._ports.table import Findings, Refusal
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.stores.memory import MemoryStore

@@ -2,11 +2,11 @@
 
 import pytest
 
+from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.job import Failure, NewJob, Reason
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
 from holdfast._core.policy import Policy
 from holdfast._engine.runners import messages
-from holdfast._ports.store import Duplicate, EnqueueAnswer
 from tests.engine.runners_support import processed
 from tests.engine.support import JOB, claim
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast._core.job import AttemptOutcome, Failure
 from holdfast._core.outcome import Raised, Retry
 from holdfast._core.payload import ERROR_TEXT_LIMIT
-from holdfast._core.texts import json_text
+from holdfast._core.text import json_text
 from holdfast._engine.error_text import described
 from holdfast._engine.runners import messages
 from holdfast._engine.runners.outcomes import outcome_of_error, outcome_of_value

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import pytest
 
 from holdfast import App, Cancel, Fail, Retry
+from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.job import Claim
 from holdfast._core.outcome import Done, Invalid, Outcome, Raised
 from holdfast._engine.runners import messages
@@ -17,7 +18,6 @@ from holdfast._engine.runners.process import RunnerProcess
 from holdfast._engine.tasks.context import SyncJob
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import TaskDefinition, define
-from holdfast._ports.store import Duplicate, EnqueueAnswer
 from holdfast._system.channel import SystemChannel
 from holdfast.errors import ConfigurationError, JobLost, StoreUnavailable
 from tests.engine.support import JOB, Held, claim, registry, run, until

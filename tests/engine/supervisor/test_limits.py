@@ -10,11 +10,11 @@ from msgspec import structs
 from holdfast._core.job import AttemptOutcome, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import Policy
+from holdfast._core.requests import ProgressUpdate
 from holdfast._engine import messages
 from holdfast._engine.supervisor.limits import Limits, TimedAttempt
 from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import TaskDefinition, define
-from holdfast._ports.store import ProgressUpdate
 from holdfast.testing.clock import FakeClock
 from tests.engine.supervisor.test_recovery import Site
 from tests.engine.supervisor.test_worker_handle import GRACE, KILLED, Watch, watching

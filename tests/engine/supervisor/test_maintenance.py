@@ -7,11 +7,11 @@ from msgspec import structs
 
 from holdfast._core.job import State, Token
 from holdfast._core.policy import RETENTION_FLOOR, Policy
+from holdfast._core.requests import ClaimRequest, IsolatedJobs
 from holdfast._engine import messages
 from holdfast._engine.supervisor.pruner import BATCH, INTERVAL, PAUSE, Pruner
 from holdfast._engine.supervisor.unknown_tasks import SAID_AGAIN_AFTER, UnknownTasks
 from holdfast._ports.host import Exit
-from holdfast._ports.store import ClaimRequest, IsolatedJobs
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
 from tests.engine.machines import MemoryChild

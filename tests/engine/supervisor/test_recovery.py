@@ -7,14 +7,16 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import ExchangeAnswer
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import AttemptOutcome, JobRecord, Reason, State
+from holdfast._core.job import AttemptOutcome, Reason, State
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import CrashPolicy, Policy
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.supervisor.recovery import HOLDS_PER_MOVE, MOST_REFUSALS, Contact, Recovery
-from holdfast._ports.store import ClaimRequest, ExchangeAnswer, IsolatedJobs, NewLease
 from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock

@@ -7,16 +7,17 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import JobRecord, State
+from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd, finish
 from holdfast._core.outcome import Done
 from holdfast._core.policy import Policy
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import ClaimRequest
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
 from holdfast._engine.supervisor.worker_handle import START_PATIENCE
 from holdfast._ports.host import Exit
-from holdfast._ports.store import ClaimRequest
 from holdfast.errors import ConfigurationError, SchemaTooNew, StoreUnavailable
 from holdfast.settings import Settings
 from holdfast.stores.memory import MemoryStore

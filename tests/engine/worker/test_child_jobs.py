@@ -8,11 +8,12 @@ from uuid import UUID
 import pytest
 
 from holdfast import App, ConfigurationError, Handle, JobLost, PayloadInvalid, StoreUnavailable, UniqueConflict
-from holdfast._core.job import JobRecord, State
+from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import JobFilter
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.context import Job, SyncJob
-from holdfast._ports.store import JobFilter
 from holdfast._ports.transport import Hint
 from tests.engine.support import LEASE, Bench, forever, run, turns, until
 

@@ -10,8 +10,10 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import ExchangeAnswer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
+from holdfast._core.requests import ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
@@ -21,7 +23,6 @@ from holdfast._engine.tasks.options import Options
 from holdfast._engine.worker.inbox import Inbox
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.worker import Worker
-from holdfast._ports.store import ClaimRequest, ExchangeAnswer, NewLease
 from holdfast._ports.transport import ClaimSource
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance

@@ -6,14 +6,15 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from holdfast._core.answers import ExchangeAnswer
 from holdfast._core.job import AttemptOutcome, NewJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._core.outcome import Retry, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
+from holdfast._core.requests import ClaimRequest
 from holdfast._engine.service import Service
 from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.registry import define
-from holdfast._ports.store import ClaimRequest, ExchangeAnswer
 from holdfast.errors import JobLost, StoreUnavailable
 from tests.engine.support import LEASE, OTHER, TIMING, Bench, forever, run, turns
 

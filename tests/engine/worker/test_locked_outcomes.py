@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
+from holdfast._core.answers import Answer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import finish
 from holdfast._core.outcome import Done
 from holdfast._engine.supervisor import recovery
 from holdfast._engine.worker import locked_outcomes as locked
 from holdfast._ports.host import Exit
-from holdfast._ports.store import Answer
 from holdfast.errors import ConfigurationError, StoreBusy, StoreUnavailable
 from tests.engine.locks import LockedMemory
 from tests.engine.supervisor.test_recovery import CRASH, Site

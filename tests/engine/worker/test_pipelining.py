@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast._core.answers import ExchangeAnswer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import Transition
+from holdfast._core.requests import ClaimRequest
 from holdfast._engine.worker.exchange import PIPELINE_FROM
-from holdfast._ports.store import ClaimRequest, ExchangeAnswer
 from tests.engine.support import Bench, run, turns
 
 NOTHING = b"{}"

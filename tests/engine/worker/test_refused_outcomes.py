@@ -6,12 +6,13 @@ from uuid import UUID
 
 import pytest
 
+from holdfast._core.answers import ExchangeAnswer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd, Transition, rescue
+from holdfast._core.requests import AttemptNote, ClaimRequest
 from holdfast._engine import messages
 from holdfast._engine.tasks.registry import define
 from holdfast._engine.worker.refused_outcomes import PAUSES
-from holdfast._ports.store import AttemptNote, ClaimRequest, ExchangeAnswer
 from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from tests.engine.support import LEASE, OTHER, SETTINGS, TIMING, Bench, beside, run, run_virtual, until

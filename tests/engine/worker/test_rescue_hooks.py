@@ -14,13 +14,14 @@ import pytest
 from msgspec import structs
 
 from holdfast import App, Backoff, ConfigurationError, Fail, Handle, Job, RescuedJob, Snooze, SyncJob
-from holdfast._core.job import AttemptOutcome, Claim, JobRecord, Reason, Rescue, RescueReason, State
+from holdfast._core.job import AttemptOutcome, Claim, Reason, Rescue, RescueReason, State
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import ClaimRequest, IsolatedJobs, JobFilter, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import define
 from holdfast._engine.worker.rescue_hooks import RescueHooks
-from holdfast._ports.store import ClaimRequest, IsolatedJobs, JobFilter, NewLease
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
 from tests.engine.support import LEASE, Bench, Doctor, Held, Log, beside, claim, forever, registry, run, turns, until
 

@@ -7,9 +7,9 @@ import pytest
 
 from holdfast._core import lifecycle
 from holdfast._core.job import Claim, State
+from holdfast._core.requests import ClaimRequest
 from holdfast._engine.worker.executor import FinishedRun
 from holdfast._engine.worker.resting_claims import RestingClaims
-from holdfast._ports.store import ClaimRequest
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.clock import FakeClock
 from tests.engine.support import LEASE, Bench, define, run, turns

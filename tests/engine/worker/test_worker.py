@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from holdfast._core.job import AttemptOutcome, JobRecord, State
+from holdfast._core.job import AttemptOutcome, State
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
+from holdfast._core.record import JobRecord
 from holdfast._engine import messages
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import RunnerKind, TaskDefinition, define

@@ -8,16 +8,19 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.answers import EnqueueAnswer, LeaseView, Pruned, QueueView, ReopenAnswer
 from holdfast._core.explanation import Explanation, WorkerFacts, explain
 from holdfast._core.identity import enqueue_call_id
-from holdfast._core.job import PLACE_OF, JobRecord, Json, NewJob, Place, Reason, State
+from holdfast._core.job import PLACE_OF, Json, NewJob, Place, Reason, State
 from holdfast._core.payload import decode_json
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import JobFilter
 from holdfast._core.view import AttemptView, JobView
 from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.retry import GIVE_UP, Retrier
 from holdfast._ports.clock import Clock, Randomness
-from holdfast._ports.store import EnqueueAnswer, JobFilter, LeaseView, Pruned, QueueView, ReopenAnswer, Store
+from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreBusy, UniqueConflict
 

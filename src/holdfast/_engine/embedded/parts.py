@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, structs
 
+from holdfast._core.requests import IsolatedJobs
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.events import Events
 from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
@@ -13,7 +14,7 @@ from holdfast._engine.tasks.registry import NAME, Registry
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.host import Host, RunnerHost
-from holdfast._ports.store import IsolatedJobs, Store
+from holdfast._ports.store import Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from holdfast._core.identity import worker_name
 from holdfast._core.policy import Policy
+from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.embedded.in_process import InProcessChild, InProcessWorker, LoopChannel
@@ -17,7 +18,6 @@ from holdfast._engine.supervisor.worker_handle import WorkerHandle
 from holdfast._engine.worker.executor import FinishedRun
 from holdfast._engine.worker.worker import Worker
 from holdfast._ports.host import Exit, SupervisorLink
-from holdfast._ports.store import NewLease
 from holdfast.errors import ConfigurationError
 
 LONG = LeaseTiming.of("10m")

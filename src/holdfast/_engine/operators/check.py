@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from typing import Final
 from uuid import UUID
 
+from holdfast._core.answers import Capabilities, Check, LeaseView, QueueView
 from holdfast._core.job import State
 from holdfast._core.transport_url import server_of_hints
 from holdfast._engine.rows.rows import Rows
 from holdfast._engine.service import Signal
 from holdfast._engine.tasks.registry import Registry
 from holdfast._engine.worker.rescue_hooks import problems_of_hooks
-from holdfast._ports.store import Capabilities, Check, LeaseView, QueueView, Store
+from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.settings import Settings

@@ -7,15 +7,16 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.answers import LeaseView, QueueView
 from holdfast._core.durations import Duration
 from holdfast._core.explanation import Explanation
 from holdfast._core.job import Reason, State
+from holdfast._core.requests import JobFilter
 from holdfast._core.view import JobView
 from holdfast._engine.client.client import BATCH, Client
 from holdfast._engine.supervisor.recovery import Rescued
 from holdfast._engine.tasks.options import due
 from holdfast._engine.tasks.registry import NAME
-from holdfast._ports.store import JobFilter, LeaseView, QueueView
 from holdfast.errors import ConfigurationError, JobNotFound
 from holdfast.sync import blocking
 

@@ -6,9 +6,9 @@ from typing import assert_never
 import msgspec
 from msgspec import Struct
 
+from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import Claim, Failure, NewJob, Reason
 from holdfast._core.outcome import Cancel, Done, Fail, Invalid, Outcome, Raised, Retry, Snooze
-from holdfast._ports.store import EnqueueAnswer
 
 
 class Run(Struct, frozen=True, tag="run"):

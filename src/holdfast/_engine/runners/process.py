@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, assert_never
 
 from msgspec import Struct, structs
 
+from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import ActiveJob, Claim, NewJob
 from holdfast._core.outcome import Invalid, Outcome
 from holdfast._engine.runners import messages
@@ -20,7 +21,7 @@ from holdfast._engine.tasks.context import SyncJob
 from holdfast._engine.tasks.lifespan import Lifespan
 from holdfast._engine.tasks.registry import Registry, TaskDefinition
 from holdfast._ports.host import Channel
-from holdfast._ports.store import EnqueueAnswer, Store
+from holdfast._ports.store import Store
 from holdfast.errors import ConfigurationError, JobLost, StoreUnavailable
 
 logger = logging.getLogger("holdfast")

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar, assert_never
 
+from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import Claim, NewJob
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.runners import messages
 from holdfast._engine.tasks.context import JobContext, ProgressSink
 from holdfast._ports.host import Exit, RunnerChild
-from holdfast._ports.store import EnqueueAnswer
 from holdfast.errors import JobLost
 
 LAST_WORDS_WITHIN = 1.0

@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
+from holdfast._core.answers import BeatAnswer
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import BeatAnswer
 
 
 class ClockCheck:

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from holdfast._core.requests import IsolatedJobs
 from holdfast._engine.service import Service
 from holdfast._ports.clock import Clock
-from holdfast._ports.store import IsolatedJobs, Store
+from holdfast._ports.store import Store
 
 SHORTEST_PAUSE = 0.05
 

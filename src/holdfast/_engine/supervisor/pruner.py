@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 from msgspec import structs
 
+from holdfast._core.answers import Pruned
 from holdfast._engine.events import EventName, Events
 from holdfast._ports.clock import Randomness
-from holdfast._ports.store import Pruned, Store
+from holdfast._ports.store import Store
 
 INTERVAL = 60.0
 BATCH = 1000

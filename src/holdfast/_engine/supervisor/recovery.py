@@ -11,6 +11,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from holdfast._core import lifecycle
+from holdfast._core.answers import Answer, LeaseView
 from holdfast._core.identity import is_provably_dead
 from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd, Transition
@@ -20,7 +21,7 @@ from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._engine.service import is_answer, is_refusal
 from holdfast._ports.clock import Randomness
 from holdfast._ports.host import Host
-from holdfast._ports.store import Answer, LeaseView, Store
+from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint
 from holdfast.errors import HoldfastError
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import MsgspecError
 
 from holdfast._core.identity import worker_name
+from holdfast._core.requests import NewLease, ProgressUpdate
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
 from holdfast._engine.error_text import described
@@ -28,7 +29,7 @@ from holdfast._engine.supervisor.until_empty import UntilEmpty
 from holdfast._engine.supervisor.worker_handle import WorkerHandle, queues_of, tasks_of
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.host import Exit, Host
-from holdfast._ports.store import NewLease, ProgressUpdate, Store
+from holdfast._ports.store import Store
 from holdfast._ports.transport import Transport
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.settings import Settings

@@ -6,13 +6,13 @@ from typing import assert_never
 from uuid import UUID
 
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition
+from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.supervisor.limits import Limits, TimedAttempt
 from holdfast._engine.supervisor.recovery import Contact
 from holdfast._ports.host import Exit, WorkerChild
-from holdfast._ports.store import NewLease
 
 START_PATIENCE = 120.0
 """Seconds from a worker's spawn to its first word, while it imports the application."""

@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
+from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import ActiveJob, Claim, Json, NewJob, RescueReason, Token
 from holdfast._core.payload import cut_text, decode_json, encode_checkpoint
 from holdfast._engine.client.client import require_no_conflict
 from holdfast._engine.client.handle import Handle
-from holdfast._ports.store import EnqueueAnswer
 from holdfast.errors import ConfigurationError, JobLost
 
 if TYPE_CHECKING:

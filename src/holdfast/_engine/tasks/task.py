@@ -8,6 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from msgspec import Struct
 
+from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.durations import Duration
 from holdfast._core.identity import enqueue_call_id
 from holdfast._core.job import NewJob
@@ -18,7 +19,6 @@ from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import TaskDefinition
-from holdfast._ports.store import Duplicate, EnqueueAnswer
 from holdfast.errors import ConfigurationError, PayloadInvalid, Unsupported
 from holdfast.sync import blocking, refuse_inside_loop, soon
 

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
+from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.identity import enqueue_call_id
 from holdfast._core.job import ActiveJob, NewJob, Token
 from holdfast._engine.client.client import emit_enqueued, hints_of
 from holdfast._engine.events import Events
 from holdfast._engine.retry import Retrier
 from holdfast._ports.clock import Randomness
-from holdfast._ports.store import EnqueueAnswer, Store
+from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobLost
 

@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from holdfast._core import lifecycle
+from holdfast._core.answers import Answer
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import Policy
+from holdfast._core.requests import ClaimRequest, IsolatedJobs
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.service import is_refusal, yield_to_loop
@@ -19,7 +21,7 @@ from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.refused_outcomes import RefusedOutcomes
 from holdfast._engine.worker.resting_claims import RestingClaims
 from holdfast._ports.clock import Randomness
-from holdfast._ports.store import Answer, ClaimRequest, IsolatedJobs, Store
+from holdfast._ports.store import Store
 from holdfast._ports.transport import ClaimSource
 
 SETTLE_LIMIT = 1000

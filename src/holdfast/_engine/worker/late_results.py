@@ -7,12 +7,13 @@ from msgspec import Struct
 
 from holdfast._core.job import ActiveJob
 from holdfast._core.lifecycle import Transition
+from holdfast._core.requests import AttemptNote
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.service import is_refusal
 from holdfast._engine.worker.refused_outcomes import PAUSES
 from holdfast._ports.clock import Randomness
-from holdfast._ports.store import AttemptNote, Store
+from holdfast._ports.store import Store
 from holdfast.errors import StoreBusy
 
 MOST_REFUSED = 100

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
+from holdfast._core.answers import Answer
 from holdfast._engine.events import EventName, Events
 from holdfast._engine.worker.executor import FinishedRun
-from holdfast._ports.store import Answer
 
 SHORTEST_PAUSE = 0.005
 SAY_FROM = 0.5

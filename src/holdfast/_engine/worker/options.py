@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from holdfast._ports.store import IsolatedJobs
+from holdfast._core.requests import IsolatedJobs
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):

@@ -9,9 +9,10 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.job import ActiveJob, Token
+from holdfast._core.requests import ProgressUpdate
 from holdfast._engine.progress import report
 from holdfast._engine.worker.child_jobs import ChildJobs
-from holdfast._ports.store import ProgressUpdate, Store
+from holdfast._ports.store import Store
 from holdfast.errors import JobLost
 
 PROGRESS_INTERVAL = 1.0

@@ -13,7 +13,9 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from holdfast._core.job import Claim, JobRecord, State, Token
+from holdfast._core.answers import Capabilities
+from holdfast._core.job import Claim, State, Token
+from holdfast._core.record import JobRecord
 from holdfast._core.timing import LeaseTiming
 from holdfast._core.view import RescuedJob
 from holdfast._engine.events import EventName, Events
@@ -21,7 +23,7 @@ from holdfast._engine.runners.outcomes import captured
 from holdfast._engine.runners.runners import exits_in_forked_child
 from holdfast._engine.service import is_cancelled
 from holdfast._engine.tasks.registry import Registry, TaskDefinition
-from holdfast._ports.store import Capabilities, Store
+from holdfast._ports.store import Store
 from holdfast.errors import HoldfastError, JobLost
 
 HOOKS_PER_STEP = 10

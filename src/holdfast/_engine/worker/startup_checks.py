@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 
+from holdfast._core.answers import Capabilities
 from holdfast._core.table_spec import RowsSettings
 from holdfast._engine.error_text import described
 from holdfast._engine.events import Events, failure_of_store
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.tasks.registry import Registry
 from holdfast._engine.worker.rescue_hooks import problems_of_hooks
-from holdfast._ports.store import Capabilities
 from holdfast.errors import ConfigurationError
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from holdfast._core.job import Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import Policy
+from holdfast._core.requests import IsolatedJobs
 from holdfast._engine import messages
 from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._engine.retry import Retrier
@@ -34,7 +35,7 @@ from holdfast._engine.worker.startup_checks import require_startup_checks
 from holdfast._engine.worker.undelivered import OutcomeBackup
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.host import RunnerHost, SupervisorLink
-from holdfast._ports.store import IsolatedJobs, Store
+from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings

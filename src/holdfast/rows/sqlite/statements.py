@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.json import encode
 
 from holdfast._core.table_spec import Key, RowOutcome, TableSpec, Value
-from holdfast._core.texts import storable_text
+from holdfast._core.text import storable_text
 from holdfast._ports.table import RowFence
 from holdfast.rows.assignments import Assignments, Dialect
 from holdfast.rows.indexes import Wanted, wanted

@@ -12,8 +12,8 @@ from weakref import WeakSet
 
 from msgspec import Struct
 
+from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.postgres_url import PostgresUrl
-from holdfast._ports.store import EnqueueAnswer
 from holdfast.databases.wrapped import OpenedConnection, is_a, wrapper_of
 from holdfast.errors import Unsupported
 from holdfast.stores.postgres import schema

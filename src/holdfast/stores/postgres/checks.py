@@ -5,8 +5,8 @@ from typing import Final
 
 from asyncpg import Connection
 
+from holdfast._core.answers import Check
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast._ports.store import Check
 from holdfast.databases.postgres.errors import MIGRATE
 from holdfast.errors import SchemaMissing, SchemaTooNew
 from holdfast.stores.postgres import objects, schema

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from holdfast._ports.store import ClaimRequest
+from holdfast._core.requests import ClaimRequest
 from holdfast.stores.postgres.records import Row
 
 FAST = 200

@@ -8,11 +8,11 @@ from typing import Any
 
 import asyncpg
 
+from holdfast._core.answers import Capabilities
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob
 from holdfast._core.postgres_url import problems_of_location, problems_of_schema
 from holdfast._ports.clock import Clock, Randomness
-from holdfast._ports.store import Capabilities
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.databases.postgres.database import ANSWER_LIMIT, CONNECTIONS, SEARCH_LIMIT, Database
 from holdfast.databases.postgres.pool import Connection

@@ -6,11 +6,12 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from holdfast._core.answers import BeatAnswer, LeaseView, OverdueJob
 from holdfast._core.job import ActiveJob
 from holdfast._core.lifecycle import LeaseEnd
 from holdfast._core.reading import first_readable
-from holdfast._core.texts import json_text, storable_text
-from holdfast._ports.store import BeatAnswer, LeaseView, NewLease, OverdueJob
+from holdfast._core.requests import NewLease
+from holdfast._core.text import json_text, storable_text
 from holdfast.databases.postgres.database import BEAT_LIMIT
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres.database import StoreDatabase

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from holdfast._core.answers import Pruned
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast._core.texts import storable_text
-from holdfast._ports.store import Pruned
+from holdfast._core.text import storable_text
 from holdfast.stores.postgres import schema
 from holdfast.stores.postgres.partitions import Partitions
 from holdfast.stores.postgres.roles import Roles

@@ -10,21 +10,12 @@ from uuid import UUID
 import asyncpg
 from msgspec import structs
 
-from holdfast._core.job import Claim, JobRecord, NewJob, State, Token
+from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer, ExpiredJob, Purged, ReopenAnswer
+from holdfast._core.job import Claim, NewJob, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
-from holdfast._ports.store import (
-    Answer,
-    AttemptNote,
-    ClaimRequest,
-    EnqueueAnswer,
-    ExchangeAnswer,
-    ExpiredJob,
-    IsolatedJobs,
-    ProgressUpdate,
-    Purged,
-    ReopenAnswer,
-)
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate
 from holdfast.databases.postgres import errors as failures
 from holdfast.errors import HoldfastError, StoreBusy
 from holdfast.stores.postgres import parameters as packing

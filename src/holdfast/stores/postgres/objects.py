@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast._ports.store import Check
+from holdfast._core.answers import Check
 from holdfast.stores.postgres.records import Row
 from holdfast.stores.postgres.schema import MIGRATIONS
 

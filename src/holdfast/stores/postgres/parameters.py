@@ -11,8 +11,8 @@ from msgspec import Struct, structs
 from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import Policy
-from holdfast._core.texts import json_text, storable_text
-from holdfast._ports.store import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate
+from holdfast._core.text import json_text, storable_text
 
 INLINE = 512  # payloads up to this long stay in the job's row
 

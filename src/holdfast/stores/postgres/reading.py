@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Final, Literal
 from uuid import UUID
 
-from holdfast._core.job import PLACE_OF, AttemptRecord, JobRecord, State
-from holdfast._core.texts import json_text, storable_text
-from holdfast._ports.store import MOST_ATTEMPTS, DueJob, IsolatedJobs, JobFilter, LeaseView, QueueView
+from holdfast._core.answers import MOST_ATTEMPTS, DueJob, LeaseView, QueueView
+from holdfast._core.job import PLACE_OF, State
+from holdfast._core.record import AttemptRecord, JobRecord
+from holdfast._core.requests import IsolatedJobs, JobFilter
+from holdfast._core.text import json_text, storable_text
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.records import Row

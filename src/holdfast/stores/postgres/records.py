@@ -8,23 +8,13 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from holdfast._core.answers import LeaseView, OverdueJob
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import (
-    ActiveJob,
-    AttemptOutcome,
-    AttemptRecord,
-    Failure,
-    JobRecord,
-    Reason,
-    Rescue,
-    RescueReason,
-    State,
-    Token,
-)
+from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, Rescue, RescueReason, State, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import policy_of
+from holdfast._core.record import AttemptRecord, JobRecord
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import LeaseView, OverdueJob
 
 Row = Any
 """``asyncpg.Record``, or anything else that knows its columns by name."""

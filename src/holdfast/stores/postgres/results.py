@@ -8,12 +8,13 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
 from holdfast._core.idempotency import is_duplicate_settle
-from holdfast._core.job import ActiveJob, AttemptOutcome, AttemptRecord, Claim, JobRecord, NewJob, Reason, State, Token
+from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, NewJob, Reason, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.policy import Policy
-from holdfast._core.record import SettledAttempt
-from holdfast._ports.store import Answer, ClaimRequest, Duplicate, EnqueueAnswer
+from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
+from holdfast._core.requests import ClaimRequest
 from holdfast.errors import HoldfastError
 from holdfast.stores.postgres import parameters as packing
 from holdfast.stores.postgres.records import Row, failure_of, rescue_of

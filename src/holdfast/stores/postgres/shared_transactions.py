@@ -8,8 +8,8 @@ from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
+from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import NewJob, Token
-from holdfast._ports.store import EnqueueAnswer
 from holdfast.databases.postgres import errors as failures
 from holdfast.databases.postgres.session_settings import KEPT_ALIVE
 from holdfast.databases.postgres.transactions import TransactionTurns, awaited

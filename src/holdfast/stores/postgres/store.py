@@ -1,6 +1,6 @@
 """The PostgreSQL store: what its halves say together."""
 
-from holdfast._ports.store import Check
+from holdfast._core.answers import Check
 from holdfast._ports.trial import stuck, try_out
 from holdfast.databases.postgres.pool import Connection
 from holdfast.errors import ConfigurationError, HoldfastError

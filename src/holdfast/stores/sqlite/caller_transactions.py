@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast._ports.store import EnqueueAnswer
+from holdfast._core.answers import EnqueueAnswer
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.file_location import identity_of
 from holdfast.databases.sqlite.sql import statements

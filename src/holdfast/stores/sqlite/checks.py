@@ -4,8 +4,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from holdfast._core.answers import Check
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast._ports.store import Check
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import FIRST_WITHOUT_RESET_RACE
 from holdfast.databases.sqlite.file_location import require_local_disk

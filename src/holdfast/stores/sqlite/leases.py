@@ -9,8 +9,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from holdfast._core.answers import LeaseView
 from holdfast._core.identity import ProcessIdentity
-from holdfast._ports.store import LeaseView
 from holdfast.databases.sqlite.values import micros
 from holdfast.stores.sqlite.records import Row, end_of, names_of, process_of, timing_of
 

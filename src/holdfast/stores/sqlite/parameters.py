@@ -15,8 +15,8 @@ from msgspec import Struct, structs
 from holdfast._core.job import PLACE_OF, Failure, NewJob, Place, State, Token
 from holdfast._core.lifecycle import Precondition, Transition
 from holdfast._core.policy import LONGEST_HOOK_DELAY
-from holdfast._core.texts import json_text, storable_text
-from holdfast._ports.store import AttemptNote, ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
+from holdfast._core.text import json_text, storable_text
 from holdfast.databases.sqlite.values import Values, micros, micros_of
 
 _RECORD = b"%b%b%019d%011d%010d"

@@ -8,26 +8,14 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast._core.answers import DueJob, OverdueJob
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import (
-    ActiveJob,
-    AttemptOutcome,
-    AttemptRecord,
-    Claim,
-    Failure,
-    JobRecord,
-    Json,
-    Reason,
-    Rescue,
-    RescueReason,
-    State,
-    Token,
-)
+from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, Failure, Json, Reason, Rescue, RescueReason, State, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
 from holdfast._core.policy import policy_of
-from holdfast._core.record import SettledAttempt
+from holdfast._core.record import AttemptRecord, JobRecord, SettledAttempt
+from holdfast._core.requests import ClaimRequest
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import ClaimRequest, DueJob, OverdueJob
 
 Row = tuple[Json, ...]
 Value = TypeVar("Value")

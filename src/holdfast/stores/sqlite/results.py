@@ -6,10 +6,11 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast._core.answers import Answer, BeatAnswer, Duplicate, EnqueueAnswer, ExpiredJob, Pruned, QueueView
 from holdfast._core.idempotency import is_duplicate_settle
-from holdfast._core.job import JobRecord, State
+from holdfast._core.job import State
 from holdfast._core.lifecycle import Transition
-from holdfast._ports.store import Answer, BeatAnswer, Duplicate, EnqueueAnswer, ExpiredJob, Pruned, QueueView
+from holdfast._core.record import JobRecord
 from holdfast.stores.sqlite.records import Row, attempt_of, ended_of, instant, record_of
 
 _ATTEMPT = 11  # columns

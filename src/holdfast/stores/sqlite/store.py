@@ -15,38 +15,34 @@ from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import ActiveJob, JobRecord, NewJob, State, Token
-from holdfast._core.lifecycle import LeaseEnd, Transition
-from holdfast._core.policy import RETENTION_FLOOR
-from holdfast._core.reading import first_readable
-from holdfast._core.texts import json_text
-from holdfast._core.timing import LeaseTiming
-from holdfast._ports.backup import Backup
-from holdfast._ports.clock import Clock, Randomness
-from holdfast._ports.store import (
+from holdfast._core.answers import (
     MOST_ATTEMPTS,
     Answer,
-    AttemptNote,
     BeatAnswer,
     Capabilities,
     Check,
-    ClaimRequest,
     DueJob,
     EnqueueAnswer,
     ExchangeAnswer,
     ExpiredJob,
-    IsolatedJobs,
-    JobFilter,
     LeaseView,
-    NewLease,
     OverdueJob,
-    ProgressUpdate,
     Pruned,
     Purged,
     QueueView,
     ReopenAnswer,
 )
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import ActiveJob, NewJob, State, Token
+from holdfast._core.lifecycle import LeaseEnd, Transition
+from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.reading import first_readable
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, JobFilter, NewLease, ProgressUpdate
+from holdfast._core.text import json_text
+from holdfast._core.timing import LeaseTiming
+from holdfast._ports.backup import Backup
+from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.trial import try_out
 from holdfast.databases.sqlite import driver, transactions
 from holdfast.databases.sqlite.connection_thread import ConnectionThread

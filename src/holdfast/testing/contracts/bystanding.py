@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from holdfast._core.job import PLACE_OF, ActiveJob, JobRecord, Place, State
+from holdfast._core.job import PLACE_OF, ActiveJob, Place, State
 from holdfast._core.lifecycle import End, LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Fail, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import AttemptNote, ProgressUpdate
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import AttemptNote, ProgressUpdate
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)

@@ -4,10 +4,11 @@ from datetime import UTC, datetime
 
 from msgspec import structs
 
+from holdfast._core.answers import Answer
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
-from holdfast._ports.store import Answer, ProgressUpdate
+from holdfast._core.requests import ProgressUpdate
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, released, stale, story
 
 

@@ -3,10 +3,11 @@
 from datetime import timedelta
 from uuid import UUID
 
+from holdfast._core.answers import DueJob
 from holdfast._core.job import State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
-from holdfast._ports.store import DueJob, IsolatedJobs
+from holdfast._core.requests import IsolatedJobs
 from holdfast.testing.contracts.isolating import with_last_try
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, rescued, story
 

@@ -5,9 +5,9 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.job import NewJob, State, Token
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
-from holdfast._ports.store import Duplicate, EnqueueAnswer
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, story
 

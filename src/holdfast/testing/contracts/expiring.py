@@ -3,10 +3,10 @@
 from datetime import timedelta
 from uuid import UUID
 
+from holdfast._core.answers import Answer, ExpiredJob, ReopenAnswer
 from holdfast._core.job import Reason, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Answer, ExpiredJob, ReopenAnswer
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, raised, released, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)

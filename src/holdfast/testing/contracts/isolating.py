@@ -8,7 +8,7 @@ from msgspec import structs
 from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.policy import Policy
-from holdfast._ports.store import IsolatedJobs
+from holdfast._core.requests import IsolatedJobs
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, done, raised, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
+from holdfast._core.answers import Duplicate, EnqueueAnswer, ReopenAnswer
 from holdfast._core.job import ActiveJob, NewJob, State
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, cancelled, deadline_exceeded
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Duplicate, EnqueueAnswer, ReopenAnswer
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)

@@ -2,11 +2,12 @@
 
 from msgspec import structs
 
+from holdfast._core.answers import Answer, OverdueJob
 from holdfast._core.job import ActiveJob, AttemptOutcome, Reason, State
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Precondition, Transition, deadline_exceeded_elsewhere
 from holdfast._core.policy import Backoff, Policy
+from holdfast._core.requests import ProgressUpdate
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import Answer, OverdueJob, ProgressUpdate
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, released, stale, story
 
 GRACE, LIMIT = 7.0, 60.0

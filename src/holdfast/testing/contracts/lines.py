@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
-from holdfast._ports.store import IsolatedJobs
+from holdfast._core.requests import IsolatedJobs
 from holdfast.testing.contracts.isolating import with_last_try
 from holdfast.testing.contracts.scene import Part, Scene, story
 

@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from msgspec import structs
 
+from holdfast._core.answers import Answer, ReopenAnswer
 from holdfast._core.job import ActiveJob, Reason, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
 from holdfast._core.outcome import Fail
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Answer, ProgressUpdate, ReopenAnswer
+from holdfast._core.requests import ProgressUpdate
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)

@@ -4,11 +4,12 @@ from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.answers import LeaseView
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import State
 from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import LeaseView, NewLease
 from holdfast.testing.contracts.scene import EARLY, PROCESS, TTL, Part, Scene, done, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED, signal="SIGKILL", stacks="…")

@@ -3,11 +3,11 @@ ran leaves no trace on it."""
 
 from collections.abc import Callable
 
+from holdfast._core.answers import Answer
 from holdfast._core.job import ActiveJob, State
 from holdfast._core.lifecycle import End, LeaseEnd, Transition, runner_crashed
 from holdfast._core.outcome import Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy, Policy
-from holdfast._ports.store import Answer
 from holdfast.testing.contracts.scene import Part, Scene, answered, done, raised, released, rescued, story
 
 CRASHED = LeaseEnd(End.CRASHED, "SIGKILL")

@@ -4,11 +4,13 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, JobRecord, Reason, State
+from holdfast._core.answers import MOST_ATTEMPTS, Answer, EnqueueAnswer, Pruned, ReopenAnswer
+from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, State
 from holdfast._core.lifecycle import End, LeaseEnd, Transition
 from holdfast._core.outcome import Cancel, Fail, Snooze
 from holdfast._core.policy import RETENTION_FLOOR, CrashPolicy, Policy
-from holdfast._ports.store import MOST_ATTEMPTS, Answer, AttemptNote, EnqueueAnswer, ProgressUpdate, Pruned, ReopenAnswer
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import AttemptNote, ProgressUpdate
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, released, rescued, story
 
 CRASH = LeaseEnd(End.CRASHED)

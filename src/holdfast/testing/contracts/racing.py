@@ -4,9 +4,10 @@ import asyncio
 from functools import partial
 from uuid import UUID
 
+from holdfast._core.answers import Answer, Duplicate, EnqueueAnswer
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.store import Answer, Duplicate, EnqueueAnswer, JobFilter
+from holdfast._core.requests import JobFilter
 from holdfast.testing.contracts.scene import TTL, Part, Scene, done, in_threads, insist, raised, rescued, story
 
 STORES = 4

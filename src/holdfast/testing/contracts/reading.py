@@ -1,8 +1,10 @@
 """Reads, and keeping house."""
 
-from holdfast._core.job import JobRecord, State
+from holdfast._core.answers import Check
+from holdfast._core.job import State
 from holdfast._core.outcome import Fail
-from holdfast._ports.store import Check, JobFilter
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import JobFilter
 from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done, raised, story
 
 

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from holdfast._core.job import ActiveJob, Failure, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd
-from holdfast._ports.store import AttemptNote, ProgressUpdate
+from holdfast._core.requests import AttemptNote, ProgressUpdate
 from holdfast.testing.contracts.scene import BOOM, Part, Scene, done, raised, released, rescued, stale, story
 
 CRASH = LeaseEnd(End.CRASHED)

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 
 from msgspec import structs
 
-from holdfast._core.job import ActiveJob, JobRecord, Rescue, RescueReason, State, Token
+from holdfast._core.answers import Answer
+from holdfast._core.job import ActiveJob, Rescue, RescueReason, State, Token
 from holdfast._core.lifecycle import Charge, End, LeaseEnd, Transition, cancelled, deadline_exceeded_elsewhere
 from holdfast._core.outcome import Fail, Retry, Snooze
 from holdfast._core.policy import HOOK_RETENTION, LONGEST_HOOK_DELAY, RETENTION_FLOOR, Backoff, CrashPolicy, Policy
-from holdfast._ports.store import Answer
+from holdfast._core.record import JobRecord
 from holdfast.errors import JobLost, Unsupported
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, answered, done, raised, released, rescued, story
 

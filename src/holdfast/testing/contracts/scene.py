@@ -11,13 +11,16 @@ from threading import Barrier
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from holdfast._core.answers import Answer, EnqueueAnswer, ExchangeAnswer
 from holdfast._core.identity import ProcessIdentity
-from holdfast._core.job import ActiveJob, Claim, Failure, JobRecord, NewJob, State, Token
+from holdfast._core.job import ActiveJob, Claim, Failure, NewJob, State, Token
 from holdfast._core.lifecycle import LeaseEnd, Transition, finish, release, rescue
 from holdfast._core.outcome import Done, Outcome, Raised
 from holdfast._core.policy import Policy
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import ClaimRequest, IsolatedJobs, JobFilter, NewLease
 from holdfast._core.timing import LeaseTiming
-from holdfast._ports.store import Answer, ClaimRequest, EnqueueAnswer, ExchangeAnswer, IsolatedJobs, JobFilter, NewLease, Store
+from holdfast._ports.store import Store
 from holdfast.testing.clock import FakeChance, FakeClock
 
 Result = TypeVar("Result")

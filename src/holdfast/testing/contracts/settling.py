@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import structs
 
+from holdfast._core.answers import Answer
 from holdfast._core.job import ActiveJob, AttemptOutcome, Failure, Reason, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd, Transition, cancelled
 from holdfast._core.outcome import Cancel, Fail, Invalid, Outcome, Raised, Retry, Snooze
 from holdfast._core.policy import CrashPolicy, Policy
-from holdfast._ports.store import Answer, ProgressUpdate
+from holdfast._core.requests import ProgressUpdate
 from holdfast.testing.contracts.scene import (
     BOOM,
     TTL,

@@ -11,8 +11,8 @@ from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolic
 from nats.js.errors import NotFoundError
 from nats.js.manager import JetStreamManager
 
+from holdfast._core.answers import DueJob
 from holdfast._core.transport_url import TransportUrl
-from holdfast._ports.store import DueJob
 from holdfast._ports.transport import Delivery, Hint
 from holdfast.transports.nats import messages
 

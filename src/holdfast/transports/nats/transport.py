@@ -8,10 +8,10 @@ from contextlib import suppress
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
-from holdfast._core.cleaning import printable
+from holdfast._core.answers import DueJob
+from holdfast._core.text import printable
 from holdfast._core.transport_url import TransportUrl
 from holdfast._ports.clock import Clock, Randomness
-from holdfast._ports.store import DueJob
 from holdfast._ports.transport import Delivery, Hint
 from holdfast.transports._upkeep import PerLoop, Upkeep
 from holdfast.transports.nats.session import FAILURES, Session
