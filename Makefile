@@ -47,13 +47,14 @@ prove: $(DEV) $(SERVERS) ## run the long rest: all stores and settings, a millio
 	@.venv/bin/python -m proof.simulate --seeds 20000
 	@$(MAKE) --no-print-directory mutants
 
-check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs
+check: $(DEV) ## everything that is read rather than run: lint, format, types, import direction, sizes, docs, language
 	@echo "lint (ruff)"; .venv/bin/ruff check -q .
 	@echo "format (ruff)"; .venv/bin/ruff format -q --check .
 	@echo "types (mypy --strict)"; .venv/bin/mypy --strict --no-error-summary src proof tests/typing bench
 	@echo "import direction (import-linter)"; .venv/bin/lint-imports --no-logo
 	@echo "sizes of files and functions"; .venv/bin/python scripts/check_sizes.py
 	@echo "paths and links in the documents"; .venv/bin/python scripts/check_docs.py
+	@echo "plain English"; .venv/bin/python scripts/check_language.py
 
 simulate: $(DEV) ## run the engine under seeded faults (SEEDS=1000)
 	@.venv/bin/python -m proof.simulate --seeds $(SEEDS) $(ARGS)
