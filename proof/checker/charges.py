@@ -103,9 +103,9 @@ class Charges:
         if lease is None or after.lease is None or not self._isolates(lease):
             return
         said = "its last try ran beside others" if before.is_last_try else "it was claimed by a worker for last tries"
-        self._expect("S9", before.is_last_try == lease.is_alone, job, said)
-        is_alone = not lease.is_alone or self._holds[after.lease] == 0
-        self._expect("S9", is_alone, job, "two jobs run in a worker for one last try")
+        self._expect("S9", before.is_last_try == lease.is_isolated, job, said)
+        is_isolated = not lease.is_isolated or self._holds[after.lease] == 0
+        self._expect("S9", is_isolated, job, "two jobs run in a worker for one last try")
 
     def _isolates(self, lease: LeaseRow) -> bool:
         """A worker in a user's own process takes last tries as all others: nobody there can start one alone."""
@@ -123,7 +123,7 @@ class Charges:
             self._expect("L8", self._ledger.rules.has_stalls, job, "it was charged as {}, and only the store was away", by.record)
             self._expect_overrun(event, job, before, lease, is_timed=by.record is AttemptOutcome.TIMED_OUT)
         if after.reason is Reason.WORKER_CRASHED and before.policy.on_crash is CrashPolicy.RETRY and lease is not None:
-            is_guilty = not before.policy.needs_isolation(before.crashes) or lease.is_alone or job in lease.culprits
+            is_guilty = not before.policy.needs_isolation(before.crashes) or lease.is_isolated or job in lease.culprits
             self._expect("S9", is_guilty or not self._isolates(lease), job, "it was charged to death beside others")
         is_draining = lease is not None and lease.is_draining
         is_lost = (by.judge is Precondition.LEASE_ENDED or by.record is AttemptOutcome.RELEASED) and not is_draining

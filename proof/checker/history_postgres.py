@@ -169,7 +169,7 @@ class _Lease(Struct):
     timing: str
     expires_at: datetime
     is_draining: bool
-    is_alone: bool
+    is_isolated: bool
     grace: float
     slots: int
     tasks: str
@@ -194,7 +194,7 @@ class _Lease(Struct):
             is_free=why is not None and why.with_drain(is_draining=self.is_draining).is_free,
             culprits={} if why is None else why.charged_jobs,
             is_draining=self.is_draining,
-            is_alone=self.is_alone,
+            is_isolated=self.is_isolated,
             grace=self.grace,
             slots=self.slots,
             tasks=msgspec.json.decode(self.tasks, type=tuple[str, ...]),

@@ -29,23 +29,23 @@ class HookedStore(MemoryStore):
 
     @asynccontextmanager
     async def transaction(  # type: ignore[override]
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AsyncIterator[Rows]:
         """Only for hooks: what is written lands with the mark, or not at all."""
-        self._require_mark(job, token, heal_at)
+        self._require_mark(job, token, hook_due_at)
         written: Rows = []
         yield written
-        self._heal(self._require_mark(job, token, heal_at), token, written)
+        self._heal(self._require_mark(job, token, hook_due_at), token, written)
 
-    def _require_mark(self, job: UUID, token: Token, heal_at: datetime | None) -> JobRecord:
+    def _require_mark(self, job: UUID, token: Token, hook_due_at: datetime | None) -> JobRecord:
         row = self._all.jobs.get(job)
-        if row is None or row.token != token or row.heal_at is None or row.heal_at != heal_at:
+        if row is None or row.token != token or row.hook_due_at is None or row.hook_due_at != hook_due_at:
             raise JobLost(f"job {job} owes no hook under token {token}")
         return row
 
     def _heal(self, row: JobRecord, token: Token, written: Rows) -> None:
         self.rows[row.id] += written
-        self._put(structs.replace(row, heal_at=None))
+        self._put(structs.replace(row, hook_due_at=None))
 
 
 class Debts:

@@ -49,7 +49,7 @@ class Order:
 
     def _expect_next(self, taken: UUID, row: JobRow, lease: LeaseRow | None) -> None:
         """No job that is back stood before the one that is taken, if the same worker could have taken it."""
-        if lease is None or lease.is_alone:
+        if lease is None or lease.is_isolated:
             return
         for job, waiting in self._back.items():
             could_take = (not lease.tasks or waiting.task in lease.tasks) and waiting.queue not in self._paused

@@ -22,7 +22,7 @@ class _Worker(Struct):
     def has_room(self) -> bool:
         """Whether less code runs in it than it has slots for. A worker for last tries takes no others."""
         lease = self.lease
-        return lease is not None and not (lease.is_ended or lease.is_alone) and len(self.running) < lease.slots
+        return lease is not None and not (lease.is_ended or lease.is_isolated) and len(self.running) < lease.slots
 
 
 class Restarts:

@@ -107,7 +107,7 @@ class Turns:
         process = event.after.process
         if event.after.is_ended:
             self._see_gone(process)
-        elif event.lease not in self._leases and not event.after.is_alone:
+        elif event.lease not in self._leases and not event.after.is_isolated:
             self._leases[event.lease] = process
             self._workers[process] = _Worker(event.after.slots, process in self._ready)
             self._judge_free(process)

@@ -137,7 +137,7 @@ class _Stay:
     def _worker(self, cell: SupervisorLink) -> Worker:
         world, settings = self._world, self._world.plan.settings
         known = world.known(settings.timing.ttl)
-        return worker_of(world, cell, self._process, self._machine.clock, settings, known, last_tries=IsolatedJobs.INCLUDE)
+        return worker_of(world, cell, self._process, self._machine.clock, settings, known, isolated=IsolatedJobs.INCLUDE)
 
 
 class _Home:

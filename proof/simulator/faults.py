@@ -68,17 +68,17 @@ class Faulty:
         return self._store.enqueue_within(connection, call, jobs)
 
     def transaction(
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
         """The store's; that of a hook meets faults of its own."""
-        transaction = self._store.transaction(job, token, idle=idle, heal_at=heal_at)
-        return transaction if heal_at is None else self._committing(transaction)
+        transaction = self._store.transaction(job, token, idle=idle, hook_due_at=hook_due_at)
+        return transaction if hook_due_at is None else self._committing(transaction)
 
     def blocking_transaction(
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractContextManager[Any]:
         """The store's."""
-        return self._store.blocking_transaction(job, token, idle=idle, heal_at=heal_at)
+        return self._store.blocking_transaction(job, token, idle=idle, hook_due_at=hook_due_at)
 
     @asynccontextmanager
     async def _committing(self, transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:

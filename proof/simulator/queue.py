@@ -69,8 +69,8 @@ class FaultyQueue:
 
     def republish(self, due: DueJob) -> None:
         """Take a message about one wait of a job once, whoever sends it."""
-        if (due.job, due.number) not in self._told:
-            self._told.add((due.job, due.number))
+        if (due.job, due.claim_number) not in self._told:
+            self._told.add((due.job, due.claim_number))
             self.put(due.job, due.queue, ClaimSource.SWEEP)
 
     def take(self, queues: Sequence[str] | None, most: int) -> tuple[Delivery, ...]:

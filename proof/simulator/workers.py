@@ -32,7 +32,7 @@ def worker_of(
     known: dict[str, TaskDefinition],
     *,
     is_healthy: bool = False,
-    last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
+    isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
 ) -> Worker:
     """One that is not running yet. Called in the context in which it will run."""
     scene, most = _scene(world, process, clock, settings, known), world.plan.concurrency
@@ -48,7 +48,7 @@ def worker_of(
         clock=clock,
         chance=chance,
         events=ears,
-        options=WorkerOptions(concurrency=most, threads=most, runners=most, last_tries=last_tries),
+        options=WorkerOptions(concurrency=most, threads=most, runners=most, isolated=isolated),
         tables=tables,
         runner_host=SimRunnerHost(world.loop, process, clock, scene, known),
     )

@@ -336,7 +336,7 @@ class World:
         """A caretaker comes and lets go on what an operator has paused; another one, if a pause arrives after that."""
 
         async def resume(client: Client) -> None:
-            while paused := sorted(self.store.snapshot().paused):
+            while paused := sorted(self.store.snapshot().paused_queues):
                 await client.pause(paused, is_paused=False)
             await client.delete(left_of(self._backlog, self.store.snapshot()))
 
@@ -346,7 +346,7 @@ class World:
 
     def resume_late_pauses(self) -> None:
         """A call of before all was well may have been under way for long."""
-        if self.clients[-1].is_dead and self.store.snapshot().paused:
+        if self.clients[-1].is_dead and self.store.snapshot().paused_queues:
             self.resume_queues()
 
     # the end
@@ -355,8 +355,10 @@ class World:
         """Whether every job has come to an end, and nobody enqueues any more."""
         known = self.store.snapshot()
         left = [row for row in known.jobs.values() if PLACE_OF[row.state] is not Place.FINISHED and row.task != STRANGER]
-        is_settled = all(row.state is State.HELD or (row.state is State.AVAILABLE and row.queue in known.paused) for row in left)
-        owed = [row for row in known.jobs.values() if row.heal_at is not None and row.state is not State.AVAILABLE]
+        is_settled = all(
+            row.state is State.HELD or (row.state is State.AVAILABLE and row.queue in known.paused_queues) for row in left
+        )
+        owed = [row for row in known.jobs.values() if row.hook_due_at is not None and row.state is not State.AVAILABLE]
         return is_settled and not owed and self.watched.is_done() and all(client.is_dead for client in self.clients)
 
 

@@ -38,10 +38,10 @@ class Door:
         return self._store.capabilities
 
     def transaction(
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
         """The store's."""
-        return self._store.transaction(job, token, idle=idle, heal_at=heal_at)
+        return self._store.transaction(job, token, idle=idle, hook_due_at=hook_due_at)
 
     def late_copy(self, verb: str, arguments: tuple[Any, ...], keywords: dict[str, Any], ask: Ask) -> Ask:
         """What arrives later of a call that is sent now."""

@@ -16,7 +16,7 @@ from holdfast._core.lifecycle import Transition
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import AttemptNote, ClaimRequest, IsolatedJobs, ProgressUpdate
 from holdfast.errors import StoreBusy
-from holdfast.stores.memory import Line, MemoryStore, Waiting
+from holdfast.stores.memory import MemoryStore, Range, Waiting
 
 
 class LockedRows(MemoryStore):
@@ -68,10 +68,10 @@ class LockedRows(MemoryStore):
         self._name_locked("annotate", [each.job for each in notes], self._fixed)
 
     def transaction(  # type: ignore[override]
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
         self._require_free("transaction", [job], self._fixed)
-        return super().transaction(job, token, idle=idle, heal_at=heal_at)
+        return super().transaction(job, token, idle=idle, hook_due_at=hook_due_at)
 
     # operators
 
@@ -120,14 +120,14 @@ class LockedRows(MemoryStore):
         finally:
             self._is_claiming = False
 
-    def _lines(
-        self, tasks: Collection[str], queues: Sequence[str] | None, last_tries: IsolatedJobs, now: datetime
-    ) -> dict[Line, Iterator[Waiting]]:
+    def _ranges(
+        self, tasks: Collection[str], queues: Sequence[str] | None, isolated: IsolatedJobs, now: datetime
+    ) -> dict[Range, Iterator[Waiting]]:
         """Only a claim locks what it finds: whoever asks when work is due is told of locked jobs too."""
-        lines = super()._lines(tasks, queues, last_tries, now)
+        ranges = super()._ranges(tasks, queues, isolated, now)
         if not self._is_claiming:
-            return lines
-        return {line: filter(lambda waiting: not self._locked[waiting[1]], found) for line, found in lines.items()}
+            return ranges
+        return {which: filter(lambda waiting: not self._locked[waiting[1]], found) for which, found in ranges.items()}
 
     @contextmanager
     def _passing_by(self) -> Iterator[None]:

@@ -161,7 +161,7 @@ class Witness(MemoryStore):
 
     def fail_over(self, snapshot: Snapshot) -> None:
         """Forget everything since the snapshot, and say so."""
-        jobs, paused = self._all.jobs, set(self._all.paused)
+        jobs, paused = self._all.jobs, set(self._all.paused_queues)
         leases = {lease: self._lease_row(lease) for lease in self._all.leases}
         self.restore(snapshot)
         by, self.caller = By(FAIL_OVER), "store"
@@ -172,7 +172,7 @@ class Witness(MemoryStore):
                 if after is not None:
                     self._rows_told[job] = after
                 self._tell("job", by, job=job, before=before, after=after)
-        for queue in sorted(paused ^ set(self._all.paused)):
+        for queue in sorted(paused ^ set(self._all.paused_queues)):
             self._tell("queue", by, note=f"{'resumed' if queue in paused else 'paused'} {queue}")
         for lease in {**leases, **self._all.leases}:
             self._tell("lease", by, lease=lease, before=leases.get(lease), after=self._lease_row(lease))
@@ -228,12 +228,12 @@ class Witness(MemoryStore):
             worker=known.spec.worker,
             ttl=known.spec.timing.ttl,
             margin=known.spec.timing.margin,
-            overdue=(self._monotonic() - known.expires) / 1e6,
+            overdue=(self._monotonic() - known.expires_at) / 1e6,
             is_ended=known.end is not None,
             is_free=known.end is not None and known.end.is_free,
             culprits=known.end.charged_jobs if known.end is not None else {},
             is_draining=known.is_draining,
-            is_alone=known.spec.is_alone,
+            is_isolated=known.spec.is_isolated,
             grace=known.spec.grace,
             slots=known.spec.slots,
             tasks=known.spec.tasks,
@@ -259,7 +259,7 @@ class Witness(MemoryStore):
             is_known=not self.known or row.task in self.known,
             due_in=(row.available_at - now).total_seconds(),
             expires_in=None if row.expires_at is None else (row.expires_at - now).total_seconds(),
-            is_owed=row.heal_at is not None,
+            is_owed=row.hook_due_at is not None,
             healed=len(self.rows[row.id]) if isinstance(self, HookedStore) else 0,
             task=row.task,
             priority=row.priority,

@@ -84,10 +84,10 @@ class ReplicaDoor(Door):
         return answer
 
     def transaction(
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
         """Its commit counts like a write."""
-        return self._confirmed(super().transaction(job, token, idle=idle, heal_at=heal_at))
+        return self._confirmed(super().transaction(job, token, idle=idle, hook_due_at=hook_due_at))
 
     @asynccontextmanager
     async def _confirmed(self, transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:

@@ -34,21 +34,21 @@ class Change(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """A job as it was last seen; ``heal_at``: whether a hook is owed."""
+    """A job as it was last seen; ``hook_due_at``: whether a hook is owed."""
 
     state: State
     task: str
     queue: str
     token: Token
     lease: UUID | None
-    heal_at: bool | None
+    hook_due_at: bool | None
 
 
 class Seen(Struct, frozen=True):
     """All jobs and all paused queues."""
 
     jobs: dict[UUID, Known]
-    paused: frozenset[str]
+    paused_queues: frozenset[str]
 
 
 class Mirror(ABC):

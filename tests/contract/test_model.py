@@ -137,7 +137,7 @@ class Model(RuleBasedStateMachine):
     @initialize(news=st.lists(new_jobs, min_size=4, max_size=6))
     def begin(self, news: list[dict[str, object]]) -> None:
         """Where most of what matters starts: jobs that run."""
-        self.open_lease(10.0, 0.0, is_alone=False)
+        self.open_lease(10.0, 0.0, is_isolated=False)
         self.enqueue([{**each, "delay": 0.0, "payload": b"{}"} for each in news])
         self.claim_all(0, IsolatedJobs.INCLUDE)
 
@@ -163,10 +163,10 @@ class Model(RuleBasedStateMachine):
         call = self.chance.uuid4() if is_new_call else call
         self.ask(lambda store: store.enqueue(call, jobs))
 
-    @rule(ttl=st.sampled_from([10.0, 30.0]), grace=st.sampled_from([0.0, 7.0]), is_alone=st.booleans())
-    def open_lease(self, ttl: float, grace: float, is_alone: bool) -> None:
+    @rule(ttl=st.sampled_from([10.0, 30.0]), grace=st.sampled_from([0.0, 7.0]), is_isolated=st.booleans())
+    def open_lease(self, ttl: float, grace: float, is_isolated: bool) -> None:
         lease = NewLease(self.chance.uuid4(), f"w{len(self.leases)}", PROCESS, LeaseTiming.of(ttl), ("x",), TASKS)
-        self.leases.append(structs.replace(lease, grace=grace, slots=5, is_alone=is_alone))
+        self.leases.append(structs.replace(lease, grace=grace, slots=5, is_isolated=is_isolated))
         self.ask(lambda store: store.open_lease(self.leases[-1]))
 
     @precondition(lambda self: self.leases)
@@ -194,19 +194,19 @@ class Model(RuleBasedStateMachine):
         self.exchange([], self.request(lease.id, limit, prefetch, tasks, queues))
 
     @precondition(lambda self: self.leases)
-    @rule(place=places, last_tries=st.sampled_from(IsolatedJobs))
-    def claim_all(self, place: int, last_tries: IsolatedJobs) -> None:
+    @rule(place=places, isolated=st.sampled_from(IsolatedJobs))
+    def claim_all(self, place: int, isolated: IsolatedJobs) -> None:
         (lease,) = self.pick(self.leases, [place])
-        self.exchange([], structs.replace(self.request(lease.id, 3, 2, TASKS, None), last_tries=last_tries))
+        self.exchange([], structs.replace(self.request(lease.id, 3, 2, TASKS, None), isolated=isolated))
 
     @precondition(lambda self: self.leases and any(jobs for _, jobs in self.calls))
     @rule(
-        place=places, chosen=st.lists(places, max_size=4), limit=counts, prefetch=counts, last_tries=st.sampled_from(IsolatedJobs)
+        place=places, chosen=st.lists(places, max_size=4), limit=counts, prefetch=counts, isolated=st.sampled_from(IsolatedJobs)
     )
-    def claim_these(self, place: int, chosen: list[int], limit: int, prefetch: int, last_tries: IsolatedJobs) -> None:
+    def claim_these(self, place: int, chosen: list[int], limit: int, prefetch: int, isolated: IsolatedJobs) -> None:
         (lease,) = self.pick(self.leases, [place])
         request = self.request(lease.id, limit, prefetch, TASKS[: 1 + place % 2], ("x",) if place % 3 == 0 else None)
-        self.exchange([], structs.replace(request, last_tries=last_tries, ids=tuple(self.ids(chosen))))
+        self.exchange([], structs.replace(request, isolated=isolated, ids=tuple(self.ids(chosen))))
 
     @precondition(lambda self: self.holds)
     @rule(chosen=st.lists(st.tuples(places, st.integers(0, 18), places), min_size=1, max_size=4), asks=st.booleans())
@@ -322,10 +322,10 @@ class Model(RuleBasedStateMachine):
         if rows:
             self.ask(lambda store: store.list(JobFilter(state=state, task=task, queue="x", before=rows[-1].id)))
 
-    @rule(tasks=tasks, queues=queues, limit=counts, last_tries=st.sampled_from(IsolatedJobs))
-    def read_some(self, tasks: list[str], queues: tuple[str, ...] | None, limit: int, last_tries: IsolatedJobs) -> None:
-        self.ask(lambda store: store.next_due(tasks, queues, last_tries))
-        self.ask(lambda store: store.due(tasks, limit, queues=queues, last_tries=last_tries, age=0.5 * limit))
+    @rule(tasks=tasks, queues=queues, limit=counts, isolated=st.sampled_from(IsolatedJobs))
+    def read_some(self, tasks: list[str], queues: tuple[str, ...] | None, limit: int, isolated: IsolatedJobs) -> None:
+        self.ask(lambda store: store.next_due(tasks, queues, isolated))
+        self.ask(lambda store: store.due(tasks, limit, queues=queues, isolated=isolated, age=0.5 * limit))
         self.ask(lambda store: store.queues())
         self.ask(lambda store: store.waiting_tasks())
         self.ask(lambda store: store.expired(limit))
@@ -352,7 +352,7 @@ class Model(RuleBasedStateMachine):
         self, lease: UUID, limit: int, prefetch: int, tasks: Sequence[str], queues: tuple[str, ...] | None
     ) -> ClaimRequest:
         known = {task: POLICIES[place] for place, task in enumerate(tasks)}
-        if any(each.id == lease and each.is_alone for each in self.leases):  # it asks for one job at a time
+        if any(each.id == lease and each.is_isolated for each in self.leases):  # it asks for one job at a time
             limit, prefetch = min(limit, 1), min(prefetch, 0 if limit else 1)
         return ClaimRequest(lease=lease, claim=self.chance.uuid4(), tasks=known, limit=limit, prefetch=prefetch, queues=queues)
 

@@ -54,7 +54,7 @@ def test_a_due_job_that_a_worker_has_room_for_has_nothing_in_its_way() -> None:
         ((structs.replace(IDLE, tasks=("other",)),), "unknown_task"),
         ((structs.replace(IDLE, tasks=("other",)), structs.replace(IDLE, queues=("fast",))), "unknown_task"),
         ((structs.replace(IDLE, free=0),), "at_capacity"),
-        ((structs.replace(IDLE, is_alone=True),), "at_capacity"),
+        ((structs.replace(IDLE, is_isolated=True),), "at_capacity"),
         ((structs.replace(IDLE, free=0), structs.replace(IDLE, tasks=("other",))), "at_capacity"),
     ],
 )
@@ -67,8 +67,8 @@ def test_without_a_worker_that_would_take_it_the_first_thing_missing_is_named(
 def test_a_last_try_waits_for_a_worker_of_its_own() -> None:
     crashed = structs.replace(JOB, crashes=2)
     assert codes(crashed, IDLE) == ["at_capacity"]
-    assert codes(crashed, IDLE, structs.replace(IDLE, is_alone=True, free=1)) == []
-    assert codes(crashed, IDLE, structs.replace(IDLE, is_alone=True, free=0)) == ["at_capacity"]
+    assert codes(crashed, IDLE, structs.replace(IDLE, is_isolated=True, free=1)) == []
+    assert codes(crashed, IDLE, structs.replace(IDLE, is_isolated=True, free=0)) == ["at_capacity"]
 
 
 def test_causes_that_hold_together_are_listed_most_important_first() -> None:

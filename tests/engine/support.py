@@ -282,7 +282,7 @@ class Bench:
         self.ended.append(ended)
         self.exchange.add(ended)
 
-    def open_exchange(self, lease: NewLease, last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE) -> Exchange:
+    def open_exchange(self, lease: NewLease, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE) -> Exchange:
         return Exchange(
             self.store,
             self.executor,
@@ -294,7 +294,7 @@ class Bench:
             is_halved=self.is_halved,
             wanted=lambda _: (self.registry.policies(), self.slots - len(self.executor.running), False),
             queues=None,
-            last_tries=last_tries,
+            isolated=isolated,
             poll_interval=1.0,
             events=self.log.events,
             chance=self.chance,

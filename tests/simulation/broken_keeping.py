@@ -246,9 +246,9 @@ class MarkGoesFirst(HookedStore):
 
     @asynccontextmanager
     async def transaction(  # type: ignore[override]
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AsyncIterator[list[str]]:
-        self._heal(self._require_mark(job, token, heal_at), token, [])
+        self._heal(self._require_mark(job, token, hook_due_at), token, [])
         written: list[str] = []
         yield written
         self.rows[job] += written
@@ -259,9 +259,9 @@ class HealUnfenced(HookedStore):
 
     @asynccontextmanager
     async def transaction(  # type: ignore[override]
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AsyncIterator[list[str]]:
-        self._require_mark(job, token, heal_at)
+        self._require_mark(job, token, hook_due_at)
         written: list[str] = []
         yield written
         if job in self._all.jobs:

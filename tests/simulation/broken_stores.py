@@ -191,7 +191,7 @@ class ExpiryByWallClock(MemoryStore):
         known = self._all.leases[lease]
         ttl, error = known.spec.timing.ttl, self.clocks[known.spec.process.host].wall() - self._clock.wall()
         error = (error + ttl) % (2 * ttl) - ttl
-        self._all.leases[lease] = structs.replace(known, expires=known.expires + round(error * 1e6))
+        self._all.leases[lease] = structs.replace(known, expires_at=known.expires_at + round(error * 1e6))
 
 
 class EndWithoutJudging(MemoryStore):
@@ -237,7 +237,7 @@ class AloneWithTwo(MemoryStore):
         known = self._all.leases.get(request.lease)
         if known is None:
             return ()
-        self._all.leases[request.lease] = structs.replace(known, spec=structs.replace(known.spec, is_alone=False))
+        self._all.leases[request.lease] = structs.replace(known, spec=structs.replace(known.spec, is_isolated=False))
         try:
             return super()._claim(request, now)
         finally:
@@ -263,7 +263,7 @@ class ClaimForDeadLease(MemoryStore):
         lease = self._all.leases.get(request.lease)
         if lease is None:
             return ()
-        self._all.leases[request.lease] = structs.replace(lease, end=None, expires=2**62)
+        self._all.leases[request.lease] = structs.replace(lease, end=None, expires_at=2**62)
         try:
             return super()._claim(request, now)
         finally:
@@ -274,7 +274,7 @@ class LastTryBesideOthers(MemoryStore):
     """Any worker takes last tries."""
 
     def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
-        return super()._claim(structs.replace(request, last_tries=IsolatedJobs.INCLUDE), now)
+        return super()._claim(structs.replace(request, isolated=IsolatedJobs.INCLUDE), now)
 
 
 class _Any(dict[str, Policy]):
@@ -304,19 +304,19 @@ class DelayIgnored(MemoryStore):
 class ExpiryIgnored(MemoryStore):
     """A claim does not look whether a job has expired."""
 
-    def _lines(self, tasks: Any, queues: Any, last_tries: IsolatedJobs, now: datetime) -> Any:
-        return super()._lines(tasks, queues, last_tries, now.replace(year=1990))
+    def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, now: datetime) -> Any:
+        return super()._ranges(tasks, queues, isolated, now.replace(year=1990))
 
 
 class PauseIgnored(MemoryStore):
     """A claim does not look whether a queue is paused."""
 
-    def _lines(self, tasks: Any, queues: Any, last_tries: IsolatedJobs, now: datetime) -> Any:
-        paused, self._all.paused = self._all.paused, {}
+    def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, now: datetime) -> Any:
+        paused, self._all.paused_queues = self._all.paused_queues, {}
         try:
-            return super()._lines(tasks, queues, last_tries, now)
+            return super()._ranges(tasks, queues, isolated, now)
         finally:
-            self._all.paused = paused
+            self._all.paused_queues = paused
 
 
 class IdsTakenUnseen(MemoryStore):
@@ -325,20 +325,20 @@ class IdsTakenUnseen(MemoryStore):
     def _claim(self, request: ClaimRequest, now: datetime) -> Any:
         if request.ids is None:
             return super()._claim(request, now)
-        paused, self._all.paused = self._all.paused, {}
+        paused, self._all.paused_queues = self._all.paused_queues, {}
         try:
             return super()._claim(request, now + timedelta(days=1))
         finally:
-            self._all.paused = paused
+            self._all.paused_queues = paused
 
 
 class FirstInLineOnly(MemoryStore):
     """A claim looks at the first waiting jobs only, whether or not it can use them."""
 
-    def _lines(self, tasks: Any, queues: Any, last_tries: IsolatedJobs, now: datetime) -> Any:
-        waiting = [job for _, _, job in sorted((line[2], *each) for line, some in self._all.lines.items() for each in some)]
+    def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, now: datetime) -> Any:
+        waiting = [job for _, _, job in sorted((line[2], *each) for line, some in self._all.ranges.items() for each in some)]
         first = set(waiting[:3])
-        lines = super()._lines(tasks, queues, last_tries, now)
+        lines = super()._ranges(tasks, queues, isolated, now)
         return {line: (each for each in some if each[1] in first) for line, some in lines.items()}
 
 

@@ -190,18 +190,18 @@ PAIRS: dict[str, tuple[str, Rules, Tale, Tale]] = {
         stalled(rested(5, moved=False).job(By("report"), witness=str(FIRST)).later(61), Precondition.STALLED),
         stalled(rested(20, moved=False).job(By("report"), witness=str(FIRST)).later(45), Precondition.STALLED),
     ),
-    "a last try is apart": ("S9", ALONE, last_try(is_alone=True), last_try()),
-    "the worker of a last try takes nothing else": ("S9", ALONE, new().claim(), new().lease(is_alone=True).claim()),
+    "a last try is apart": ("S9", ALONE, last_try(is_isolated=True), last_try()),
+    "the worker of a last try takes nothing else": ("S9", ALONE, new().claim(), new().lease(is_isolated=True).claim()),
     "two last tries have two workers": (
         "S9",
         ALONE,
-        last_try(is_alone=True),
-        last_try(is_alone=True).beside(OTHER_LEASE),
+        last_try(is_isolated=True),
+        last_try(is_isolated=True).beside(OTHER_LEASE),
     ),
     "nobody is charged to death beside others": (
         "S9",
         ALONE,
-        charged_to_death(last_try(is_alone=True)),
+        charged_to_death(last_try(is_isolated=True)),
         charged_to_death(new(policy=FRAGILE, crashes=1).claim(SECOND, LEASE, WORKER)),
     ),
     "what is given back keeps its place": (

@@ -197,9 +197,9 @@ def test_s9_of_two_claims_for_a_lease_that_runs_one_job_alone_the_second_sees_th
     async def act(at: Scene) -> None:
         for _ in range(2):
             await with_last_try(at)
-        lease = structs.replace(at.new_lease(), is_alone=True)
+        lease = structs.replace(at.new_lease(), is_isolated=True)
         await at.store.open_lease(lease)
-        requests = [at.request(lease.id, tasks=["last"], last_tries=IsolatedJobs.ONLY) for _ in range(2)]
+        requests = [at.request(lease.id, tasks=["last"], isolated=IsolatedJobs.ONLY) for _ in range(2)]
         async with rival(home) as first:
             assert len((await first.exchange((), requests[0])).claims) == 1
             second = asyncio.ensure_future(at.store.exchange((), requests[1]))
@@ -267,7 +267,7 @@ def test_s10_of_two_copies_of_a_call_the_second_gets_the_answer_of_the_first(hom
 
 def test_l4_beats_that_are_under_way_keep_no_claim_waiting(home: Home) -> None:
     async def act(at: Scene) -> None:
-        lease, alone = await at.lease(), structs.replace(at.new_lease(), is_alone=True)
+        lease, alone = await at.lease(), structs.replace(at.new_lease(), is_isolated=True)
         await at.store.open_lease(alone)
         (job,) = await at.enqueue(at.new())
         with locked(home, "leases", lock="NO KEY UPDATE"):

@@ -85,7 +85,7 @@ def looked_at(node: dict[str, Any]) -> int:
 
 
 REQUEST = ClaimRequest(
-    lease=LEASE, claim=CLAIM, tasks={"due": Policy(), "other": Policy()}, limit=ROOM, last_tries=IsolatedJobs.INCLUDE
+    lease=LEASE, claim=CLAIM, tasks={"due": Policy(), "other": Policy()}, limit=ROOM, isolated=IsolatedJobs.INCLUDE
 )
 ONE = ClaimCursor(lines=(("due", "default", 0),))
 TWO = ClaimCursor(lines=(("due", "default", 0), ("due", "default", -1)), slack=ROOM)
@@ -186,7 +186,7 @@ def plans(postgres_server: PostgresServer) -> Iterator[Plans]:
     }
     sql(_FILL.format(table="active", kind="c000", task="due", priority=0, count=10_000, **more))
     sql(
-        "INSERT INTO holdfast.leases (id, worker, process, timing, ttl, grace, queues, tasks, slots, is_alone, opened_at, beaten_at,"
+        "INSERT INTO holdfast.leases (id, worker, process, timing, ttl, grace, queues, tasks, slots, is_isolated, opened_at, beaten_at,"
         " expires_at) VALUES (%s, 'w', '{}', '{}', 30, 20, '[]', '[]', 9, false, now(), now(), now() + interval '1 day')",
         [LEASE],
     )

@@ -65,8 +65,8 @@ class World:
 
     def chosen(self, request: ClaimRequest) -> list[NewJob]:
         """What may be claimed, in the order of claims."""
-        jobs = [] if request.last_tries is ONLY else self.plain
-        jobs = jobs if request.last_tries is LEAVE else jobs + self.last
+        jobs = [] if request.isolated is ONLY else self.plain
+        jobs = jobs if request.isolated is LEAVE else jobs + self.last
         jobs = [job for job in jobs if request.queues is None or job.queue in request.queues]
         return sorted(jobs, key=lambda job: (job.priority, job.delay, job.id))
 
@@ -74,9 +74,9 @@ class World:
 ASKED = [(("n", "1", "none", "paused"), LEAVE), (("m",), ALSO), (None, ONLY), (None, LEAVE), (None, ALSO)]
 
 
-async def request_in(world: World, queues: tuple[str, ...] | None, last_tries: IsolatedJobs, limit: int) -> ClaimRequest:
+async def request_in(world: World, queues: tuple[str, ...] | None, isolated: IsolatedJobs, limit: int) -> ClaimRequest:
     at = world.at
-    return at.request(await at.lease(), limit, tasks=KNOWN, queues=queues, last_tries=last_tries)
+    return at.request(await at.lease(), limit, tasks=KNOWN, queues=queues, isolated=isolated)
 
 
 def line_of(job: NewJob) -> tuple[str, str, int]:
@@ -88,12 +88,12 @@ def test_lines_are_those_in_which_jobs_are_due_the_most_urgent_first(home: Home,
     async def act(at: Scene) -> None:
         world = World(at)
         await world.build(home)
-        for queues, last_tries in ASKED:
-            request = await request_in(world, queues, last_tries, MANY)
+        for queues, isolated in ASKED:
+            request = await request_in(world, queues, isolated, MANY)
             found = await at.store._fetch("lines", *packing.lines(request, most))  # type: ignore[attr-defined]
             expected = list(dict.fromkeys(map(line_of, world.chosen(request))))[:most]
             assert [(row["task"], row["queue"], row["priority"]) for row in found] == expected
-            assert not any(row["is_alone"] for row in found)
+            assert not any(row["is_isolated"] for row in found)
 
     play(Stage(home), act)
 
@@ -101,11 +101,11 @@ def test_lines_are_those_in_which_jobs_are_due_the_most_urgent_first(home: Home,
 def test_lines_say_whether_the_lease_runs_one_job_alone(home: Home) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(at.new())
-        for is_alone in (True, False):
-            lease = structs.replace(at.new_lease(), is_alone=is_alone)
+        for is_isolated in (True, False):
+            lease = structs.replace(at.new_lease(), is_isolated=is_isolated)
             await at.store.open_lease(lease)
             (row,) = await at.store._fetch("lines", *packing.lines(at.request(lease.id), 1))  # type: ignore[attr-defined]
-            assert row["is_alone"] is is_alone
+            assert row["is_isolated"] is is_isolated
 
     play(Stage(home), act)
 
@@ -122,8 +122,8 @@ def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: 
     async def act(at: Scene) -> None:
         world = World(at)
         await world.build(home)
-        for queues, last_tries in ASKED:
-            request = await request_in(world, queues, last_tries, limit)
+        for queues, isolated in ASKED:
+            request = await request_in(world, queues, isolated, limit)
             if not (jobs := world.chosen(request)):
                 continue
             lines = list(dict.fromkeys(map(line_of, jobs)))

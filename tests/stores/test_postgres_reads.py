@@ -41,7 +41,7 @@ FROM generate_series(1, {}) AS n
 
 _OWNER = """
 INSERT INTO holdfast.leases (
-    id, worker, process, timing, ttl, grace, queues, tasks, slots, is_alone, opened_at, beaten_at, expires_at
+    id, worker, process, timing, ttl, grace, queues, tasks, slots, is_isolated, opened_at, beaten_at, expires_at
 ) VALUES ('{}', 'w', '{{}}', '{{}}', 30, 20, '[]', '[]', 9, false, now(), now(), now() + interval '1 day')
 """
 

@@ -51,8 +51,8 @@ async def owing(at: Scene) -> list[tuple[UUID, Token, datetime]]:
         running = await again(at, await crashed(at))
         for job in (running.id, (await crashed(at, HOLDS)).id, (await crashed(at, ENDS_AT_ONCE)).id):
             row = await at.row(job)
-            assert row.heal_at is not None
-            found.append((job, row.token, row.heal_at))
+            assert row.hook_due_at is not None
+            found.append((job, row.token, row.hook_due_at))
         at.advance(1.0)
     return found
 
@@ -66,9 +66,9 @@ def test_s3_a_hook_asks_for_the_whole_token_and_its_mark(home: Home) -> None:
                     assert not await is_ours(at, name, asked, *more, mark)
                 for wrong in (mark - timedelta(seconds=1), mark + timedelta(seconds=1)):
                     assert not await is_ours(at, name, (job, token), *more, wrong)
-                assert (await at.row(job)).heal_at == mark
+                assert (await at.row(job)).hook_due_at == mark
                 assert await is_ours(at, name, (job, token), *more, mark)
-            assert (await at.row(job)).heal_at is None
+            assert (await at.row(job)).hook_due_at is None
             assert not await is_ours(at, "healing_begins", (job, token), "1000", "mark", mark)
 
     play(Stage(home), act)
@@ -79,8 +79,8 @@ def test_s3_a_hook_of_a_waiting_job_is_nobodys_who_has_a_claim(home: Home) -> No
         row = await crashed(at, HOLDS)
         assert row.token.claim is None
         claimed = (row.id, Token(at.chance.uuid4(), row.token.number))
-        assert not await is_ours(at, "healing_begins", claimed, "1000", "mark", row.heal_at)
-        assert not await is_ours(at, "healing_ends", claimed, row.heal_at)
+        assert not await is_ours(at, "healing_begins", claimed, "1000", "mark", row.hook_due_at)
+        assert not await is_ours(at, "healing_ends", claimed, row.hook_due_at)
 
     play(Stage(home), act)
 

@@ -189,7 +189,7 @@ def test_a_lease_that_runs_a_job_alone_looks_at_what_it_holds_and_at_nobody_else
     tmp_path: Path, ids: tuple[UUID, ...] | None
 ) -> None:
     async def act(at: Scene) -> None:
-        lease = structs.replace(at.new_lease(), is_alone=True)
+        lease = structs.replace(at.new_lease(), is_isolated=True)
         await at.store.open_lease(lease)
         alone = await cost_of_claim(at, at.request(lease.id, ids=ids))
         await at.enqueue(*(at.new(task="unknown") for _ in range(CROWD)))

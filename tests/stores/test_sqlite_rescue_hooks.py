@@ -45,17 +45,17 @@ async def crashed(at: Scene, policy: Policy = ENDS_AT_ONCE) -> JobRecord:
 
 
 def blocking_heal(at: Scene, row: JobRecord, text: str) -> None:
-    with at.store.blocking_transaction(row.id, row.token, idle=LONG, heal_at=row.heal_at) as connection:
+    with at.store.blocking_transaction(row.id, row.token, idle=LONG, hook_due_at=row.hook_due_at) as connection:
         write(connection, text)
 
 
 async def heal(store: Store, row: JobRecord, text: str) -> None:
-    async with store.transaction(row.id, row.token, idle=LONG, heal_at=row.heal_at) as connection:
+    async with store.transaction(row.id, row.token, idle=LONG, hook_due_at=row.hook_due_at) as connection:
         write(connection, text)
 
 
 async def overstay(store: Store, row: JobRecord) -> None:
-    async with store.transaction(row.id, row.token, idle=SHORT, heal_at=row.heal_at) as connection:
+    async with store.transaction(row.id, row.token, idle=SHORT, hook_due_at=row.hook_due_at) as connection:
         write(connection)
         while connection.in_transaction:
             await asyncio.to_thread(lambda: None)
@@ -67,7 +67,7 @@ def test_the_rows_land_with_the_mark_once(file: OnFile) -> None:  # noqa: F811
         await heal(at.store, first, "first")
         await asyncio.to_thread(blocking_heal, at, second, "second")
         for row in (first, second):
-            assert (await at.row(row.id)).heal_at is None
+            assert (await at.row(row.id)).hook_due_at is None
             with pytest.raises(JobLost):
                 await heal(at.store, row, "again")
         assert notes(file) == ["first", "second"]
@@ -79,7 +79,7 @@ def test_of_two_who_heal_at_once_one_does(file: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         row, loop, waits = await crashed(at), asyncio.get_running_loop(), asyncio.Event()
         other = file.store_that_waits(at.clock, LONG, ThirdWait(lambda: loop.call_soon_threadsafe(waits.set)))
-        async with at.store.transaction(row.id, row.token, idle=LONG, heal_at=row.heal_at) as connection:
+        async with at.store.transaction(row.id, row.token, idle=LONG, hook_due_at=row.hook_due_at) as connection:
             write(connection, "slow")
             late = asyncio.ensure_future(heal(other, row, "late"))
             await waits.wait()  # it has found the mark, and waits for the lock
@@ -105,19 +105,22 @@ def test_a_mark_that_was_offered_to_another_meanwhile_keeps_the_rows_out(file: O
 def test_a_token_or_a_mark_that_is_not_the_jobs_own_begins_nothing(file: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         row, begun = await crashed(at), []
-        assert row.heal_at is not None
+        assert row.hook_due_at is not None
         others = [structs.replace(row, token=token) for token in (stale(row.token), Token(None, row.token.number))]
-        others += [structs.replace(row, heal_at=row.heal_at + timedelta(seconds=1)), structs.replace(row, id=at.chance.uuid7())]
+        others += [
+            structs.replace(row, hook_due_at=row.hook_due_at + timedelta(seconds=1)),
+            structs.replace(row, id=at.chance.uuid7()),
+        ]
         for other in others:
             with pytest.raises(JobLost):
-                async with at.store.transaction(other.id, other.token, idle=LONG, heal_at=other.heal_at):
+                async with at.store.transaction(other.id, other.token, idle=LONG, hook_due_at=other.hook_due_at):
                     begun.append(other)
         assert begun == []
 
     play(file, act)
 
 
-@pytest.mark.parametrize("move", ["claim = NULL", "number = number + 1", "heal_at = heal_at + 1"])
+@pytest.mark.parametrize("move", ["claim = NULL", "number = number + 1", "hook_due_at = hook_due_at + 1"])
 def test_a_job_that_moves_while_its_hook_waits_for_the_lock_keeps_the_rows_out(plain: OnFile, move: str) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         row, loop, waits = await crashed(at), asyncio.get_running_loop(), asyncio.Event()
@@ -155,10 +158,10 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast.stores.sqlite.store import SqliteStore
 
-path, job, claim, number, heal_at = sys.argv[1:]
+path, job, claim, number, hook_due_at = sys.argv[1:]
 store = SqliteStore(path, clock=SystemClock(), chance=SystemRandomness(), process=ProcessIdentity("", 0))
 token = Token(UUID(claim), int(number))
-with store.blocking_transaction(UUID(job), token, idle=60.0, heal_at=datetime.fromisoformat(heal_at)) as connection:
+with store.blocking_transaction(UUID(job), token, idle=60.0, hook_due_at=datetime.fromisoformat(hook_due_at)) as connection:
     connection.execute("INSERT INTO notes VALUES ('dead')")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -167,9 +170,9 @@ with store.blocking_transaction(UUID(job), token, idle=60.0, heal_at=datetime.fr
 def test_who_is_killed_inside_leaves_neither_rows_nor_a_debt_paid(plain: OnFile) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         row = await crashed(at)
-        assert row.heal_at is not None
+        assert row.hook_due_at is not None
         token = (str(row.token.claim), str(row.token.number))
-        arguments = [sys.executable, "-c", DIES, str(plain.path), str(row.id), *token, row.heal_at.isoformat()]
+        arguments = [sys.executable, "-c", DIES, str(plain.path), str(row.id), *token, row.hook_due_at.isoformat()]
         process = await asyncio.to_thread(subprocess.run, arguments, env={**os.environ})
         assert process.returncode == -signal.SIGKILL
         assert notes(plain) == []
@@ -194,7 +197,7 @@ def test_rows_that_somebody_spoiled_keep_no_hook_from_others(plain: OnFile) -> N
 
 
 MEANWHILE = {
-    "healed": "UPDATE holdfast_jobs SET heal_at = NULL",
+    "healed": "UPDATE holdfast_jobs SET hook_due_at = NULL",
     "reopened": "UPDATE holdfast_jobs SET state = 'available'",
 }
 
@@ -229,7 +232,7 @@ def test_a_look_for_hooks_writes_nothing_where_none_is_owed_and_reads_only_those
             assert await at.store.owed_hooks(["task"], 10, pause=1.0) == ()
             other.execute("ROLLBACK")
         plan = await inside(at.store, lambda database: _plan(database, "unhealed_due"))
-        assert "USING INDEX holdfast_unhealed (task=? AND heal_at>? AND heal_at<?)" in plan
+        assert "USING INDEX holdfast_unhealed (task=? AND hook_due_at>? AND hook_due_at<?)" in plan
 
     play(plain, act)
 
@@ -250,6 +253,6 @@ def test_a_limit_that_a_worker_was_killed_for_is_the_reason(plain: OnFile) -> No
             row = await at.row(hold.id)
             assert row.rescue is not None
             assert row.rescue.reason == charge.value
-            assert row.heal_at is not None
+            assert row.hook_due_at is not None
 
     play(plain, act)

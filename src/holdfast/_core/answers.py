@@ -92,7 +92,7 @@ class LeaseView(Struct, frozen=True, kw_only=True):
     tasks: tuple[str, ...] = ()
     grace: float = 20.0
     slots: int = 0
-    is_alone: bool = False
+    is_isolated: bool = False
 
 
 class BeatAnswer(Struct, frozen=True):
@@ -131,11 +131,11 @@ class ExpiredJob(Struct, frozen=True):
 
 
 class DueJob(Struct, frozen=True):
-    """A job that a claim would take now. ``number``: of its last claim, so that it names this wait and no other."""
+    """A job that a claim would take now. ``claim_number``: of its last claim, so that it names this wait and no other."""
 
     job: UUID
     queue: str
-    number: int
+    claim_number: int
 
 
 class QueueView(Struct, frozen=True, kw_only=True):

@@ -43,14 +43,14 @@ class Explanation(Struct, frozen=True):
 
 
 class WorkerFacts(Struct, frozen=True, kw_only=True):
-    """What matters of a worker: ``queues`` empty means all; ``is_alone`` that it takes last tries only; ``overdue`` is
+    """What matters of a worker: ``queues`` empty means all; ``is_isolated`` that it takes last tries only; ``overdue`` is
     below zero while its lease lives."""
 
     name: str
     tasks: tuple[str, ...]
     queues: tuple[str, ...] = ()
     free: int = 0
-    is_alone: bool = False
+    is_isolated: bool = False
     is_draining: bool = False
     overdue: float = -1.0
 
@@ -138,11 +138,11 @@ def _of_workers(job: JobRecord, workers: Workers) -> tuple[Cause, ...]:
         remedy = f"start a worker that imports {names} with `holdfast worker module:app`; `holdfast workers list` shows those there are"
         return (Cause(Code.UNKNOWN_TASK, f"no live worker knows the task {job.task}", remedy),)
     is_last = job.policy.needs_isolation(job.crashes)
-    if is_last and not any(worker.is_alone and worker.free > 0 for worker in knowing):
+    if is_last and not any(worker.is_isolated and worker.free > 0 for worker in knowing):
         alone = "it crashed before and its last try runs alone, in a worker that a supervisor starts for it"
         fresh = f"wait for it, or `holdfast jobs retry {job.id}` after `holdfast jobs cancel {job.id}` gives it fresh budgets"
         return (Cause(Code.AT_CAPACITY, alone, fresh),)
-    if not is_last and not any(worker.free > 0 and not worker.is_alone for worker in knowing):
+    if not is_last and not any(worker.free > 0 and not worker.is_isolated for worker in knowing):
         more = "wait, or start more: `holdfast worker module:app --processes N --concurrency N`"
         return (Cause(Code.AT_CAPACITY, "all workers that know its task are busy", more),)
     return ()

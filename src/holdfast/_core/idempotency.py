@@ -29,7 +29,7 @@ def _is_outcome_of(transition: Transition, row: JobRecord) -> bool:
 
 def _is_outcome_in(transition: Transition, ended: SettledAttempt) -> bool:
     record = ended.record
-    if transition.to is not ended.to:
+    if transition.to is not ended.requested_state:
         return False
     if record is None:
         return transition.record is None

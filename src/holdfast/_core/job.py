@@ -166,14 +166,14 @@ class Rescue(Struct, frozen=True, kw_only=True):
 class Claim(Struct, frozen=True, kw_only=True):
     """What a claim hands to its worker: the hold, and what the handler needs to run.
 
-    ``rescue``: the job's last one. ``heal_at``: the mark of a hook that is owed before the handler runs.
+    ``rescue``: the job's last one. ``hook_due_at``: the mark of a hook that is owed before the handler runs.
     """
 
     job: ActiveJob
     payload: bytes
     checkpoint: bytes | None = None
     rescue: Rescue | None = None
-    heal_at: datetime | None = None
+    hook_due_at: datetime | None = None
 
 
 Json = Any  # JSON data after decoding; the one place where shape is the user's own business

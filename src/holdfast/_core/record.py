@@ -36,7 +36,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     """A job in full, read in one snapshot, its attempts included.
 
     ``is_stub``: its retention has passed, and only what repeated requests must be answered with is left of it.
-    ``rescue``: the last one. ``heal_at``: its task's ``on_rescue`` is owed, and from when on; it is the mark of that debt.
+    ``rescue``: the last one. ``hook_due_at``: its task's ``on_rescue`` is owed, and from when on; it is the mark of that debt.
     """
 
     id: UUID
@@ -70,17 +70,17 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     unique_key: str | None = None
     is_stub: bool = False
     rescue: Rescue | None = None
-    heal_at: datetime | None = None
+    hook_due_at: datetime | None = None
     tags: tuple[str, ...] = ()
     attempts: tuple[AttemptRecord, ...] = ()
 
 
 class SettledAttempt(Struct, frozen=True):
-    """What is remembered of one attempt, by its token; ``to``: where its transition asked to go, before any cancellation
+    """What is remembered of one attempt, by its token; ``requested_state``: where its transition asked to go, before any cancellation
     mark; no ``record``: its code never ran, and it is remembered only to answer the same release sent again.
     ``prunable_from``: when an attempt may be pruned whose job has not finished; None: with its job."""
 
-    to: State
+    requested_state: State
     record: AttemptRecord | None
     prunable_from: datetime | None = None
 
@@ -125,13 +125,13 @@ def needs_isolation(row: JobRecord) -> bool:
 
 def retention_of(row: JobRecord) -> float:
     """Seconds for which the row is kept once its job has finished, so that a hook that is owed still finds all of it."""
-    return row.policy.retention if row.heal_at is None else max(row.policy.retention, HOOK_RETENTION)
+    return row.policy.retention if row.hook_due_at is None else max(row.policy.retention, HOOK_RETENTION)
 
 
 def with_hook_delayed(row: JobRecord, now: datetime, pause: float) -> JobRecord:
     """The row of a job that ended and whose hook is tried now, and again, if need be, the later the older it is."""
     age = (now - (row.finished_at or row.available_at)).total_seconds()
-    return structs.replace(row, heal_at=_later(now, min(max(pause, age), LONGEST_HOOK_DELAY)))
+    return structs.replace(row, hook_due_at=_later(now, min(max(pause, age), LONGEST_HOOK_DELAY)))
 
 
 def stub(row: JobRecord) -> JobRecord:
@@ -181,9 +181,9 @@ def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
     spent = structs.replace(row, attempt=attempt, failures=moved.failures, crashes=moved.crashes, reason=moved.reason)
     if moved.rescued is not None:
         rescue = Rescue(reason=moved.rescued, worker=row.worker or "", attempt=row.attempt, at=now)
-        spent = structs.replace(spent, rescue=rescue, heal_at=now if moved.owes_hook else row.heal_at)
+        spent = structs.replace(spent, rescue=rescue, hook_due_at=now if moved.owes_hook else row.hook_due_at)
     elif moved.to is State.COMPLETED:
-        spent = structs.replace(spent, heal_at=None)
+        spent = structs.replace(spent, hook_due_at=None)
     if PLACE_OF[moved.to] is Place.FINISHED:
         ended = structs.replace(spent, state=moved.to, error=moved.error, result=moved.result)
         return structs.replace(ended, lease=None, finished_at=now)

@@ -15,7 +15,7 @@ from holdfast._core.timing import LeaseTiming
 class NewLease(Struct, frozen=True):
     """A worker incarnation's right to hold claims: a client-made id, who it is, and its timing.
 
-    ``grace``: seconds its code gets to stop. ``slots``: how many jobs it runs at once. ``is_alone``: it takes last tries
+    ``grace``: seconds its code gets to stop. ``slots``: how many jobs it runs at once. ``is_isolated``: it takes last tries
     only, asks for one at a time, and gets none while it holds one.
     """
 
@@ -27,7 +27,7 @@ class NewLease(Struct, frozen=True):
     tasks: tuple[str, ...] = ()
     grace: float = 20.0
     slots: int = 0
-    is_alone: bool = False
+    is_isolated: bool = False
 
 
 class IsolatedJobs(StrEnum):
@@ -51,7 +51,7 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     limit: int
     prefetch: int = 0
     queues: tuple[str, ...] | None = None
-    last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE
+    isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ids: tuple[UUID, ...] | None = None
 
 

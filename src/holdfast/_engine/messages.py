@@ -40,13 +40,13 @@ class StartRefused(Struct, frozen=True, tag="refused"):
 class LeaseGranted(Struct, frozen=True, tag="leased"):
     """Supervisor: your lease is open; start nothing past ``deadline`` (seconds on the lease's clock).
 
-    ``is_alone``: run one job that crashed before, alone, and end.
+    ``is_isolated``: run one job that crashed before, alone, and end.
     """
 
     lease: UUID
     worker: str
     deadline: float
-    is_alone: bool = False
+    is_isolated: bool = False
 
 
 class Ready(Struct, frozen=True, tag="ready"):

@@ -61,18 +61,18 @@ class Store(Protocol):
         ...
 
     def transaction(
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
         """A connection in a transaction that commits only if the job is still active under its token: ``JobLost`` at entry
         and at the end otherwise. Open for longer than ``idle`` seconds, it is rolled back with an error that says so.
 
-        With ``heal_at``, the mark of a hook as a claim or ``owed_hooks`` returned it: the job, wherever it is, must have this
+        With ``hook_due_at``, the mark of a hook as a claim or ``owed_hooks`` returned it: the job, wherever it is, must have this
         token and this mark, and the mark is taken away in the same commit.
         """
         ...
 
     def blocking_transaction(
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractContextManager[Any]:
         """The same for code in a thread or process of its own."""
         ...
@@ -191,7 +191,7 @@ class Store(Protocol):
         ...
 
     async def next_due(
-        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE
+        self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
         """Seconds until the next job of these tasks that a claim would take is due (0 if one is), ``None`` if there is none."""
         ...
@@ -202,7 +202,7 @@ class Store(Protocol):
         limit: int,
         *,
         queues: Sequence[str] | None = None,
-        last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
+        isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         age: float = 0.0,
     ) -> tuple[DueJob, ...]:
         """The first ``limit`` jobs of these tasks that a claim would take now, in its order: those that have been due for at

@@ -74,4 +74,4 @@ def condition(worker: "LeaseView") -> str:
     """How it is, in a word or two."""
     if worker.overdue > 0:
         return f"silent, {worker.overdue:.1f} s overdue"
-    return " and ".join((["draining"] if worker.is_draining else []) + (["alone"] if worker.is_alone else [])) or "alive"
+    return " and ".join((["draining"] if worker.is_draining else []) + (["alone"] if worker.is_isolated else [])) or "alive"

@@ -67,7 +67,7 @@ _NOBODY = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0
 _VERSION = 1
 _SAID = ("stage", "fraction", "message", "checkpoint")
 
-Line = tuple[str, str, int]
+Range = tuple[str, str, int]
 Waiting = tuple[datetime, UUID]
 Key = tuple[str, str]
 Rows = list[JobRecord]
@@ -90,60 +90,60 @@ def _atomic(
 
 
 class _Lease(Struct, frozen=True):
-    """Instants on the monotonic clock in microseconds, ``opened`` and ``ended`` on the wall clock."""
+    """Instants on the monotonic clock in microseconds, ``opened_at`` and ``ended_at`` on the wall clock."""
 
     spec: NewLease
-    opened: datetime
-    beaten: int
-    expires: int
-    beats: int = 1
+    opened_at: datetime
+    renewed_at: int
+    expires_at: int
+    renewals: int = 1
     is_draining: bool = False
     end: LeaseEnd | None = None
-    ended: datetime | None = None
+    ended_at: datetime | None = None
 
     @property
     def seen(self) -> str:
-        return f"{self.beats}:{self.expires}"
+        return f"{self.renewals}:{self.expires_at}"
 
     def renewed(self, now: int) -> "_Lease":
-        return structs.replace(self, beaten=now, expires=now + _micros(self.spec.timing.ttl), beats=self.beats + 1)
+        return structs.replace(self, renewed_at=now, expires_at=now + _micros(self.spec.timing.ttl), renewals=self.renewals + 1)
 
 
 class Snapshot(Struct):
     """Everything a store knows. Rows are values, so that copying the containers copies it all.
 
-    ``started`` and ``moved``: when each running job started and last made progress, on the monotonic clock in microseconds,
-    because no step of a wall clock may make one overdue. ``said``: the number of each one's latest report.
+    ``started`` and ``last_moved``: when each running job started and last made progress, on the monotonic clock in microseconds,
+    because no step of a wall clock may make one overdue. ``report_orders``: the number of each one's latest report.
     """
 
     jobs: dict[UUID, JobRecord] = {}
-    lines: dict[Line, list[Waiting]] = {}
+    ranges: dict[Range, list[Waiting]] = {}
     holds: dict[UUID, set[UUID]] = {}
     keys: dict[Key, UUID] = {}
     started: dict[UUID, int] = {}
-    moved: dict[UUID, int] = {}
-    said: dict[UUID, int] = {}
+    last_moved: dict[UUID, int] = {}
+    report_orders: dict[UUID, int] = {}
     attempts: dict[UUID, dict[Token, SettledAttempt]] = {}
     receipts: dict[UUID, tuple[datetime, EnqueueAnswer]] = {}
     leases: dict[UUID, _Lease] = {}
-    paused: dict[str, datetime] = {}
-    number: int = 0
+    paused_queues: dict[str, datetime] = {}
+    claim_number: int = 0
 
     def copy(self) -> "Snapshot":
         """An independent copy."""
         return Snapshot(
             jobs=self.jobs.copy(),
-            lines={line: waiting.copy() for line, waiting in self.lines.items()},
+            ranges={which: waiting.copy() for which, waiting in self.ranges.items()},
             holds={lease: jobs.copy() for lease, jobs in self.holds.items()},
             keys=self.keys.copy(),
             started=self.started.copy(),
-            moved=self.moved.copy(),
-            said=self.said.copy(),
+            last_moved=self.last_moved.copy(),
+            report_orders=self.report_orders.copy(),
             attempts={job: attempts.copy() for job, attempts in self.attempts.items()},
             receipts=self.receipts.copy(),
             leases=self.leases.copy(),
-            paused=self.paused.copy(),
-            number=self.number,
+            paused_queues=self.paused_queues.copy(),
+            claim_number=self.claim_number,
         )
 
 
@@ -184,10 +184,10 @@ class MemoryStore:
     def enqueue_within(self, connection: Any, call: UUID, jobs: Sequence[NewJob]) -> NoReturn:
         raise _unsupported("enqueue inside a transaction of the caller's")
 
-    def transaction(self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None) -> NoReturn:
+    def transaction(self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None) -> NoReturn:
         raise _unsupported("commit rows together with a job")
 
-    def blocking_transaction(self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None) -> NoReturn:
+    def blocking_transaction(self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None) -> NoReturn:
         raise _unsupported("commit rows together with a job")
 
     @_atomic
@@ -207,7 +207,7 @@ class MemoryStore:
                 lost.add(job)
             elif row.state is State.CLAIMED:
                 self._put(structs.replace(row, state=State.RUNNING, attempt=row.attempt + 1, started_at=self._now()))
-                self._all.started[job] = self._all.moved[job] = self._monotonic()
+                self._all.started[job] = self._all.last_moved[job] = self._monotonic()
         return frozenset(lost)
 
     @_atomic
@@ -219,12 +219,12 @@ class MemoryStore:
                 lost.add(update.job)
                 continue
             if update.order is not None:
-                if update.order < self._all.said.get(row.id, 0):
+                if update.order < self._all.report_orders.get(row.id, 0):
                     continue
-                self._all.said[row.id] = update.order
+                self._all.report_orders[row.id] = update.order
             said = {name: value for name in _SAID if (value := getattr(update, name)) is not None}
             self._put(structs.replace(row, last_progress_at=self._now(), **said))
-            self._all.moved[row.id] = self._monotonic()
+            self._all.last_moved[row.id] = self._monotonic()
         return frozenset(lost)
 
     @_atomic
@@ -307,9 +307,9 @@ class MemoryStore:
     async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         now = self._now()
         owed = [
-            (row.heal_at, row.id, row)
+            (row.hook_due_at, row.id, row)
             for row in self._all.jobs.values()
-            if row.heal_at is not None and row.heal_at <= now and row.task in tasks
+            if row.hook_due_at is not None and row.hook_due_at <= now and row.task in tasks
             if PLACE_OF[row.state] is Place.FINISHED or row.state is State.HELD
         ]
         rows = [with_hook_delayed(row, now, pause) for _, _, row in nsmallest(limit, owed)]
@@ -341,7 +341,7 @@ class MemoryStore:
             alive=frozenset(alive),
             gone=frozenset(leases) - frozenset(alive),
             cancelled={lease: jobs for lease, jobs in marked.items() if jobs},
-            elapsed=(now - min(old.beaten for old in olds)) / 1e6 if olds else None,
+            elapsed=(now - min(old.renewed_at for old in olds)) / 1e6 if olds else None,
         )
 
     @_atomic
@@ -350,11 +350,11 @@ class MemoryStore:
         if old is None:  # remembered, so that a late copy of its opening is refused
             spec = structs.replace(_NOBODY, id=lease)
             now = self._monotonic()
-            self._all.leases[lease] = _Lease(spec, self._now(), now, now, end=why, ended=self._now())
+            self._all.leases[lease] = _Lease(spec, self._now(), now, now, end=why, ended_at=self._now())
         elif old.end is None:
             if seen is not None and (seen != old.seen or self._overdue(old) <= 0):
                 return None
-            self._all.leases[lease] = structs.replace(old, end=why.with_drain(is_draining=old.is_draining), ended=self._now())
+            self._all.leases[lease] = structs.replace(old, end=why.with_drain(is_draining=old.is_draining), ended_at=self._now())
         return self._all.leases[lease].end
 
     @_atomic
@@ -403,15 +403,15 @@ class MemoryStore:
     @_atomic
     async def workers(self) -> tuple[LeaseView, ...]:
         alive = [lease for lease in self._all.leases.values() if lease.end is None]
-        alive.sort(key=lambda lease: (lease.opened, lease.spec.id))
+        alive.sort(key=lambda lease: (lease.opened_at, lease.spec.id))
         return tuple(self._lease_view(lease.spec.id) for lease in alive)
 
     @_atomic
     async def next_due(
-        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE
+        self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
         now = self._now()
-        firsts = [at for line in self._lines(tasks, queues, last_tries, now).values() for at, _ in islice(line, 1)]
+        firsts = [at for waiting in self._ranges(tasks, queues, isolated, now).values() for at, _ in islice(waiting, 1)]
         return max(0.0, (min(firsts) - now) / timedelta(seconds=1)) if firsts else None
 
     @_atomic
@@ -421,24 +421,24 @@ class MemoryStore:
         limit: int,
         *,
         queues: Sequence[str] | None = None,
-        last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
+        isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         age: float = 0.0,
     ) -> tuple[DueJob, ...]:
         now = self._now()
-        rows = self._first(self._lines(tasks, queues, last_tries, now), limit, now - timedelta(microseconds=_micros(age)))
+        rows = self._first(self._ranges(tasks, queues, isolated, now), limit, now - timedelta(microseconds=_micros(age)))
         return tuple(DueJob(row.id, row.queue, row.token.number) for row in rows)
 
     @_atomic
     async def queues(self) -> tuple[QueueView, ...]:
-        found: dict[str, dict[State, int]] = {queue: {} for queue in self._all.paused}
+        found: dict[str, dict[State, int]] = {queue: {} for queue in self._all.paused_queues}
         for (queue, state), number in (await self.counts("queue")).items():
             found.setdefault(queue, {})[state] = number
-        paused = self._all.paused
+        paused = self._all.paused_queues
         return tuple(QueueView(name=name, paused_at=paused.get(name), counts=found[name]) for name in sorted(found))
 
     @_atomic
     async def waiting_tasks(self) -> tuple[str, ...]:
-        return tuple(sorted({task for task, _, _ in self._all.lines}))
+        return tuple(sorted({task for task, _, _ in self._all.ranges}))
 
     # keeping
 
@@ -446,9 +446,9 @@ class MemoryStore:
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
         for queue in queues:
             if is_paused:
-                self._all.paused.setdefault(queue, self._now())
+                self._all.paused_queues.setdefault(queue, self._now())
             else:
-                self._all.paused.pop(queue, None)
+                self._all.paused_queues.pop(queue, None)
 
     @_atomic
     async def prune(self, limit: int) -> Pruned:
@@ -458,7 +458,7 @@ class MemoryStore:
         gone = [row for row in rows if ages[row.id] >= max(retention_of(row), self.floor)][:limit]
         worn = [row for row in rows if retention_of(row) <= ages[row.id] < self.floor and not row.is_stub][:limit]
         calls = [call for call, (at, _) in self._all.receipts.items() if now - at >= floor][:limit]
-        ended = {lease: known.ended for lease, known in self._all.leases.items() if not self._all.holds.get(lease)}
+        ended = {lease: known.ended_at for lease, known in self._all.leases.items() if not self._all.holds.get(lease)}
         leases = [lease for lease, at in ended.items() if at is not None and now - at >= floor][:limit]
         for row in gone:
             self._forget(row)
@@ -523,7 +523,7 @@ class MemoryStore:
         self._all.jobs[row.id] = row
         place = PLACE_OF[row.state]
         if row.state is State.AVAILABLE:
-            insort(self._all.lines.setdefault(_line_of(row), []), (row.available_at, row.id))
+            insort(self._all.ranges.setdefault(_range_of(row), []), (row.available_at, row.id))
         if place is Place.ACTIVE and row.lease is not None:
             self._all.holds.setdefault(row.lease, set()).add(row.id)
         if place is not Place.FINISHED and (key := _key_of(row)) is not None:
@@ -532,16 +532,16 @@ class MemoryStore:
     def _forget(self, row: JobRecord) -> None:
         self._take_from_indexes(row)
         del self._all.jobs[row.id]
-        for remembered_of in (self._all.attempts, self._all.started, self._all.moved, self._all.said):
+        for remembered_of in (self._all.attempts, self._all.started, self._all.last_moved, self._all.report_orders):
             remembered_of.pop(row.id, None)
 
     def _take_from_indexes(self, row: JobRecord) -> None:
         place = PLACE_OF[row.state]
         if row.state is State.AVAILABLE:
-            line = self._all.lines[_line_of(row)]
-            del line[bisect_left(line, (row.available_at, row.id))]
-            if not line:
-                del self._all.lines[_line_of(row)]
+            waiting = self._all.ranges[_range_of(row)]
+            del waiting[bisect_left(waiting, (row.available_at, row.id))]
+            if not waiting:
+                del self._all.ranges[_range_of(row)]
         if place is Place.ACTIVE and row.lease is not None:
             self._all.holds[row.lease].discard(row.id)
         if place is not Place.FINISHED and (key := _key_of(row)) is not None:
@@ -574,10 +574,10 @@ class MemoryStore:
 
     def _overdue(self, lease: _Lease) -> int:
         """Microseconds since it ran out, negative before."""
-        return self._passed(lease.spec.id, lease.beaten) - _micros(lease.spec.timing.ttl)
+        return self._passed(lease.spec.id, lease.renewed_at) - _micros(lease.spec.timing.ttl)
 
     def _passed(self, what: UUID, since: int) -> int:
-        """Microseconds for which a lease has not been beaten, or a job not moved."""
+        """Microseconds for which a lease has not been renewed, or a job not moved."""
         del what  # only whoever has no clock must remember when it first saw it so
         return self._monotonic() - since
 
@@ -616,56 +616,56 @@ class MemoryStore:
         limit = row.policy.timeout if is_timed else row.policy.progress_within
         if limit is None or row.lease is None or row.state is not State.RUNNING or not self._is_alive(row.lease):
             return 0
-        lease, since = self._all.leases[row.lease].spec, self._all.started if is_timed else self._all.moved
+        lease, since = self._all.leases[row.lease].spec, self._all.started if is_timed else self._all.last_moved
         return self._passed(row.id, since[row.id]) - _micros(limit + lease.timing.ttl + lease.grace)
 
     def _overdue_job(self, row: JobRecord, charge: Charge) -> OverdueJob:
         assert row.lease is not None
         return OverdueJob(active_job(row), row.worker or "", charge, self._all.leases[row.lease].spec.timing)
 
-    def _lines(
-        self, tasks: Collection[str], queues: Sequence[str] | None, last_tries: IsolatedJobs, now: datetime
-    ) -> dict[Line, Iterator[Waiting]]:
+    def _ranges(
+        self, tasks: Collection[str], queues: Sequence[str] | None, isolated: IsolatedJobs, now: datetime
+    ) -> dict[Range, Iterator[Waiting]]:
         def may_be_taken(waiting: Waiting) -> bool:
             row = self._all.jobs[waiting[1]]
-            is_wanted = last_tries is IsolatedJobs.INCLUDE or needs_isolation(row) is (last_tries is IsolatedJobs.ONLY)
+            is_wanted = isolated is IsolatedJobs.INCLUDE or needs_isolation(row) is (isolated is IsolatedJobs.ONLY)
             return is_wanted and not is_expired(row, now)
 
         return {
-            line: filter(may_be_taken, waiting)
-            for line, waiting in self._all.lines.items()
-            if line[0] in tasks and (queues is None or line[1] in queues) and line[1] not in self._all.paused
+            which: filter(may_be_taken, waiting)
+            for which, waiting in self._all.ranges.items()
+            if which[0] in tasks and (queues is None or which[1] in queues) and which[1] not in self._all.paused_queues
         }
 
     def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
         lease = self._all.leases.get(request.lease)
         if lease is None or lease.end is not None or self._overdue(lease) > 0:
             return ()
-        if lease.spec.is_alone and self._all.holds.get(request.lease):
+        if lease.spec.is_isolated and self._all.holds.get(request.lease):
             return ()
-        lines = self._lines(request.tasks, request.queues, request.last_tries, now)
+        ranges = self._ranges(request.tasks, request.queues, request.isolated, now)
         if request.ids is not None:
             asked = set(request.ids)
-            lines = {line: filter(lambda waiting: waiting[1] in asked, waiting) for line, waiting in lines.items()}
-        due = self._first(lines, request.limit + request.prefetch, now)
+            ranges = {which: filter(lambda each: each[1] in asked, waiting) for which, waiting in ranges.items()}
+        due = self._first(ranges, request.limit + request.prefetch, now)
         return tuple(
             self._take(row, request, is_running=place < request.limit, worker=lease.spec.worker) for place, row in enumerate(due)
         )
 
-    def _first(self, lines: dict[Line, Iterator[Waiting]], room: int, until: datetime) -> Rows:
+    def _first(self, ranges: dict[Range, Iterator[Waiting]], room: int, until: datetime) -> Rows:
         due = [
             (priority, at, job)
-            for (_, _, priority), line in lines.items()
-            for at, job in islice(takewhile(lambda waiting: waiting[0] <= until, line), room)
+            for (_, _, priority), waiting in ranges.items()
+            for at, job in islice(takewhile(lambda each: each[0] <= until, waiting), room)
         ]
         return [self._all.jobs[job] for _, _, job in nsmallest(room, due)]
 
     def _take(self, row: JobRecord, request: ClaimRequest, *, is_running: bool, worker: str) -> Claim:
         now = self._now()
-        self._all.number += 1
+        self._all.claim_number += 1
         taken = structs.replace(
             row,
-            token=Token(request.claim, self._all.number),
+            token=Token(request.claim, self._all.claim_number),
             policy=request.tasks[row.task],
             state=State.RUNNING if is_running else State.CLAIMED,
             attempt=row.attempt + is_running,
@@ -675,15 +675,15 @@ class MemoryStore:
             started_at=now if is_running else None,
         )
         self._put(taken)
-        self._all.said.pop(row.id, None)
+        self._all.report_orders.pop(row.id, None)
         if is_running:
-            self._all.started[row.id] = self._all.moved[row.id] = self._monotonic()
+            self._all.started[row.id] = self._all.last_moved[row.id] = self._monotonic()
         return Claim(
             job=active_job(taken),
             payload=taken.payload,
             checkpoint=taken.checkpoint,
             rescue=taken.rescue,
-            heal_at=taken.heal_at,
+            hook_due_at=taken.hook_due_at,
         )
 
     def _lease_view(self, lease: UUID) -> LeaseView:
@@ -698,7 +698,7 @@ class MemoryStore:
             timing=known.spec.timing,
             overdue=self._overdue(known) / 1e6,
             seen=known.seen,
-            age=(self._now() - known.opened) / timedelta(seconds=1),
+            age=(self._now() - known.opened_at) / timedelta(seconds=1),
             holds=holds,
             is_draining=known.is_draining,
             end=known.end,
@@ -706,11 +706,11 @@ class MemoryStore:
             tasks=known.spec.tasks,
             grace=known.spec.grace,
             slots=known.spec.slots,
-            is_alone=known.spec.is_alone,
+            is_isolated=known.spec.is_isolated,
         )
 
 
-def _line_of(row: JobRecord) -> Line:
+def _range_of(row: JobRecord) -> Range:
     return row.task, row.queue, row.priority
 
 

@@ -36,7 +36,7 @@ _JOB = """json_object(
 _LEASE = """json_object(
     'worker', {0}.worker, 'process', json({0}.process), 'timing', json({0}.timing),
     'left', ({0}.expires_at - {0}.beaten_at) / 1e6, 'expires_at', {0}.expires_at, 'why', json({0}.why), 'tasks', json({0}.tasks),
-    'is_draining', {0}.is_draining, 'is_alone', {0}.is_alone, 'grace', {0}.grace / 1e6, 'slots', {0}.slots
+    'is_draining', {0}.is_draining, 'is_isolated', {0}.is_isolated, 'grace', {0}.grace / 1e6, 'slots', {0}.slots
 )"""
 _NOW = "(julianday('now') - 2440587.5) * 86400.0"
 
@@ -165,7 +165,7 @@ class _Lease(Struct):
     why: LeaseEnd | None
     tasks: tuple[str, ...]
     is_draining: int
-    is_alone: int
+    is_isolated: int
     grace: float
     slots: int
     expires_at: int = 0
@@ -181,7 +181,7 @@ class _Lease(Struct):
             is_free=self.why is not None and self.why.with_drain(is_draining=bool(self.is_draining)).is_free,
             culprits={} if self.why is None else self.why.charged_jobs,
             is_draining=bool(self.is_draining),
-            is_alone=bool(self.is_alone),
+            is_isolated=bool(self.is_isolated),
             grace=self.grace,
             slots=self.slots,
             tasks=self.tasks,

@@ -42,8 +42,8 @@ async def crash(fleet: Fleet, jobs: int) -> list[UUID]:
     return made
 
 
-async def claim(fleet: Fleet, leased: messages.LeaseGranted, last_tries: IsolatedJobs) -> int:
-    request = ClaimRequest(lease=leased.lease, claim=fleet.chance.uuid4(), tasks={"t": Policy()}, limit=10, last_tries=last_tries)
+async def claim(fleet: Fleet, leased: messages.LeaseGranted, isolated: IsolatedJobs) -> int:
+    request = ClaimRequest(lease=leased.lease, claim=fleet.chance.uuid4(), tasks={"t": Policy()}, limit=10, isolated=isolated)
     return len((await fleet.memory.exchange([], request)).claims)
 
 
@@ -55,13 +55,13 @@ def test_s9_a_job_that_crashed_before_runs_its_last_try_alone_in_a_worker_beside
         fleet = Fleet()
         (job,) = await crash(fleet, 1)
         ordinary, leased = await fleet.ready()
-        assert not leased.is_alone
+        assert not leased.is_isolated
         await passing(2)  # the backoff of a second crash
         assert await claim(fleet, leased, IsolatedJobs.EXCLUDE) == 0
         await passing(fleet.supervisor._settings.recovery_interval)  # type: ignore[union-attr]
         lonely, its_lease = await alone(fleet)
-        assert its_lease.is_alone
-        (view,) = [each for each in await fleet.memory.workers() if each.is_alone]
+        assert its_lease.is_isolated
+        (view,) = [each for each in await fleet.memory.workers() if each.is_isolated]
         assert (view.id, view.slots) == (its_lease.lease, 1)
         assert await claim(fleet, its_lease, IsolatedJobs.ONLY) == 1
         lonely.end(KILLED)
@@ -84,7 +84,7 @@ def test_no_more_lonely_workers_than_processes_live_at_once_and_each_is_followed
             await passing(30)
             assert fleet.host.children.empty()
             request = ClaimRequest(
-                lease=leased.lease, claim=fleet.chance.uuid4(), tasks={"t": Policy()}, limit=1, last_tries=IsolatedJobs.ONLY
+                lease=leased.lease, claim=fleet.chance.uuid4(), tasks={"t": Policy()}, limit=1, isolated=IsolatedJobs.ONLY
             )
             assert len((await fleet.memory.exchange([], request)).claims) == 1
             child.end(KILLED)

@@ -69,7 +69,7 @@ class Site:
             tasks={"t": policy},
             limit=jobs,
             prefetch=prefetch,
-            last_tries=IsolatedJobs.INCLUDE,
+            isolated=IsolatedJobs.INCLUDE,
         )
         answer = await self.memory.exchange([], request)
         assert len(answer.claims) == jobs + prefetch

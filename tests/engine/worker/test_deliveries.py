@@ -76,7 +76,7 @@ class Shop:
     def transport(self) -> FaultyTransport:
         return FaultyTransport(self.queue, self.clock.sleep, lambda: False)
 
-    async def hire(self, concurrency: int = 3, queues: tuple[str, ...] | None = None, *, is_alone: bool = False) -> Worker:
+    async def hire(self, concurrency: int = 3, queues: tuple[str, ...] | None = None, *, is_isolated: bool = False) -> Worker:
         """One more worker, whose supervisor does nothing but beat."""
         far, near = MemoryChannel.pair()
         lease = NewLease(self.chance.uuid4(), f"worker-{len(self.runs)}", PROCESS, TIMING)
@@ -95,7 +95,7 @@ class Shop:
         )
         self.channels.append(far)
         self.runs.append(beside(worker.run()))
-        far.say(messages.LeaseGranted(lease.id, lease.worker, self.clock.monotonic() + USABLE, is_alone))
+        far.say(messages.LeaseGranted(lease.id, lease.worker, self.clock.monotonic() + USABLE, is_isolated))
         await far.hear(messages.Ready)
         beside(self._keep_beating(far, lease))
         return worker
@@ -228,7 +228,7 @@ def test_what_cannot_be_claimed_is_acknowledged_all_the_same() -> None:
 def test_a_worker_for_last_tries_leaves_deliveries_to_others() -> None:
     async def test() -> None:
         shop = Shop(work)
-        await shop.hire(is_alone=True)
+        await shop.hire(is_isolated=True)
         await passing(1.0)
         await shop.enqueue()
         await passing(60.0)

@@ -251,9 +251,9 @@ class RefusingOffice(Office):
         super().__init__(define(quick, max_crashes=2))
         self.memory = self.store.store = RefusingMemory(self.clock)
 
-    async def open(self, *, is_alone: bool = False) -> None:
+    async def open(self, *, is_isolated: bool = False) -> None:
         await self.memory.open_lease(LEASE)
-        self.far.say(messages.LeaseGranted(LEASE.id, LEASE.worker, self.clock.monotonic() + USABLE, is_alone))
+        self.far.say(messages.LeaseGranted(LEASE.id, LEASE.worker, self.clock.monotonic() + USABLE, is_isolated))
         await self.far.hear(messages.Ready)
         beside(self.keep_beating())
 
@@ -306,7 +306,7 @@ def test_s9_a_worker_for_one_last_try_keeps_a_refused_outcome_until_it_goes_thro
         (job,) = await office.enqueue("quick")
         await crash(office, job)
         office.memory.jobs = frozenset({job})
-        await office.open(is_alone=True)
+        await office.open(is_isolated=True)
         await office.clock.sleep(10 * SETTINGS.grace)
         assert not office.running.done()
         assert (await office.row(job)).state is State.RUNNING

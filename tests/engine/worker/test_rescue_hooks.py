@@ -69,7 +69,7 @@ class Shop:
         lease = NewLease(chance.uuid4(), "worker-1", LEASE.process, LEASE.timing)
         await store.open_lease(lease)
         tasks = self.app.registry.policies()
-        request = ClaimRequest(lease=lease.id, claim=chance.uuid4(), tasks=tasks, limit=1, last_tries=IsolatedJobs.INCLUDE)
+        request = ClaimRequest(lease=lease.id, claim=chance.uuid4(), tasks=tasks, limit=1, isolated=IsolatedJobs.INCLUDE)
         (taken,) = (await store.exchange((), request)).claims
         await store.end_lease(lease.id, why)
         await store.exchange([rescue(taken.job, why, jitter=0.0)])
@@ -488,7 +488,7 @@ class Ward:
         (row,) = await self.store.owed_hooks(["work"], 1, pause=0.0)
         policy = self.shop.app.registry.policies()["work"]
         hold = structs.replace(claim(define(no_job), job=row.id).job, task="work", token=row.token, policy=policy)
-        return Claim(job=hold, payload=row.payload, rescue=row.rescue, heal_at=row.heal_at)
+        return Claim(job=hold, payload=row.payload, rescue=row.rescue, hook_due_at=row.hook_due_at)
 
     async def row(self) -> JobRecord:
         (row,) = await self.store.list(JobFilter())
@@ -520,7 +520,7 @@ def test_a_hook_that_waits_too_long_is_rolled_back(ward: Any) -> None:
         with pytest.raises(HoldfastError, match=r"0.05 s"):
             await here.healer.run_before_attempt(await here.owed())
         assert here.shop.status() == "busy"
-        assert (await here.row()).heal_at is not None
+        assert (await here.row()).hook_due_at is not None
         (failed,) = here.log.of("job.heal_failed")
         assert (failed["error"], failed["worker"], failed["attempt"], failed["reason"]) == (
             "HoldfastError",
@@ -608,8 +608,8 @@ def test_a_hook_alone_in_a_thread_keeps_no_worker_from_ending(ward: Any) -> None
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("is_alone", [False, True])
-def test_a_hook_that_runs_on_after_it_was_rolled_back_is_deaf(ward: Any, is_alone: bool) -> None:
+@pytest.mark.parametrize("is_isolated", [False, True])
+def test_a_hook_that_runs_on_after_it_was_rolled_back_is_deaf(ward: Any, is_isolated: bool) -> None:
     held = Held()
 
     def heal(connection: Any, job: RescuedJob) -> None:
@@ -619,7 +619,7 @@ def test_a_hook_that_runs_on_after_it_was_rolled_back_is_deaf(ward: Any, is_alon
 
     async def test() -> None:
         job = (await here.row()).id
-        healing = beside(here.healer.step() if is_alone else here.healer.run_before_attempt(await here.owed()))
+        healing = beside(here.healer.step() if is_isolated else here.healer.run_before_attempt(await here.owed()))
         await until(held.come.is_set)
         here.now += 5.0 + 20.0
         assert here.healer.unresponsive(20.0) == ()
@@ -694,7 +694,7 @@ def test_a_hook_alone_whose_store_is_away_is_tried_again_by_others_later(ward: A
         assert await here.healer.step() == 0.0
         assert await here.healer.step() == 5.0
         assert here.log.names() == ["job.heal_failed"]
-        assert (await here.row()).heal_at is not None
+        assert (await here.row()).hook_due_at is not None
 
     asyncio.run(test())
 
@@ -715,12 +715,12 @@ def test_nothing_is_owed_without_a_mark_a_rescue_and_a_hook() -> None:
     now = datetime(2024, 5, 1, tzinfo=UTC)
     heals = define(no_job, name="heals", on_rescue=ahook)
     told = Rescue(reason=RescueReason.CRASHED, worker="w", attempt=1, at=now)
-    full = structs.replace(claim(heals), rescue=told, heal_at=now)
+    full = structs.replace(claim(heals), rescue=told, hook_due_at=now)
     assert healer.has_hooks
     assert healer.is_owed(full)
-    assert not healer.is_owed(structs.replace(full, heal_at=None))
+    assert not healer.is_owed(structs.replace(full, hook_due_at=None))
     assert not healer.is_owed(structs.replace(full, rescue=None))
-    assert not healer.is_owed(structs.replace(claim(define(no_job)), rescue=told, heal_at=now))
+    assert not healer.is_owed(structs.replace(claim(define(no_job)), rescue=told, hook_due_at=now))
 
 
 def test_threads_of_hooks_are_named_like_those_of_handlers(ward: Any) -> None:

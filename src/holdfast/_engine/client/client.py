@@ -304,7 +304,7 @@ def _facts(lease: LeaseView) -> WorkerFacts:
         tasks=lease.tasks,
         queues=lease.queues,
         free=lease.slots - lease.holds,
-        is_alone=lease.is_alone,
+        is_isolated=lease.is_isolated,
         is_draining=lease.is_draining,
         overdue=lease.overdue,
     )

@@ -58,7 +58,7 @@ def options_of(concurrency: int | None, queues: Sequence[str] | None) -> WorkerO
         threads=concurrency or threads,
         runners=min(concurrency or 100, os.cpu_count() or 1),
         queues=None if queues is None else tuple(queues),
-        last_tries=IsolatedJobs.INCLUDE,
+        isolated=IsolatedJobs.INCLUDE,
     )
 
 

@@ -127,11 +127,11 @@ class Supervisor:
                     async with asyncio.timeout(min(LONGEST_RESPAWN_PAUSE, 0.25 * 2.0 ** min(failures, 10))):
                         await self._drained.wait()
 
-    async def _run_worker(self, *, is_alone: bool = False) -> bool:
+    async def _run_worker(self, *, is_isolated: bool = False) -> bool:
         """One worker's life; whether it became ready and, for a lonely one, ran something. No error of it is the others' end."""
         try:
             child = await self._host.spawn(self._arguments)
-            ward = WorkerHandle(child, now=self._now_of_lease, events=self._events, is_alone=is_alone)
+            ward = WorkerHandle(child, now=self._now_of_lease, events=self._events, is_isolated=is_isolated)
         except Exception as error:
             self._report_error("spawn", error)
             return False
@@ -150,7 +150,7 @@ class Supervisor:
         self._has_worked = self._has_worked or ward.is_ready
         if ward.refused and not self._has_worked:
             self._give_up(USAGE, ward.refused)
-        return ward.is_ready and (ward.has_begun or not is_alone)
+        return ward.is_ready and (ward.has_begun or not is_isolated)
 
     def _give_up(self, code: int, problems: Sequence[str] = ()) -> None:
         self._exit_code, self.problems = code, tuple(problems)
@@ -211,8 +211,8 @@ class Supervisor:
         process, timing = ward.child.process, self._settings.timing  # by which all are beaten for
         lease = self._chance.uuid4()
         name = worker_name(process.host, process.pid, lease)
-        slots = 1 if ward.is_alone else hello.slots
-        new = NewLease(lease, name, process, timing, hello.queues, hello.tasks, self._grace, slots, ward.is_alone)
+        slots = 1 if ward.is_isolated else hello.slots
+        new = NewLease(lease, name, process, timing, hello.queues, hello.tasks, self._grace, slots, ward.is_isolated)
         sent = self._now_of_lease()
         await self._store.open_lease(new)
         self._contact.answered(sent)
@@ -255,7 +255,7 @@ class Supervisor:
         pause = settings.recovery_interval
         serve = partial(self._service, pause=pause)
         tasks, queues = partial(tasks_of, self.workers), partial(queues_of, self.workers)
-        room, live = self._options.processes if self._options.isolates else 0, partial(self._run_worker, is_alone=True)
+        room, live = self._options.processes if self._options.isolates else 0, partial(self._run_worker, is_isolated=True)
         self._isolation = Isolation(
             self._store, self._clock, tasks=tasks, queues=queues, room=room, live=live, interval=pause, serve=serve
         )

@@ -21,9 +21,9 @@ START_PATIENCE = 120.0
 class WorkerHandle:
     """What the supervisor knows of one worker, and what it decides about it."""
 
-    def __init__(self, child: WorkerChild, *, now: Callable[[], float], events: Events, is_alone: bool = False) -> None:
+    def __init__(self, child: WorkerChild, *, now: Callable[[], float], events: Events, is_isolated: bool = False) -> None:
         self.child = child
-        self.is_alone = is_alone
+        self.is_isolated = is_isolated
         self.name = str(child.process.pid)
         self.lease: NewLease | None = None
         self.hello: messages.WorkerHello | None = None
@@ -63,7 +63,7 @@ class WorkerHandle:
         self.deadline = lease.timing.owner_deadline(sent)
         self._guard_deadline = lease.timing.guard_deadline(sent)
         self._tell_guard(lease)
-        self.send(messages.LeaseGranted(lease.id, lease.worker, self.deadline, self.is_alone))
+        self.send(messages.LeaseGranted(lease.id, lease.worker, self.deadline, self.is_isolated))
 
     def lease_renewed(self, sent: float) -> None:
         """A beat that was sent then was answered."""

@@ -49,7 +49,7 @@ class Exchange:
         slots: int,
         is_halved: bool = False,
         queues: tuple[str, ...] | None,
-        last_tries: IsolatedJobs,
+        isolated: IsolatedJobs,
         poll_interval: float,
         inbox: Inbox | None = None,
         events: Events,
@@ -60,7 +60,7 @@ class Exchange:
         self._wanted = wanted
         self._slots, self._most = slots, (slots + 1) // 2 if is_halved and slots >= PIPELINE_FROM else slots
         self._queues = queues
-        self._last_tries = last_tries
+        self._isolated = isolated
         self._poll_interval = poll_interval
         self._inbox = inbox
         self._gone: list[UUID] = []
@@ -241,7 +241,7 @@ class Exchange:
             tasks=tasks,
             limit=min(limit, self._most),
             queues=self._queues,
-            last_tries=self._last_tries,
+            isolated=self._isolated,
             ids=tuple(self._delivered) or None,
         )
 
@@ -282,7 +282,7 @@ class Exchange:
             await yield_to_loop()  # what was claimed begins before anything else is asked, and may have ended
             if self._ended:
                 return 0.0
-        due = self.next_due = await self._store.next_due(tuple(request.tasks), self._queues, self._last_tries)
+        due = self.next_due = await self._store.next_due(tuple(request.tasks), self._queues, self._isolated)
         self.is_idle = due is None and not self._executor.running
         self._is_caught_up |= due is None or due > 0
         # What nobody delivers is to be found as soon as if nothing were delivered.

@@ -12,4 +12,4 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     threads: int = 8
     runners: int = 4
     queues: tuple[str, ...] | None = None
-    last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE
+    isolated: IsolatedJobs = IsolatedJobs.EXCLUDE

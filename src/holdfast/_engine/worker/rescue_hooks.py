@@ -63,16 +63,16 @@ class RescueHooks:
 
     def is_owed(self, claim: Claim) -> bool:
         """Whether the hook comes before this attempt."""
-        return claim.heal_at is not None and claim.rescue is not None and claim.job.task in self._tasks
+        return claim.hook_due_at is not None and claim.rescue is not None and claim.job.task in self._tasks
 
     async def run_before_attempt(self, claim: Claim) -> None:
         """Return once the hook's transaction has committed; what the hook raises, and ``JobLost``, comes out.
 
         When cancelled meanwhile: only after the hook's code has stopped.
         """
-        if claim.heal_at is not None and claim.rescue is not None:
+        if claim.hook_due_at is not None and claim.rescue is not None:
             job = RescuedJob.of_claim(claim, claim.rescue)
-            await self._run(self._tasks[job.task], job, claim.job.token, claim.heal_at)
+            await self._run(self._tasks[job.task], job, claim.job.token, claim.hook_due_at)
 
     async def step(self) -> float:
         """Hooks alone, for jobs that ended instead of being tried again; seconds until the next look."""
@@ -102,21 +102,21 @@ class RescueHooks:
 
     async def _heal_alone(self, record: JobRecord) -> None:
         """What it raises was reported; it is tried again later."""
-        if record.rescue is None or record.heal_at is None:
+        if record.rescue is None or record.hook_due_at is None:
             return
         job = RescuedJob.of_record(record, record.rescue)
         try:
-            await self._run(self._tasks[job.task], job, record.token, record.heal_at)
+            await self._run(self._tasks[job.task], job, record.token, record.hook_due_at)
         except BaseException:
             if is_cancelled():
                 raise
 
-    async def _run(self, task: TaskDefinition, job: RescuedJob, token: Token, heal_at: datetime) -> None:
+    async def _run(self, task: TaskDefinition, job: RescuedJob, token: Token, hook_due_at: datetime) -> None:
         hook, fields = task.on_rescue, {"job": job.id, "task": job.task, "attempt": job.attempt, "worker": self._worker}
         assert hook is not None
         self._running[job.id] = self._now()
         try:
-            await (self._in_loop if task.is_async else self._in_thread)(hook, job, token, heal_at)
+            await (self._in_loop if task.is_async else self._in_thread)(hook, job, token, hook_due_at)
         except (JobLost, asyncio.CancelledError):
             raise  # somebody else's, or told to stop: it has not failed
         except BaseException as error:
@@ -126,8 +126,8 @@ class RescueHooks:
             del self._running[job.id]
         self._events.emit(EventName.JOB_HEALED, **fields, reason=job.reason)
 
-    async def _in_loop(self, hook: Callable[..., Any], job: RescuedJob, token: Token, heal_at: datetime) -> None:
-        async with self._store.transaction(job.id, token, idle=self._idle, heal_at=heal_at) as connection:
+    async def _in_loop(self, hook: Callable[..., Any], job: RescuedJob, token: Token, hook_due_at: datetime) -> None:
+        async with self._store.transaction(job.id, token, idle=self._idle, hook_due_at=hook_due_at) as connection:
             limit = asyncio.timeout(self._idle)
             try:
                 async with limit:
@@ -138,9 +138,9 @@ class RescueHooks:
                     raise HoldfastError(f"on_rescue took longer than {self._idle:g} s and was rolled back") from error
                 raise
 
-    async def _in_thread(self, hook: Callable[..., Any], job: RescuedJob, token: Token, heal_at: datetime) -> None:
+    async def _in_thread(self, hook: Callable[..., Any], job: RescuedJob, token: Token, hook_due_at: datetime) -> None:
         def run() -> None:
-            transaction = self._store.blocking_transaction(job.id, token, idle=self._idle, heal_at=heal_at)
+            transaction = self._store.blocking_transaction(job.id, token, idle=self._idle, hook_due_at=hook_due_at)
             with transaction as connection, exits_in_forked_child():
                 hook(connection, job)
 

@@ -73,7 +73,7 @@ class Worker:
         self._drain = Drain(self._now)
         self._is_orphan = False
         self._ending = Signal()
-        self._is_alone = False
+        self._is_isolated = False
         self._teller = AttemptReporter(self._send, self._now)
         self._deposit = OutcomeBackup(self._send)
         self._receiving: Service | None = None
@@ -116,7 +116,7 @@ class Worker:
     async def _serve(self, first: messages.LeaseGranted) -> None:
         self.executor.state = self._lifespan.state
         services = [self._exchanging, self._reporting, self._auditing, self._watching]
-        if self.healer.has_hooks and not self._is_alone:
+        if self.healer.has_hooks and not self._is_isolated:
             services.append(self._healing)
         if self._receiving is not None:
             services.append(self._receiving)
@@ -130,7 +130,7 @@ class Worker:
                 task.cancel()
 
     def _assemble(self, leased: messages.LeaseGranted) -> None:
-        self._is_alone = self._teller.tells_all = leased.is_alone
+        self._is_isolated = self._teller.tells_all = leased.is_isolated
         reporter = self._make_reporter()
         self.executor = Executor(
             self._registry,
@@ -147,7 +147,7 @@ class Worker:
             on_waiting=self._teller.waiting,
             on_begun=self._teller.begun,
         )
-        slots = 1 if leased.is_alone else self._options.concurrency
+        slots = 1 if leased.is_isolated else self._options.concurrency
         self._slots = Slots(self._registry, self.executor, concurrency=slots, threads=self._options.threads, pool=self.pool)
         self.exchange = Exchange(
             self._store,
@@ -161,7 +161,7 @@ class Worker:
             is_halved=self._store.capabilities.lease_clock == "server",
             inbox=self._make_inbox(),
             queues=self._options.queues,
-            last_tries=IsolatedJobs.ONLY if leased.is_alone else self._options.last_tries,
+            isolated=IsolatedJobs.ONLY if leased.is_isolated else self._options.isolated,
             poll_interval=self._settings.poll_interval,
             events=self._events,
             chance=self._chance,
@@ -177,7 +177,7 @@ class Worker:
 
     def _make_inbox(self) -> Inbox | None:
         """Alone it looks for last tries only, by itself."""
-        deliveries = None if self._is_alone else self._transport.deliveries
+        deliveries = None if self._is_isolated else self._transport.deliveries
         if deliveries is None:
             return None
         pause, queues = self._settings.poll_interval, self._options.queues
@@ -236,7 +236,7 @@ class Worker:
 
     def _is_finished(self) -> bool:
         """Alone: one claim, then none any more. Whatever its job does to this process, it does to nobody else."""
-        return self._is_alone and self.exchange.has_claimed
+        return self._is_isolated and self.exchange.has_claimed
 
     def _lose(self, job: UUID, token: Token) -> None:
         self.executor.stop(job, Stop.LOST, token=token)

@@ -93,4 +93,4 @@ class ClaimCursor(Struct, frozen=True):
 
 def kind_of(request: ClaimRequest) -> tuple[object, ...]:
     """Requests of one kind look at the same lines."""
-    return tuple(request.tasks), request.queues, request.last_tries
+    return tuple(request.tasks), request.queues, request.isolated

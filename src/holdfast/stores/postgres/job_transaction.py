@@ -20,13 +20,13 @@ class Transaction(UserTransaction):
         token: Token,
         *,
         idle: float,
-        heal_at: datetime | None,
+        hook_due_at: datetime | None,
         text: Callable[[str], str],
         public: str,
         now: Callable[[], float],
     ) -> None:
         self._job, self._token, mark = job, token, f"{job} {token.number}"
-        name, healed = ("transaction", ()) if heal_at is None else ("healing", (heal_at,))
+        name, healed = ("transaction", ()) if hook_due_at is None else ("healing", (hook_due_at,))
         named, limit = (job, token.claim, token.number), str(max(1, round(idle * 1000)))
         begins = (text(f"{name}_begins"), (*named, limit, mark, *healed))
         super().__init__(begins, (text(f"{name}_ends"), (*named, *healed)), mark=mark, idle=idle, public=public, now=now)

@@ -36,7 +36,7 @@ class Leases(StoreDatabase):
             json_text(lease.queues),
             json_text(lease.tasks),
             lease.slots,
-            lease.is_alone,
+            lease.is_isolated,
         )
         return bool(found)
 
@@ -64,7 +64,7 @@ class Leases(StoreDatabase):
             # Somebody else has ended it, and began after us: the next look sees that.
 
     async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
-        return await first_readable(partial(self._fetch, "held", lease), partial(rows.readable, rows.hold_of), limit)
+        return await first_readable(partial(self._fetch, "held", lease), partial(rows.readable, rows.active_job_of), limit)
 
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:
         return await first_readable(partial(self._fetch, "expired"), partial(rows.readable, rows.lease_of), limit)

@@ -57,7 +57,7 @@ class Moves(StoreDatabase):
             return answers.enqueued(await self._fetch(name, parameter), jobs)
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
-        if later := packing.copies(transitions):
+        if later := packing.duplicate_positions(transitions):
             return await self._exchange_in_turn(transitions, later, request)
         plain, rare = ([], transitions) if request is None else packing.split(transitions)
         (settled, refused), claims = await self._settle(rare), tuple[Claim, ...]()
@@ -110,7 +110,7 @@ class Moves(StoreDatabase):
 
     async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
         found = await self._fetch("unhealed", tasks, limit, pause, LONGEST_HOOK_DELAY)
-        return rows.readable(lambda row: structs.replace(rows.record_of(row), heal_at=row["offered_until"]), found)
+        return rows.readable(lambda row: structs.replace(rows.record_of(row), hook_due_at=row["offered_until"]), found)
 
     # inside
 
@@ -163,21 +163,21 @@ class Moves(StoreDatabase):
         room = request.limit or request.prefetch
         if room > 0 and not plain and self._is_slow(request) and (walked := await self._walk(request, room)):
             return 0, walked
-        trail, is_alone = await self._look(request, room)
+        trail, is_isolated = await self._look(request, room)
         if trail is None:
             return (await self._settle(plain))[0], ()
         name, where = trail.due if request.ids is None else ("due_ids", (request.ids, request.queues))
         rows: Rows = []
-        if is_alone:
+        if is_isolated:
             settled, _ = await self._settle(plain)
         else:
             verb = "exchange" if plain else "claim"
             rows = await self._fetch(f"{verb} {name}", *packing.settling(plain), *packing.claiming(request), *where)
             settled = rows[0]["settled"] if rows else _UNKNOWN if plain else 0
-        if is_alone or (not rows and request.ids is not None):
+        if is_isolated or (not rows and request.ids is not None):
             rows = await self._retrying(partial(self._claim_alone, request, name, where), name)
         claims = answers.claims_of(rows, request)
-        if request.ids is None and not is_alone:
+        if request.ids is None and not is_isolated:
             self._remember(kind_of(request), trail.after(rows, room))
             if trail.may_miss(rows, room):
                 claims += (await self._claim(packing.rest(request, len(rows))))[1]
@@ -185,7 +185,7 @@ class Moves(StoreDatabase):
 
     def _is_slow(self, request: ClaimRequest) -> bool:
         """Whether so little is done that each statement more is time for which a job waits."""
-        is_usual = request.ids is None and request.last_tries is not IsolatedJobs.ONLY
+        is_usual = request.ids is None and request.isolated is not IsolatedJobs.ONLY
         return is_usual and bool(request.tasks) and self._trails.get(kind_of(request), _NEW).is_slow
 
     async def _walk(self, request: ClaimRequest, room: int) -> tuple[Claim, ...]:
@@ -212,7 +212,7 @@ class Moves(StoreDatabase):
         if not found:
             self._remember(kind, trail)
             return None, False
-        return trail, bool(found[0]["is_alone"])
+        return trail, bool(found[0]["is_isolated"])
 
     def _remember(self, kind: tuple[object, ...], trail: ClaimCursor) -> None:
         if len(self._trails) >= _KINDS:
@@ -222,10 +222,10 @@ class Moves(StoreDatabase):
     async def _claim_alone(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> Rows:
         """For a lease that runs one job alone: a second claim of it waits here, and then sees what the first one took."""
         async with self._transaction() as connection:
-            is_alone = await connection.fetch(self._sql("alone"), request.lease)
-            if not is_alone or await connection.fetch(self._sql("holds"), request.lease):
+            is_isolated = await connection.fetch(self._sql("alone"), request.lease)
+            if not is_isolated or await connection.fetch(self._sql("holds"), request.lease):
                 return []
-            values = (*packing.settling(()), *packing.claiming(request, is_alone=True), *where)
+            values = (*packing.settling(()), *packing.claiming(request, is_isolated=True), *where)
             return await connection.fetch(self._sql(f"claim {name}"), *values)
 
     def _require_free(

@@ -162,7 +162,7 @@ def digest(job: NewJob) -> str:
     return sha256(job.payload).hexdigest()
 
 
-def copies(settles: Sequence[Transition]) -> list[int]:
+def duplicate_positions(settles: Sequence[Transition]) -> list[int]:
     """Places of those whose number an earlier one carries. In one statement a copy of a token could not be told what the
     other one did; and a store that lost its newest writes may have given out a number twice."""
     if len({settle.token.number for settle in settles}) == len(settles):
@@ -209,7 +209,7 @@ def said(settles: Sequence[Transition]) -> list[str]:
     return [_PLAIN if _is_plain(settle) else _said(settle) for settle in sorted(settles, key=_number_of)]
 
 
-def claiming(request: ClaimRequest, *, is_alone: bool = False) -> tuple[Any, ...]:
+def claiming(request: ClaimRequest, *, is_isolated: bool = False) -> tuple[Any, ...]:
     """What ``exchange.sql`` asks of a claim, but for where it looks."""
     return (
         request.lease,
@@ -217,15 +217,15 @@ def claiming(request: ClaimRequest, *, is_alone: bool = False) -> tuple[Any, ...
         request.limit > 0,
         request.limit or request.prefetch,
         *_known(request.tasks),
-        *_TRIES[request.last_tries],
-        is_alone,
+        *_TRIES[request.isolated],
+        is_isolated,
     )
 
 
 def lines(request: ClaimRequest, most: int) -> tuple[Any, ...]:
     """What ``lines.sql`` looks for."""
     queues = None if request.queues is None else list(dict.fromkeys(request.queues))
-    return list(request.tasks), queues, most, *_TRIES[request.last_tries], request.lease
+    return list(request.tasks), queues, most, *_TRIES[request.isolated], request.lease
 
 
 def walking(request: ClaimRequest, most: int) -> tuple[Any, ...]:

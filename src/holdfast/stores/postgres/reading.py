@@ -53,9 +53,9 @@ class Reading(StoreDatabase):
         return rows.readable(rows.lease_of, await self._fetch("workers"))
 
     async def next_due(
-        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE
+        self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
-        ((wait,),) = await self._fetch("next_due", _texts(tasks), _texts(queues), *_TAKEN[last_tries])
+        ((wait,),) = await self._fetch("next_due", _texts(tasks), _texts(queues), *_TAKEN[isolated])
         return None if wait is None else max(0.0, wait / 1e6)
 
     async def due(
@@ -64,10 +64,10 @@ class Reading(StoreDatabase):
         limit: int,
         *,
         queues: Sequence[str] | None = None,
-        last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
+        isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         age: float = 0.0,
     ) -> tuple[DueJob, ...]:
-        found = await self._fetch("due", _texts(tasks), _texts(queues), *_TAKEN[last_tries], round(age * 1e6), limit)
+        found = await self._fetch("due", _texts(tasks), _texts(queues), *_TAKEN[isolated], round(age * 1e6), limit)
         return tuple(DueJob(job, queue, number) for job, queue, number in found)
 
     async def queues(self) -> tuple[QueueView, ...]:

@@ -83,7 +83,7 @@ def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
         unique_key=row["unique_key"],
         is_stub=row["is_stub"],
         rescue=rescue_of(row["rescue"]),
-        heal_at=row["heal_at"],
+        hook_due_at=row["hook_due_at"],
         tags=_read(row["tags"], tuple[str, ...]) or (),
         attempts=attempts,
     )
@@ -94,7 +94,7 @@ def state_of(row: Row) -> State:
     return State.SCHEDULED if row["is_early"] else _STATES[row["state"]]
 
 
-def hold_of(row: Row) -> ActiveJob:
+def active_job_of(row: Row) -> ActiveJob:
     """An active job."""
     return ActiveJob(
         id=row["id"],
@@ -113,7 +113,7 @@ def hold_of(row: Row) -> ActiveJob:
 
 def overdue_of(row: Row) -> OverdueJob:
     """An active job, and the limit it is past."""
-    return OverdueJob(hold_of(row), row["worker"], Charge(row["charge"]), timing_of(row["timing"]))
+    return OverdueJob(active_job_of(row), row["worker"], Charge(row["charge"]), timing_of(row["timing"]))
 
 
 def attempt_of(row: Row) -> AttemptRecord:
@@ -150,7 +150,7 @@ def lease_of(row: Row) -> LeaseView:
         tasks=_read(row["tasks"], tuple[str, ...]) or (),
         grace=row["grace"] or 0.0,
         slots=row["slots"] or 0,
-        is_alone=bool(row["is_alone"]),
+        is_isolated=bool(row["is_isolated"]),
     )
 
 

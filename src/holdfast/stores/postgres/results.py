@@ -63,7 +63,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
     state = State.RUNNING if request.limit > 0 else State.CLAIMED
     claim, lease, policies = request.claim, request.lease, request.tasks
     claims = []
-    for job, number, task, queue, attempt, failures, crashes, checkpoint, rescue, heal_at, payload, _, _, _ in found:
+    for job, number, task, queue, attempt, failures, crashes, checkpoint, rescue, hook_due_at, payload, _, _, _ in found:
         hold = ActiveJob(
             id=job,
             token=Token(claim, number),
@@ -77,7 +77,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
             queue=queue,
         )
         rescued = None if rescue is None else rescue_of(rescue)
-        claims.append(Claim(job=hold, payload=payload or b"", checkpoint=checkpoint, rescue=rescued, heal_at=heal_at))
+        claims.append(Claim(job=hold, payload=payload or b"", checkpoint=checkpoint, rescue=rescued, hook_due_at=hook_due_at))
     return tuple(claims)
 
 

@@ -33,8 +33,10 @@ class SharedTransactions(StoreDatabase):
         return within.run_dialogue(connection, partial(self._acquaintances.talk, order))
 
     @asynccontextmanager
-    async def transaction(self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None) -> AsyncIterator[Any]:
-        transaction = self._transaction_of(job, token, idle, heal_at)
+    async def transaction(
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
+    ) -> AsyncIterator[Any]:
+        transaction = self._transaction_of(job, token, idle, hook_due_at)
         async with self._turns.of_loop():
             try:
                 async with asyncio.timeout(self._location.connect_timeout):
@@ -45,12 +47,12 @@ class SharedTransactions(StoreDatabase):
                 yield link
 
     @contextmanager
-    def blocking_transaction(self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None) -> Iterator[Any]:
+    def blocking_transaction(self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None) -> Iterator[Any]:
         try:
             from holdfast.databases.postgres import transactions_psycopg
         except ImportError as error:
             raise MissingExtra("psycopg", "postgres") from error
-        transaction = self._transaction_of(job, token, idle, heal_at)
+        transaction = self._transaction_of(job, token, idle, hook_due_at)
         with self._turns.of_threads:
             connection = transactions_psycopg.connect(self._location, self._name, self._settings)
             with transactions_psycopg.blocking(transaction, connection):
@@ -78,6 +80,6 @@ class SharedTransactions(StoreDatabase):
         """The session is as any of the user's own, but for what tells whether its client is still there."""
         return {} if self._location.is_pooled else {**KEPT_ALIVE, **self._server_settings}
 
-    def _transaction_of(self, job: UUID, token: Token, idle: float, heal_at: datetime | None) -> Transaction:
+    def _transaction_of(self, job: UUID, token: Token, idle: float, hook_due_at: datetime | None) -> Transaction:
         public, now = self._location.public, self._clock.monotonic
-        return Transaction(job, token, idle=idle, heal_at=heal_at, text=self._sql, public=public, now=now)
+        return Transaction(job, token, idle=idle, hook_due_at=hook_due_at, text=self._sql, public=public, now=now)

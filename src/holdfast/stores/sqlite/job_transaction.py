@@ -26,7 +26,7 @@ class Transaction(UserTransaction):
         token: Token,
         *,
         idle: float,
-        heal_at: datetime | None = None,
+        hook_due_at: datetime | None = None,
         chance: Randomness,
         turns: TransactionTurns,
         spares: SpareConnection,
@@ -38,9 +38,9 @@ class Transaction(UserTransaction):
             "job": job.bytes,
             "claim": None if token.claim is None else token.claim.bytes,
             "number": token.number,
-            "heal_at": micros_of(heal_at),
+            "hook_due_at": micros_of(hook_due_at),
         }
-        self._check, self._last_words = ("is_active", "is_active") if heal_at is None else ("is_owed", "heal")
+        self._check, self._last_words = ("is_active", "is_active") if hook_due_at is None else ("is_owed", "heal")
 
     def before(self, connection: driver.Connection) -> None:
         self._require_token(connection, self._check)

@@ -23,7 +23,7 @@ class Sighting(Struct, frozen=True):
     ttl: int
 
 
-class Watch:
+class LeaseSightings:
     """What one store object remembers of leases whose clock it does not share."""
 
     def __init__(self, process: ProcessIdentity) -> None:
@@ -42,7 +42,7 @@ class Watch:
 
     def _view(self, row: Row, known: dict[bytes, Sighting], wall: int, monotonic: int) -> LeaseView:
         lease, worker, process, timing, boot, clock, opened, expires, seen, holds, *rest = row
-        is_draining, is_ended, why, queues, tasks, grace, slots, is_alone = rest
+        is_draining, is_ended, why, queues, tasks, grace, slots, is_isolated = rest
         times = timing_of(timing)
         if expires is None:  # active rows whose lease has no row
             expires, opened = monotonic, wall
@@ -67,5 +67,5 @@ class Watch:
             tasks=names_of(tasks),
             grace=(grace or 0) / 1e6,
             slots=slots or 0,
-            is_alone=bool(is_alone),
+            is_isolated=bool(is_isolated),
         )

@@ -22,13 +22,13 @@ from holdfast.databases.sqlite.values import Values, micros, micros_of
 _RECORD = b"%b%b%019d%011d%010d"
 _NOBODY = bytes(16)
 _NO_TOKEN = Token(None, 0)
-_LAST_TRIES: dict[IsolatedJobs, Values] = {
-    IsolatedJobs.EXCLUDE: {"others": True, "last_tries": False},
-    IsolatedJobs.ONLY: {"others": False, "last_tries": True},
-    IsolatedJobs.INCLUDE: {"others": True, "last_tries": True},
+_TAKES: dict[IsolatedJobs, Values] = {
+    IsolatedJobs.EXCLUDE: {"normal": True, "isolated": False},
+    IsolatedJobs.ONLY: {"normal": False, "isolated": True},
+    IsolatedJobs.INCLUDE: {"normal": True, "isolated": True},
 }
 _NO_CLAIM: Values = {"lease": None, "claim": None, "tasks": "{}", "queues": None, "running": 0, "room": 0}
-_NO_CLAIM |= _LAST_TRIES[IsolatedJobs.EXCLUDE]
+_NO_CLAIM |= _TAKES[IsolatedJobs.EXCLUDE]
 
 
 class SettleKind(Struct):
@@ -97,7 +97,7 @@ def tokens(entries: Sequence[tuple[UUID, Token]]) -> Values:
     return {**records((job, token, None) for job, token in entries), "places": places(len(entries))}
 
 
-def copies(settles: Sequence[Transition]) -> list[int]:
+def duplicate_positions(settles: Sequence[Transition]) -> list[int]:
     """Places of those whose token an earlier one carries: in one statement they could not be told what that one did."""
     if len({settle.job for settle in settles}) == len(settles):
         return []
@@ -187,16 +187,16 @@ def claim(request: ClaimRequest | None) -> Values:
         "claim": request.claim.bytes,
         "tasks": json_text(dict(request.tasks)),
         "queues": None if request.queues is None else json_text(request.queues),
-        **_LAST_TRIES[request.last_tries],
+        **_TAKES[request.isolated],
         "running": request.limit,
         "room": request.limit + request.prefetch,
         "ids": None if request.ids is None else b"".join(job.bytes for job in dict.fromkeys(request.ids)),
     }
 
 
-def line(tasks: Sequence[str], queues: Sequence[str] | None, last_tries: IsolatedJobs) -> Values:
+def line(tasks: Sequence[str], queues: Sequence[str] | None, isolated: IsolatedJobs) -> Values:
     """Which waiting jobs a claim would take; no queues: of all."""
-    return {"tasks": json_text(tasks), "queues": None if queues is None else json_text(queues), **_LAST_TRIES[last_tries]}
+    return {"tasks": json_text(tasks), "queues": None if queues is None else json_text(queues), **_TAKES[isolated]}
 
 
 def due(delay: float, run_at: datetime | None) -> Values:
@@ -221,7 +221,7 @@ def lease(new: NewLease) -> Values:
         "tasks": json_text(new.tasks),
         "grace": micros(new.grace),
         "slots": new.slots,
-        "is_alone": new.is_alone,
+        "is_isolated": new.is_isolated,
     }
 
 

@@ -65,10 +65,10 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:
         queue=queue,
     )
     body = _blob(payload) or b""
-    return Claim(job=hold, payload=body, checkpoint=_blob(checkpoint), rescue=rescue_of(rescue), heal_at=_instant(heal))
+    return Claim(job=hold, payload=body, checkpoint=_blob(checkpoint), rescue=rescue_of(rescue), hook_due_at=_instant(heal))
 
 
-def hold_of(row: Row) -> ActiveJob:
+def active_job_of(row: Row) -> ActiveJob:
     """A row of ``held.sql``."""
     job, claim, number, lease, task, state, attempt, failures, crashes, policy, is_marked, queue = row
     return ActiveJob(
@@ -89,7 +89,7 @@ def hold_of(row: Row) -> ActiveJob:
 def overdue_of(row: Row) -> OverdueJob:
     """A row of ``overdue.sql``."""
     *hold, worker, charge, timing = row
-    return OverdueJob(hold_of(tuple(hold)), worker, Charge(charge), timing_of(timing))
+    return OverdueJob(active_job_of(tuple(hold)), worker, Charge(charge), timing_of(timing))
 
 
 def due_of(row: Row) -> DueJob:
@@ -135,7 +135,7 @@ def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) ->
         unique_key=unique_key,
         is_stub=bool(is_stub),
         rescue=rescue_of(rescue),
-        heal_at=_instant(heal),
+        hook_due_at=_instant(heal),
         tags=_read(tags, tuple[str, ...]) or (),
         attempts=attempts,
     )
@@ -159,7 +159,7 @@ def attempt_of(job: bytes, row: Row) -> AttemptRecord:
     )
 
 
-def ended_of(job: UUID, token: Token, row: Row) -> SettledAttempt | None:
+def settled_attempt_of(job: UUID, token: Token, row: Row) -> SettledAttempt | None:
     """The columns of an attempt in ``exchange_answers.sql``: as much as recognising its settle needs."""
     sent_to, outcome, error = row
     if sent_to is None:

@@ -11,7 +11,7 @@ from holdfast._core.idempotency import is_duplicate_settle
 from holdfast._core.job import State
 from holdfast._core.lifecycle import Transition
 from holdfast._core.record import JobRecord
-from holdfast.stores.sqlite.records import Row, attempt_of, ended_of, instant, record_of
+from holdfast.stores.sqlite.records import Row, attempt_of, instant, record_of, settled_attempt_of
 
 _ATTEMPT = 11  # columns
 
@@ -40,7 +40,7 @@ def settled(transitions: Sequence[Transition], found: Iterable[Row]) -> tuple[An
     answers = [Answer.MISSING] * len(transitions)
     for place, *columns in found:
         transition = transitions[place]
-        ended = ended_of(transition.job, transition.token, tuple(columns[:3]))
+        ended = settled_attempt_of(transition.job, transition.token, tuple(columns[:3]))
         row = None if columns[3] is None else record_of(columns[9], tuple(columns[3:]))
         if is_duplicate_settle(transition, row, ended):
             answers[place] = Answer.APPLIED

@@ -57,7 +57,7 @@ from holdfast.stores.sqlite import records as rows
 from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite.database import StoreDatabase
 from holdfast.stores.sqlite.job_transaction import Transaction
-from holdfast.stores.sqlite.leases import Watch
+from holdfast.stores.sqlite.leases import LeaseSightings
 from holdfast.stores.sqlite.rehearsal import SameThread, run_at_once
 
 INLINE = 512  # payloads up to this long stay in the job's row
@@ -90,7 +90,7 @@ class SqliteStore:
         self._thread = ConnectionThread(
             lambda: StoreDatabase(file, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw)
         )
-        self._watch, self._who = Watch(process), (chance, process)
+        self._watch, self._who = LeaseSightings(process), (chance, process)
         self._path, self._clock, self._use_apsw = file, clock, is_apsw
         self._spares, turns = SpareConnection(file, use_apsw=is_apsw), TransactionTurns()
         self._begin = partial(Transaction, file, chance=chance, turns=turns, spares=self._spares, busy_limit=busy_limit)
@@ -122,17 +122,17 @@ class SqliteStore:
         return within.enqueue(connection, self._path, values, use_apsw=self._use_apsw)
 
     def transaction(
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractAsyncContextManager[Any]:
-        return transactions.in_thread(self._begin(job=job, token=token, idle=idle, heal_at=heal_at))
+        return transactions.in_thread(self._begin(job=job, token=token, idle=idle, hook_due_at=hook_due_at))
 
     def blocking_transaction(
-        self, job: UUID, token: Token, *, idle: float, heal_at: datetime | None = None
+        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
     ) -> AbstractContextManager[Any]:
-        return transactions.blocking(self._begin(job=job, token=token, idle=idle, heal_at=heal_at))
+        return transactions.blocking(self._begin(job=job, token=token, idle=idle, hook_due_at=hook_due_at))
 
     async def exchange(self, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
-        later = packing.copies(transitions)
+        later = packing.duplicate_positions(transitions)
         if later:
             return await self._exchange_in_turn(transitions, later, request)
         values = {**packing.transitions(transitions), **packing.claim(request)}
@@ -223,7 +223,7 @@ class SqliteStore:
         def fetch(most: int | None) -> Coroutine[Any, Any, Rows]:
             return self._read("held", {"lease": lease.bytes, "limit": -1 if most is None else most})
 
-        return await first_readable(fetch, partial(rows.readable, rows.hold_of), limit)
+        return await first_readable(fetch, partial(rows.readable, rows.active_job_of), limit)
 
     async def expired(self, limit: int) -> tuple[LeaseView, ...]:
         found = [view for view in await self._leases() if (view.holds if view.end is not None else view.overdue > 0)]
@@ -252,9 +252,9 @@ class SqliteStore:
         return tuple(view for view in await self._leases() if view.end is None)
 
     async def next_due(
-        self, tasks: Sequence[str], queues: Sequence[str] | None = None, last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE
+        self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
-        ((wait,),) = await self._read("next_due", packing.line(tasks, queues, last_tries))
+        ((wait,),) = await self._read("next_due", packing.line(tasks, queues, isolated))
         return None if wait is None else wait / 1e6
 
     async def due(
@@ -263,12 +263,12 @@ class SqliteStore:
         limit: int,
         *,
         queues: Sequence[str] | None = None,
-        last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
+        isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         age: float = 0.0,
     ) -> tuple[DueJob, ...]:
         if limit <= 0:
             return ()
-        values = {**packing.line(tasks, queues, last_tries), "limit": limit, "age": micros(age)}
+        values = {**packing.line(tasks, queues, isolated), "limit": limit, "age": micros(age)}
         return rows.readable(rows.due_of, await self._read("due", values))
 
     async def queues(self) -> tuple[QueueView, ...]:

@@ -77,8 +77,8 @@ class DeliverContract(Part):
         last, (plain,) = (await with_last_try(at)).id, await at.enqueue(at.new(task="last"))
         lease, both = await at.lease(), (plain, last)
         assert await at.claim(lease, 5, tasks=["last"], ids=[last]) == ()
-        assert await at.claim(lease, 5, tasks=["last"], last_tries=IsolatedJobs.ONLY, ids=[plain]) == ()
-        claims = await at.claim(lease, 5, tasks=["last"], last_tries=IsolatedJobs.INCLUDE, ids=both)
+        assert await at.claim(lease, 5, tasks=["last"], isolated=IsolatedJobs.ONLY, ids=[plain]) == ()
+        claims = await at.claim(lease, 5, tasks=["last"], isolated=IsolatedJobs.INCLUDE, ids=both)
         assert [claim.job.id for claim in claims] == [last, plain]
 
     @story
@@ -141,7 +141,7 @@ class DeliverContract(Part):
         await at.store.pause(["paused"], is_paused=True)
         at.advance(1.0)
         assert await at.store.due(["task", "last"], 10) == ()
-        found = await at.store.due(["task", "last"], 10, last_tries=IsolatedJobs.ONLY)
+        found = await at.store.due(["task", "last"], 10, isolated=IsolatedJobs.ONLY)
         assert found == (DueJob(last.id, "default", last.token.number),)
 
     @story

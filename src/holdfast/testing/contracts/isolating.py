@@ -41,19 +41,19 @@ class LastTryContract(Part):
         last, (plain,) = await with_last_try(at, priority=-1), await at.enqueue(at.new(task="last"))
         lease = await at.lease()
         assert [claim.job.id for claim in await at.claim(lease, 10, tasks=["last"])] == [plain]
-        assert [claim.job.id for claim in await at.claim(lease, 10, tasks=["last"], last_tries=ONLY)] == [last.id]
+        assert [claim.job.id for claim in await at.claim(lease, 10, tasks=["last"], isolated=ONLY)] == [last.id]
 
     @story
     async def test_only_means_nothing_else(self, at: Scene) -> None:
         last = await with_last_try(at, priority=9, max_crashes=3)
         await at.enqueue(at.new(task="last", priority=-9))
-        claims = await at.claim(await at.lease(), 10, tasks=["last"], last_tries=ONLY)
+        claims = await at.claim(await at.lease(), 10, tasks=["last"], isolated=ONLY)
         assert [(claim.job.id, claim.job.crashes) for claim in claims] == [(last.id, 2)]
 
     @story
     async def test_also_means_in_its_place(self, at: Scene) -> None:
         last, (later, sooner) = await with_last_try(at), await at.enqueue(at.new(task="last"), at.new(task="last", priority=-1))
-        claims = await at.claim(await at.lease(), 10, tasks=["last"], last_tries=ALSO)
+        claims = await at.claim(await at.lease(), 10, tasks=["last"], isolated=ALSO)
         assert [claim.job.id for claim in claims] == [sooner, last.id, later]
 
     @story
@@ -65,7 +65,7 @@ class LastTryContract(Part):
         await crash(at, claim.job)
         lease = await at.lease()
         assert [claim.job.id for claim in await at.claim(lease, 2, tasks=["last"])] == list(plain[:2])
-        claims = await at.claim(lease, 3, tasks=["last"], last_tries=ONLY)
+        claims = await at.claim(lease, 3, tasks=["last"], isolated=ONLY)
         assert [claim.job.id for claim in claims] == [late, *early]
 
     @story
@@ -73,7 +73,7 @@ class LastTryContract(Part):
         policy = Policy(max_crashes=1, max_attempts=2)
         (job,) = await at.enqueue(at.new(policy=policy))
         lease = await at.lease()
-        assert await at.claim(lease, policy=policy, last_tries=ONLY) == ()
+        assert await at.claim(lease, policy=policy, isolated=ONLY) == ()
         (claim,) = await at.claim(lease, policy=policy)
         await at.settle(raised(claim.job))
         at.advance(10.0)
@@ -86,8 +86,8 @@ class LastTryContract(Part):
             (job,), lease = await at.enqueue(at.new(expires_in=60.0)), await at.lease()
             ids = [job] if is_by_ids else None
             assert await at.store.next_due(["task"], None, ONLY) is None
-            assert await at.store.due(["task"], 10, last_tries=ONLY) == ()
-            assert await at.claim(lease, last_tries=ONLY, ids=ids) == ()
+            assert await at.store.due(["task"], 10, isolated=ONLY) == ()
+            assert await at.claim(lease, isolated=ONLY, ids=ids) == ()
             assert await at.store.next_due(["task"]) == 0.0
             assert [each.job for each in await at.store.due(["task"], 10)] == [job]
             assert [claim.job.id for claim in await at.claim(lease, ids=ids)] == [job]
@@ -101,8 +101,8 @@ class LastTryContract(Part):
 
     @story
     async def test_due_hides_nothing_behind_what_it_leaves_out(self, at: Scene) -> None:
-        async def first(last_tries: IsolatedJobs, age: float = 0.0) -> list[UUID]:
-            return [due.job for due in await at.store.due(["last"], 1, last_tries=last_tries, age=age)]
+        async def first(isolated: IsolatedJobs, age: float = 0.0) -> list[UUID]:
+            return [due.job for due in await at.store.due(["last"], 1, isolated=isolated, age=age)]
 
         gone, patient = await at.enqueue(at.new(task="last", expires_in=1.0), at.new(task="last", expires_in=600.0, delay=2.0))
         at.advance(2.0)
@@ -124,7 +124,7 @@ class LastTryContract(Part):
         hold = await at.running(policy=Policy(max_crashes=3))
         await crash(at, hold)
         lease = await at.lease()
-        assert await at.claim(lease, last_tries=ONLY) == ()
+        assert await at.claim(lease, isolated=ONLY) == ()
         assert len(await at.claim(lease)) == 1
 
     @story
@@ -132,7 +132,7 @@ class LastTryContract(Part):
         last = await with_last_try(at)
         lease, generous = await at.lease(), Policy(max_crashes=9)
         assert await at.claim(lease, tasks=["last"], policy=generous) == ()
-        (claim,) = await at.claim(lease, tasks=["last"], policy=generous, last_tries=ONLY)
+        (claim,) = await at.claim(lease, tasks=["last"], policy=generous, isolated=ONLY)
         assert claim.job.id == last.id
         await crash(at, claim.job)
         at.advance(10.0)
@@ -141,12 +141,12 @@ class LastTryContract(Part):
     @story
     async def test_a_reopened_job_has_tries_before_the_last(self, at: Scene) -> None:
         last = await with_last_try(at)
-        (claim,) = await at.claim(await at.lease(), tasks=["last"], last_tries=ONLY)
+        (claim,) = await at.claim(await at.lease(), tasks=["last"], isolated=ONLY)
         await crash(at, structs.replace(claim.job, policy=Policy(max_crashes=2)))
         assert await at.state(last.id) is State.FAILED
         await at.store.reopen([last.id])
         lease = await at.lease()
-        assert await at.claim(lease, tasks=["last"], last_tries=ONLY) == ()
+        assert await at.claim(lease, tasks=["last"], isolated=ONLY) == ()
         assert len(await at.claim(lease, tasks=["last"])) == 1
 
     @story
@@ -155,7 +155,7 @@ class LastTryContract(Part):
         await at.enqueue(at.new(task="last", delay=30.0))
         waits = [await at.store.next_due(["last"], None, each) for each in (LEAVE, ONLY, ALSO)]
         assert [round(wait or 0.0, 1) for wait in waits] == [30.0, 0.0, 0.0]
-        (claim,) = await at.claim(await at.lease(), tasks=["last"], last_tries=ONLY)
+        (claim,) = await at.claim(await at.lease(), tasks=["last"], isolated=ONLY)
         await at.settle(done(claim.job))
         assert await at.store.next_due(["last"], None, ONLY) is None
         again = await at.store.next_due(["last"], ("default",), ALSO)
@@ -165,14 +165,14 @@ class LastTryContract(Part):
 
     @story
     async def test_a_lease_says_that_it_is_for_last_tries(self, at: Scene) -> None:
-        alone = structs.replace(at.new_lease(), is_alone=True, slots=1, grace=3.5)
+        alone = structs.replace(at.new_lease(), is_isolated=True, slots=1, grace=3.5)
         plain = structs.replace(at.new_lease(), slots=10)
         for lease in (alone, plain):
             await at.store.open_lease(lease)
-        views = {view.id: (view.is_alone, view.slots, view.grace) for view in await at.store.workers()}
+        views = {view.id: (view.is_isolated, view.slots, view.grace) for view in await at.store.workers()}
         assert views == {alone.id: (True, 1, 3.5), plain.id: (False, 10, 20.0)}
         at.advance(1000.0)
-        views = {view.id: (view.is_alone, view.slots, view.grace) for view in await at.store.expired(10)}
+        views = {view.id: (view.is_isolated, view.slots, view.grace) for view in await at.store.expired(10)}
         assert views == {alone.id: (True, 1, 3.5), plain.id: (False, 10, 20.0)}
 
     @story
@@ -182,9 +182,9 @@ class LastTryContract(Part):
         await at.claim(busy)
         for is_by_ids in (False, True):
             last = [(await with_last_try(at)).id for _ in range(2)]
-            alone = structs.replace(at.new_lease(), is_alone=True, slots=1)
+            alone = structs.replace(at.new_lease(), is_isolated=True, slots=1)
             await at.store.open_lease(alone)
-            request = at.request(alone.id, tasks=["last"], last_tries=ONLY, ids=last if is_by_ids else None)
+            request = at.request(alone.id, tasks=["last"], isolated=ONLY, ids=last if is_by_ids else None)
             for _ in range(2):
                 await at.store.exchange([], request)
             (hold,) = await at.store.held(alone.id)

@@ -28,7 +28,7 @@ async def crowd(at: Scene, kind: str) -> None:
     at.advance(2.0)
 
 
-async def claims_them_all(at: Scene, lines: dict[int, list[UUID]], last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE) -> None:
+async def claims_them_all(at: Scene, lines: dict[int, list[UUID]], isolated: IsolatedJobs = IsolatedJobs.EXCLUDE) -> None:
     """In their order, where the room ends within a line, at its end and behind it."""
     await at.enqueue(at.new(task=TASK, priority=URGENT, delay=EVER))  # so that this line is always looked at first
     urgent, plain, patient = (lines[priority] for priority in LINES)
@@ -38,7 +38,7 @@ async def claims_them_all(at: Scene, lines: dict[int, list[UUID]], last_tries: I
         (ROOM, [*urgent[first:], *plain[:first]]),
         (ROOM, [*plain[first:], *patient[:first]]),
     ):
-        claims = await at.claim(lease, limit, tasks=[TASK], queues=("default",), last_tries=last_tries)
+        claims = await at.claim(lease, limit, tasks=[TASK], queues=("default",), isolated=isolated)
         assert [claim.job.id for claim in claims] == expected
 
 

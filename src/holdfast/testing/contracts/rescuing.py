@@ -51,7 +51,7 @@ async def offered(at: Scene, *, limit: int = ALL, pause: float = PAUSE) -> list[
 @asynccontextmanager
 async def healing(at: Scene, row: JobRecord, mark: datetime | None = None) -> AsyncIterator[None]:
     """The transaction of its hook."""
-    async with at.store.transaction(row.id, row.token, idle=5.0, heal_at=mark or row.heal_at):
+    async with at.store.transaction(row.id, row.token, idle=5.0, hook_due_at=mark or row.hook_due_at):
         yield
 
 
@@ -67,7 +67,7 @@ async def heal(at: Scene, row: JobRecord, mark: datetime | None = None) -> str:
 def blocking_heal(at: Scene, row: JobRecord) -> str:
     """The same in a thread."""
     try:
-        with at.store.blocking_transaction(row.id, row.token, idle=5.0, heal_at=row.heal_at):
+        with at.store.blocking_transaction(row.id, row.token, idle=5.0, hook_due_at=row.hook_due_at):
             return "healed"
     except JobLost:
         return "lost"
@@ -77,7 +77,7 @@ def refusal(at: Scene, row: JobRecord) -> Iterator[str]:
     """What a store without transactions says."""
     for open_ in (at.store.transaction, at.store.blocking_transaction):
         try:
-            open_(row.id, row.token, idle=5.0, heal_at=row.heal_at)
+            open_(row.id, row.token, idle=5.0, hook_due_at=row.hook_due_at)
         except Unsupported as error:
             yield str(error)
 
@@ -96,7 +96,7 @@ class RescueContract(Part):
             row = await crash(at, hold, why)
             assert row.rescue == Rescue(reason=RescueReason(reason), worker="worker", attempt=1, at=row.available_at)
             (claim,) = await at.claim(await at.lease(), queues=(row.queue,))
-            assert (claim.rescue, claim.heal_at) == (row.rescue, None)
+            assert (claim.rescue, claim.hook_due_at) == (row.rescue, None)
             await at.settle(done(claim.job))
             assert (await at.row(row.id)).rescue == row.rescue
 
@@ -106,27 +106,27 @@ class RescueContract(Part):
             hold = await at.running(policy=HEALS)
             await at.settle(settle(hold))
             row = await at.row(hold.id)
-            assert (row.rescue, row.heal_at) == (None, None)
+            assert (row.rescue, row.hook_due_at) == (None, None)
         assert await offered(at) == []
 
     @story
     async def test_code_that_never_ran_is_no_rescue_and_takes_none_away(self, at: Scene) -> None:
         row = await crash(at, await at.prefetched())
-        assert (row.rescue, row.heal_at) == (None, None)
+        assert (row.rescue, row.hook_due_at) == (None, None)
         row = await crashed(at)
         (claim,) = await at.claim(await at.lease(), 0, prefetch=1, queues=(row.queue,), policy=HEALS)
-        assert (claim.rescue, claim.heal_at) == (row.rescue, row.heal_at)
+        assert (claim.rescue, claim.hook_due_at) == (row.rescue, row.hook_due_at)
         later = await crash(at, claim.job)
-        assert (later.rescue, later.heal_at) == (row.rescue, row.heal_at)
+        assert (later.rescue, later.hook_due_at) == (row.rescue, row.hook_due_at)
 
     @story
     async def test_a_hook_is_owed_if_the_claim_said_that_there_is_one(self, at: Scene) -> None:
         row = await crashed(at)
         assert row.rescue is not None
-        assert row.heal_at == row.rescue.at
+        assert row.hook_due_at == row.rescue.at
         (claim,) = await at.claim(await at.lease(), queues=(row.queue,), policy=HEALS)
-        assert claim.heal_at == row.heal_at
-        assert (await crashed(at, Policy())).heal_at is None
+        assert claim.hook_due_at == row.hook_due_at
+        assert (await crashed(at, Policy())).hook_due_at is None
 
     @story
     async def test_it_stays_owed_whatever_becomes_of_the_job_until_that_completes(self, at: Scene) -> None:
@@ -143,11 +143,11 @@ class RescueContract(Part):
             hold = await again(at, row)
             await at.settle(settle(hold))
             left = await at.row(row.id)
-            assert (left.rescue, left.heal_at) == (row.rescue, row.heal_at)
+            assert (left.rescue, left.hook_due_at) == (row.rescue, row.hook_due_at)
             await at.store.reopen([row.id])
         await at.settle(done(await again(at, row)))
         left = await at.row(row.id)
-        assert (left.rescue, left.heal_at) == (row.rescue, None)
+        assert (left.rescue, left.hook_due_at) == (row.rescue, None)
 
     @story
     async def test_an_operator_who_cancels_or_reopens_it_leaves_it_owed(self, at: Scene) -> None:
@@ -157,7 +157,7 @@ class RescueContract(Part):
         assert (ended.id, ended.state, ended.rescue) == (row.id, State.CANCELLED, row.rescue)
         await at.store.reopen([row.id])
         (claim,) = await at.claim(await at.lease(), queues=(row.queue,), policy=HEALS)
-        assert (claim.rescue, claim.heal_at) == (row.rescue, ended.heal_at)
+        assert (claim.rescue, claim.hook_due_at) == (row.rescue, ended.hook_due_at)
         assert await offered(at) == []
 
     @story
@@ -167,9 +167,9 @@ class RescueContract(Part):
         at.advance(TTL + 1.0)
         later = await crash(at, hold, LeaseEnd(End.EXPIRED))
         assert later.rescue == Rescue(reason=RescueReason.EXPIRED, worker="second", attempt=2, at=later.available_at)
-        assert row.heal_at is not None
-        assert later.heal_at is not None
-        assert later.heal_at > row.heal_at
+        assert row.hook_due_at is not None
+        assert later.hook_due_at is not None
+        assert later.hook_due_at > row.hook_due_at
 
     @story
     async def test_others_who_judge_a_limit_leave_the_same(self, at: Scene) -> None:
@@ -182,7 +182,7 @@ class RescueContract(Part):
             assert await at.settle(deadline_exceeded_elsewhere(hold, charge, jitter=0.0)) == (Answer.APPLIED,)
             row = await at.row(hold.id)
             assert row.rescue is not None
-            assert (row.rescue.reason, row.heal_at) == (charge.value, row.rescue.at)
+            assert (row.rescue.reason, row.hook_due_at) == (charge.value, row.rescue.at)
 
     @story
     async def test_a_rescue_sent_again_changes_nothing(self, at: Scene) -> None:
@@ -227,11 +227,11 @@ class RescueContract(Part):
     @story
     async def test_what_was_offered_comes_again_after_a_pause_that_grows_with_its_age(self, at: Scene) -> None:
         row = await crashed(at, ENDS_AT_ONCE)
-        marks = [row.heal_at]
+        marks = [row.hook_due_at]
         for pause in (PAUSE, PAUSE, 2 * PAUSE, 4 * PAUSE):
             (again_,) = await offered(at)
-            marks.append(again_.heal_at)
-            assert (await at.row(row.id)).heal_at == again_.heal_at
+            marks.append(again_.hook_due_at)
+            assert (await at.row(row.id)).hook_due_at == again_.hook_due_at
             at.advance(pause - EARLY * 100)
             assert await offered(at) == []
             at.advance(EARLY * 100)
@@ -291,7 +291,7 @@ class RescueContract(Part):
             row = await at.row(job)
             assert await heal(at, row) == "healed"
             left = await at.row(job)
-            assert (left.heal_at, left.rescue, left.state, left.token) == (None, row.rescue, row.state, row.token)
+            assert (left.hook_due_at, left.rescue, left.state, left.token) == (None, row.rescue, row.state, row.token)
             assert await heal(at, row) == "lost"
         assert await offered(at) == []
         assert await at.settle(done(running)) == (Answer.APPLIED,)
@@ -303,7 +303,7 @@ class RescueContract(Part):
         for policy in (ENDS_AT_ONCE, HOLDS):
             row = await crashed(at, policy)
             assert [await asyncio.to_thread(blocking_heal, at, row) for _ in range(2)] == ["healed", "lost"]
-            assert (await at.row(row.id)).heal_at is None
+            assert (await at.row(row.id)).hook_due_at is None
 
     @story
     async def test_what_is_rolled_back_is_still_owed(self, at: Scene) -> None:
@@ -328,7 +328,7 @@ class RescueContract(Part):
             structs.replace(row, token=Token(at.chance.uuid4(), row.token.number)),
             structs.replace(row, id=other.id),
             structs.replace(row, id=at.chance.uuid7()),
-            structs.replace(row, heal_at=at.now + timedelta(seconds=1)),
+            structs.replace(row, hook_due_at=at.now + timedelta(seconds=1)),
         )
         assert [await heal(at, each) for each in wrong] == ["lost"] * len(wrong)
         marked = {each.id: each for each in await offered(at)}
@@ -344,7 +344,7 @@ class RescueContract(Part):
         at.advance(1.0)
         left = await crash(at, hold)
         assert await heal(at, row) == "lost"
-        assert (await at.row(hold.id)).heal_at == left.heal_at
+        assert (await at.row(hold.id)).hook_due_at == left.hook_due_at
 
     @story
     async def test_what_was_healed_is_kept_no_longer_than_others_may_be(self, at: Scene) -> None:

@@ -129,7 +129,7 @@ class Scene:
         tasks: Sequence[str] = ("task",),
         queues: tuple[str, ...] | None = None,
         policy: Policy | None = None,
-        last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
+        isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         ids: Sequence[UUID] | None = None,
     ) -> ClaimRequest:
         """A claim to be, under a claim id of its own."""
@@ -140,7 +140,7 @@ class Scene:
             limit=limit,
             prefetch=prefetch,
             queues=queues,
-            last_tries=last_tries,
+            isolated=isolated,
             ids=None if ids is None else tuple(ids),
         )
 
@@ -153,11 +153,11 @@ class Scene:
         tasks: Sequence[str] = ("task",),
         queues: tuple[str, ...] | None = None,
         policy: Policy | None = None,
-        last_tries: IsolatedJobs = IsolatedJobs.EXCLUDE,
+        isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         ids: Sequence[UUID] | None = None,
     ) -> tuple[Claim, ...]:
         """What the store hands out."""
-        wish = {"prefetch": prefetch, "tasks": tasks, "queues": queues, "policy": policy, "last_tries": last_tries, "ids": ids}
+        wish = {"prefetch": prefetch, "tasks": tasks, "queues": queues, "policy": policy, "isolated": isolated, "ids": ids}
         return (await self.store.exchange((), self.request(lease, limit, **wish))).claims  # type: ignore[arg-type]
 
     async def running(self, *, policy: Policy | None = None, key: str | None = None, payload: bytes = b"{}") -> ActiveJob:

@@ -69,7 +69,7 @@ class Session:
         """The stream keeps one of those that carry the same id and come within two minutes, whoever sends them."""
         for job in jobs:
             message = messages.encode(messages.Message(job.job, again=True))
-            headers = {"Nats-Msg-Id": f"{job.job}:{job.number}"}
+            headers = {"Nats-Msg-Id": f"{job.job}:{job.claim_number}"}
             await self._client.publish(messages.subject_of(self._stream, job.queue), message, headers=headers)
 
     async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:

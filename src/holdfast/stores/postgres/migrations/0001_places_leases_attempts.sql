@@ -39,14 +39,14 @@ CREATE TABLE holdfast.pending (
     progress_at timestamptz,
     error text,
     rescue text, -- the last one
-    heal_at timestamptz, -- a hook is owed, and from when on; the mark of that debt
+    hook_due_at timestamptz, -- a hook is owed, and from when on; the mark of that debt
     checkpoint bytea,
     payload bytea -- NULL: in bodies
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
 -- A line is (task, queue, priority): a claim walks the lines it knows and never sees the others.
 CREATE INDEX waiting ON holdfast.pending (task, queue, priority, available_at, id, proviso) WHERE state = 'available';
-CREATE INDEX pending_unhealed ON holdfast.pending (task, heal_at, id) WHERE heal_at IS NOT NULL AND state = 'held';
+CREATE INDEX pending_unhealed ON holdfast.pending (task, hook_due_at, id) WHERE hook_due_at IS NOT NULL AND state = 'held';
 CREATE INDEX expiring ON holdfast.pending (proviso, id) WHERE proviso > '-infinity' AND state = 'available';
 
 CREATE TABLE holdfast.active (
@@ -81,7 +81,7 @@ CREATE TABLE holdfast.active (
     moved_at timestamptz, -- progress of this attempt; progress_at may be of an earlier one
     error text,
     rescue text,
-    heal_at timestamptz,
+    hook_due_at timestamptz,
     checkpoint bytea,
     payload bytea
 ) WITH (
@@ -137,14 +137,14 @@ CREATE TABLE holdfast.finished (
     reason text,
     error text,
     rescue text,
-    heal_at timestamptz,
+    hook_due_at timestamptz,
     checkpoint bytea,
     payload bytea,
     result bytea
 ) PARTITION BY LIST (day);
 
 CREATE INDEX finished_id ON holdfast.finished (id);
-CREATE INDEX finished_unhealed ON holdfast.finished (task, heal_at, id) WHERE heal_at IS NOT NULL;
+CREATE INDEX finished_unhealed ON holdfast.finished (task, hook_due_at, id) WHERE hook_due_at IS NOT NULL;
 CREATE INDEX finished_long ON holdfast.finished (id) WHERE payload IS NULL; -- their bodies must go before their partition
 CREATE TABLE holdfast.finished_other PARTITION OF holdfast.finished FOR VALUES IN ('-infinity');
 CREATE INDEX finished_other_forget_at ON holdfast.finished_other (forget_at);
@@ -274,7 +274,7 @@ CREATE TABLE holdfast.leases (
     queues text NOT NULL,
     tasks text NOT NULL,
     slots integer NOT NULL,
-    is_alone boolean NOT NULL,
+    is_isolated boolean NOT NULL,
     opened_at timestamptz NOT NULL,
     beaten_at timestamptz NOT NULL,
     previous_at timestamptz,
@@ -327,7 +327,7 @@ SELECT
     id, state, NULL::uuid AS claim, number, NULL::uuid AS lease, NULL::text AS worker, task, queue, priority,
     false AS is_marked, false AS is_stub, attempt, failures, crashes, created_at, available_at,
     NULL::timestamptz AS claimed_at, NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at, expires_at,
-    unique_key, tags, policy, stage, fraction, message, progress_at, NULL::text AS reason, error, rescue, heal_at,
+    unique_key, tags, policy, stage, fraction, message, progress_at, NULL::text AS reason, error, rescue, hook_due_at,
     checkpoint,
     coalesce(payload, (SELECT bodies.payload FROM holdfast.bodies WHERE bodies.job = pending.id)) AS payload,
     NULL::bytea AS result, 'pending' AS place
@@ -336,7 +336,7 @@ UNION ALL
 SELECT
     id, state, claim, number, lease, worker, task, queue, priority, is_marked, false, attempt, failures, crashes,
     created_at, available_at, claimed_at, started_at, NULL::timestamptz, expires_at, unique_key, tags, policy, stage,
-    fraction, message, progress_at, NULL::text, error, rescue, heal_at, checkpoint,
+    fraction, message, progress_at, NULL::text, error, rescue, hook_due_at, checkpoint,
     coalesce(payload, (SELECT bodies.payload FROM holdfast.bodies WHERE bodies.job = active.id)),
     NULL::bytea, 'active'
 FROM holdfast.active
@@ -344,7 +344,7 @@ UNION ALL
 SELECT
     id, state, claim, number, NULL::uuid, worker, task, queue, priority, is_marked, is_stub, attempt, failures, crashes,
     created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
-    message, progress_at, reason, error, rescue, heal_at, checkpoint,
+    message, progress_at, reason, error, rescue, hook_due_at, checkpoint,
     coalesce(payload, (SELECT bodies.payload FROM holdfast.bodies WHERE bodies.job = finished.id)),
     result, 'finished'
 FROM holdfast.finished;

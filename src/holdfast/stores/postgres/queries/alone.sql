@@ -1,2 +1,2 @@
 -- Locks a lease that runs one job alone, so that of two claims the later one sees what the earlier one took.
-SELECT lease.id FROM holdfast.leases AS lease WHERE lease.id = $1 AND lease.is_alone FOR NO KEY UPDATE;
+SELECT lease.id FROM holdfast.leases AS lease WHERE lease.id = $1 AND lease.is_isolated FOR NO KEY UPDATE;

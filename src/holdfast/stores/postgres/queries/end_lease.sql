@@ -19,7 +19,7 @@ known AS MATERIALIZED (
 ),
 ended AS (
     INSERT INTO holdfast.leases AS lease (
-        id, worker, process, timing, ttl, grace, queues, tasks, slots, is_alone, opened_at, beaten_at, expires_at,
+        id, worker, process, timing, ttl, grace, queues, tasks, slots, is_isolated, opened_at, beaten_at, expires_at,
         ended_at, why
     )
     SELECT $1, '', $3::text, $3::text, 0, 0, '[]', '[]', 0, false, now, now, now, now, $2::text

@@ -21,7 +21,7 @@ WITH clock AS MATERIALIZED (
 owner AS MATERIALIZED (
     SELECT lease.worker
     FROM holdfast.leases AS lease
-    WHERE lease.id = $6 AND lease.ended_at IS NULL AND lease.expires_at >= (SELECT now FROM clock) AND (NOT lease.is_alone OR $16)
+    WHERE lease.id = $6 AND lease.ended_at IS NULL AND lease.expires_at >= (SELECT now FROM clock) AND (NOT lease.is_isolated OR $16)
     FOR KEY SHARE SKIP LOCKED
 ),
 
@@ -31,25 +31,25 @@ taken AS (
     ))
     RETURNING
         id, task, queue, priority, available_at, attempt, failures, crashes, created_at, expires_at, unique_key, tags, stage,
-        fraction, message, progress_at, error, rescue, heal_at, checkpoint, payload
+        fraction, message, progress_at, error, rescue, hook_due_at, checkpoint, payload
 )
 
 INSERT INTO holdfast.active (
     id, claim, number, lease, worker, task, queue, priority, state, attempt, failures, crashes, created_at, available_at,
     claimed_at, started_at, expires_at, unique_key, tags, policy, progress_within, timeout, stage, fraction, message,
-    progress_at, error, rescue, heal_at, checkpoint, payload
+    progress_at, error, rescue, hook_due_at, checkpoint, payload
 )
 SELECT
     id, $7, nextval('holdfast.claim_numbers'), $6, (SELECT worker FROM owner), task, queue, priority,
     CASE WHEN $8 THEN 'running' ELSE 'claimed' END, attempt + $8::integer, failures, crashes, created_at, available_at,
     (SELECT now FROM clock), CASE WHEN $8 THEN (SELECT now FROM clock) END, expires_at, unique_key, tags,
     ($11::text[])[known], ($12::double precision[])[known], ($13::double precision[])[known],
-    stage, fraction, message, progress_at, error, rescue, heal_at, checkpoint, payload
+    stage, fraction, message, progress_at, error, rescue, hook_due_at, checkpoint, payload
 FROM (
     SELECT *, width_bucket(task COLLATE "C", $10::text[]) AS known FROM taken ORDER BY priority, available_at, id
 ) AS taken
 RETURNING
-    id, number, task, queue, attempt, failures, crashes, checkpoint, rescue, heal_at,
+    id, number, task, queue, attempt, failures, crashes, checkpoint, rescue, hook_due_at,
     CASE
         WHEN payload IS NULL THEN (SELECT bodies.payload FROM holdfast.bodies AS bodies WHERE bodies.job = id)
         ELSE payload

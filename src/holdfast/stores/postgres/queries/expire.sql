@@ -38,7 +38,7 @@ finished AS (
     INSERT INTO holdfast.finished (
         id, day, forget_at, state, number, task, queue, priority, is_marked, attempt, failures, crashes, created_at, available_at,
         finished_at, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, reason, error, rescue,
-        heal_at, checkpoint, payload
+        hook_due_at, checkpoint, payload
     )
     SELECT
         id, CASE
@@ -47,7 +47,7 @@ finished AS (
             ELSE '-infinity'
         END, clock.now + life, 'failed', number, task, queue, priority, false, attempt, failures, crashes, created_at, available_at,
         clock.now, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, 'EXPIRED', error, rescue,
-        heal_at, checkpoint, payload
+        hook_due_at, checkpoint, payload
     FROM clock CROSS JOIN holdfast.days AS days CROSS JOIN (
         SELECT late.*, coalesce(
             substring(policy FROM '"retention":(\d{1,10}(?:\.\d{1,17})?(?:e-\d{1,2})?)[,}]')::double precision, 604800

@@ -26,6 +26,6 @@ SELECT
     beats || ':' || extract(epoch FROM leases.expires_at) AS seen,
     (extract(epoch FROM now - coalesce(opened_at, now)) * 1000000)::bigint AS age,
     (SELECT count(*) FROM holdfast.active WHERE active.lease = found.id) AS holds,
-    is_draining, is_ended, why, queues, tasks, grace, slots, is_alone
+    is_draining, is_ended, why, queues, tasks, grace, slots, is_isolated
 FROM clock CROSS JOIN found LEFT JOIN holdfast.leases ON leases.id = found.id
 ORDER BY is_ended DESC, found.expires_at, found.id

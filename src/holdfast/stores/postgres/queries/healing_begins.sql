@@ -2,11 +2,11 @@
 -- until this transaction ends: see transaction_begins.sql.
 SELECT
     EXISTS (
-        SELECT FROM holdfast.active WHERE id = $1 AND claim IS NOT DISTINCT FROM $2 AND number = $3 AND heal_at = $6
+        SELECT FROM holdfast.active WHERE id = $1 AND claim IS NOT DISTINCT FROM $2 AND number = $3 AND hook_due_at = $6
         UNION ALL
-        SELECT FROM holdfast.pending WHERE id = $1 AND $2::uuid IS NULL AND number = $3 AND heal_at = $6
+        SELECT FROM holdfast.pending WHERE id = $1 AND $2::uuid IS NULL AND number = $3 AND hook_due_at = $6
         UNION ALL
-        SELECT FROM holdfast.finished WHERE id = $1 AND claim IS NOT DISTINCT FROM $2 AND number = $3 AND heal_at = $6
+        SELECT FROM holdfast.finished WHERE id = $1 AND claim IS NOT DISTINCT FROM $2 AND number = $3 AND hook_due_at = $6
     ) AS is_ours,
     set_config('idle_in_transaction_session_timeout', $4, true),
     set_config('holdfast_job.transaction', $5, true),

@@ -66,7 +66,7 @@ walk (task, queue, priority, is_only, passed, due_at, due) AS (
     ) AS head ON true
 )
 
-SELECT task, queue, priority, (SELECT lease.is_alone FROM holdfast.leases AS lease WHERE lease.id = $6) AS is_alone
+SELECT task, queue, priority, (SELECT lease.is_isolated FROM holdfast.leases AS lease WHERE lease.id = $6) AS is_isolated
 FROM walk
 WHERE due IS NOT NULL AND queue NOT IN (SELECT paused.queue FROM holdfast.paused AS paused)
 ORDER BY priority, due_at, due

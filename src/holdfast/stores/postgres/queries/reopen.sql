@@ -53,11 +53,11 @@ kept AS (
 waiting AS (
     INSERT INTO holdfast.pending (
         id, task, queue, priority, available_at, number, attempt, created_at, unique_key, tags, policy, stage, fraction, message,
-        progress_at, rescue, heal_at, checkpoint, payload
+        progress_at, rescue, hook_due_at, checkpoint, payload
     )
     SELECT
         id, task, queue, priority, (SELECT now FROM clock), number, attempt, created_at, unique_key, tags, policy, stage, fraction,
-        message, progress_at, rescue, heal_at, checkpoint, payload
+        message, progress_at, rescue, hook_due_at, checkpoint, payload
     FROM back
     ON CONFLICT DO NOTHING
 ),

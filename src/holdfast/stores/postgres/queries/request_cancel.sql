@@ -17,7 +17,7 @@ ended AS MATERIALIZED (
     FROM clock CROSS JOIN holdfast.days AS days CROSS JOIN (
         SELECT stopped.*, greatest(
             coalesce(substring(policy FROM '"retention":(\d{1,10}(?:\.\d{1,17})?(?:e-\d{1,2})?)[,}]')::double precision, 604800),
-            CASE WHEN heal_at IS NULL THEN 0 ELSE 604800 END
+            CASE WHEN hook_due_at IS NULL THEN 0 ELSE 604800 END
         ) * interval '1 second' AS life
         FROM stopped
     ) AS over
@@ -27,12 +27,12 @@ finished AS (
     INSERT INTO holdfast.finished (
         id, day, forget_at, state, number, task, queue, priority, is_marked, attempt, failures, crashes, created_at, available_at,
         finished_at, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, reason, error, rescue,
-        heal_at, checkpoint, payload
+        hook_due_at, checkpoint, payload
     )
     SELECT
         id, day, forget_at, 'cancelled', number, task, queue, priority, false, attempt, failures, crashes, created_at, available_at,
         now, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, 'BY_OPERATOR', error, rescue,
-        heal_at, checkpoint, payload
+        hook_due_at, checkpoint, payload
     FROM ended
 ),
 

@@ -84,7 +84,7 @@ settled AS MATERIALIZED (
         CASE
             WHEN said.sent_to = 'completed' THEN NULL
             WHEN said.owes_hook THEN (SELECT now FROM clock)
-            ELSE gone.heal_at
+            ELSE gone.hook_due_at
         END AS owed_from,
         CASE
             WHEN said.rescued IS NULL THEN gone.rescue
@@ -123,7 +123,7 @@ finished AS (
     INSERT INTO holdfast.finished (
         id, day, forget_at, state, claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
-        message, progress_at, reason, error, rescue, heal_at, checkpoint, payload, result
+        message, progress_at, reason, error, rescue, hook_due_at, checkpoint, payload, result
     )
     SELECT
         id, day, (SELECT now FROM clock) + life * interval '1 second', CASE WHEN is_stopped THEN 'cancelled' ELSE sent_to END,
@@ -137,7 +137,7 @@ finished AS (
 waiting AS (
     INSERT INTO holdfast.pending (
         id, task, queue, priority, state, available_at, proviso, number, attempt, failures, crashes, created_at, expires_at,
-        unique_key, tags, policy, stage, fraction, message, progress_at, error, rescue, heal_at, checkpoint, payload
+        unique_key, tags, policy, stage, fraction, message, progress_at, error, rescue, hook_due_at, checkpoint, payload
     )
     SELECT
         id, task, queue, priority, sent_to,

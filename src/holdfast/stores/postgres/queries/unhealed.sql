@@ -5,48 +5,48 @@ WITH clock AS MATERIALIZED (
 ),
 
 over AS MATERIALIZED (
-    SELECT id, heal_at FROM holdfast.finished
-    WHERE task = ANY($1::text[]) AND heal_at <= (SELECT now FROM clock)
-    ORDER BY heal_at, id LIMIT $2
+    SELECT id, hook_due_at FROM holdfast.finished
+    WHERE task = ANY($1::text[]) AND hook_due_at <= (SELECT now FROM clock)
+    ORDER BY hook_due_at, id LIMIT $2
     FOR UPDATE SKIP LOCKED
 ),
 
 held AS MATERIALIZED (
-    SELECT id, heal_at FROM holdfast.pending
-    WHERE task = ANY($1::text[]) AND heal_at <= (SELECT now FROM clock) AND state = 'held'
-    ORDER BY heal_at, id LIMIT $2
+    SELECT id, hook_due_at FROM holdfast.pending
+    WHERE task = ANY($1::text[]) AND hook_due_at <= (SELECT now FROM clock) AND state = 'held'
+    ORDER BY hook_due_at, id LIMIT $2
     FOR UPDATE SKIP LOCKED
 ),
 
 owed AS MATERIALIZED (
-    SELECT id, heal_at FROM over
+    SELECT id, hook_due_at FROM over
     UNION ALL
-    SELECT id, heal_at FROM held
-    ORDER BY heal_at, id LIMIT $2
+    SELECT id, hook_due_at FROM held
+    ORDER BY hook_due_at, id LIMIT $2
 ),
 
 marked AS (
-    UPDATE holdfast.finished SET heal_at = (SELECT now FROM clock) + least(greatest(
+    UPDATE holdfast.finished SET hook_due_at = (SELECT now FROM clock) + least(greatest(
         $3::double precision * interval '1 second', (SELECT now FROM clock) - finished_at
     ), $4::double precision * interval '1 second')
     WHERE id = ANY(ARRAY(SELECT id FROM owed))
-    RETURNING id, heal_at
+    RETURNING id, hook_due_at
 ),
 
 marked_held AS (
-    UPDATE holdfast.pending SET heal_at = (SELECT now FROM clock) + least(greatest(
+    UPDATE holdfast.pending SET hook_due_at = (SELECT now FROM clock) + least(greatest(
         $3::double precision * interval '1 second', (SELECT now FROM clock) - available_at
     ), $4::double precision * interval '1 second')
     WHERE id = ANY(ARRAY(SELECT id FROM owed))
-    RETURNING id, heal_at
+    RETURNING id, hook_due_at
 )
 
-SELECT jobs.*, false AS is_early, offered.heal_at AS offered_until
+SELECT jobs.*, false AS is_early, offered.hook_due_at AS offered_until
 FROM (
-    SELECT id, heal_at FROM marked
+    SELECT id, hook_due_at FROM marked
     UNION ALL
-    SELECT id, heal_at FROM marked_held
+    SELECT id, hook_due_at FROM marked_held
 ) AS offered
 JOIN owed ON owed.id = offered.id
 JOIN (SELECT * FROM holdfast.jobs WHERE id = ANY(ARRAY(SELECT id FROM owed))) AS jobs ON jobs.id = offered.id
-ORDER BY owed.heal_at, owed.id;
+ORDER BY owed.hook_due_at, owed.id;

@@ -35,7 +35,7 @@ CREATE TABLE main.holdfast_jobs (
     -- else until when, because no attempt was ever started and it expires then.
     proviso INTEGER,
     forget_at INTEGER, -- only once finished
-    heal_at INTEGER, -- a hook is owed, and from when on; the mark of that debt
+    hook_due_at INTEGER, -- a hook is owed, and from when on; the mark of that debt
     is_stub INTEGER NOT NULL DEFAULT 0,
     unique_key TEXT,
     stage TEXT,
@@ -59,8 +59,8 @@ CREATE INDEX main.holdfast_active ON holdfast_jobs (lease, number) WHERE state I
 CREATE INDEX main.holdfast_marked ON holdfast_jobs (lease) WHERE is_marked AND state IN ('claimed', 'running');
 CREATE INDEX main.holdfast_expiring ON holdfast_jobs (proviso, id) WHERE proviso > 0 AND state = 'available';
 CREATE INDEX main.holdfast_forgettable ON holdfast_jobs (forget_at) WHERE forget_at IS NOT NULL;
-CREATE INDEX main.holdfast_unhealed ON holdfast_jobs (task, heal_at, id)
-WHERE heal_at IS NOT NULL AND state IN ('held', 'completed', 'failed', 'cancelled');
+CREATE INDEX main.holdfast_unhealed ON holdfast_jobs (task, hook_due_at, id)
+WHERE hook_due_at IS NOT NULL AND state IN ('held', 'completed', 'failed', 'cancelled');
 
 -- One unfinished job of a task has a key. The index is the list of keys: it cannot drift from the jobs, and jobs without
 -- one do not pay for it. Whoever writes looks first; nobody relies on its error.
@@ -118,7 +118,7 @@ CREATE TABLE main.holdfast_leases (
     tasks TEXT NOT NULL,
     grace INTEGER NOT NULL,
     slots INTEGER NOT NULL,
-    is_alone INTEGER NOT NULL,
+    is_isolated INTEGER NOT NULL,
     boot TEXT NOT NULL,
     clock TEXT NOT NULL,
     opened_at INTEGER NOT NULL, -- wall clock

@@ -29,9 +29,9 @@ ends AS MATERIALIZED (
         WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
             AND job.priority = lines.priority AND job.available_at <= :wall - :age
             AND CASE
-                WHEN job.proviso IS NULL THEN :others
-                WHEN job.proviso = 0 THEN :last_tries
-                ELSE :others AND job.proviso > :wall
+                WHEN job.proviso IS NULL THEN :normal
+                WHEN job.proviso = 0 THEN :isolated
+                ELSE :normal AND job.proviso > :wall
             END
         ORDER BY job.available_at, job.id LIMIT 1 OFFSET :limit - 1
     ) AS place
@@ -55,9 +55,9 @@ CROSS JOIN holdfast_jobs AS job
 WHERE job.state = 'available' AND job.task = spans.task AND job.queue = spans.queue
     AND job.priority = spans.priority AND (job.available_at, job.id) <= (spans.last_at, spans.last_id)
     AND CASE
-        WHEN job.proviso IS NULL THEN :others
-        WHEN job.proviso = 0 THEN :last_tries
-        ELSE :others AND job.proviso > :wall
+        WHEN job.proviso IS NULL THEN :normal
+        WHEN job.proviso = 0 THEN :isolated
+        ELSE :normal AND job.proviso > :wall
     END
 ORDER BY job.priority, job.available_at, job.id
 LIMIT :limit;

@@ -7,7 +7,7 @@
 -- out in packing.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
 
 CREATE TEMP VIEW holdfast_exchange (
-    items, data, kinds, lease, claim, tasks, queues, others, last_tries, running, room, wall, monotonic, boot, clock, ids
+    items, data, kinds, lease, claim, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids
 ) AS
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
@@ -82,14 +82,14 @@ BEGIN
         finished_at = iif(settle.is_end OR is_marked, NEW.wall, NULL),
         -- What still owes a hook is kept for HOOK_PATIENCE at least.
         forget_at = iif(settle.is_end OR is_marked, NEW.wall + iif(
-            settle.sent_to <> 'completed' AND (settle.owes_hook OR heal_at IS NOT NULL),
+            settle.sent_to <> 'completed' AND (settle.owes_hook OR hook_due_at IS NOT NULL),
             max(settle.retention, 604800000000), settle.retention
         ), NULL),
         rescue = iif(
             settle.rescued IS NULL, rescue,
             json_object('reason', settle.rescued, 'worker', coalesce(worker, ''), 'attempt', attempt, 'at', NEW.wall)
         ),
-        heal_at = CASE WHEN settle.sent_to = 'completed' THEN NULL WHEN settle.owes_hook THEN NEW.wall ELSE heal_at END,
+        hook_due_at = CASE WHEN settle.sent_to = 'completed' THEN NULL WHEN settle.owes_hook THEN NEW.wall ELSE hook_due_at END,
         started_mono = NULL,
         progress_mono = NULL,
         said = 0
@@ -160,7 +160,7 @@ BEGIN
                 -- A lease on another clock is judged by those who watch it; its owner watches itself.
                 AND (NEW.monotonic <= expires_at OR boot <> NEW.boot OR clock <> NEW.clock OR boot = '')
                 -- A second copy of its only claim must not put another job beside the first.
-                AND NOT (is_alone AND EXISTS (
+                AND NOT (is_isolated AND EXISTS (
                     SELECT 1 FROM holdfast_jobs AS held WHERE held.lease = NEW.lease AND held.state IN ('claimed', 'running')
                 ))
         ),
@@ -175,9 +175,9 @@ BEGIN
                     WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue
                         AND job.priority = first.priority AND job.available_at <= NEW.wall
                         AND CASE
-                            WHEN job.proviso IS NULL THEN NEW.others
-                            WHEN job.proviso = 0 THEN NEW.last_tries
-                            ELSE NEW.others AND job.proviso > NEW.wall
+                            WHEN job.proviso IS NULL THEN NEW.normal
+                            WHEN job.proviso = 0 THEN NEW.isolated
+                            ELSE NEW.normal AND job.proviso > NEW.wall
                         END
                     ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
                 ), (
@@ -185,9 +185,9 @@ BEGIN
                     WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue
                         AND job.priority = first.priority AND job.available_at <= NEW.wall
                         AND CASE
-                            WHEN job.proviso IS NULL THEN NEW.others
-                            WHEN job.proviso = 0 THEN NEW.last_tries
-                            ELSE NEW.others AND job.proviso > NEW.wall
+                            WHEN job.proviso IS NULL THEN NEW.normal
+                            WHEN job.proviso = 0 THEN NEW.isolated
+                            ELSE NEW.normal AND job.proviso > NEW.wall
                         END
                 ))
             FROM owner, json_each(iif(NEW.ids IS NULL, NEW.tasks, '{}')) AS known
@@ -205,9 +205,9 @@ BEGIN
                     WHERE job.state = 'available' AND job.task = next.task AND job.queue = next.queue
                         AND job.priority = next.priority AND job.available_at <= NEW.wall
                         AND CASE
-                            WHEN job.proviso IS NULL THEN NEW.others
-                            WHEN job.proviso = 0 THEN NEW.last_tries
-                            ELSE NEW.others AND job.proviso > NEW.wall
+                            WHEN job.proviso IS NULL THEN NEW.normal
+                            WHEN job.proviso = 0 THEN NEW.isolated
+                            ELSE NEW.normal AND job.proviso > NEW.wall
                         END
                     ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
                 ), (
@@ -215,9 +215,9 @@ BEGIN
                     WHERE job.state = 'available' AND job.task = next.task AND job.queue = next.queue
                         AND job.priority = next.priority AND job.available_at <= NEW.wall
                         AND CASE
-                            WHEN job.proviso IS NULL THEN NEW.others
-                            WHEN job.proviso = 0 THEN NEW.last_tries
-                            ELSE NEW.others AND job.proviso > NEW.wall
+                            WHEN job.proviso IS NULL THEN NEW.normal
+                            WHEN job.proviso = 0 THEN NEW.isolated
+                            ELSE NEW.normal AND job.proviso > NEW.wall
                         END
                 ))
             FROM lines
@@ -256,9 +256,9 @@ BEGIN
         WHERE job.state = 'available' AND job.task = spans.task AND job.queue = spans.queue
             AND job.priority = spans.priority AND (job.available_at, job.id) <= (spans.last_at, spans.last_id)
             AND CASE
-                WHEN job.proviso IS NULL THEN NEW.others
-                WHEN job.proviso = 0 THEN NEW.last_tries
-                ELSE NEW.others AND job.proviso > NEW.wall
+                WHEN job.proviso IS NULL THEN NEW.normal
+                WHEN job.proviso = 0 THEN NEW.isolated
+                ELSE NEW.normal AND job.proviso > NEW.wall
             END
         ORDER BY job.priority, job.available_at, job.id
         LIMIT NEW.room
@@ -276,7 +276,7 @@ END;
 
 -- call
 INSERT INTO holdfast_exchange (
-    items, data, kinds, lease, claim, tasks, queues, others, last_tries, running, room, wall, monotonic, boot, clock
+    items, data, kinds, lease, claim, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock
 ) VALUES (
-    :items, :data, :kinds, :lease, :claim, :tasks, :queues, :others, :last_tries, :running, :room, :wall, :monotonic, :boot, :clock
+    :items, :data, :kinds, :lease, :claim, :tasks, :queues, :normal, :isolated, :running, :room, :wall, :monotonic, :boot, :clock
 );

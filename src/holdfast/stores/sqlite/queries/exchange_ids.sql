@@ -22,7 +22,7 @@ BEGIN
             FROM holdfast_leases
             WHERE id = NEW.lease AND ended_at IS NULL
                 AND (NEW.monotonic <= expires_at OR boot <> NEW.boot OR clock <> NEW.clock OR boot = '')
-                AND NOT (is_alone AND EXISTS (
+                AND NOT (is_isolated AND EXISTS (
                     SELECT 1 FROM holdfast_jobs AS held WHERE held.lease = NEW.lease AND held.state IN ('claimed', 'running')
                 ))
         ),
@@ -46,9 +46,9 @@ BEGIN
         JOIN known ON known.task = job.task
         WHERE job.state = 'available' AND job.available_at <= NEW.wall
             AND CASE
-                WHEN job.proviso IS NULL THEN NEW.others
-                WHEN job.proviso = 0 THEN NEW.last_tries
-                ELSE NEW.others AND job.proviso > NEW.wall
+                WHEN job.proviso IS NULL THEN NEW.normal
+                WHEN job.proviso = 0 THEN NEW.isolated
+                ELSE NEW.normal AND job.proviso > NEW.wall
             END
             AND (NEW.queues IS NULL OR job.queue IN (SELECT value FROM json_each(NEW.queues)))
             AND job.queue NOT IN (SELECT paused.queue FROM holdfast_paused AS paused)
@@ -67,8 +67,8 @@ END;
 
 -- call
 INSERT INTO holdfast_exchange (
-    items, data, kinds, lease, claim, tasks, queues, others, last_tries, running, room, wall, monotonic, boot, clock, ids
+    items, data, kinds, lease, claim, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids
 ) VALUES (
-    :items, :data, :kinds, :lease, :claim, :tasks, :queues, :others, :last_tries, :running, :room, :wall, :monotonic, :boot,
+    :items, :data, :kinds, :lease, :claim, :tasks, :queues, :normal, :isolated, :running, :room, :wall, :monotonic, :boot,
     :clock, :ids
 );

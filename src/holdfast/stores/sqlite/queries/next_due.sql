@@ -26,9 +26,9 @@ SELECT max(0, min((
     SELECT job.available_at FROM holdfast_jobs AS job
     WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue AND job.priority = lines.priority
         AND CASE
-            WHEN job.proviso IS NULL THEN :others
-            WHEN job.proviso = 0 THEN :last_tries
-            ELSE :others AND job.proviso > :wall
+            WHEN job.proviso IS NULL THEN :normal
+            WHEN job.proviso = 0 THEN :isolated
+            ELSE :normal AND job.proviso > :wall
         END
     ORDER BY job.available_at LIMIT 1
 )) - :wall)

@@ -1,8 +1,8 @@
 -- A new incarnation, alive from now for its ttl; a second copy renews it, one that has ended stays so.
 INSERT INTO holdfast_leases (
-    id, worker, process, timing, ttl, queues, tasks, grace, slots, is_alone, boot, clock, opened_at, beaten_at, expires_at
+    id, worker, process, timing, ttl, queues, tasks, grace, slots, is_isolated, boot, clock, opened_at, beaten_at, expires_at
 ) VALUES (
-    :lease, :worker, :process, :timing, :ttl, :queues, :tasks, :grace, :slots, :is_alone, :boot, :clock, :wall,
+    :lease, :worker, :process, :timing, :ttl, :queues, :tasks, :grace, :slots, :is_isolated, :boot, :clock, :wall,
     :monotonic, :monotonic + :ttl
 )
 ON CONFLICT (id) DO UPDATE SET

@@ -2,14 +2,14 @@
 CREATE TEMP VIEW holdfast_record (
     id, claim, number, task, queue, priority, state, payload, policy, attempt, failures, crashes, created_at, available_at,
     claimed_at, started_at, finished_at, reason, error, result, lease, worker, stage, fraction, message, progress_at,
-    checkpoint, is_marked, tags, expires_at, unique_key, is_stub, rescue, heal_at
+    checkpoint, is_marked, tags, expires_at, unique_key, is_stub, rescue, hook_due_at
 ) AS
 SELECT
     id, claim, number, task, queue, priority, state,
     coalesce(payload, (SELECT bodies.payload FROM holdfast_bodies AS bodies WHERE bodies.job = id)),
     policy, attempt, failures, crashes, created_at, available_at, claimed_at, started_at, finished_at, reason, error,
     result, lease, worker, stage, fraction, message, progress_at, checkpoint, is_marked, tags, expires_at,
-    unique_key, is_stub, rescue, heal_at
+    unique_key, is_stub, rescue, hook_due_at
 FROM holdfast_jobs;
 
 -- call

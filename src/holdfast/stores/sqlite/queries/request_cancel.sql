@@ -5,7 +5,7 @@ UPDATE holdfast_jobs SET
     finished_at = iif(state IN ('claimed', 'running'), NULL, :wall),
     forget_at = iif(state IN ('claimed', 'running'), NULL, :wall + CAST(1e6 * max(
         coalesce(iif(json_valid(policy), json_extract(policy, '$.retention'), NULL), 604800),
-        iif(heal_at IS NULL, 0, 604800)
+        iif(hook_due_at IS NULL, 0, 604800)
     ) AS INTEGER)),
     state = iif(state IN ('claimed', 'running'), state, 'cancelled')
 WHERE id IN (SELECT substr(:items, 72 * value + 1, 16) FROM json_each(:places))

@@ -11,11 +11,11 @@ BEGIN
     SELECT 'job', job.id, job.task
     FROM json_each(NEW.tasks) AS known
     CROSS JOIN holdfast_jobs AS job ON job.task = known.value
-    WHERE job.heal_at IS NOT NULL AND job.heal_at <= NEW.wall AND job.state IN ('held', 'completed', 'failed', 'cancelled')
-    ORDER BY job.heal_at, job.id
+    WHERE job.hook_due_at IS NOT NULL AND job.hook_due_at <= NEW.wall AND job.state IN ('held', 'completed', 'failed', 'cancelled')
+    ORDER BY job.hook_due_at, job.id
     LIMIT NEW.room;
     UPDATE holdfast_jobs
-    SET heal_at = NEW.wall + min(max(NEW.pause, NEW.wall - coalesce(finished_at, available_at)), NEW.longest)
+    SET hook_due_at = NEW.wall + min(max(NEW.pause, NEW.wall - coalesce(finished_at, available_at)), NEW.longest)
     WHERE id IN (SELECT id FROM holdfast_touched);
 END;
 

@@ -2,5 +2,5 @@
 SELECT 1
 FROM json_each(:tasks) AS known
 CROSS JOIN holdfast_jobs AS job ON job.task = known.value
-WHERE job.heal_at IS NOT NULL AND job.heal_at <= :wall AND job.state IN ('held', 'completed', 'failed', 'cancelled')
+WHERE job.hook_due_at IS NOT NULL AND job.hook_due_at <= :wall AND job.state IN ('held', 'completed', 'failed', 'cancelled')
 LIMIT 1;

@@ -2,5 +2,5 @@
 SELECT record.state, record.*
 FROM holdfast_touched AS touched
 JOIN holdfast_record AS record ON record.id = touched.id
-WHERE record.heal_at IS NOT NULL AND record.state IN ('held', 'completed', 'failed', 'cancelled')
+WHERE record.hook_due_at IS NOT NULL AND record.state IN ('held', 'completed', 'failed', 'cancelled')
 ORDER BY touched.rowid;
