@@ -1,4 +1,4 @@
-"""What a fork must not tear apart. A forked child has one thread, and copies of locks that others may have held."""
+"""Objects that a fork must not copy in the middle of a change: the child has one thread, and copies of locks that others may hold."""
 
 import os
 import threading
@@ -7,23 +7,23 @@ from weakref import ref
 
 
 class Forked(Protocol):
-    """Something with locks, threads or connections; hashable, and gone when nobody else keeps it."""
+    """An object with locks, threads or connections. It must be hashable; the registry holds it weakly."""
 
     def before_fork(self) -> None:
-        """Before a fork: wait for a state that may be copied, and stay in it."""
+        """Acquire all locks before a fork, so that the child inherits a consistent state."""
         ...
 
     def after_fork_in_parent(self) -> None:
-        """After it, in the parent: go on."""
+        """Release in the parent what ``before_fork`` acquired."""
         ...
 
     def after_fork_in_child(self) -> None:
-        """After it, in the child: forget whatever belongs to the parent, without touching it."""
+        """Forget in the child all that belongs to the parent, without touching it."""
         ...
 
 
 class Forks:
-    """All that this process cares for."""
+    """Every registered object of this process."""
 
     def __init__(self) -> None:
         self._known: list[ref[Forked]] = []
@@ -31,26 +31,26 @@ class Forks:
         self._one_at_a_time = threading.Lock()
 
     def register(self, each: Forked) -> None:
-        """From now on it is told of forks; while it is held it must not wait for anything else that is."""
+        """Call this object's methods at every fork from now on. While it holds its locks it must not wait for another registered object."""
         self._known.append(ref(each, self._known.remove))
 
     def before_fork(self) -> None:
-        """Before a fork."""
+        """Prepare every registered object for a fork."""
         self._one_at_a_time.acquire()
-        # Somebody who was waited for may have made another one meanwhile.
+        # An object that was waited for may have registered another one in the meantime.
         while fresh := [each for each in self._living() if not any(each is held for held in self._held)]:
             for each in fresh:
                 each.before_fork()
                 self._held.append(each)
 
     def after_fork_in_parent(self) -> None:
-        """After it, in the parent."""
+        """Let every object go on in the parent, after the fork."""
         while self._held:
             self._held.pop().after_fork_in_parent()
         self._one_at_a_time.release()
 
     def after_fork_in_child(self) -> None:
-        """After it, in the child."""
+        """Let every object start over in the child, after the fork."""
         self._one_at_a_time = threading.Lock()
         self._held.clear()
         for each in self._living():

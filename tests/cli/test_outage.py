@@ -34,8 +34,8 @@ def test_the_first_failure_one_line_per_ten_seconds_and_the_end(told: Told) -> N
     told.say(1025.5, "store.recovered", "exchange")
     assert told.lines == [
         "store.unavailable operation=beat",
-        "store.unavailable operation=beat unsaid=99 for_seconds=10.0",
-        "store.unavailable operation=beat unsaid=99 for_seconds=20.0",
+        "store.unavailable operation=beat suppressed=99 for_seconds=10.0",
+        "store.unavailable operation=beat suppressed=99 for_seconds=20.0",
         "store.recovered operation=exchange after_seconds=25.5",
     ]
 

@@ -1,4 +1,4 @@
-"""``module:app`` to an App. Whatever goes wrong is said in a line, with what to do about it."""
+"""``module:app`` to an App. Every error is one line that names the remedy."""
 
 import os
 import sys
@@ -14,14 +14,14 @@ DEFAULT_ATTRIBUTE = "app"
 
 
 def load_app(target: str) -> App:
-    """The App at ``module:attribute``, ``app`` when left out, with the current folder first on the path and its ``imports`` imported.
+    """Import the App at ``module:attribute`` (``app`` when left out), with the current folder first on the path, and its ``imports``.
 
-    ``ConfigurationError`` when there is none.
+    Raises ``ConfigurationError`` when there is none.
     """
     name, _, attribute = target.partition(":")
     attribute = attribute or DEFAULT_ATTRIBUTE
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigurationError([f"{target!r} is no module:app: write a dotted module name, such as shop.tasks:app"])
+        raise ConfigurationError([f"{target!r} is not module:app: write a dotted module name, such as shop.tasks:app"])
     module = _import(name)
     found = getattr(module, attribute, None)
     if isinstance(found, App):
@@ -42,7 +42,7 @@ def _import(name: str) -> ModuleType:
 
 @contextmanager
 def opened(target: str | None, url: str | None = None) -> Iterator[App]:
-    """The App to ask: ``--app`` or ``--url`` as given, else ``HOLDFAST_APP`` or ``HOLDFAST_URL``; closed in the end."""
+    """Open the App that ``--app`` or ``--url`` names, else ``HOLDFAST_APP`` or ``HOLDFAST_URL``, and close it in the end."""
     if target and url:
         raise ConfigurationError(["--app and --url: use one of them"])
     if not target and not url:

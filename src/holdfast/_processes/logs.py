@@ -19,10 +19,10 @@ WHO = ("job", "task", "attempt", "worker")
 
 
 class TextFormatter(logging.Formatter):
-    """``time level message``. Control characters are shown, not obeyed: they may come from a payload or an exception."""
+    """``time level message``. Control characters are escaped: they may come from a payload or an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and a traceback below it if there is one."""
+        """Format the record as one line, with a traceback below it if there is one."""
         when = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         source = "" if record.name == "holdfast" else f"{record.name}: "
         whose = "" if record.name == logger.name else "".join(f" {name}={value}" for name, value in _whose().items())
@@ -32,11 +32,11 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: ``time level logger message``; of an event also ``event``, ``job task attempt worker`` and ``fields``;
-    of what a handler logs ``job task attempt worker`` too."""
+    """One JSON object per line: ``time level logger message``. Events add ``event``, ``job task attempt worker`` and ``fields``;
+    records that a handler logs add ``job task attempt worker``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The object."""
+        """Format the record as one JSON object."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC),
             "level": record.levelname.lower(),
@@ -54,10 +54,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Stderr(logging.Handler):
-    """Whatever ``sys.stderr`` is at the moment of a record: user code may replace it."""
+    """Writes to what ``sys.stderr`` is at the moment of a record: user code may replace it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One write per record, so that lines of several processes do not mix."""
+        """Write the record in one call, so that lines of several processes do not mix."""
         try:
             sys.stderr.write(f"{self.format(record)}\n")
             sys.stderr.flush()
@@ -67,7 +67,7 @@ class _Stderr(logging.Handler):
 
 @contextmanager
 def unlogged(event: EventName) -> Iterator[None]:
-    """Nothing about that event: the command that does it says so itself."""
+    """Keep that event out of the log: the command that causes it prints it."""
 
     def is_other(record: logging.LogRecord) -> bool:
         return getattr(record, "event", None) != event.value
@@ -80,7 +80,7 @@ def unlogged(event: EventName) -> Iterator[None]:
 
 
 def _whose() -> dict[str, object]:
-    """Of what a handler's code logs: the job that it runs for."""
+    """Return which job the code that logs runs for, if it runs for one."""
     hold = CURRENT.get()
     return {} if hold is None else {"job": hold.id, "task": hold.task, "attempt": hold.attempt, "worker": WORKER.get()}
 
@@ -90,9 +90,9 @@ def _trace(record: logging.LogRecord) -> str:
 
 
 def configure_logs(level: str, form: str) -> None:
-    """Send everything from this level on to stderr; user code that configured logging before keeps its own.
+    """Send every record from this level on to stderr. User code that configured logging before keeps its configuration.
 
-    An outage is told in few lines; at level ``debug`` each failed call is one.
+    An outage is logged in few lines; at level ``debug`` each failed call is one.
     """
     handler = _Stderr()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())

@@ -4,25 +4,25 @@ import logging
 
 from holdfast._engine.events import EventName, logger
 
-SAY_EVERY = 10.0
+LOG_EVERY = 10.0
 FORGET_AFTER = 60.0
 
 
 class OutageFilter(logging.Filter):
-    """Every part of a worker retries by itself, several times a second; what all of them say together is one outage.
+    """Every part of a worker retries by itself, several times a second; together their messages describe one outage.
 
-    It is over when each operation that failed lately was answered, so the line that says so can be believed.
+    The outage is over when each operation that failed lately has been answered, so the line that reports its end is reliable.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._failing: dict[str, float] = {}
         self._refused: dict[str, float] = {}
-        self._since = self._said = self._last = 0.0
-        self._unsaid = 0
+        self._since = self._logged = self._last = 0.0
+        self._suppressed = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is worth a line; the lines that are left tell how many were not, or how long it took."""
+        """Return whether the record is logged. A logged line also counts the suppressed ones, or reports how long the outage took."""
         if record.name != logger.name:
             return True
         operation = str(getattr(record, "fields", {}).get("operation"))
@@ -40,21 +40,21 @@ class OutageFilter(logging.Filter):
         now = record.created
         is_first = not self._failing or now - self._last > FORGET_AFTER
         if is_first:
-            self._failing, self._since, self._unsaid = {}, now, 0
+            self._failing, self._since, self._suppressed = {}, now, 0
         self._failing[operation] = self._last = now
-        if not is_first and now - self._said < SAY_EVERY:
-            self._unsaid += 1
+        if not is_first and now - self._logged < LOG_EVERY:
+            self._suppressed += 1
             return False
-        self._said = now
-        if self._unsaid:
-            _add(record, unsaid=self._unsaid, for_seconds=round(now - self._since, 1))
-            self._unsaid = 0
+        self._logged = now
+        if self._suppressed:
+            _add(record, suppressed=self._suppressed, for_seconds=round(now - self._since, 1))
+            self._suppressed = 0
         return True
 
     def _refuses(self, operation: str, record: logging.LogRecord) -> bool:
         """Let through the first refusal of each operation, and one per 10 s: no outage that began before may hide it."""
         now = self._failing[operation] = self._last = record.created
-        if now - self._refused.get(operation, float("-inf")) < SAY_EVERY:
+        if now - self._refused.get(operation, float("-inf")) < LOG_EVERY:
             return False
         self._refused[operation] = now
         return True
@@ -63,15 +63,15 @@ class OutageFilter(logging.Filter):
         now = record.created
         if self._failing.pop(operation, None) is None:
             return False
-        # Not every operation is ever asked again: what its caller gave up must not keep the outage open.
-        if any(now - failed <= SAY_EVERY for failed in self._failing.values()):
+        # Some operations are never tried again: one that its caller gave up must not keep the outage open.
+        if any(now - failed <= LOG_EVERY for failed in self._failing.values()):
             return False
         _add(record, after_seconds=round(now - self._since, 1))
         self._failing = {}
         return True
 
 
-def _add(record: logging.LogRecord, **said: object) -> None:
-    record.msg = f"{record.getMessage()} " + " ".join(f"{name}={value}" for name, value in said.items())
+def _add(record: logging.LogRecord, **fields: object) -> None:
+    record.msg = f"{record.getMessage()} " + " ".join(f"{name}={value}" for name, value in fields.items())
     record.args = ()
-    record.__dict__["fields"] = {**getattr(record, "fields", {}), **said}
+    record.__dict__["fields"] = {**getattr(record, "fields", {}), **fields}

@@ -19,7 +19,7 @@ from holdfast.errors import ConfigurationError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Live as one runner; the exit code."""
+    """Serve as one runner until the worker ends it, and return the exit code."""
     passed = dict(zip(arguments[0:6:2], map(int, arguments[1:6:2]), strict=True))
     cell = SystemWorkerLink.adopt(passed["--channel"], passed["--stacks"], passed["--worker"])
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -38,7 +38,7 @@ MOST_THREADS, THREADS_PER_CORE = 32, 4
 
 
 class ProcessOptions(Struct, frozen=True):
-    """What ``holdfast worker`` was told and each of its workers must know."""
+    """The options of ``holdfast worker`` that each of its workers needs."""
 
     worker: WorkerOptions
     log_level: str
@@ -46,12 +46,15 @@ class ProcessOptions(Struct, frozen=True):
 
     @classmethod
     def of(cls, concurrency: int | None, queues: str | None, log_level: str, log_format: str) -> "ProcessOptions":
-        """Options as typed; ``ConfigurationError`` when a queue cannot be one."""
+        """Parse the options as typed; raises ``ConfigurationError`` when a queue name is not valid."""
         names = None if queues is None else tuple(name.strip() for name in queues.split(","))
         wrong = [name for name in names or () if not NAME.fullmatch(name)]
         if wrong:
             raise ConfigurationError(
-                [f"--queues: {name!r} is no queue: letters, digits and _ . : -, commas between" for name in wrong]
+                [
+                    f"--queues: {name!r} is not a queue name: use letters, digits and _ . : -, with commas between names"
+                    for name in wrong
+                ]
             )
         threads = min(MOST_THREADS, THREADS_PER_CORE * (os.cpu_count() or 1))
         runners = min(concurrency or 100, os.cpu_count() or 1)
@@ -60,16 +63,16 @@ class ProcessOptions(Struct, frozen=True):
 
     @property
     def queues(self) -> tuple[str, ...] | None:
-        """The queues to serve; ``None``: all."""
+        """The queues to serve; ``None`` means all."""
         return self.worker.queues
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Live as one worker; the exit code."""
+    """Serve as one worker until the supervisor ends it, and return the exit code."""
     passed = dict(zip(arguments[0:6:2], map(int, arguments[1:6:2]), strict=True))
     target, options = arguments[6], msgspec.json.decode(arguments[7], type=ProcessOptions)
     cell = SystemSupervisorLink.adopt(passed["--channel"], passed["--guard"], passed["--stacks"])
-    # A signal for the whole group or cgroup is the supervisor's to handle: it drains us. (A handler rather than
+    # The supervisor handles a signal for the whole group or cgroup: it drains this worker. (A handler rather than
     # SIG_IGN, because programs that jobs start would inherit that.)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, leave_it_to_the_supervisor)
@@ -123,7 +126,7 @@ class WorkerLoop(asyncio.SelectorEventLoop):
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
-        # What the parent was about to run in this turn is not the child's; the turn counts on as many calls.
+        # Callbacks that the parent was about to run in this turn are not the child's; the loop still expects that many calls.
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
         for place in range(len(ready)):
             ready[place] = asyncio.Handle(_nothing, (), self)
@@ -135,7 +138,7 @@ class WorkerLoop(asyncio.SelectorEventLoop):
 
 
 def _nothing() -> None:
-    """In the place of a call that is the parent's."""
+    """Replace a callback of the parent: the child must not run it."""
 
 
 def _require_runnable(app: App, target: str) -> None:
@@ -150,18 +153,18 @@ def _require_runnable(app: App, target: str) -> None:
 
 
 def leave_it_to_the_supervisor(number: int, frame: FrameType | None) -> None:
-    """It has got the signal too, or will."""
+    """Ignore the signal: the supervisor has received it too, or will."""
 
 
 def leave(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> NoReturn:
-    """``main``, and then out, whatever still runs here."""
+    """Run ``main`` and end the process, even if threads of user code still run."""
     try:
         code = main(arguments)
     except BaseException:
-        with suppress(OSError):  # nobody may be able to read it
+        with suppress(OSError):  # the reading end may be closed
             traceback.print_exc()
         code = FAILED
-    # What user code registered for its end is done. Its threads are not waited for: one that does not stop, or was
+    # The exit handlers of user code have run. Its threads are not waited for: one that does not stop, or was
     # never meant to, must not keep the process, for whose end the supervisor waits.
     atexit._run_exitfuncs()
     with suppress(OSError, AttributeError):  # full, or closed from the start

@@ -28,10 +28,10 @@ class SystemChannel:
         if self._writing is None:
             self._write()
         if len(self._unsent) > MOST_UNSENT:
-            self.close()  # nobody reads there any more; the end of the pipe tells both sides
+            self.close()  # the reading process is gone; both sides see the end of the pipe
 
     async def receive(self) -> bytes | None:
-        """The next message; ``None``, again and again, once either end is closed and every message before it was received."""
+        """Return the next message. Once an end is closed and every earlier message was received, return ``None`` at each call."""
         if self._reading is None and self._end.fileno() >= 0:
             self._reading = asyncio.get_running_loop()
             self._reading.add_reader(self._end, self._read)
@@ -41,14 +41,14 @@ class SystemChannel:
         return message
 
     def finish(self) -> None:
-        """The process at the other end is dead: take what it sent and end, whoever else still holds that end."""
+        """Take what the ended process sent, and close, even if another process still holds its end of the pipe."""
         if self._end.fileno() >= 0:
             while self._take():
                 pass
             self._stop_reading()
 
     def close(self) -> None:
-        """Close this end; what was received already can still be read."""
+        """Close this end; received messages can still be read."""
         if self._end.fileno() < 0:
             return
         self._stop_reading()
@@ -65,7 +65,7 @@ class SystemChannel:
                 self._writing.add_writer(self._end, self._write)
             return
         except OSError:
-            self._unsent.clear()  # the other end is closed, which reading tells
+            self._unsent.clear()  # the other end is closed; the next read finds that out
         self._stop_writing()
 
     def _read(self) -> None:
@@ -73,7 +73,7 @@ class SystemChannel:
             self._stop_reading()
 
     def _take(self) -> bool | None:
-        """Read once: whether there was anything; ``None`` at the end of the pipe."""
+        """Read once, and return whether there was anything; ``None`` at the end of the pipe."""
         try:
             data = self._end.recv(READ_SIZE)
         except BlockingIOError:
@@ -84,7 +84,7 @@ class SystemChannel:
         return True if data and self._split() else None
 
     def _split(self) -> bool:
-        """Hand out every whole message; whether the next length can be meant."""
+        """Queue every complete message; return whether the next length is a valid one."""
         while len(self._received) >= LENGTH_BYTES:
             length = int.from_bytes(self._received[:LENGTH_BYTES], "little")
             end = LENGTH_BYTES + length

@@ -10,36 +10,36 @@ from uuid import UUID
 from holdfast._forks import register
 
 FREE_BITS = 74
-"""Of a UUIDv7: those after its milliseconds that say neither version nor variant."""
+"""The random bits of a UUIDv7: those after its milliseconds, without version and variant."""
 
 
 class SystemClock:
     """The machine's clocks."""
 
     def monotonic(self) -> float:
-        """``CLOCK_MONOTONIC``."""
+        """Read ``CLOCK_MONOTONIC``, in seconds."""
         return time.monotonic()
 
     def boottime(self) -> float:
-        """``CLOCK_BOOTTIME`` where the system has it, else the monotonic clock."""
+        """Read ``CLOCK_BOOTTIME`` where the system has it, else the monotonic clock."""
         return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
     def wall(self) -> float:
-        """The system's wall clock."""
+        """Read the system's wall clock, in seconds since the epoch."""
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
-        """``asyncio.sleep``."""
+        """Wait with ``asyncio.sleep``, in real time."""
         await asyncio.sleep(seconds)
 
 
 def blocking_sleep(seconds: float) -> None:
-    """Wait in a thread that is not an event loop's, such as a store's own."""
+    """Wait in a thread that does not run an event loop, such as a thread of a store."""
     time.sleep(seconds)
 
 
 async def loop_sleep(seconds: float) -> None:
-    """Wait in an event loop for others to get out of the way, whose time is nobody's to fake."""
+    """Wait in an event loop until other processes release a lock: real time, which no test replaces."""
     await asyncio.sleep(seconds)
 
 
@@ -56,15 +56,15 @@ class SystemRandomness:
         register(self)
 
     def before_fork(self) -> None:
-        """Before a fork."""
+        """Acquire the lock, so that the child inherits a consistent counter."""
         self._lock.acquire()
 
     def after_fork_in_parent(self) -> None:
-        """After it, in the parent."""
+        """Release the lock in the parent."""
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        """After it, in the child, which must not count on where its parent does."""
+        """Start in the child with fresh randomness: it must not continue its parent's count."""
         self._lock = threading.Lock()
         self._last = 0  # id, as its milliseconds and its free bits
         self._jitter = random.Random(os.urandom(8))  # seeded once: copies of it in two processes harm no promise
@@ -82,16 +82,16 @@ class SystemRandomness:
             return compose_uuid7(self._last >> FREE_BITS, self._last & (2**FREE_BITS - 1))
 
     def jitter(self) -> float:
-        """Uniform in [-1, 1]."""
+        """Draw a number, uniform in [-1, 1]."""
         return self._jitter.uniform(-1.0, 1.0)
 
 
 def _draw(size: int) -> int:
-    """Ask the system for so many random bytes. None are kept for later ids: a snapshot of this process would copy them."""
+    """Ask the system for ``size`` random bytes. None are kept for later ids: a snapshot of this process would copy them."""
     return int.from_bytes(os.urandom(size))
 
 
 def compose_uuid7(millisecond: int, tail: int) -> UUID:
-    """RFC 9562 layout: 48 bits time, version 7, 12 bits, variant 2, 62 bits; ``tail`` fills the 74 free bits."""
+    """Lay out a UUIDv7 as RFC 9562 does: 48 bits time, version 7, 12 bits, variant 2, 62 bits; ``tail`` fills the 74 free bits."""
     high, low = (tail >> 62) & 0xFFF, tail & (2**62 - 1)
     return UUID(int=(millisecond & (2**48 - 1)) << 80 | 7 << 76 | high << 64 | 2 << 62 | low)

@@ -15,10 +15,10 @@ import time
 
 SIGKILL = 9
 CLOCKS = (time.CLOCK_MONOTONIC, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-"""That deadlines may be on: the kernel's own, and the one that runs through suspend."""
+"""The clocks that deadlines may be on: the kernel's monotonic one, and the one that runs through suspend."""
 DEADLINE_BYTES = 8
 RECHECK = 0.1
-"""Seconds between two looks at what announces nothing: the flag past the deadline, a worker without a pidfd."""
+"""Seconds between two checks of what gives no event: the flag past the deadline, a worker without a pidfd."""
 SUSPEND_CHECK = 1.0
 """Longest wait for a deadline on a clock that runs through suspend: a wait does not count that time."""
 PAUSE = 0.002
@@ -27,7 +27,7 @@ KILL_TIMEOUT = 5.0
 
 
 class Stat:
-    """What /proc says about one process; ``start`` in kernel ticks since boot."""
+    """The facts of /proc about one process; ``start`` in kernel ticks since boot."""
 
     def __init__(self, text: bytes) -> None:
         fields = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything, spaces and ")" included
@@ -37,7 +37,7 @@ class Stat:
 
 
 def read_stat(pid: int) -> Stat | None:
-    """That process; ``None`` if there is none."""
+    """Read the facts of that process; ``None`` if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return Stat(file.read())
@@ -46,7 +46,7 @@ def read_stat(pid: int) -> Stat | None:
 
 
 def sees_processes() -> bool:
-    """Whether /proc shows our own process table; a container may have none, or another namespace's."""
+    """Return whether /proc shows this process's namespace; a container may have none, or another namespace's."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:
@@ -54,7 +54,7 @@ def sees_processes() -> bool:
 
 
 def session_processes(session: int) -> dict[int, Stat]:
-    """Processes of a session by pid, zombies included; none where they cannot be seen."""
+    """Find the processes of a session by pid, zombies included; none where /proc cannot show them."""
     found = {}
     for name in os.listdir("/proc") if sees_processes() else ():
         if name.isdigit() and _session_of(int(name)) == session:
@@ -72,7 +72,7 @@ def _session_of(pid: int) -> int:
 
 
 def open_pidfd(pid: int) -> int:
-    """A descriptor that stays with this very process and becomes readable with its death; -1 where there is none."""
+    """Open a descriptor of this very process, readable once it has died; -1 where the system has none."""
     try:
         return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else -1
     except OSError:
@@ -80,7 +80,7 @@ def open_pidfd(pid: int) -> int:
 
 
 def kill_member(pid: int, session: int) -> None:
-    """SIGKILL a process if it is still in that session. By pidfd: between look and kill we may be frozen, and its pid reused."""
+    """SIGKILL a process if it is still in that session. A pidfd names it: if the guard freezes after the check, the pid may be reused."""
     handle = open_pidfd(pid)
     try:
         if _session_of(pid) == session:
@@ -89,14 +89,14 @@ def kill_member(pid: int, session: int) -> None:
             else:
                 os.kill(pid, SIGKILL)
     except OSError:
-        pass  # it is gone, or no signal of ours can reach it
+        pass  # it is gone, or the guard may not signal it
     finally:
         if handle >= 0:
             os.close(handle)
 
 
 def kill_all(session: int, spare: int = 0) -> int:
-    """SIGKILL every process of a session but one; how many were alive. Its number must not be free for others yet."""
+    """SIGKILL every process of a session but one, and return how many were alive. The session's number must still be reserved."""
     found = {pid: stat for pid, stat in session_processes(session).items() if stat.is_alive and pid != spare}
     for group in {session, *(stat.group for stat in found.values())} - {os.getpgid(0)}:
         try:
@@ -109,7 +109,7 @@ def kill_all(session: int, spare: int = 0) -> int:
 
 
 def kill_session(session: int, spare: int = 0) -> None:
-    """Strike until nothing is left. Twice nothing: a process that was being forked may be missing in one look."""
+    """Kill until no process is left in two checks: one check can miss a process that is just being forked."""
     until, quiet = time.monotonic() + KILL_TIMEOUT, 0
     while quiet < 2 and time.monotonic() < until:
         quiet = 0 if kill_all(session, spare) else quiet + 1
@@ -117,8 +117,8 @@ def kill_session(session: int, spare: int = 0) -> None:
 
 
 class Guard:
-    """Watches one worker: its deadlines, the flags it sets, and its life. The first flag says that user code runs, the second,
-    set before there is any deadline, which of ``CLOCKS`` deadlines are on."""
+    """Watches one worker: its deadlines, its flags and its life. The first flag is set while user code runs. The second,
+    set before there is any deadline, is the index in ``CLOCKS`` of the clock that deadlines are on."""
 
     def __init__(self, pipe: int, flags: int, worker: int) -> None:
         self._pipe, self._flags, self._worker = pipe, flags, worker
@@ -137,7 +137,7 @@ class Guard:
     def watch(self) -> None:
         """Return when the session must end."""
         while True:
-            # First the clock, then the pipe: whoever was frozen in between knows every deadline given until "now".
+            # First the clock, then the pipe: a guard that was frozen in between knows every deadline given until "now".
             self._clock = CLOCKS[self._has_flag(1)]
             now = time.clock_gettime(self._clock)
             self._read_deadlines()
@@ -164,7 +164,7 @@ class Guard:
         return _session_of(self._worker) == self._worker
 
     def _must_end(self, now: float) -> bool:
-        if self._deadline is None:  # no lease yet, so nothing to lose: whatever hangs there, its supervisor is gone
+        if self._deadline is None:  # no lease yet, so nothing to lose: code may hang there, but its supervisor is gone
             return not self._is_supervised
         return now >= self._deadline and self._has_flag(0)
 
@@ -172,7 +172,7 @@ class Guard:
         return os.pread(self._flags, 1, place) != b"\0"
 
     def _wait(self, now: float) -> float | None:
-        """Seconds until there is something to judge; ``None``: only news can change anything."""
+        """Return the seconds until there is something to judge; ``None``: only a message can change anything."""
         blind = None if self._pidfd >= 0 else RECHECK
         if self._deadline is None:
             return blind
@@ -183,14 +183,14 @@ class Guard:
 
 
 def main(pipe: int, flags: int) -> None:
-    """Arm the guard and answer by exit: 0, it watches from a process of its own, which nobody has to wait for."""
+    """Arm the guard and exit with 0: it watches from a separate process, which the worker does not have to wait for."""
     worker = os.getppid()
     if os.getsid(0) != worker:
-        sys.exit("the worker does not lead a session of its own")
+        sys.exit("the worker does not lead a session: start it with start_new_session=True")
     guard = Guard(pipe, flags, worker)
     if os.fork():
         os._exit(0)
-    os.dup2(1, 2)  # whoever armed us reads there until it is closed
+    os.dup2(1, 2)  # the worker that armed the guard reads there until it is closed
     guard.watch()
     kill_session(worker, spare=os.getpid())
 

@@ -1,4 +1,4 @@
-"""The machine, for real: worker processes as sessions of their own, their pipes, their guards and their death."""
+"""Real worker processes: each leads a session and has pipes, a guard and an observed death."""
 
 import asyncio
 import faulthandler
@@ -21,7 +21,7 @@ from holdfast._system.channel import SystemChannel
 from holdfast._system.clock import SystemClock, blocking_sleep
 from holdfast._system.memory_kills import MemoryKills
 
-# -P: a file in the current folder that is named like a module of ours or of the standard library is not imported.
+# -P: a file in the current folder that is named like a module of Holdfast or of the standard library is not imported.
 WORKER_COMMAND = (sys.executable, "-P", "-m", "holdfast._processes.worker")
 MARK = "HOLDFAST_WORKER"
 """In the environment of every worker and, unless they clear it, of everything it starts."""
@@ -39,21 +39,21 @@ class SystemHost:
         self._memory_kills = MemoryKills()
 
     def process(self) -> ProcessIdentity:
-        """Who we are."""
+        """Return the identity of this process."""
         return identify(os.getpid())
 
     def is_running(self, process: ProcessIdentity) -> bool:
-        """Whether it exists here; a zombie does not count. In doubt it does."""
+        """Return whether it exists here; a zombie does not count. In doubt it does."""
         if not guard.sees_processes():
             return _exists(process.pid)
         # Start times are shown shifted in another time namespace; then the pid alone must do.
         return may_run(process, _look(process.pid), are_starts_comparable=process.clock == self.process().clock)
 
     def kill_orphans(self, process: ProcessIdentity) -> int:
-        """Kill what is left of a dead worker's session; how many processes that were.
+        """Kill the remaining processes of a dead worker's session, and return how many there were.
 
         A session keeps its number until its last process is gone. But the number may have been free in between and
-        lead another session since, so only processes that carry the mark of a worker are taken.
+        lead another session since, so only processes that carry a worker's mark in their environment are killed.
         """
         if not is_provably_dead(process, self.process(), is_running=self.is_running(process)):
             return 0
@@ -67,7 +67,7 @@ class SystemHost:
         return len(killed)
 
     def _is_taken(self, process: ProcessIdentity) -> bool:
-        """Whether that pid belongs to anything but this process' own zombie."""
+        """Return whether that pid belongs to anything but this process' own zombie."""
         stat = guard.read_stat(process.pid)
         return stat is not None and (stat.is_alive or stat.start != process.start)
 
@@ -77,7 +77,7 @@ class SystemHost:
 
 
 class SystemChild:
-    """A worker process. Its life is watched from the start, so it is reaped whether or not anybody waits."""
+    """A worker process. Its life is watched from the start, so it is reaped even if no caller waits."""
 
     def __init__(self, clock: Clock, command: Sequence[str], arguments: Sequence[str], memory_kills: MemoryKills) -> None:
         self._clock, self._memory_kills, self._is_killed = clock, memory_kills, False
@@ -112,27 +112,27 @@ class SystemChild:
 
     @property
     def process(self) -> ProcessIdentity:
-        """Who it is."""
+        """The identity of the worker process."""
         return self._process
 
     @property
     def channel(self) -> SystemChannel:
-        """Our end of its pipe."""
+        """The supervisor's end of the worker's pipe."""
         return self._channel
 
     def set_deadline(self, guard_deadline: float) -> bool:
-        """Tell its guard; one that has not read for hours loses news, which only makes it judge by an older deadline."""
+        """Send its guard a deadline; one that has not read for hours misses some, and judges by an older deadline."""
         try:
             os.write(self._deadlines, struct.pack("d", guard_deadline))
         except BlockingIOError:
             pass
         except OSError:
-            return False  # nobody reads any more, or reaped already
+            return False  # the guard has gone, or was reaped already
         return True
 
     def is_stopped(self) -> bool:
-        """State T, or t under a debugger."""
-        self._memory_kills.poll()  # asked at every watch, so a kill of somebody else is not taken for this one's
+        """Return whether its state is T, or t under a debugger."""
+        self._memory_kills.poll()  # at every watch, so that a memory kill of another process is not taken for this one's
         stat = guard.read_stat(self._process.pid)
         return stat is not None and stat.state in "Tt"
 
@@ -151,13 +151,13 @@ class SystemChild:
         return os.pread(self._stacks, MOST_STACKS, before).decode("ascii", "replace")
 
     def kill(self) -> None:
-        """SIGKILL every process of its session; ``wait`` sees to those that are being forked meanwhile."""
+        """SIGKILL every process of its session; ``wait`` kills those that are being forked at this moment."""
         self._is_killed = True
-        if self._popen.returncode is None:  # its pid is ours until it is reaped
+        if self._popen.returncode is None:  # its pid is reserved until it is reaped
             guard.kill_all(self._process.pid)
 
     async def wait(self) -> Exit:
-        """How it ended, once it has been reaped and nothing of its session is left."""
+        """Return how it ended, once it has been reaped and no process of its session is left."""
         return await asyncio.shield(self._ended)
 
     async def _reap(self) -> Exit:
@@ -183,7 +183,7 @@ class SystemChild:
 
 
 class SystemSupervisorLink:
-    """A worker process from inside. ``limits``: what this machine cannot promise, to be said at start."""
+    """A worker process from inside. ``limits``: what this machine cannot promise, to be logged at start."""
 
     def __init__(self, channel: SystemChannel, flags: mmap.mmap, limits: Sequence[str]) -> None:
         self._channel, self._flags, self.limits = channel, flags, tuple(limits)
@@ -214,11 +214,11 @@ class SystemSupervisorLink:
         return self._channel
 
     def process(self) -> ProcessIdentity:
-        """Who this process is."""
+        """Return the identity of this process."""
         return identify(os.getpid())
 
     def set_code_running(self, is_running: bool) -> None:
-        """One byte of shared memory: no system call, so the GIL is not given away for it."""
+        """Write one byte of shared memory: without a system call the thread keeps the GIL."""
         self._flags[0] = is_running
 
     def set_lease_clock(self, *, runs_through_suspend: bool) -> None:
@@ -227,7 +227,7 @@ class SystemSupervisorLink:
 
 
 def identify(pid: int) -> ProcessIdentity:
-    """A process of this machine that exists; what the system does not tell is left empty, and then proves nothing."""
+    """Identify a process of this machine that exists; facts that the system does not show stay empty, and then prove nothing."""
     stat = guard.read_stat(pid) if guard.sees_processes() else None
     return ProcessIdentity(
         host=socket.gethostname(),
@@ -240,7 +240,7 @@ def identify(pid: int) -> ProcessIdentity:
 
 
 def _look(pid: int) -> Look:
-    """Only an absent entry and a signal that finds nothing are a proof; too many open files, or a right that is missing, are none."""
+    """Look up a process. Only an absent entry and a signal that finds nothing prove it gone; an error or a missing right does not."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = guard.Stat(file.read())
@@ -277,7 +277,7 @@ def _exists(pid: int) -> bool:
 
 
 def _marked_members(session: int, known: set[int]) -> list[int]:
-    """Those alive; a dying one whose environment is gone already is still known."""
+    """Return the living ones; a dying one whose environment is gone already is still known."""
     return [pid for pid, stat in guard.session_processes(session).items() if stat.is_alive and (pid in known or _is_marked(pid))]
 
 
@@ -295,7 +295,7 @@ def _is_marked(pid: int) -> bool:
 
 
 def shared_file(name: str) -> int:
-    """A file without a name, shared with child processes by its descriptor."""
+    """Create a file without a name, shared with child processes by its descriptor."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name)
     with tempfile.TemporaryFile() as file:
@@ -303,8 +303,8 @@ def shared_file(name: str) -> int:
 
 
 def _start_guard(guard_fd: int, flags_fd: int) -> str:
-    """Start the guard and wait until it is armed; what went wrong, if anything."""
-    # Signals stay blocked in it for ever: it must outlive whatever stops or ends the others.
+    """Start the guard and wait until it is armed; return what went wrong, if anything."""
+    # Signals stay blocked in it: it must outlive every signal that stops or ends the others.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         armed = subprocess.run(
@@ -313,7 +313,7 @@ def _start_guard(guard_fd: int, flags_fd: int) -> str:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             pass_fds=(guard_fd, flags_fd),
-            process_group=0,  # so that it can kill the worker's whole group at one blow
+            process_group=0,  # so that it can kill the worker's whole group at once
             cwd="/",
             check=False,
         )
@@ -325,7 +325,7 @@ def _start_guard(guard_fd: int, flags_fd: int) -> str:
 
 
 async def wait_for_exit(popen: "subprocess.Popen[bytes]") -> None:
-    """Return when the process has ended, without reaping it: until then its pid and session number stay ours.
+    """Return when the process has ended, without reaping it: until then its pid and session number stay reserved.
 
     Never by the end of a pipe, which a forked child keeps open.
     """
@@ -351,18 +351,18 @@ def _wait_in_thread(popen: "subprocess.Popen[bytes]", loop: asyncio.AbstractEven
     try:
         loop.call_soon_threadsafe(died.set)
     except RuntimeError:
-        pass  # the loop is closed: nobody wants to know
+        pass  # the loop is closed: no caller waits any more
 
 
 def _reap_adopted(session: int) -> None:
-    """As process 1 of a container we inherit what a dead worker leaves, and nobody else would reap it."""
+    """Reap what a dead worker leaves: as process 1 of a container this process inherits it, and no other process would reap it."""
     for pid, stat in guard.session_processes(session).items():
         if pid != session and stat.parent == os.getpid():
             os.waitpid(pid, os.WNOHANG)
 
 
 def exit_of(code: int, memory_kills: MemoryKills, *, is_ours: bool) -> Exit:
-    """What a return code says. ``is_ours``: we killed it, so nobody else needs to have done it."""
+    """Interpret a return code. ``is_ours``: Holdfast sent the kill, so no other process needs to have done it."""
     if code >= 0:
         return Exit(code)
     is_out_of_memory = -code == signal.SIGKILL and not is_ours and memory_kills.had_recent_kill()

@@ -1,12 +1,12 @@
-"""Whether the kernel killed something here because memory ran out: only the control group can tell that from any other SIGKILL."""
+"""Whether the kernel killed a process here because memory ran out: only the control group shows that; to others it is a SIGKILL."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from holdfast._system.clock import SystemClock
 
-BELIEVED = 10.0
-"""Seconds after a memory kill in which a death is taken for it: the count does not say who was killed."""
+RECENT = 10.0
+"""Seconds after a memory kill in which a death is taken for it: the count does not name the killed process."""
 OWN_GROUPS = Path("/proc/self/cgroup")
 MOUNTED = Path("/sys/fs/cgroup")
 
@@ -19,16 +19,16 @@ class MemoryKills:
         self._seen, self._grown = self._count(), float("-inf")
 
     def poll(self) -> None:
-        """Notice when the count grows; the more often, the better it is known to which death that belongs."""
+        """Notice when the count grows. The more often this is called, the better a kill can be matched with a death."""
         count = self._count()
         if count > self._seen:
             self._grown = self._now()
         self._seen = count
 
     def had_recent_kill(self) -> bool:
-        """Whether there was one a moment ago."""
+        """Return whether there was one within the last ``RECENT`` seconds."""
         self.poll()
-        return self._now() - self._grown < BELIEVED
+        return self._now() - self._grown < RECENT
 
     def _count(self) -> int:
         for file in self._files():
@@ -42,7 +42,7 @@ class MemoryKills:
         return 0
 
     def _files(self) -> list[Path]:
-        """Where the count may stand: under our group's path or, in a container that shows its own group as the root, at the top."""
+        """List where the count may be: under this group's path or, in a container that shows its group as the root, at the top."""
         try:
             lines = self._groups.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:

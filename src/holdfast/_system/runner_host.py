@@ -1,4 +1,4 @@
-"""Runner processes, for real: a group of their own in the worker's session, killed at one blow, dead with the worker."""
+"""Real runner processes: each leads a group in the worker's session, is killed with its group, and dies with the worker."""
 
 import asyncio
 import ctypes
@@ -18,7 +18,7 @@ from holdfast._system.clock import SystemClock
 from holdfast._system.host import MOST_STACKS, exit_of, shared_file, wait_for_exit
 from holdfast._system.memory_kills import MemoryKills
 
-# -P: as for workers; what is to be found in the current folder, the runner adds to the path itself.
+# -P: as for workers; the runner itself adds the current folder to the path.
 RUNNER_COMMAND = (sys.executable, "-P", "-m", "holdfast._processes.runner")
 PR_SET_PDEATHSIG = 1
 STACKS_WITHIN = 1.0
@@ -27,7 +27,7 @@ ARMED = b"\n"
 
 
 class SystemRunnerHost:
-    """Starts runners. ``arguments``: what each of them is told, after its descriptors and who we are."""
+    """Starts runners. ``arguments``: the command line of each, after its descriptors and the worker's pid."""
 
     def __init__(
         self, arguments: Sequence[str] = (), *, clock: Clock | None = None, command: Sequence[str] = RUNNER_COMMAND
@@ -43,7 +43,7 @@ class SystemRunnerHost:
 
 
 class SystemRunner:
-    """A runner process. Its life is watched from the start, so it is reaped whether or not anybody waits."""
+    """A runner process. Its life is watched from the start, so it is reaped even if no caller waits."""
 
     def __init__(self, clock: Clock, command: Sequence[str], arguments: Sequence[str], memory_kills: MemoryKills) -> None:
         self._clock, self._memory_kills = clock, memory_kills
@@ -76,7 +76,7 @@ class SystemRunner:
 
     @property
     def channel(self) -> SystemChannel:
-        """Our end of its pipe."""
+        """The worker's end of its pipe."""
         return self._channel
 
     async def dump_stacks(self) -> str:
@@ -94,24 +94,24 @@ class SystemRunner:
         return os.pread(self._stacks, MOST_STACKS, before).decode("ascii", "replace") if self._stacks >= 0 else ""
 
     def last_stacks(self) -> str:
-        """Known once it has been reaped."""
+        """Return the last stacks it wrote, known once it has been reaped."""
         return self._last_stacks
 
     def kill(self) -> None:
-        """SIGKILL its group; ``wait`` sees to what is left of it."""
+        """SIGKILL its group; ``wait`` kills what is left of it."""
         self._is_killed = True
         self._strike()
 
     async def wait(self) -> Exit:
-        """How it ended, once it has been reaped and nothing of its group is left."""
+        """Return how it ended, once it has been reaped and no process of its group is left."""
         return await asyncio.shield(self._ended)
 
     def _strike(self) -> None:
-        if self._popen.returncode is None:  # its pid, and so its group's number, is ours until it is reaped
+        if self._popen.returncode is None:  # its pid, and so its group's number, is reserved until it is reaped
             try:
                 os.killpg(self._popen.pid, signal.SIGKILL)
             except OSError:
-                pass  # nobody is left
+                pass  # no process of the group is left
 
     async def _reap(self) -> Exit:
         try:
@@ -147,15 +147,15 @@ class SystemWorkerLink:
         _exit_with_parent(worker)
         faulthandler.register(signal.SIGUSR1, file=stacks_fd, all_threads=True, chain=False)
         os.write(stacks_fd, ARMED)  # from now on the signal is safe to send
-        faulthandler.enable(stacks_fd)  # what a crash of native code says goes there too
+        faulthandler.enable(stacks_fd)  # the report of a crash in native code goes there too
         return cls(SystemChannel(socket.socket(fileno=channel_fd)))
 
     def die(self) -> None:
-        """The worker is dead, and this process and its children have nobody to work for."""
+        """Exit with all children: the worker is dead, so their work has no use."""
         os.killpg(0, signal.SIGKILL)
 
     def memory(self) -> int:
-        """Bytes of memory this process occupies; 0 where the system does not tell."""
+        """Return the bytes of memory this process occupies; 0 where the system does not show it."""
         try:
             with open("/proc/self/statm", encoding="ascii") as file:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -167,7 +167,7 @@ def _exit_with_parent(worker: int) -> None:
     """Have the kernel kill this process with the thread that started it; elsewhere the end of the pipe must do."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
-    if os.getppid() != worker:  # it died before we could say so
+    if os.getppid() != worker:  # it died before the kernel was asked
         os._exit(1)
 
 

@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """The ``holdfast`` command."""
+    """Run the ``holdfast`` command."""
     from holdfast.cli.commands import root
 
     root.main(prog_name="holdfast")

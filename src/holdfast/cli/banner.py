@@ -1,4 +1,4 @@
-"""What a worker says about itself when it starts and when it ends."""
+"""What a worker prints about itself when it starts and when it ends."""
 
 import logging
 import os
@@ -24,22 +24,22 @@ logger = logging.getLogger("holdfast")
 
 
 class Banner:
-    """Said once, when the first worker has told what it is, and its counterpart at the end."""
+    """Printed once, when the first worker has reported its settings, and its counterpart at the end."""
 
     def __init__(self, target: str, processes: int, options: "ProcessOptions", now: Callable[[], float]) -> None:
         self._target, self._processes, self._options = target, processes, options
         self._now, self._started = now, now()
         self._counts: Counter[EventName] = Counter()
-        self._is_said = False
+        self._is_printed = False
 
     def listen(self, events: Events, supervisor: "Callable[[], Supervisor]") -> None:
-        """Wait for the first lease; count what the supervisor does."""
+        """Print at the first lease; count what the supervisor does."""
 
         def count(event: Event) -> None:
             self._counts[event.name] += 1
-            if event.name is EventName.LEASE_OPENED and not self._is_said:
-                self._is_said = True
-                self._say(next(ward.hello for ward in supervisor().workers if ward.hello is not None))
+            if event.name is EventName.LEASE_OPENED and not self._is_printed:
+                self._is_printed = True
+                self._say(next(worker.hello for worker in supervisor().workers if worker.hello is not None))
 
         events.on("*", count)
 
@@ -61,12 +61,12 @@ class Banner:
         write_stderr("\n".join((*block, "  Ctrl-C ends it")))
 
     def end(self, reason: str, code: int) -> None:
-        """One line: for how long, why, and what went wrong meanwhile."""
+        """Print one line: for how long, why, and what went wrong."""
         started, rescued = self._counts[EventName.WORKER_STARTED], self._counts[EventName.JOB_RESCUED]
-        said = [f"{reason} after {self._now() - self._started:.1f} s, exit code {code}"]
-        said += [f"{started} workers started one after the other"] if started > self._processes else []
-        said += [f"{rescued} job{'s' if rescued > 1 else ''} rescued"] if rescued else []
-        text = f"holdfast ended: {'; '.join(said)}"
+        parts = [f"{reason} after {self._now() - self._started:.1f} s, exit code {code}"]
+        parts += [f"{started} workers started one after the other"] if started > self._processes else []
+        parts += [f"{rescued} job{'s' if rescued > 1 else ''} rescued"] if rescued else []
+        text = f"holdfast ended: {'; '.join(parts)}"
         if self._options.log_format == "json":
             logger.info("%s", text, extra={"fields": {"reason": reason, "code": code, "rescued": rescued}})
         else:

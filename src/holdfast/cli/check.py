@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 @JSON
 @click.pass_context
 def check(context: click.Context, target: str, as_json: bool) -> None:
-    """Say what is right and wrong, all at once.
+    """Report what is right and wrong, all at once.
 
-    Settings, tasks and store are looked at; each finding names its remedy. The exit code is 1 if anything is an error,
+    It looks at settings, tasks and the store; each finding names its remedy. The exit code is 1 if anything is an error,
     2 if the settings do not even make an App.
     """
     from holdfast._processes.loading import opened
@@ -38,10 +38,10 @@ def check(context: click.Context, target: str, as_json: bool) -> None:
 
 
 def _of_workers(app: "App", target: str) -> "Iterator[Check]":
-    """What `holdfast worker` would refuse, although the App itself is fine."""
+    """Find what `holdfast worker` would refuse, although the App itself is valid."""
     from holdfast._core.answers import Check
 
-    if not app.registry.names() and not app.watches:  # a watch without a handler has a finding of its own
+    if not app.registry.names() and not app.watches:  # a watch without a handler has a separate finding
         remedy = "decorate a function with @app.task in this module or one that it imports"
         yield Check("warning", "tasks", f"{target} has no tasks, so no worker can run it", remedy)
     if app.settings.url == "memory://":

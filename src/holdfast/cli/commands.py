@@ -1,4 +1,4 @@
-"""``holdfast``: all commands, and what becomes of errors: a line each with its remedy, or JSON, and the exit code."""
+"""``holdfast``: all commands. Every error becomes one line with its remedy, or JSON, and an exit code."""
 
 import os
 import sys
@@ -46,12 +46,12 @@ _REMEDIES: dict[type[Exception], tuple[int, str]] = {
     SchemaMissing: (FAILED, "run `holdfast migrate module:app`"),
     SchemaTooNew: (FAILED, "upgrade holdfast to the release that migrated the store"),
     StoreRefused: (FAILED, "see `holdfast check`, which names what is refused"),
-    StoreUnavailable: (UNREACHABLE, "see that the store is up and can be reached, then try again"),
+    StoreUnavailable: (UNREACHABLE, "check that the store is running and reachable, then try again"),
 }
 
 
 class Root(click.Group):
-    """The group that ends the process with the documented exit code."""
+    """The group of commands. It ends the process with the documented exit code."""
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Run a command; click's own way of ending is replaced, so that all errors look alike."""
@@ -76,12 +76,12 @@ class Root(click.Group):
             click.echo("aborted", err=True)
             sys.exit(130)
         except BrokenPipeError:
-            # Whoever read our output has gone; nothing may be written at exit either.
+            # The reader of the output has gone; nothing may be written at exit either.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(FAILED)
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            sys.exit(_report("OSError", [str(error)], "see that the output can be written", FAILED, "--json" in given))
+            sys.exit(_report("OSError", [str(error)], "check that the output can be written", FAILED, "--json" in given))
         sys.exit(code if isinstance(code, int) else 0)
 
 

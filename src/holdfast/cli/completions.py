@@ -1,4 +1,4 @@
-"""What tab completion offers. It must be quick and silent: whatever goes wrong, it offers nothing."""
+"""What tab completion offers. It must be quick and silent: on any error it offers nothing."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 if TYPE_CHECKING:
     from holdfast.app import App
 
-PATIENCE = 1.0
+TIMEOUT = 1.0
 MOST_FILES = 500
 MOST_OFFERED = 50
 _APP = re.compile(r"^(\w+)\s*(?::[^=\n]+)?=\s*(?:\w+\.)?App\(", re.MULTILINE)
@@ -24,28 +24,28 @@ Answered = TypeVar("Answered")
 
 
 def complete_app(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Modules below the current folder that make an App, read rather than imported."""
+    """List modules below the current folder that make an App, read rather than imported."""
     return _offers(_apps(Path.cwd()), typed)
 
 
 def complete_queue(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Queues that have jobs."""
+    """List the queues that have jobs."""
     return _offers(_ask(context, lambda app: app.jobs.acounts("queue")) or (), typed)
 
 
 def complete_task(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Tasks that have jobs."""
+    """List the tasks that have jobs."""
     return _offers(_ask(context, lambda app: app.jobs.acounts("task")) or (), typed)
 
 
 def complete_job(context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """The newest jobs, with task and state beside their ids."""
+    """List the newest jobs, with task and state beside their ids."""
     found = _ask(context, lambda app: app.jobs.alist(limit=MOST_OFFERED)) or ()
     return [CompletionItem(str(job.id), help=f"{job.task} {job.state}") for job in found if str(job.id).startswith(typed)]
 
 
 def _ask(context: click.Context, question: "Callable[[App], Coroutine[Any, Any, Answered]]") -> Answered | None:
-    """What the store named by options or environment answers, soon or not at all; one that does not exist is not made."""
+    """Ask the store that options or environment name, with a short time limit; a missing store is not created."""
     from holdfast._processes.loading import opened
     from holdfast.sync import PORTAL
 
@@ -59,7 +59,7 @@ def _ask(context: click.Context, question: "Callable[[App], Coroutine[Any, Any, 
             path = app.settings.url.removeprefix("sqlite:///")
             if path == app.settings.url or not os.path.exists(path):
                 return None
-            return PORTAL.run(asyncio.wait_for(question(app), PATIENCE))
+            return PORTAL.run(asyncio.wait_for(question(app), TIMEOUT))
     except (Exception, SystemExit):
         return None
 

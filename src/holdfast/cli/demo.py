@@ -22,7 +22,7 @@ def demo(repo: str | None, url: str | None, transport: str | None, out: Path, *,
 
     Two workers analyze how the code of a git repository evolved. Half-way the one that owns the job is killed with
     SIGKILL; the other one takes over from the last checkpoint. Ends with a timeline and the path of the chart.
-    With the --url of a server each worker has a supervisor of its own, which is killed with it, as if its machine was lost.
+    With the --url of a server each worker has its own supervisor, which is killed with it, as if its machine was lost.
     """
     from holdfast.demo.show import Show, ShowFailed, Wishes
 

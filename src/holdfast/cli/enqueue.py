@@ -24,7 +24,7 @@ def enqueue(target: str, task: str, payload: str) -> None:
         try:
             fields = decode_json(payload.encode(errors="surrogateescape"))
         except (ValueError, RecursionError) as error:
-            raise PayloadInvalid(f"PAYLOAD is no JSON ({error}): write '{{\"field\": value}}'") from None
+            raise PayloadInvalid(f"PAYLOAD is not JSON ({error}): write '{{\"field\": value}}'") from None
         if not isinstance(fields, dict):
-            raise PayloadInvalid("PAYLOAD is no JSON object: write '{\"field\": value}'")
+            raise PayloadInvalid("PAYLOAD is not a JSON object: write '{\"field\": value}'")
         click.echo(app.enqueue(task, **fields).id)

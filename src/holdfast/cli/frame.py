@@ -24,7 +24,7 @@ BAR = 20
 
 
 class RunningRow(Struct, frozen=True, kw_only=True):
-    """A running job without what it was given. ``seconds``: since it started."""
+    """A running job without its payload. ``seconds``: since it started."""
 
     id: str
     task: str
@@ -38,7 +38,7 @@ class RunningRow(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, job: JobView, now: datetime) -> "RunningRow":
-        """What a list may show of a job."""
+        """Take what a list may show of a job."""
         return cls(
             id=str(job.id),
             task=job.task,
@@ -71,7 +71,7 @@ class Frame(Struct, frozen=True, kw_only=True):
 
 
 def read(app: "App", wall: float, before: Frame | None = None) -> Frame:
-    """The frame of this moment, ``wall`` seconds after the epoch; rates are counted since the one before."""
+    """Read the frame of this moment, ``wall`` seconds after the epoch; rates are counted since the frame before."""
     at = datetime.fromtimestamp(wall, UTC)
     known = {} if before is None else {line.name: line for line in before.queues}
     elapsed = 0.0 if before is None else (at - before.at).total_seconds()
@@ -96,7 +96,7 @@ def _ended(counts: Mapping[State, int]) -> int:
 
 
 def draw(frame: Frame, hint: str = "") -> "RenderableType":
-    """The frame for a terminal: workers, queues, running jobs. What a job says of itself cannot steer the terminal."""
+    """Draw workers, queues and running jobs for a terminal. Text that a job reports cannot control the terminal."""
     from rich.console import Group
     from rich.text import Text
 
@@ -140,13 +140,13 @@ def _queues(frame: Frame) -> "Table":
 def _running(frame: Frame) -> "Table":
     table = _table("running", "task", "try", "for", "progress", "stage", "message")
     for job in frame.running:
-        said = (printable(text) for text in (job.stage or "", job.message or ""))
-        _add(table, job.id, printable(job.task), str(job.attempt), span(job.seconds), _bar(job.fraction), *said)
+        shown = (printable(text) for text in (job.stage or "", job.message or ""))
+        _add(table, job.id, printable(job.task), str(job.attempt), span(job.seconds), _bar(job.fraction), *shown)
     return table
 
 
 def _add(table: "Table", *cells: str, style: str = "") -> None:
-    """A row of plain text: what looks like rich's markup is no markup."""
+    """Add a row of plain text: it is not read as rich's markup."""
     from rich.text import Text
 
     table.add_row(*(Text(cell) for cell in cells), style=style)

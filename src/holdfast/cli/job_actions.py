@@ -22,12 +22,12 @@ OWNED = (State.CLAIMED, State.RUNNING)
 
 
 class JobAction(Struct, frozen=True, kw_only=True):
-    """One command: its words, what a selector without a state looks at, and how it names the states it leaves jobs in."""
+    """One command: its words, the states that a selector without a state looks at, and how it names the states it leaves jobs in."""
 
     name: str
     doing: str
     states: tuple[State, ...] = ()
-    said: Mapping[State, str] = {}
+    state_names: Mapping[State, str] = {}
     absent: str = "unknown"
     refused: tuple[State, ...] = ()
 
@@ -36,14 +36,14 @@ _CANCEL = JobAction(
     name="cancel",
     doing="cancelling",
     states=(*WAITING, *OWNED),
-    said={State.CLAIMED: "claimed, asked to end", State.RUNNING: "running, asked to end"},
+    state_names={State.CLAIMED: "claimed, asked to end", State.RUNNING: "running, asked to end"},
 )
 _RETRY = JobAction(name="retry", doing="reopening")
 _RESCHEDULE = JobAction(name="reschedule", doing="rescheduling", states=(State.SCHEDULED, State.AVAILABLE))
 _DELETE = JobAction(
     name="delete",
     doing="deleting",
-    said={State.CLAIMED: "claimed, not deleted", State.RUNNING: "running, not deleted"},
+    state_names={State.CLAIMED: "claimed, not deleted", State.RUNNING: "running, not deleted"},
     absent="deleted",
     refused=OWNED,
 )
@@ -70,8 +70,8 @@ def cancel(context: click.Context, /, target: str | None, url: str | None, as_js
 def retry(context: click.Context, /, target: str | None, url: str | None, as_json: bool, **typed: Any) -> None:
     """Run finished, held or scheduled jobs now, with fresh budgets.
 
-    Jobs are given by id, or chosen by a selector, which must name a state or a reason: nobody wants to run again what is
-    completed by chance.
+    Jobs are given by id, or chosen by a selector, which must name a state or a reason: otherwise completed jobs would
+    run again by accident.
     """
     if not typed["ids"] and not typed["state"] and not typed["reason"]:
         raise click.UsageError("retry by selector needs --state (failed, held, cancelled, scheduled, completed) or --reason")
@@ -92,7 +92,7 @@ def reschedule(context: click.Context, /, target: str | None, url: str | None, a
     """
     delay, at = typed.pop("delay"), typed.pop("at")
     if (delay is None) == (at is None):
-        raise click.UsageError("say when: --delay or --at, one of them")
+        raise click.UsageError("no time given: use --delay or --at, one of them")
     when = {"run_at": at} if delay is None else {"delay": delay}
 
     def bind(app: "App") -> Act:
@@ -107,7 +107,7 @@ def reschedule(context: click.Context, /, target: str | None, url: str | None, a
 @JSON
 @click.pass_context
 def delete(context: click.Context, /, target: str | None, url: str | None, as_json: bool, **typed: Any) -> None:
-    """Forget jobs without a trace; running ones are left alone, cancel them first.
+    """Delete jobs without a trace. Running ones stay; cancel them first.
 
     Jobs are given by id, or chosen by a selector.
     """
@@ -164,7 +164,7 @@ def _print_plan(app: "App", how: JobAction, ids: Sequence[UUID], *, as_json: boo
 
 
 def _print_counts(how: JobAction, ids: Sequence[UUID], states: Mapping[UUID, State], *, as_json: bool) -> None:
-    """What became of many: how many are in which state now."""
+    """Print how many jobs are in which state now."""
     from holdfast.cli.output import print_json
 
     counted = Counter(states.get(id) for id in ids)
@@ -177,7 +177,7 @@ def _print_counts(how: JobAction, ids: Sequence[UUID], states: Mapping[UUID, Sta
 
 
 def _print_states(how: JobAction, ids: Sequence[UUID], states: Mapping[UUID, State], *, as_json: bool) -> int:
-    """What became of each; 1 when it could not be done to one of them."""
+    """Print the new state of each job; return 1 when the action failed for one of them."""
     from holdfast.cli.output import print_json, print_table
 
     if as_json:
@@ -190,7 +190,7 @@ def _print_states(how: JobAction, ids: Sequence[UUID], states: Mapping[UUID, Sta
 
 
 def _word(how: JobAction, state: State | None) -> str:
-    return how.absent if state is None else how.said.get(state, state.value)
+    return how.absent if state is None else how.state_names.get(state, state.value)
 
 
 def _jobs(count: int) -> str:
@@ -203,4 +203,4 @@ def _id_of(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise JobNotFound(f"{text!r} is no job id") from None
+        raise JobNotFound(f"{text!r} is not a job id") from None

@@ -1,4 +1,4 @@
-"""``holdfast jobs``: look at jobs; what changes them is in ``steering``."""
+"""``holdfast jobs``: look at jobs; ``job_actions`` changes them."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -29,14 +29,14 @@ for _command in (cancel, delete, reschedule, retry):
 @click.option("--task", shell_complete=complete_task, help="Only those of this task.")
 @click.option("--queue", shell_complete=complete_queue, help="Only those in this queue.")
 @click.option("--tag", help="Only those with this tag.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many at most.")
 @click.option("--cursor", metavar="ID", help="Go on after this job: the last one of the page before.")
 @store_options
 @JSON
 def list_jobs(target: str | None, url: str | None, as_json: bool, limit: int, **which: object) -> None:
-    """Jobs, newest first.
+    """List jobs, newest first.
 
-    What jobs were given, what they answered and what their errors said is no part of a list: see `holdfast jobs show`.
+    A list contains no payloads, results or error messages: see `holdfast jobs show`.
     """
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table
@@ -57,7 +57,7 @@ def list_jobs(target: str | None, url: str | None, as_json: bool, limit: int, **
 @store_options
 @JSON
 def show(id: str, target: str | None, url: str | None, as_json: bool) -> None:
-    """Everything about a job: its payload and result, its attempts with their tracebacks, signals and stacks."""
+    """Show everything about a job: its payload and result, its attempts with their tracebacks, signals and stacks."""
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table, shown
 
@@ -88,7 +88,7 @@ def show(id: str, target: str | None, url: str | None, as_json: bool) -> None:
 @store_options
 @JSON
 def explain(id: str, target: str | None, url: str | None, as_json: bool) -> None:
-    """Why a job is where it is, and what can be done about it."""
+    """Explain why a job is where it is, and what can be done about it."""
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, shown
 
@@ -109,7 +109,7 @@ def explain(id: str, target: str | None, url: str | None, as_json: bool) -> None
 @store_options
 @JSON
 def counts(by: Literal["queue", "task"] | None, target: str | None, url: str | None, as_json: bool) -> None:
-    """How many jobs there are in each state."""
+    """Count the jobs in each state."""
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table
 
@@ -127,20 +127,20 @@ _KEPT_FROM_LISTS = {"payload", "result", "checkpoint", "attempts"}
 
 
 def _listed(job: "JobView") -> dict[str, object]:
-    """A job as a list shows it: secrets of its payload, result or exception are read by whoever asks for that job."""
+    """Return a job as a list shows it: secrets in a payload, result or exception are shown only for a single job."""
     kept = {name: value for name, value in structs.asdict(job).items() if name not in _KEPT_FROM_LISTS}
     return kept | {"error": None if job.error is None else {"type": job.error.type}}
 
 
 def _row(job: "JobView") -> tuple[object, ...]:
-    said = (job.stage, None if job.fraction is None else f"{job.fraction:.0%}", job.message)
-    progress = "" if job.state is State.COMPLETED else " ".join(filter(None, said))
+    parts = (job.stage, None if job.fraction is None else f"{job.fraction:.0%}", job.message)
+    progress = "" if job.state is State.COMPLETED else " ".join(filter(None, parts))
     why = " ".join(filter(None, (job.reason, job.error.type if job.error else None)))
     return job.id, job.task, job.queue, job.state, f"{job.attempt}", progress, job.created_at, job.worker, why
 
 
 def _print_forensics(attempts: "tuple[AttemptView, ...]", error: "Failure | None") -> None:
-    """Tracebacks, stacks and late results below the table, each under a line that says whose it is."""
+    """Print tracebacks, stacks and late results below the table, each under a line that names its attempt."""
     from holdfast.cli.output import shown
 
     for each in attempts:

@@ -18,7 +18,7 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic in new
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds; a bare number is seconds already."""
+        """Convert to seconds; a bare number is seconds already."""
         try:
             return seconds(float(value) if str(value).replace(".", "", 1).isdigit() else value)
         except ValueError as error:
@@ -31,11 +31,11 @@ class InstantType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     name = "instant"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """The instant; one without a zone could be anybody's and is refused."""
+        """Convert to an instant; one without a zone is ambiguous and is refused."""
         try:
             instant = value if isinstance(value, datetime) else datetime.fromisoformat(value)
         except ValueError:
-            self.fail(f"{value!r} is no time: write it as 2030-01-31T08:00Z", param, ctx)
+            self.fail(f"{value!r} is not a time: write it as 2030-01-31T08:00Z", param, ctx)
         if instant.tzinfo is None:
             self.fail(f"{value!r} has no zone: write {value}Z for UTC, or {value}+01:00", param, ctx)
         return instant
@@ -50,7 +50,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document o
 
 
 def store_options(command: Command) -> Command:
-    """``--app`` or ``--url``, or their environment variables, for commands that need no task code."""
+    """Add ``--app`` and ``--url``, or their environment variables, for commands that need no task code."""
     command = click.option(
         "--url", metavar="URL", help="The store, such as sqlite:///jobs.db; no code is loaded.  [env: HOLDFAST_URL]"
     )(command)

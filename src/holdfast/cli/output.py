@@ -11,18 +11,18 @@ from holdfast._core.text import IN_JSON, printable
 
 
 def to_json(value: object) -> str:
-    """One JSON document; times in ISO 8601 UTC, ids as text."""
+    """Encode one JSON document; times in ISO 8601 UTC, ids as strings."""
     return msgspec.json.encode(value).decode().translate(IN_JSON)
 
 
 def print_json(value: object) -> None:
-    """The document on stdout, indented for a terminal."""
+    """Print the document on stdout, indented for a terminal."""
     text = to_json(value)
     click.echo(msgspec.json.format(text, indent=2) if sys.stdout.isatty() else text)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """A table on a terminal; elsewhere one tab-separated line per row, headed by the names of the columns."""
+    """Print a table on a terminal; elsewhere one tab-separated line per row, headed by the names of the columns."""
     cells = [[shown(value) for value in row] for row in rows]
     if not sys.stdout.isatty():
         for line in (columns, *cells):
@@ -39,17 +39,17 @@ def _draw(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    # A column that says nothing in any row only takes the place of others; an id must be copied in one piece.
-    told = [number for number in range(len(columns)) if number < 2 or any(row[number] not in ("", "0") for row in cells)]
-    for number in told:
+    # A column that is empty in every row only takes space from others; an id must be copied in one piece.
+    kept = [number for number in range(len(columns)) if number < 2 or any(row[number] not in ("", "0") for row in cells)]
+    for number in kept:
         table.add_column(columns[number], overflow="fold", no_wrap=columns[number] in ("id", "state"))
     for row in cells:
-        table.add_row(*(Text(row[number]) for number in told))
+        table.add_row(*(Text(row[number]) for number in kept))
     Console().print(table)
 
 
 def shown(value: object) -> str:
-    """A value as a person reads it."""
+    """Format a value for people."""
     match value:
         case None:
             return ""
@@ -68,7 +68,7 @@ def shown(value: object) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """Seconds as a person says them."""
+    """Format seconds for people, in the largest fitting unit."""
     if seconds is None:
         return ""
     minutes, rest = divmod(int(seconds), 60)

@@ -1,4 +1,4 @@
-"""Whether workers live: their supervisors' beats are waited for, so nothing has to be sent to anybody."""
+"""Whether workers live: the command waits for their supervisors' beats, so it sends nothing."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ LOOK_EVERY = 0.1
 
 
 class PingReply(Struct, frozen=True):
-    """What one worker answered. ``seconds``: until its next beat was seen, or for how long none was."""
+    """The answer of one worker. ``seconds``: until its next beat was seen, or for how long none was."""
 
     worker: str
     is_alive: bool
@@ -24,9 +24,9 @@ def ask(
     now: Callable[[], float],
     pause: Callable[[float], None],
 ) -> list[PingReply]:
-    """An answer for each worker there is at the start, oldest first. One whose lease ends meanwhile has answered too: goodbye.
+    """Wait for an answer of each worker there is at the start, oldest first. A lease that ends in the meantime is an answer too.
 
-    ``names``: beginnings of the names of those to ask, everybody if empty.
+    ``names``: prefixes of the names of those to ask; all workers if empty.
     """
     asked = now()
     waiting = {lease.id: lease for lease in read() if not names or lease.worker.startswith(tuple(names))}

@@ -11,10 +11,10 @@ from holdfast.cli.options import JSON, store_options
 @store_options
 @JSON
 def prune(target: str | None, url: str | None, as_json: bool) -> None:
-    """Forget what was kept long enough.
+    """Delete what was kept long enough.
 
     That is: finished jobs whose retention has passed, and old receipts, leases and snoozes, in bounded batches. Every
-    running `holdfast worker` does that by itself, by and by.
+    running `holdfast worker` does that by itself, gradually.
     """
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json
@@ -26,9 +26,9 @@ def prune(target: str | None, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json(pruned)
         return
-    said = (
+    parts = (
         f"{pruned.jobs:,} jobs forgotten",
         f"{pruned.stubs:,} reduced to their outcome",
         f"{pruned.receipts:,} receipts, {pruned.leases:,} leases and {pruned.attempts:,} snoozes and releases forgotten",
     )
-    click.echo("; ".join(said) if pruned.total else "nothing to prune")
+    click.echo("; ".join(parts) if pruned.total else "nothing to prune")

@@ -23,7 +23,7 @@ def queues() -> None:
 @store_options
 @JSON
 def list_queues(target: str | None, url: str | None, as_json: bool) -> None:
-    """Queues that have jobs or are paused."""
+    """List queues that have jobs or are paused."""
     from holdfast._core.job import State
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table
@@ -55,12 +55,12 @@ def resume(names: tuple[str, ...], target: str | None, url: str | None) -> None:
 
 @queues.command()
 @click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
-@click.option("--dry-run", is_flag=True, help="Say how many jobs it would be, change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked.")
+@click.option("--dry-run", is_flag=True, help="Print how many jobs it would be, change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @store_options
 @JSON
 def purge(name: str, dry_run: bool, yes: bool, target: str | None, url: str | None, as_json: bool) -> None:
-    """Delete all jobs of a queue that wait, those that are due later included; what runs or is held is left alone."""
+    """Delete all waiting jobs of a queue, those that are due later included; running and held jobs stay."""
     from holdfast._core.job import State
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json

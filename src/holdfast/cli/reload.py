@@ -1,4 +1,4 @@
-"""``--reload``: start the workers anew when a Python file below the current folder has changed."""
+"""``--reload``: restart the workers when a Python file below the current folder has changed."""
 
 import asyncio
 import os
@@ -14,14 +14,14 @@ Stamps = dict[Path, tuple[int, int]]
 
 
 class Changes:
-    """Looks at the times of files, which needs no library and works on every file system."""
+    """Compares the times of files, which needs no library and works on every file system."""
 
     def __init__(self, folder: Path, clock: Clock, say: Callable[[str], None]) -> None:
         self._folder, self._clock, self._say = folder, clock, say
         self._before = stamps(folder)
 
     async def wait(self) -> list[Path]:
-        """The files changed since the last look, once they can be compiled; what cannot is said, and waited for."""
+        """Return the files changed since the last look, once they can be compiled; print the error of one that cannot, and wait."""
         while True:
             await self._clock.sleep(LOOK_EVERY)
             if not (changed := await self._look()):
@@ -46,13 +46,13 @@ class Changes:
         except (SyntaxError, ValueError) as error:
             line = getattr(error, "lineno", None)
             where = f"{path}:{line}" if line else str(path)
-            self._say(f"{where}: {type(error).__name__}: {getattr(error, 'msg', error)}; the old code runs on until it is mended")
+            self._say(f"{where}: {type(error).__name__}: {getattr(error, 'msg', error)}; the old code runs on until it is fixed")
             return True
         return False
 
 
 def stamps(folder: Path) -> Stamps:
-    """Time and size of each Python file, hidden folders and virtual environments left out."""
+    """Read time and size of each Python file, without hidden folders and virtual environments."""
     return dict(_stamps(folder))
 
 

@@ -26,7 +26,7 @@ MOST_SHOWN = 20
 
 @click.group()
 def rows() -> None:
-    """See tables of yours that are watched over, take rows back from the dead, create the indexes that help."""
+    """See the tables that the App watches, take rows back from dead workers, create the indexes that help."""
 
 
 @rows.command("list")
@@ -34,7 +34,7 @@ def rows() -> None:
 @APP
 @JSON
 def list_rows(names: tuple[str, ...], target: str | None, as_json: bool) -> None:
-    """How they stand: rows by status, how many are due, how many are stuck, and who has some."""
+    """Show rows by status, how many are due, how many are stuck, and which workers hold some."""
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table, span
 
@@ -53,12 +53,12 @@ def list_rows(names: tuple[str, ...], target: str | None, as_json: bool) -> None
 
 @rows.command()
 @NAMES
-@click.option("--dry-run", is_flag=True, help="Say how many rows it would be, change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked.")
+@click.option("--dry-run", is_flag=True, help="Print how many rows it would be, change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @APP
 @JSON
 def reset(names: tuple[str, ...], dry_run: bool, yes: bool, target: str | None, as_json: bool) -> None:
-    """Take rows back, now, from whoever has had them for longer than stale_after; supervisors do that by themselves."""
+    """Take back, now, rows that a worker has had for longer than stale_after; supervisors do that by themselves."""
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table
 
@@ -67,7 +67,9 @@ def reset(names: tuple[str, ...], dry_run: bool, yes: bool, target: str | None, 
         stuck = {each.name: each.states().stuck for each in chosen}
         if not dry_run and any(stuck.values()):
             confirm(f"take back {sum(stuck.values()):,} stuck rows?", yes=yes)
-        taken = {each.name: [] if dry_run else each.reset() for each in chosen}  # also where none is: some may have no stamp yet
+        taken = {
+            each.name: [] if dry_run else each.reset() for each in chosen
+        }  # also where none is stuck: some may have no stamp yet
     if as_json:
         print_json([{"name": name, "stuck": stuck[name], "reset": found} for name, found in taken.items()])
         return
@@ -81,7 +83,7 @@ def reset(names: tuple[str, ...], dry_run: bool, yes: bool, target: str | None, 
 @APP
 @JSON
 def indexes(names: tuple[str, ...], create: bool, target: str | None, as_json: bool) -> None:
-    """The indexes that their tables lack: without, each look for due or stuck rows reads whatever the table has."""
+    """List the indexes that the tables lack: without them each look for due or stuck rows reads the whole table."""
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table
 
@@ -102,7 +104,9 @@ def _target(target: str | None) -> str:
 
     if target := target or os.environ.get("HOLDFAST_APP"):
         return target
-    raise ConfigurationError(["no App: pass --app module:app or set HOLDFAST_APP, because only its code says what is watched"])
+    raise ConfigurationError(
+        ["no App: pass --app module:app or set HOLDFAST_APP, because only its code declares what is watched"]
+    )
 
 
 def _chosen(app: "App", names: Sequence[str]) -> "list[Rows]":
@@ -122,7 +126,7 @@ def _standing(each: "Rows") -> dict[str, Any]:
 
 
 def _missing(each: "Rows") -> tuple[str, ...]:
-    """``ConfigurationError`` rather than none where the table could not be looked at."""
+    """List the missing indexes; raises ``ConfigurationError`` where the table could not be inspected."""
     from holdfast.errors import ConfigurationError
 
     found = each.inspect()

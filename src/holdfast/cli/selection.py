@@ -21,7 +21,7 @@ SHOWN = 5
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """What was typed: ids, or conditions that all hold. ``limit=None``: however many there are."""
+    """The jobs that the command line chooses: ids, or conditions that all hold. ``limit=None``: all of them."""
 
     ids: tuple[str, ...] = ()
     state: str | None = None
@@ -38,14 +38,14 @@ class Selection(Struct, frozen=True, kw_only=True):
         return self.all or any((self.state, self.task, self.queue, self.tag, self.reason))
 
     def check(self) -> None:
-        """``UsageError`` unless it is clear which jobs are meant."""
+        """Raise ``UsageError`` unless it is clear which jobs are meant."""
         if self.ids and (self.is_by_selector or self.limit):
             raise click.UsageError("ids and a selector: use one of them")
         if not self.ids and not self.is_by_selector:
             raise click.UsageError("no jobs chosen: give ids, or choose by --state --task --queue --tag --reason, or --all")
 
     def find(self, app: "App", states: Sequence[State]) -> list[UUID]:
-        """The jobs' ids; ``states``: what to look at when no state was asked for, all if empty."""
+        """Find the jobs' ids. ``states``: where to look when no state was given, everywhere if empty."""
         conditions = {"task": self.task, "queue": self.queue, "tag": self.tag, "reason": self.reason}
         looked_at: Sequence[str | None] = [self.state] if self.state else list(states) or [None]
         found: dict[UUID, None] = {}
@@ -57,7 +57,7 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 def choosing(command: Command) -> Command:
-    """Ids, or the options of a selector, with ``--dry-run`` and ``--yes``."""
+    """Add an argument for ids and the options of a selector, with ``--dry-run`` and ``--yes``."""
     options = (
         click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_job),
         click.option("--state", type=click.Choice([state.value for state in State]), help="Only those in this state."),
@@ -65,10 +65,10 @@ def choosing(command: Command) -> Command:
         click.option("--queue", shell_complete=complete_queue, help="Only those in this queue."),
         click.option("--tag", help="Only those with this tag."),
         click.option("--reason", type=click.Choice([reason.value for reason in Reason]), help="Only those that ended so."),
-        click.option("--limit", type=click.IntRange(1), help="At most so many of them.  [default: no limit]"),
+        click.option("--limit", type=click.IntRange(1), help="How many at most.  [default: no limit]"),
         click.option("--all", is_flag=True, help="All jobs that the command can act on."),
-        click.option("--dry-run", is_flag=True, help="Say how many it would be, show the first ones, change nothing."),
-        click.option("--yes", is_flag=True, help="Do not ask; needed with a selector where nobody can be asked."),
+        click.option("--dry-run", is_flag=True, help="Print how many it would be, show the first ones, change nothing."),
+        click.option("--yes", is_flag=True, help="Do not ask; needed with a selector where there is no terminal."),
     )
     for option in reversed(options):
         command = option(command)
@@ -76,21 +76,21 @@ def choosing(command: Command) -> Command:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on only if the user says so: beforehand with ``--yes``, or now on a terminal."""
+    """Return only if the user agrees: beforehand with ``--yes``, or now on a terminal."""
     if yes:
         return
     if not can_ask():
-        raise click.UsageError(f"{question} Say --yes: nobody can be asked here")
+        raise click.UsageError(f"{question} Pass --yes: there is no terminal to ask on")
     click.confirm(question, abort=True, err=True)
 
 
 def can_ask() -> bool:
-    """Whether somebody sits there to answer."""
+    """Return whether a terminal is there to ask on."""
     return sys.stdin.isatty()
 
 
 def in_batches(ids: Sequence[UUID], act: Callable[[Sequence[UUID]], dict[UUID, State]], *, doing: str) -> dict[UUID, State]:
-    """What the act answers for all of them, a bounded number at a time, so that no write takes long."""
+    """Apply ``act`` to all of them, a bounded number at a time so that no write takes long, and merge its answers."""
     answers: dict[UUID, State] = {}
     done = 0
     try:
@@ -109,7 +109,7 @@ def in_batches(ids: Sequence[UUID], act: Callable[[Sequence[UUID]], dict[UUID, S
 
 @contextmanager
 def progress(total: int, doing: str) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal when it takes more than one step; else nothing."""
+    """Show a bar on a terminal when there is more than one step; else nothing."""
     if total <= BATCH or not sys.stderr.isatty():
         yield lambda count: None
         return

@@ -18,7 +18,7 @@ USAGE, UNREACHABLE = 2, 75
 
 
 class WorkerCommand:
-    """Runs what ``make`` makes until it ends by itself or somebody ends it; ``reason`` says afterwards why it ended."""
+    """Runs the supervisor that ``make`` returns, until it ends by itself or a signal ends it; ``reason`` then holds why."""
 
     def __init__(self, make: "Callable[[], Supervisor]", changes: "Changes | None" = None) -> None:
         self._make, self._changes = make, changes
@@ -27,13 +27,13 @@ class WorkerCommand:
         self.reason = "nothing left to do"
 
     def end(self, number: signal.Signals) -> None:
-        """A signal asks us to end; again: at once."""
+        """Handle a signal: the first drains, the second ends at once."""
         self.reason = number.name
         self._ended.set()
         self.supervisor.drain()
 
     async def run(self) -> int:
-        """The exit code."""
+        """Run to the end, and return the exit code."""
         if self._changes is None:
             code = await self.supervisor.run()
             self._explain(code)
@@ -45,7 +45,7 @@ class WorkerCommand:
             running, changed = asyncio.create_task(self.supervisor.run()), asyncio.create_task(changes.wait())
             await asyncio.wait({running, changed}, return_when=asyncio.FIRST_COMPLETED)
             if changed.done() and not self._ended.is_set():
-                write_stderr(f"{_named(changed.result())} changed: workers start anew")
+                write_stderr(f"{_named(changed.result())} changed: workers restart")
                 self.supervisor.drain()
             code = await running
             self._explain(code)
@@ -64,7 +64,7 @@ class WorkerCommand:
         for problem in self.supervisor.problems:
             write_stderr(f"error: {printable(problem)}")
         if code == UNREACHABLE:
-            write_stderr("error: the store could not be reached; see that it is up, then start the worker again")
+            write_stderr("error: the store could not be reached; check that it is running, then start the worker again")
         if code and not self._ended.is_set():
             self.reason = {USAGE: "refused", UNREACHABLE: "store out of reach"}.get(code, "failed")
 

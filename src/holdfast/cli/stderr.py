@@ -1,4 +1,4 @@
-"""What a supervisor says on stderr. That may be closed, full, or read by nobody, and none of this ends a worker."""
+"""What a supervisor prints on stderr, which may be closed, full or without a reader; none of this ends a worker."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import click
 
 
 def open_missing() -> None:
-    """Where stdin, stdout or stderr is closed, the next file or socket would take its number, and what is printed would end there."""
+    """Open missing standard streams: the next file or socket would take the number of a closed one, and prints would go there."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -17,13 +17,13 @@ def open_missing() -> None:
 
 
 def write_stderr(text: str) -> None:
-    """A line or more, if anybody can still read it."""
+    """Write a line or more, if stderr can still be written."""
     with suppress(OSError, ValueError):
         click.echo(text, err=True)
 
 
 def discard_unwritable() -> None:
-    """At the end: what could not be written must not become the exit code."""
+    """Drop at the end what could not be written, so that it does not become the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None:
             continue

@@ -45,7 +45,7 @@ def top(interval: float, once: bool, target: str | None, url: str | None, as_jso
         return
     from rich.console import Console
 
-    # In a pipe nobody sees the columns of a terminal: as wide as it takes.
+    # In a pipe there is no terminal with columns: as wide as it takes.
     Console(width=None if sys.stdout.isatty() else 200).print(draw(frame))
 
 
@@ -88,14 +88,14 @@ def _ctrl_c() -> Iterator[Callable[[], bool]]:
 
 
 def _is_ended(stdin: list[int], seconds: float) -> bool:
-    """Wait for the next look, or for a key; whether it was the one that ends."""
+    """Wait for the next look, or for a key; return whether it was the key that ends."""
     ready, _, _ = select.select(stdin, [], [], seconds)
     return bool(ready) and os.read(stdin[0], 64) in (b"", b"q", b"Q", b"\x04", b"\x1b")
 
 
 @contextmanager
 def _keys() -> Iterator[list[int]]:
-    """Keys one by one and unseen, if there is a keyboard."""
+    """Yield keys one by one, without echo, if there is a keyboard."""
     if not sys.stdin.isatty():
         yield []
         return

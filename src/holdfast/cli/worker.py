@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--queues", metavar="A,B", help="Only these queues.  [default: all]")
 @click.option("--grace", type=DURATION, help="How long running jobs may take to end.  [default: the App's, 20s]")
 @click.option("--until-empty", is_flag=True, help="End when no job it may run is left, jobs due later included.")
-@click.option("--reload", is_flag=True, help="Start the workers anew when a .py file below this folder has changed.")
+@click.option("--reload", is_flag=True, help="Restart the workers when a .py file below this folder has changed.")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="How much to log.")
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or machines."
@@ -82,7 +82,7 @@ def worker(
 def _changes(clock: "Clock") -> "Changes":
     from holdfast.cli.reload import Changes
 
-    # Byte code is told apart by whole seconds, and a change may come sooner than that.
+    # Byte code is distinguished by whole seconds, and a change may come sooner than that.
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     return Changes(Path.cwd(), clock, lambda text: write_stderr(f"error: {printable(text)}"))
 
@@ -116,7 +116,7 @@ def _maker(
 async def _serve(
     make: "Callable[[], Supervisor]", banner: "Banner", events: "Events", changes: "Changes | None"
 ) -> tuple[str, int]:
-    """Why it ended, and the exit code."""
+    """Serve until the end; return the reason and the exit code."""
     import asyncio
     import signal
 
@@ -130,7 +130,7 @@ async def _serve(
         loop.add_signal_handler(number, keeper.end, number)
     loop.add_signal_handler(signal.SIGQUIT, lambda: _show_stacks(keeper.supervisor))
     code = await keeper.run()
-    for number in ending:  # one more of them would kill what has done all it was asked for, and its exit code would say so
+    for number in ending:  # one more signal would kill a process that has done all its work, and its exit code would show it
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
     return keeper.reason, code

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @click.group()
 def workers() -> None:
-    """See who works, and whether they answer."""
+    """See which workers run, and whether they answer."""
 
 
 @workers.command("list")
 @store_options
 @JSON
 def list_workers(target: str | None, url: str | None, as_json: bool) -> None:
-    """Workers whose lease has not ended, oldest first, with what they hold and what they can run."""
+    """List workers whose lease has not ended, oldest first, with what they hold and what they can run."""
     from holdfast._processes.loading import opened
     from holdfast.cli.output import print_json, print_table
 
@@ -71,7 +71,7 @@ def ping(context: click.Context, names: tuple[str, ...], target: str | None, url
 
 
 def condition(worker: "LeaseView") -> str:
-    """How it is, in a word or two."""
+    """Describe its condition in a word or two."""
     if worker.overdue > 0:
         return f"silent, {worker.overdue:.1f} s overdue"
     return " and ".join((["draining"] if worker.is_draining else []) + (["alone"] if worker.is_isolated else [])) or "alive"

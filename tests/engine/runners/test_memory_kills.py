@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast._ports.host import Exit
-from holdfast._system.memory_kills import BELIEVED, MemoryKills
+from holdfast._system.memory_kills import RECENT, MemoryKills
 from holdfast.testing.clock import FakeClock
 
 V1 = "9:name=systemd:/\n4:cpu,memory:/app/worker\n0::/\n"
@@ -32,7 +32,7 @@ def test_a_memory_kill_is_believed_for_a_moment_after_the_count_grew(tmp_path: P
     count.write_text("low 0\nunder_oom 0\noom_kill 4\noom 9\n")
     assert kills.had_recent_kill()
     assert kills.had_recent_kill(), "two may have been killed"
-    clock.advance(BELIEVED)
+    clock.advance(RECENT)
     assert not kills.had_recent_kill()
 
 
@@ -45,7 +45,7 @@ def test_the_memory_kill_of_somebody_else_is_not_taken_for_a_later_death(tmp_pat
     kills = MemoryKills(tmp_path / "cgroup", tmp_path, now=clock.monotonic)
     count.write_text("oom_kill 4\n")
     kills.poll()
-    clock.advance(BELIEVED)
+    clock.advance(RECENT)
     assert not kills.had_recent_kill()
 
 
