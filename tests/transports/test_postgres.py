@@ -252,7 +252,7 @@ def test_what_does_not_fit_is_for_everybody() -> None:
         assert (news.queues, news.is_for_all) == (["mail", "post"], True)
         assert 100 <= len(news.ids) < 300
         assert len(msgspec.json.encode(news)) <= postgres.LONGEST
-        assert not outbox.has_news.is_set()
+        assert not outbox.is_filled.is_set()
         outbox.add([Hint("x" * 200 + str(number)) for number in range(200)])
         assert outbox.take() == Notification(is_for_all=True)
         outbox.add([Hint(str(number)) for number in range(5000)])

@@ -1,4 +1,4 @@
-"""Connections that are kept up in the background, each by a task of its event loop: for what may be lost and is never waited for."""
+"""Connections that a task of each event loop keeps up in the background: for messages that may be lost and are never waited for."""
 
 import asyncio
 import logging
@@ -19,9 +19,9 @@ logger = logging.getLogger("holdfast")
 
 
 class Upkeep(Generic[Session]):
-    """One connection, made again whenever it is lost, after pauses that grow and differ from one process to the next.
+    """One connection, opened again whenever it is lost, after pauses that grow and differ from one process to the next.
 
-    ``serve`` opens it, hands over what others use, and returns or raises when it is lost, having closed it. ``name``: for logs.
+    ``serve`` opens it, passes on the session, and returns or raises when it is lost, having closed it. ``name``: for logs.
     """
 
     def __init__(
@@ -36,24 +36,24 @@ class Upkeep(Generic[Session]):
 
     @property
     def has_tried(self) -> bool:
-        """Whether nobody needs to wait for the first attempt any more."""
+        """Whether the first attempt is over, so that no caller waits for it any more."""
         return self._has_tried.is_set()
 
-    async def session(self, patience: float) -> Session | None:
-        """What others use; ``None`` while it is down. Only the very first attempt is waited for, up to ``patience`` seconds,
-        and by nobody who comes later."""
+    async def session(self, timeout: float) -> Session | None:
+        """Return the open session; ``None`` while the connection is down. Only callers during the very first attempt wait, up to
+        ``timeout`` seconds."""
         if self._session is None and not self._has_tried.is_set() and self._is_patient:
-            await _wait(self._has_tried, patience)
+            await _wait(self._has_tried, timeout)
             self._is_patient = False
         return self._session
 
-    async def until_up(self, patience: float) -> Session | None:
-        """The same, waited for."""
-        await _wait(self._up, patience)
+    async def until_up(self, timeout: float) -> Session | None:
+        """Wait for an open session, up to ``timeout`` seconds."""
+        await _wait(self._up, timeout)
         return self._session
 
     def stop(self) -> None:
-        """Close it soon."""
+        """Close it soon, without waiting."""
         self._is_closed = True
         self._task.cancel()
 
@@ -71,14 +71,14 @@ class Upkeep(Generic[Session]):
             except (Exception, asyncio.CancelledError) as raised:
                 if self._task.cancelling():
                     raise
-                error = raised  # also a cancellation that strayed out of a driver
+                error = raised  # also a cancellation that escaped from a driver
             was_up, self._session = self._session is not None, None
             self._up.clear()
             self._has_tried.set()
             failures = 1 if was_up else failures + 1
             if failures == 1:
                 reason = "the connection was closed" if error is None else printable(f"{type(error).__name__}: {error}")
-                logger.warning("no hints by %s for now; workers look by themselves: %s", self._name, reason)
+                logger.warning("no hints by %s for now; workers poll instead: %s", self._name, reason)
             longest = min(LONGEST_PAUSE, SHORTEST_PAUSE * 2.0 ** min(failures - 1, 16))
             await self._clock.sleep(longest * (0.75 + 0.25 * self._chance.jitter()))
 
@@ -93,7 +93,7 @@ class Upkeep(Generic[Session]):
 
 
 class PerLoop(Generic[Kept]):
-    """Something for each event loop that uses it; what belongs to a closed loop is dropped."""
+    """One object for each event loop that uses it; the objects of closed loops are dropped."""
 
     def __init__(self, make: Callable[[], Kept]) -> None:
         self._make = make
@@ -101,7 +101,7 @@ class PerLoop(Generic[Kept]):
         self._all: dict[asyncio.AbstractEventLoop, Kept] = {}
 
     def here(self) -> Kept:
-        """The running loop's."""
+        """Return the object of the running event loop."""
         loop = asyncio.get_running_loop()
         kept = self._all.get(loop)
         if kept is None:
@@ -112,7 +112,7 @@ class PerLoop(Generic[Kept]):
         return kept
 
     def take_all(self) -> tuple[Kept | None, list[tuple[asyncio.AbstractEventLoop, Kept]]]:
-        """The running loop's, and those of others; none is kept."""
+        """Remove all: return the running loop's object, and those of other loops."""
         with self._lock:
             everything, self._all = self._all, {}
         return everything.pop(asyncio.get_running_loop(), None), [(loop, kept) for loop, kept in everything.items()]

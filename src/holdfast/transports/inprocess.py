@@ -9,7 +9,7 @@ Listener = tuple[asyncio.AbstractEventLoop, Callable[[Hint], None]]
 
 
 class InProcessTransport:
-    """One of those that share ``listeners``, a list that lives as long as the store does."""
+    """One of the transports that share ``listeners``, a list that lives as long as the store does."""
 
     deliveries = None
 
@@ -18,21 +18,21 @@ class InProcessTransport:
         self._ours: list[Listener] = []
 
     async def publish(self, hints: Sequence[Hint]) -> None:
-        """Tell every listener, in its own loop."""
+        """Call every listener, each in its event loop."""
         for loop, wake in tuple(self._listeners):
             for hint in hints:
                 try:
                     loop.call_soon_threadsafe(wake, hint)
                 except RuntimeError:
-                    break  # its loop is closed: it left without a word
+                    break  # its loop is closed: it left without closing the transport
 
     async def subscribe(self, wake: Callable[[Hint], None]) -> None:
-        """From now on call ``wake`` in the running loop for each hint that arrives."""
+        """Call ``wake`` in the running loop from now on, for each hint that arrives."""
         listener = (asyncio.get_running_loop(), wake)
         self._ours.append(listener)
         self._listeners.append(listener)
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Remove this listener from the shared list."""
         while self._ours:
             self._listeners.remove(self._ours.pop())

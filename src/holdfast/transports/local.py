@@ -21,10 +21,10 @@ logger = logging.getLogger("holdfast")
 
 OPEN_FILES = Path("/proc/self/fd")
 LONGEST_FOLDER = 60
-"""Bytes that leave room for a name: systems take socket addresses of about 100 bytes, and no longer ones."""
+"""Bytes that leave space for a name: systems take socket addresses of about 100 bytes, and no longer ones."""
 MOST_IDS = 64
 MOST_LISTENERS = 100
-"""Of one process."""
+"""Bytes of the buffer of one process."""
 MOST_AT_ONCE = 100
 LARGEST = 8192
 
@@ -32,7 +32,7 @@ _decoder = msgspec.json.Decoder(Hint)
 
 
 class LocalTransport:
-    """Wakes the idle workers of this machine. Whatever fails here fails silently: polling runs underneath.
+    """Wakes the idle workers of this machine. All failures here are silent: polling runs underneath.
 
     Every listener owns a socket in ``<database>-wake/``; a publisher sends to each one it finds there and
     removes those whose owner is gone. Processes of another user cannot enter the folder and poll.
@@ -49,11 +49,11 @@ class LocalTransport:
         self._name = ""
 
     async def publish(self, hints: Sequence[Hint]) -> None:
-        """Send each hint to every listener, without waiting for anybody."""
+        """Send each hint to every listener, without waiting for any of them."""
         try:
             folder = os.open(self._folder, os.O_RDONLY)
         except OSError:
-            return  # nobody listens
+            return  # no process listens
         data = [msgspec.json.encode(structs.replace(hint, ids=hint.ids[:MOST_IDS])) for hint in hints]
         try:
             with _new_socket() as sender:
@@ -74,7 +74,7 @@ class LocalTransport:
             pass  # its buffer is full, so it is about to wake anyway; or it just left
 
     async def subscribe(self, wake: Callable[[Hint], None]) -> None:
-        """From now on call ``wake`` in the running loop for each hint that arrives."""
+        """Call ``wake`` in the running loop from now on, for each hint that arrives."""
         self._wakes.append(wake)
         if self._listener is not None:
             return
@@ -107,14 +107,14 @@ class LocalTransport:
             finally:
                 os.close(folder)
         except OSError as error:
-            # Taken by another listener of ours; or the folder went with its last listener just now.
+            # Taken by another listener of this process; or the folder was removed with its last listener just now.
             if error.errno in (errno.EADDRINUSE, errno.ENOENT):
                 return False
             raise
         return True
 
     def _address(self, folder: int, name: str) -> str:
-        """A short name for a socket, however deep its folder is."""
+        """Return a short name for a socket, at any depth of its folder."""
         return str((OPEN_FILES / str(folder) if OPEN_FILES.exists() else self._folder) / name)
 
     def _receive(self) -> None:
@@ -125,7 +125,7 @@ class LocalTransport:
             except OSError:
                 return
             except msgspec.MsgspecError:
-                continue  # anybody may send rubbish
+                continue  # any process may send rubbish
             for wake in tuple(self._wakes):
                 wake(hint)
 
@@ -160,7 +160,7 @@ def _remove(folder: int, name: str) -> None:
     try:
         if stat.S_ISSOCK(
             os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-        ):  # a file that is no socket refuses connections too
+        ):  # a file that is not a socket refuses connections too
             os.unlink(name, dir_fd=folder)
     except OSError:
-        pass  # somebody else did
+        pass  # another process did

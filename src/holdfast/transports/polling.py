@@ -6,15 +6,15 @@ from holdfast._ports.transport import Hint
 
 
 class PollingTransport:
-    """Carries nothing, for stores that no cheaper way of waking leads to."""
+    """Carries nothing, for stores without a cheap way of waking workers."""
 
     deliveries = None
 
     async def publish(self, hints: Sequence[Hint]) -> None:
-        """Nobody is told."""
+        """Drop the hints: no worker receives any."""
 
     async def subscribe(self, wake: Callable[[Hint], None]) -> None:
-        """Nothing will ever arrive."""
+        """Do nothing: no hint will ever arrive."""
 
     async def close(self) -> None:
-        """There is nothing to leave behind."""
+        """Do nothing: there is nothing to close."""

@@ -1,7 +1,7 @@
-"""Hints by LISTEN and NOTIFY: queues' names and ids in one short payload, sent beside all that is enqueued.
+"""Hints by LISTEN and NOTIFY: names of queues and ids in one short payload, sent beside all that is enqueued.
 
-A NOTIFY takes a lock of the whole database when it commits. So it never runs inside anybody's transaction, and a process
-sends one at most every few milliseconds, whatever it enqueues meanwhile.
+A NOTIFY takes a lock of the whole database when it commits. So it never runs inside a caller's transaction, and a process
+sends at most one every few milliseconds, even if it enqueues thousands of jobs.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from holdfast._ports.transport import Hint
 from holdfast.transports._upkeep import PerLoop, Upkeep
 
 INTERVAL, LONGEST_INTERVAL = 0.005, 0.02
-"""Seconds between two notifications of one event loop: the first after a pause goes at once, and while there is always more to
-say, which keeps everybody busy anyway, it is said less and less often."""
+"""Seconds between two notifications of one event loop. The first after a pause goes at once. While jobs keep coming, all workers
+are busy anyway, and notifications become less frequent."""
 PROBE, ANSWER = 10.0, 5.0
-"""Seconds: a connection whose server is gone without a word would be silent for ever."""
+"""Seconds: without keepalives, a connection whose server is gone without closing it would stay silent indefinitely."""
 IDLE = 60.0
-"""Seconds after which a process that only tells lets go of its connection."""
+"""Seconds after which a process that only publishes closes its connection."""
 CONNECTING, CLOSING = 0.25, 1.0
 LONGEST = 7_900
 """Bytes of a payload: the server takes 7,999."""
@@ -36,25 +36,25 @@ Connect = Callable[[], Awaitable["asyncpg.Connection"]]
 
 
 class Notification(Struct, omit_defaults=True):
-    """What one notification says. ``is_for_all``: more than could be said."""
+    """The content of one notification. ``is_for_all``: there was more than fits."""
 
     queues: list[str] = []
     ids: list[UUID] = []
     is_for_all: bool = False
 
     def hints(self) -> list[Hint]:
-        """As they were published, the jobs of a queue without their queue."""
+        """Return the hints as they were published, the jobs of a queue without their queue."""
         found = [Hint(queue) for queue in self.queues]
         found += [Hint(ids=tuple(self.ids))] if self.ids else []
         return found + ([Hint()] if self.is_for_all else [])
 
 
 _encode = msgspec.json.Encoder().encode
-_news = msgspec.json.Decoder(Notification)
+_decoder = msgspec.json.Decoder(Notification)
 
 
 class PostgresTransport:
-    """Wakes the idle workers of one schema. ``connect`` opens a connection of its own; ``name``: for logs, without password."""
+    """Wakes the idle workers of one schema. ``connect`` opens a dedicated connection; ``name``: for logs, without password."""
 
     deliveries = None
 
@@ -65,7 +65,7 @@ class PostgresTransport:
         self._posts: PerLoop[_LoopConnection] = PerLoop(open_post)
 
     async def publish(self, hints: Sequence[Hint]) -> None:
-        """Note them; they are sent in the background. Only the first call waits for the connection, and not for long."""
+        """Queue hints to be sent in the background. Only the first call waits for the connection, and not for long."""
         if hints:
             post = self._posts.here()
             post.outbox.add(hints)
@@ -73,7 +73,7 @@ class PostgresTransport:
                 await post.upkeep.session(CONNECTING)
 
     async def subscribe(self, wake: Callable[[Hint], None]) -> None:
-        """From now on call ``wake`` in the running loop for each hint that arrives."""
+        """Call ``wake`` in the running loop from now on, for each hint that arrives."""
         self._posts.here().listen(wake)
 
     async def close(self) -> None:
@@ -83,22 +83,22 @@ class PostgresTransport:
             try:
                 loop.call_soon_threadsafe(post.upkeep.stop)
             except RuntimeError:
-                pass  # the loop is closed, and what it had with it
+                pass  # the loop is closed, with all its connections
         if ours is not None:
             await ours.upkeep.close()
 
 
 class Outbox:
-    """What has not been said yet, each queue and job once."""
+    """Hints that have not been sent yet, each queue and job once."""
 
     def __init__(self) -> None:
-        self.has_news = asyncio.Event()
+        self.is_filled = asyncio.Event()
         self._queues: dict[str, None] = {}
         self._ids: dict[UUID, None] = {}
         self._is_for_all = False
 
     def add(self, hints: Sequence[Hint]) -> None:
-        """Say these too."""
+        """Add hints to the next notification."""
         for hint in hints:
             if hint.queue and (not hint.ids or not hint.rescued):
                 self._queues[hint.queue] = None
@@ -108,21 +108,25 @@ class Outbox:
                 self._is_for_all = self._is_for_all or not (hint.ids or hint.queue)
         if len(self._queues) > MOST_NAMES or len(self._ids) > MOST_IDS:
             self._queues, self._ids, self._is_for_all = {}, {}, True
-        self.has_news.set()
+        self.is_filled.set()
 
     def take(self) -> Notification:
-        """All that fits into one payload; what does not is for everybody."""
-        news = Notification(list(self._queues), list(self._ids), self._is_for_all)
+        """Take all that fits into one payload; if more is left, the payload is for every worker."""
+        notification = Notification(list(self._queues), list(self._ids), self._is_for_all)
         self._queues, self._ids, self._is_for_all = {}, {}, False
-        self.has_news.clear()
-        while len(_encode(news)) > LONGEST:
-            # Who has a job that changed learns it with his next beat anyway; nobody would look into a queue before he polls.
-            news = Notification(news.queues, news.ids[: len(news.ids) // 2], True) if news.ids else Notification(is_for_all=True)
-        return news
+        self.is_filled.clear()
+        while len(_encode(notification)) > LONGEST:
+            # A worker whose job changed learns it with its next beat anyway; a queue without its own hint would wait for the next poll.
+            notification = (
+                Notification(notification.queues, notification.ids[: len(notification.ids) // 2], True)
+                if notification.ids
+                else Notification(is_for_all=True)
+            )
+        return notification
 
 
 class _LoopConnection:
-    """What one event loop has of it."""
+    """The connection of one event loop."""
 
     def __init__(self, connect: Connect, channel: str, *, name: str, clock: Clock, chance: Randomness) -> None:
         self._connect, self._channel, self._clock = connect, channel, clock
@@ -131,55 +135,55 @@ class _LoopConnection:
         self.upkeep: Upkeep[bool] = Upkeep(f"LISTEN at {name}", self._serve, clock=clock, chance=chance)
 
     def listen(self, wake: Callable[[Hint], None]) -> None:
-        """Call ``wake`` from now on."""
+        """Call ``wake`` for each hint from now on."""
         self._wakes.append(wake)
-        self.outbox.has_news.set()  # a connection that only told has to listen now
+        self.outbox.is_filled.set()  # a connection that only published has to listen now
 
     async def _serve(self, opened: Callable[[bool], None]) -> None:
         while True:
             if not self._wakes:
-                await self.outbox.has_news.wait()
+                await self.outbox.is_filled.wait()
             async with self._connection() as connection:
                 opened(True)
                 await self._carry(connection)
 
     async def _carry(self, connection: "asyncpg.Connection") -> None:
-        """Until the connection is lost, or has not been needed for a while."""
+        """Carry hints until the connection is lost, or has not been needed for a while."""
         is_listening, silent, interval = False, 0.0, INTERVAL
-        # NOTIFY commits, and would wait for the disk: of all that is said nothing needs to survive the server.
+        # NOTIFY commits, and would wait for the disk: no hint needs to survive the server.
         await self._ask(connection.execute("SET synchronous_commit = off"))
         while self._wakes or silent < IDLE:
             if self._wakes and not is_listening:
                 is_listening = True
-                await self._ask(connection.add_listener(self._channel, self._heard))
-                self._wake(Hint())  # whatever was said while nobody listened
-            if await self._has_news(PROBE):
+                await self._ask(connection.add_listener(self._channel, self._on_notification))
+                self._wake(Hint())  # hints may have been sent while nothing listened
+            if await self._has_hints(PROBE):
                 silent = 0.0
                 if connection.is_closed():
                     raise ConnectionResetError("the server has ended it")
                 await self._tell(connection)
                 await self._clock.sleep(interval)
-                interval = min(interval * 2, LONGEST_INTERVAL) if self.outbox.has_news.is_set() else INTERVAL
+                interval = min(interval * 2, LONGEST_INTERVAL) if self.outbox.is_filled.is_set() else INTERVAL
             else:
                 silent += PROBE
                 await self._ask(connection.execute("SELECT 1"))
 
-    async def _has_news(self, patience: float) -> bool:
+    async def _has_hints(self, timeout: float) -> bool:
         try:
-            async with asyncio.timeout(patience):
-                await self.outbox.has_news.wait()
+            async with asyncio.timeout(timeout):
+                await self.outbox.is_filled.wait()
         except TimeoutError:
             return False
         return True
 
     async def _tell(self, connection: "asyncpg.Connection") -> None:
-        news = self.outbox.take()
-        if news == Notification():
+        notification = self.outbox.take()
+        if notification == Notification():
             return
         try:
-            await self._ask(connection.execute("SELECT pg_notify($1, $2)", self._channel, _encode(news).decode()))
+            await self._ask(connection.execute("SELECT pg_notify($1, $2)", self._channel, _encode(notification).decode()))
         except BaseException:
-            self.outbox.add(news.hints())
+            self.outbox.add(notification.hints())
             raise
 
     async def _ask(self, question: Awaitable[object]) -> None:
@@ -191,27 +195,27 @@ class _LoopConnection:
         connection = await self._connect()
 
         def lose(_: object) -> None:
-            self.outbox.has_news.set()
+            self.outbox.is_filled.set()
 
         connection.add_termination_listener(lose)
         try:
             yield connection
         finally:
-            connection.remove_termination_listener(lose)  # an end of our own making is no news
+            connection.remove_termination_listener(lose)  # an end that this process causes needs no reaction
             try:
                 async with asyncio.timeout(CLOSING):
-                    if self.outbox.has_news.is_set() and not connection.is_closed():
+                    if self.outbox.is_filled.is_set() and not connection.is_closed():
                         await self._tell(connection)  # a program that enqueues and ends
                     await connection.close()
             except Exception:
                 connection.terminate()
 
-    def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:
+    def _on_notification(self, connection: object, pid: int, channel: str, payload: object) -> None:
         try:
-            news = _news.decode(str(payload))
+            notification = _decoder.decode(str(payload))
         except msgspec.MsgspecError:
-            return  # anybody may notify
-        for hint in news.hints():
+            return  # any session may notify
+        for hint in notification.hints():
             self._wake(hint)
 
     def _wake(self, hint: Hint) -> None:

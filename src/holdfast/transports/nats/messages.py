@@ -1,4 +1,4 @@
-"""What a message says, and where it goes: ids only, never a payload."""
+"""What a message contains, and its subject: ids only, never a payload."""
 
 import re
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from msgspec import Struct
 from holdfast._ports.transport import ClaimSource, Delivery, Hint
 
 ALL = "=all"
-"""The consumer of workers that serve every queue; no queue is called so."""
+"""The consumer of workers that serve every queue; no queue has this name."""
 
 
 class Message(Struct, frozen=True, omit_defaults=True):
-    """One job that is due. ``rescued``: why it was taken from its last worker. ``again``: nobody had come for it."""
+    """One job that is due. ``rescued``: why it was taken from its last worker. ``again``: no worker had fetched it."""
 
     id: UUID
     rescued: str = ""
@@ -29,32 +29,32 @@ encode = msgspec.json.Encoder().encode
 
 
 def subject_of(stream: str, queue: str) -> str:
-    """Where jobs of a queue are published."""
+    """Return the subject for jobs of a queue."""
     return f"{stream}.job.{_escaped(queue)}"
 
 
 def subjects(stream: str) -> str:
-    """Everything that the stream keeps."""
+    """Return the pattern of all subjects that the stream keeps."""
     return f"{stream}.job.*"
 
 
 def wake_subject(stream: str) -> str:
-    """Where hints go that are for everybody and kept for nobody."""
+    """Return the subject of hints that go to every worker and are kept for none."""
     return f"{stream}.wake"
 
 
 def consumers(queues: Sequence[str] | None) -> tuple[str, ...]:
-    """One for each queue."""
+    """Name one consumer for each queue."""
     return (ALL,) if queues is None else tuple(_escaped(queue) for queue in queues)
 
 
 def filter_of(stream: str, consumer: str) -> str:
-    """What a consumer gets."""
+    """Return the subject that a consumer filters by."""
     return subjects(stream) if consumer == ALL else f"{stream}.job.{consumer}"
 
 
 def delivery_of(subject: str, data: bytes, times: int, receipt: object) -> Delivery | None:
-    """What was delivered, for the so-manieth time; ``None`` for rubbish, which anybody may send."""
+    """Decode a message that was delivered for the ``times``-th time; ``None`` for rubbish, which any client may send."""
     try:
         message = _message.decode(data)
     except msgspec.MsgspecError:
@@ -64,7 +64,7 @@ def delivery_of(subject: str, data: bytes, times: int, receipt: object) -> Deliv
 
 
 def hint_of(data: bytes) -> Hint | None:
-    """A hint for everybody."""
+    """Decode a hint that goes to every worker."""
     try:
         return _hint.decode(data)
     except msgspec.MsgspecError:
@@ -72,7 +72,7 @@ def hint_of(data: bytes) -> Hint | None:
 
 
 def _escaped(queue: str) -> str:
-    """A name that is one word of a subject, in which a dot, for one, ends a word."""
+    """Escape a name to one word of a subject, in which a dot, for example, ends a word."""
     return _NO_WORD.sub(lambda found: "".join(f"={byte:02x}" for byte in found[0].encode(errors="replace")), queue)
 
 

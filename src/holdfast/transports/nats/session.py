@@ -1,4 +1,4 @@
-"""One connection to the servers: what is published, and what has been asked for and has come."""
+"""One connection to the servers: what is published, what has been requested, and what has arrived."""
 
 import asyncio
 import logging
@@ -18,16 +18,16 @@ from holdfast.transports.nats import messages
 
 API_LIMIT = 5.0
 EXPIRES = 5.0
-"""Seconds for which a request for jobs stands; what is not asked for again is given to others."""
+"""Seconds for which a request for jobs stands; without a new request, jobs go to other workers."""
 LATE = 1.0
 EXPIRED = "408"
 OLDEST = 86_400.0
-"""Seconds: nobody who comes after a day needs to be told what he finds by himself."""
+"""Seconds: after a day a worker has found by polling what a message could tell."""
 MOST_KEPT = 1_000_000
 MOST_UNACKNOWLEDGED = 50_000
 MOST_WORKERS = 5_000
-MOST_TOLD = 1_000
-"""Jobs in one call: beyond that workers look by themselves anyway, and whoever publishes must not wait."""
+MOST_PUBLISHED = 1_000
+"""Jobs in one call: beyond that workers poll anyway, and the publishing caller must not wait."""
 MOST_IDS = 64
 
 FAILURES = (Error, OSError, TimeoutError)
@@ -36,7 +36,7 @@ logger = logging.getLogger("holdfast")
 
 
 class Session:
-    """What one connection knows; a new one begins anew."""
+    """The state of one connection; a new connection starts with none."""
 
     def __init__(
         self, client: Client, address: TransportUrl, stream: str, *, now: Callable[[], float], wake: Callable[[Hint], None]
@@ -47,47 +47,47 @@ class Session:
         self._inbox = client.new_inbox()
         self._known: set[str] = set()
         self._asked: dict[str, tuple[int, float]] = {}
-        self._come: list[Delivery] = []
-        self._has_come = asyncio.Event()
+        self._arrived: list[Delivery] = []
+        self._has_arrived = asyncio.Event()
         self._is_listening = self._is_receiving = False
 
-    # telling
+    # publishing
 
     async def publish(self, hints: Sequence[Hint]) -> None:
-        """Each job of a queue to one worker, everything else to all. Not confirmed: what is lost is found by a sweep."""
-        told = 0
+        """Send each job of a queue to one worker, everything else to all. Not confirmed: the republisher finds what is lost."""
+        published = 0
         for hint in hints:
             if not (hint.queue and hint.ids):
                 await self._client.publish(messages.wake_subject(self._stream), messages.encode(_cut(hint)))
                 continue
             subject = messages.subject_of(self._stream, hint.queue)
-            for job in hint.ids[: max(0, MOST_TOLD - told)]:
+            for job in hint.ids[: max(0, MOST_PUBLISHED - published)]:
                 await self._client.publish(subject, messages.encode(messages.Message(job, hint.rescued)))
-            told += len(hint.ids)
+            published += len(hint.ids)
 
     async def republish(self, jobs: Sequence[DueJob]) -> None:
-        """The stream keeps one of those that carry the same id and come within two minutes, whoever sends them."""
+        """Publish due jobs again. The stream keeps one message of those with the same id within two minutes, from any sender."""
         for job in jobs:
             message = messages.encode(messages.Message(job.job, again=True))
             headers = {"Nats-Msg-Id": f"{job.job}:{job.claim_number}"}
             await self._client.publish(messages.subject_of(self._stream, job.queue), message, headers=headers)
 
     async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Not confirmed: a message whose acknowledgement is lost comes again, and is acknowledged again."""
+        """Acknowledge without confirmation: a message whose acknowledgement is lost comes again, and is acknowledged again."""
         for delivery in deliveries:
             await self._client.publish(delivery.receipt, b"+ACK")
 
-    # hearing
+    # receiving
 
     async def listen(self) -> None:
-        """From now on hear what is for everybody."""
+        """Receive from now on the hints that go to every worker."""
         if not self._is_listening:
             await self._client.subscribe(messages.wake_subject(self._stream), cb=self._on_wake)
             self._is_listening = True
 
     async def ask(self, queues: Sequence[str] | None, most: int) -> None:
-        """Have requests standing for ``most`` jobs of these queues, shared among them; stream and consumers are made if
-        there are none, and made again if somebody has deleted them."""
+        """Keep requests standing for ``most`` jobs of these queues, shared among them. Missing stream and consumers are made,
+        also when another program has deleted them."""
         if not self._is_receiving:
             await self._client.subscribe(f"{self._inbox}.*", cb=self._on_message)
             self._is_receiving = True
@@ -96,7 +96,7 @@ class Session:
         for name in names:
             standing, until = self._asked.get(name, (0, 0.0))
             if self._now() > until:
-                standing = 0  # its end was not told, or that was lost
+                standing = 0  # its end was not reported, or the report was lost
             if standing >= share:
                 continue
             await self._require(name)
@@ -105,19 +105,19 @@ class Session:
             subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}"
             await self._client.publish(subject, messages.encode(wish), reply=f"{self._inbox}.{name}")
 
-    async def come(self, patience: float) -> tuple[Delivery, ...]:
-        """What has come; if nothing has, wait a while for the first."""
+    async def receive(self, timeout: float) -> tuple[Delivery, ...]:
+        """Return what has arrived; if nothing has, wait up to ``timeout`` seconds for the first."""
         try:
-            async with asyncio.timeout(patience if not self._come else 0):
-                await self._has_come.wait()
+            async with asyncio.timeout(timeout if not self._arrived else 0):
+                await self._has_arrived.wait()
         except TimeoutError:
             pass
-        come, self._come = tuple(self._come), []
-        self._has_come.clear()
+        come, self._arrived = tuple(self._arrived), []
+        self._has_arrived.clear()
         return come
 
     async def is_drained(self, queues: Sequence[str] | None) -> bool:
-        """Whether no consumer of these queues has anything left to hand out."""
+        """Return whether no consumer of these queues has a message left."""
         for name in messages.consumers(queues):
             if (await self._manager.consumer_info(self._stream, name)).num_pending:
                 return False
@@ -141,17 +141,17 @@ class Session:
         if delivery is None:
             await self._client.publish(message.reply, b"+TERM")
             return
-        self._come.append(delivery)
-        self._has_come.set()
+        self._arrived.append(delivery)
+        self._has_arrived.set()
 
     def _on_status(self, message: Msg) -> None:
-        """A request has ended. Expired ones are asked anew at once; for every other reason the consumer is looked for first."""
+        """Note that a request has ended. An expired one is replaced at once; for any other reason the consumer is checked first."""
         name, headers = message.subject.removeprefix(f"{self._inbox}."), message.headers or {}
         standing, until = self._asked.pop(name, (0, 0.0))
         if headers.get("Status") == EXPIRED:
             left = headers.get("Nats-Pending-Messages", "")
             self._asked[name] = max(0, standing - int(left)) if left.isdecimal() else 0, until
-            self._has_come.set()
+            self._has_arrived.set()
         else:
             self._known.discard(name)
 
@@ -173,7 +173,7 @@ class Session:
         self._known.add(name)
 
     async def _require_stream(self) -> None:
-        """One that is there is used as it is: its owner may have made it larger or smaller."""
+        """Make the stream if it is missing; one that exists is used as it is, because its owner may have chosen its size."""
         try:
             await self._manager.stream_info(self._stream)
             return

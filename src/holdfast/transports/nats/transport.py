@@ -18,16 +18,16 @@ from holdfast.transports.nats.session import FAILURES, Session
 
 CONNECT_LIMIT, CLOSING = 5.0, 1.0
 PUBLISH_LIMIT = 0.25
-"""Seconds for which telling may hold up whoever enqueues: only the first time, and when a server stops reading."""
+"""Seconds for which publishing may delay an enqueue: only the first time, and when a server stops reading."""
 FETCH_WAIT = 3.0
 PING, MOST_PINGS = 5, 2
-"""Seconds between them, and how many may be unanswered: a server that is gone without a word is noticed."""
+"""Seconds between pings, and how many may be unanswered: so a server that is gone without closing the connection is noticed."""
 
 logger = logging.getLogger("holdfast")
 
 
 class NatsTransport:
-    """Publishes and receives as well as it goes; while no server answers, everybody polls."""
+    """Publishes and receives while a server answers; otherwise every worker polls."""
 
     def __init__(self, address: TransportUrl, stream: str, *, clock: Clock, chance: Randomness) -> None:
         self._address, self._stream = address, stream
@@ -44,18 +44,18 @@ class NatsTransport:
         return self._address.ack == "finish"
 
     async def publish(self, hints: Sequence[Hint]) -> None:
-        """Send them, or drop them."""
+        """Send hints, or drop them while no server answers."""
         if hints:
             await self._send(lambda session: session.publish(hints))
 
     async def subscribe(self, wake: Callable[[Hint], None]) -> None:
-        """From now on call ``wake`` in the running loop for each hint that is for everybody."""
+        """Call ``wake`` in the running loop from now on, for each hint that goes to every worker."""
         post = self._posts.here()
         post.wakes.append(wake)
         await self._send(lambda session: session.listen())
 
     async def fetch(self, queues: Sequence[str] | None, most: int) -> Sequence[Delivery]:
-        """Ask for so many and wait for the first."""
+        """Request ``most`` jobs and wait for the first."""
         session = await self._posts.here().upkeep.until_up(FETCH_WAIT if most else 0.0)
         if session is None:
             return ()
@@ -67,26 +67,26 @@ class NatsTransport:
             await self._clock.sleep(FETCH_WAIT * (0.75 + 0.25 * self._chance.jitter()))
         else:
             self._complaint = ""
-        return await session.come(FETCH_WAIT if most else 0.0)
+        return await session.receive(FETCH_WAIT if most else 0.0)
 
     async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Say that these need not come again."""
+        """Acknowledge these deliveries, so that they do not come again."""
         if deliveries:
             await self._send(lambda session: session.acknowledge(deliveries))
 
     async def is_drained(self, queues: Sequence[str] | None) -> bool:
-        """Whether nothing waits; no if there is no telling."""
+        """Return whether no message waits; ``False`` if that is unknown."""
         session = await self._posts.here().upkeep.session(PUBLISH_LIMIT)
         try:
             return session is not None and await session.is_drained(queues)
         except NotFoundError:
-            return False  # no worker has come yet
+            return False  # no worker has made the consumers yet
         except FAILURES as error:
             self._complain(error)
             return False
 
     async def republish(self, jobs: Sequence[DueJob]) -> None:
-        """Publish these once more."""
+        """Publish these jobs once more."""
         await self._send(lambda session: session.republish(jobs))
 
     async def close(self) -> None:
@@ -96,7 +96,7 @@ class NatsTransport:
             try:
                 loop.call_soon_threadsafe(post.upkeep.stop)
             except RuntimeError:
-                pass  # the loop is closed, and what it had with it
+                pass  # the loop is closed, with all its connections
         if ours is not None:
             await ours.upkeep.close()
 
@@ -116,11 +116,11 @@ class NatsTransport:
         complaint = printable(f"{type(error).__name__}: {error}")
         if complaint != self._complaint:
             self._complaint = complaint
-            logger.warning("NATS at %s delivers no jobs; workers look by themselves: %s", self._address.public, complaint)
+            logger.warning("NATS at %s delivers no jobs; workers poll instead: %s", self._address.public, complaint)
 
 
 class _LoopConnection:
-    """What one event loop has of it."""
+    """The connection of one event loop."""
 
     def __init__(self, address: TransportUrl, stream: str, *, clock: Clock, chance: Randomness) -> None:
         self._address, self._stream, self._clock = address, stream, clock
@@ -141,7 +141,7 @@ class _LoopConnection:
                     password=self._address.password,
                     token=self._address.token,
                     name="holdfast",
-                    allow_reconnect=False,  # we do that, with pauses of our own
+                    allow_reconnect=False,  # Upkeep does that, with pauses that differ between processes
                     max_reconnect_attempts=1,
                     reconnect_time_wait=0,
                     connect_timeout=round(CONNECT_LIMIT),
@@ -153,16 +153,16 @@ class _LoopConnection:
             session = Session(client, self._address, self._stream, now=self._clock.monotonic, wake=self._wake)
             if self.wakes:
                 await session.listen()
-                self._wake(Hint())  # whatever was said while nobody listened
+                self._wake(Hint())  # hints may have been sent while nothing listened
             opened(session)
-            while not (is_lost.is_set() or client.is_closed):  # it may close itself and tell nobody
+            while not (is_lost.is_set() or client.is_closed):  # the client may close itself without a callback
                 with suppress(TimeoutError):
                     async with asyncio.timeout(PING):
                         await is_lost.wait()
         finally:
             try:
                 async with asyncio.timeout(CLOSING):
-                    await client.close()  # what was published is sent before
+                    await client.close()  # published messages are sent before
             except FAILURES as error:
                 logger.debug("NATS: %s", type(error).__name__)
 
