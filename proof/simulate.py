@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
+from holdfast._core.book import Book
 from holdfast._system.clock import SystemClock
-from holdfast.stores.memory import MemoryStore
 from proof.report.failure import COMMAND, explain, tell
 from proof.report.summary import Summary, problems_of
 from proof.search import cases
@@ -100,11 +100,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _store(name: str) -> tuple[type[MemoryStore], Brand]:
+def _store(name: str) -> tuple[type[Book], Brand]:
     if name in list(Brand):
-        return MemoryStore, Brand(name)
+        return Book, Brand(name)
     module, _, kind = name.partition(":")
-    found: type[MemoryStore] = getattr(import_module(module), kind)
+    found: type[Book] = getattr(import_module(module), kind)
     return found, Brand.MEMORY
 
 
@@ -172,7 +172,7 @@ def _run(seeds: Sequence[int], world: World) -> Summary:
     return summary
 
 
-def _tell_one(outcome: Outcome, given: argparse.Namespace | None = None, kind: type[MemoryStore] = MemoryStore) -> int:
+def _tell_one(outcome: Outcome, given: argparse.Namespace | None = None, kind: type[Book] = Book) -> int:
     print(f"seed {outcome.seed} at revision {revision()}: {outcome.seconds:.0f} s, {len(outcome.history)} events")
     print(outcome.plan if outcome.plan.script is None else structs.replace(outcome.plan, script=None))
     if given is None or outcome.is_clean:
@@ -184,7 +184,7 @@ def _tell_one(outcome: Outcome, given: argparse.Namespace | None = None, kind: t
     return 0 if outcome.is_clean else 1
 
 
-def _explain(found: Outcome, given: argparse.Namespace, kind: type[MemoryStore]) -> None:
+def _explain(found: Outcome, given: argparse.Namespace, kind: type[Book]) -> None:
     if not cases.broken_by(found):
         return
     run = partial(perform, seed=found.seed, kind=kind)

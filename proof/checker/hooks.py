@@ -1,36 +1,33 @@
 """Hooks of simulated users: the rows that they heal, and the judge of whether each was healed in time, once, and at last."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from uuid import UUID
 
 from msgspec import structs
 
+from holdfast._core.book import Book
 from holdfast._core.job import PLACE_OF, Place, State, Token
 from holdfast._core.lifecycle import Precondition
 from holdfast._core.record import JobRecord
-from holdfast._ports.clock import Clock
 from holdfast.errors import JobLost
-from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import FAIL_OVER, Event, JobRow
 from proof.checker.verdicts import Ledger, Seers
 
 Rows = list[str]
 
 
-class HookedStore(MemoryStore):
-    """A memory store with transactions for its users' rows: of each job a list of what its hooks wrote."""
+class HookedBook(Book):
+    """A book with transactions for its users' rows: of each job a list of what its hooks wrote."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
+    def __init__(self) -> None:
+        super().__init__()
         self.rows: defaultdict[UUID, Rows] = defaultdict(list)
 
-    @asynccontextmanager
-    async def transaction(  # type: ignore[override]
-        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
-    ) -> AsyncIterator[Rows]:
+    @contextmanager
+    def hook(self, job: UUID, token: Token, hook_due_at: datetime | None) -> Iterator[Rows]:
         """Only for hooks: what is written lands with the mark, or not at all."""
         self._require_mark(job, token, hook_due_at)
         written: Rows = []

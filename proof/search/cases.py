@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from holdfast.stores.memory import MemoryStore
+from holdfast._core.book import Book
 from proof.simulator.plans import Plan
 from proof.simulator.simulation import Outcome, perform
 
@@ -25,7 +25,7 @@ class Case(Struct, frozen=True, kw_only=True):
     seed: int
     plan: Plan
 
-    def play(self, kind: type[MemoryStore] = MemoryStore) -> Outcome:
+    def play(self, kind: type[Book] = Book) -> Outcome:
         """What becomes of it now."""
         return perform(self.plan, self.seed, kind)
 

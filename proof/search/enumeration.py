@@ -5,8 +5,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from holdfast.stores.memory import MemoryStore
-from proof.checker.hooks import HookedStore
+from holdfast._core.book import Book
+from proof.checker.hooks import HookedBook
 from proof.checker.shapes import shape_of
 from proof.checker.verdicts import PROPERTIES
 from proof.search.deviations import Deviation, Until, What
@@ -141,9 +141,9 @@ def _sharp(trial: Trial, window: int) -> Iterator[Deviation]:
             yield Deviation(at, What.RELEASE_AFTER)
 
 
-def perform(script: Script, deviations: Sequence[Deviation], kind: type[MemoryStore] | None = None) -> tuple[Outcome, Trial]:
+def perform(script: Script, deviations: Sequence[Deviation], kind: type[Book] | None = None) -> tuple[Outcome, Trial]:
     """One world; ``kind`` may be a broken store."""
-    world = SmallWorld(script, deviations, kind or (HookedStore if script.has_hooks else MemoryStore))
+    world = SmallWorld(script, deviations, kind or (HookedBook if script.has_hooks else Book))
     outcome = watch(world, world.live)
     problems = [f"{each.name} ({PROPERTIES[each.name]}): {each.text}" for each in outcome.report.violations]
     trial = Trial(
@@ -156,6 +156,6 @@ def perform(script: Script, deviations: Sequence[Deviation], kind: type[MemorySt
     return outcome, trial
 
 
-def attempt(script: Script, deviations: Deviations, kind: type[MemoryStore] | None = None) -> Trial:
+def attempt(script: Script, deviations: Deviations, kind: type[Book] | None = None) -> Trial:
     """One world, and of it only what the next ones need."""
     return perform(script, deviations, kind)[1]

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from holdfast._core.book import Book
 from holdfast._core.job import NewJob
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.client.client import Client
@@ -14,7 +15,6 @@ from holdfast._ports.store import Store
 from holdfast._system.clock import compose_uuid7
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.settings import Settings
-from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import Event, Phase
 from proof.search.deviations import Deviation, Until, What
 from proof.simulator.call_outcomes import Fate, Fault, Faults, Luck, Mix, is_odd
@@ -79,7 +79,7 @@ class SmallWorld(World):
 
     loop: SteadyLoop
 
-    def __init__(self, script: Script, deviations: Sequence[Deviation], kind: type[MemoryStore]) -> None:
+    def __init__(self, script: Script, deviations: Sequence[Deviation], kind: type[Book]) -> None:
         super().__init__(plan_of(script), 0, kind, SteadyLoop(0))
         self.calls: list[Call] = []
         self._script = script

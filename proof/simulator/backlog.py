@@ -4,10 +4,10 @@ import random
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
+from holdfast._core.book_state import Snapshot
 from holdfast._core.job import NewJob, State
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._system.clock import compose_uuid7
-from holdfast.stores.memory import Snapshot
 from proof.stores.statement_recorder import Seen
 
 SLOW = ("silent", "long")  # tasks that keep their slots, so that a backlog stays one

@@ -34,7 +34,8 @@ class Strangers:
     def lock(self, strike: Strike) -> list[str]:
         """Lock a job's row for as long as the strike says, mostly one that is owned; of a file all of it."""
         world, store = self._world, self._world.store
-        if not isinstance(store, Mirror | LockedRows) or world.is_calm:
+        has_locks = isinstance(store, Mirror) or isinstance(store.book, LockedRows)
+        if not has_locks or world.is_calm:
             return []
         known = store.snapshot().jobs
         owned = [job for job, row in known.items() if PLACE_OF[row.state] is Place.ACTIVE]

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from holdfast._core.book import Book
 from holdfast._core.policy import RETENTION_FLOOR
-from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import History
 from proof.checker.checker import check
 from proof.checker.verdicts import Report
@@ -48,7 +48,7 @@ class Outcome(Struct):
 
 def simulate(
     seed: int,
-    kind: type[MemoryStore] = MemoryStore,
+    kind: type[Book] = Book,
     *,
     brand: Brand = Brand.MEMORY,
     has_hooks: bool = False,
@@ -64,7 +64,7 @@ def simulate(
     return perform(plan, seed, kind)
 
 
-def perform(plan: Plan, seed: int, kind: type[MemoryStore] = MemoryStore) -> Outcome:
+def perform(plan: Plan, seed: int, kind: type[Book] = Book) -> Outcome:
     """Run the world of a plan and check its history."""
     world = World(plan, seed, kind)
     return watch(world, partial(_run, world), seed)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from holdfast._core.book import Book
 from holdfast._core.job import PLACE_OF, NewJob, Place, State
 from holdfast._engine.client.client import Client
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
@@ -18,7 +19,6 @@ from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint, Transport
 from holdfast._system.clock import compose_uuid7
 from holdfast.errors import StoreUnavailable, UniqueConflict
-from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import IN_CARE, Event, History, Phase
 from proof.search.decisions import Birth, Decision, Lookup, Mishap, Operation, births_of
 from proof.simulator.apps import App
@@ -71,7 +71,7 @@ class Slot:
 class World:
     """Everything one seed decides."""
 
-    def __init__(self, plan: Plan, seed: int, kind: type[MemoryStore] = MemoryStore, loop: VirtualLoop | None = None) -> None:
+    def __init__(self, plan: Plan, seed: int, kind: type[Book] = Book, loop: VirtualLoop | None = None) -> None:
         self.plan = plan
         self.loop = loop or VirtualLoop(seed)
         self.decisions: list[Decision] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast._core.answers import Capabilities
-from holdfast.stores.memory import MemoryStore
+from holdfast._core.book import Book
 from proof.simulator.profiles import Brand
 from proof.simulator.programs import NAMES
 from proof.simulator.threads import PROCESSES, THREADED
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KNOWN = (*NAMES, *THREADED, *PROCESSES)
 
 
-def open_store(world: World, kind: type[MemoryStore]) -> Witness | Mirror:
+def open_store(world: World, kind: type[Book]) -> Witness | Mirror:
     """What the plan of the world asks for."""
     plan, clock = world.plan, world.store_clock or world.machines[0].clock
     match plan.brand:

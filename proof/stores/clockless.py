@@ -1,4 +1,4 @@
-"""A store without a clock, as object storage is: whoever asks times the changes that he sees himself."""
+"""A store without a clock, as object storage is: each caller times the changes that it sees itself."""
 
 from collections.abc import Callable, Sequence
 from uuid import UUID
@@ -6,25 +6,40 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import BeatAnswer
+from holdfast._core.book import Book
+from holdfast._core.book_state import Moment, micros
 from holdfast._ports.clock import Clock
 from holdfast.stores.memory import MemoryStore
 
 
+class Sighted(Moment, frozen=True):
+    """When a verb is called, and how to ask for how long its caller has seen a stamp."""
+
+    look: Callable[[UUID, int], int]
+
+    def elapsed(self, what: UUID, since: int) -> int:
+        return self.look(what, since)
+
+
 class Clockless(MemoryStore):
-    """Leases and limits are judged by the asker's monotonic time since he first saw them so: put it before a memory store, and
-    tell it whose clock is whose. What is due is told by the time that the service writes on its answers."""
+    """Leases and limits are judged by the caller's monotonic time since it first saw them so: put it before a memory store, and
+    tell it whose clock is whose. What is due is judged by the time that the service writes on its answers."""
 
     clock_of: Callable[[str], Clock]
     caller: str
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
+    def __init__(self, clock: Clock, book: Book | None = None) -> None:
+        super().__init__(clock, book)
         self._first_seen: dict[tuple[str, UUID, int], int] = {}
 
     async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
         """There is no clock that could have stepped."""
         return structs.replace(await super().beat(leases, draining=draining), elapsed=None)
 
+    def moment(self) -> Moment:
+        now = super().moment()
+        return Sighted(now.wall, now.stamp, self._passed)
+
     def _passed(self, what: UUID, since: int) -> int:
-        now = round(self.clock_of(self.caller).monotonic() * 1e6)
+        now = micros(self.clock_of(self.caller).monotonic())
         return now - self._first_seen.setdefault((self.caller, what, since), now)

@@ -2,11 +2,12 @@
 
 from msgspec import structs
 
+from holdfast._core.book_state import Snapshot
 from holdfast._core.job import State
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ProgressUpdate
 from holdfast._ports.store import Store
-from holdfast.stores.memory import MemoryStore, Snapshot
+from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.contract import StoreContract
 from holdfast.testing.contracts.scene import Scene, done, play, raised

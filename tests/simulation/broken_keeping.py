@@ -1,7 +1,7 @@
 """Stores with one guard taken out of what is not owning: enqueuing, unique keys, operators, retention, hooks."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -9,138 +9,141 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import EnqueueAnswer, Pruned, ReopenAnswer
+from holdfast._core.book import Book
+from holdfast._core.book_state import Moment
 from holdfast._core.job import PLACE_OF, NewJob, Place, Reason, State, Token
 from holdfast._core.lifecycle import Transition
 from holdfast._core.record import JobRecord, new_record, reopened
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.memory import MemoryStore
-from proof.checker.hooks import HookedStore
+from proof.checker.hooks import HookedBook
 
 Under = tuple[UUID, Token] | None
 
 
-class ReopenResetsNumber(MemoryStore):
+class ReopenResetsNumber(Book):
     """An operator's retry starts the claim numbers anew."""
 
-    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
-        answer = await super().reopen(ids)
+    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
+        answer = super().reopen(now, ids)
         for row in self._rows(ids):
             if row.state is State.AVAILABLE:
                 self._put(structs.replace(row, token=Token(None, 0)))
         return answer
 
 
-class EnqueueWithoutReceipt(MemoryStore):
+class EnqueueWithoutReceipt(Book):
     """A second copy of an enqueue inserts again."""
 
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
+    def enqueue(self, now: Moment, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
         for job in jobs:
-            self._put(new_record(job, self._now()))
+            self._put(new_record(job, now.wall))
         return EnqueueAnswer()
 
 
-class EnqueueLosesLast(MemoryStore):
+class EnqueueLosesLast(Book):
     """The last job of a batch is acknowledged and not written."""
 
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
-        return await super().enqueue(call, jobs[:-1] if len(jobs) > 1 else jobs, under=under)
+    def enqueue(self, now: Moment, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
+        return super().enqueue(now, call, jobs[:-1] if len(jobs) > 1 else jobs, under=under)
 
 
-class CancelFinished(MemoryStore):
+class CancelFinished(Book):
     """A cancellation does not look whether the job has finished."""
 
-    async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
+    def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
         for row in self._rows(ids):
             if row.state in (State.COMPLETED, State.FAILED):
                 self._put(structs.replace(row, state=State.CANCELLED))
-        return await super().request_cancel(ids)
+        return super().request_cancel(now, ids)
 
 
-class CancelMissesMoving(MemoryStore):
+class CancelMissesMoving(Book):
     """Whoever cancels looks for the job where it was a moment ago."""
 
     def _put(self, row: JobRecord) -> None:
         old = self._all.jobs.get(row.id)
         if old is not None and PLACE_OF[old.state] is not PLACE_OF[row.state]:
-            self._moved = {**getattr(self, "_moved", {}), row.id: self._now()}
+            self._moved = {**getattr(self, "_moved", {}), row.id: _wall(self)}
         super()._put(row)
 
-    async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
-        moved, moment = getattr(self, "_moved", {}), self._now() - timedelta(seconds=1)
-        await super().request_cancel([job for job in ids if job not in moved or moved[job] < moment])
-        return self._states(ids)
+    def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
+        moved, moment = getattr(self, "_moved", {}), now.wall - timedelta(seconds=1)
+        super().request_cancel(now, [job for job in ids if job not in moved or moved[job] < moment])
+        return self._states(ids, now)
 
 
-class CancelAtOnce(MemoryStore):
+class CancelAtOnce(Book):
     """A cancellation ends what runs, without waiting for its code."""
 
-    async def request_cancel(self, ids: Sequence[UUID]) -> dict[UUID, State]:
+    def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
         for row in self._rows(ids):
             if PLACE_OF[row.state] is Place.ACTIVE:
-                ended = structs.replace(row, state=State.CANCELLED, reason=Reason.BY_OPERATOR, finished_at=self._now())
+                ended = structs.replace(row, state=State.CANCELLED, reason=Reason.BY_OPERATOR, finished_at=now.wall)
                 self._put(structs.replace(ended, lease=None))
-        return await super().request_cancel(ids)
+        return super().request_cancel(now, ids)
 
 
-class ReopenOwned(MemoryStore):
+class ReopenOwned(Book):
     """An operator's retry takes what runs from its owner."""
 
-    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
+    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
         for row in self._rows(ids):
             if PLACE_OF[row.state] is Place.ACTIVE:
-                self._put(reopened(row, self._now()))
-        return await super().reopen(ids)
+                self._put(reopened(row, now.wall))
+        return super().reopen(now, ids)
 
 
-class ReopenForgets(MemoryStore):
+class ReopenForgets(Book):
     """An operator's retry forgets what the last attempt was told."""
 
-    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
+    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
         tokens = {row.id: row.token for row in self._rows(ids)}
-        answer = await super().reopen(ids)
+        answer = super().reopen(now, ids)
         for job, token in tokens.items():
             self._all.attempts.get(job, {}).pop(token, None)
         return answer
 
 
-class DeleteOwned(MemoryStore):
+class DeleteOwned(Book):
     """An operator deletes what runs."""
 
-    async def delete(self, ids: Sequence[UUID]) -> dict[UUID, State]:
+    def delete(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
         for row in self._rows(ids):
             self._forget(row)
         return {}
 
 
-class RescheduleFinished(MemoryStore):
+class RescheduleFinished(Book):
     """Rescheduling wakes what has finished."""
 
-    async def reschedule(self, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None) -> dict[UUID, State]:
+    def reschedule(
+        self, now: Moment, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None
+    ) -> dict[UUID, State]:
         for row in self._rows(ids):
             if PLACE_OF[row.state] is Place.FINISHED and row.unique_key is None:
-                self._put(reopened(row, self._now()))
-        return await super().reschedule(ids, delay=delay, run_at=run_at)
+                self._put(reopened(row, now.wall))
+        return super().reschedule(now, ids, delay=delay, run_at=run_at)
 
 
-class EnqueueInParts(MemoryStore):
+class EnqueueInParts(Book):
     """The first half of a batch is written and acknowledged to nobody; the rest when it is sent again."""
 
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
+    def enqueue(self, now: Moment, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
         half = len(jobs) // 2
         if half and jobs[0].id not in self._all.jobs and call not in self._all.receipts:
-            self._insert(jobs[:half])
+            self._insert(jobs[:half], now)
             raise StoreUnavailable("enqueue: the connection broke in the midst of it")
-        return await super().enqueue(call, [job for job in jobs if job.id not in self._all.jobs], under=under)
+        return super().enqueue(now, call, [job for job in jobs if job.id not in self._all.jobs], under=under)
 
 
-class ChildUnfenced(MemoryStore):
+class ChildUnfenced(Book):
     """A child is written whoever owns its parent by now."""
 
-    async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
-        return await super().enqueue(call, jobs)
+    def enqueue(self, now: Moment, call: UUID, jobs: Sequence[NewJob], *, under: Under = None) -> EnqueueAnswer:
+        return super().enqueue(now, call, jobs)
 
 
-class KeyNotFreed(MemoryStore):
+class KeyNotFreed(Book):
     """A finished job keeps its key until somebody else finishes one."""
 
     def _holder(self, row: JobRecord) -> JobRecord | None:
@@ -149,12 +152,12 @@ class KeyNotFreed(MemoryStore):
         return super()._holder(row) or next(keyed, None)
 
 
-class KeyLookedUpEarlier(MemoryStore):
+class KeyLookedUpEarlier(Book):
     """Whoever enqueues looks who has the key, and writes a moment later."""
 
     def _holder(self, row: JobRecord) -> JobRecord | None:
         holder = super()._holder(row)
-        is_new = holder is not None and (self._now() - holder.created_at).total_seconds() < 1.0
+        is_new = holder is not None and (_wall(self) - holder.created_at).total_seconds() < 1.0
         return None if is_new else holder
 
     def _take_from_indexes(self, row: JobRecord) -> None:
@@ -163,7 +166,7 @@ class KeyLookedUpEarlier(MemoryStore):
         super()._take_from_indexes(row)
 
 
-class KeyFreedByClaim(MemoryStore):
+class KeyFreedByClaim(Book):
     """A key is free again as soon as its job runs."""
 
     def _put(self, row: JobRecord) -> None:
@@ -184,85 +187,87 @@ class KeyFreedByClaim(MemoryStore):
 class ReopenIgnoresKey(KeyLookedUpEarlier):
     """A job comes back although another one was given its key."""
 
-    async def reopen(self, ids: Sequence[UUID]) -> ReopenAnswer:
+    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
         rows = [row for row in self._rows(ids) if PLACE_OF[row.state] is Place.FINISHED and row.unique_key is not None]
         for row in rows:
             self._all.keys.pop((row.task, str(row.unique_key)), None)
-        return await super().reopen(ids)
+        return super().reopen(now, ids)
 
     def _holder(self, row: JobRecord) -> JobRecord | None:
-        return MemoryStore._holder(self, row)
+        return Book._holder(self, row)
 
 
-class PruneEarly(MemoryStore):
+class PruneEarly(Book):
     """Pruning does not know the floor."""
 
-    async def prune(self, limit: int) -> Pruned:
+    def prune(self, now: Moment, limit: int) -> Pruned:
         floor, self.floor = self.floor, 1.0
         try:
-            return await super().prune(limit)
+            return super().prune(now, limit)
         finally:
             self.floor = floor
 
 
-class LeaseForgotten(MemoryStore):
+class LeaseForgotten(Book):
     """Pruning forgets an ended lease as soon as nothing is held under it."""
 
-    async def prune(self, limit: int) -> Pruned:
+    def prune(self, now: Moment, limit: int) -> Pruned:
         for lease, known in list(self._all.leases.items()):
             if known.end is not None and not self._all.holds.get(lease):
                 del self._all.leases[lease]
-        return await super().prune(limit)
+        return super().prune(now, limit)
 
 
-class ReceiptForgotten(MemoryStore):
+class ReceiptForgotten(Book):
     """Pruning forgets a receipt at once."""
 
-    async def prune(self, limit: int) -> Pruned:
+    def prune(self, now: Moment, limit: int) -> Pruned:
         self._all.receipts.clear()
-        return await super().prune(limit)
+        return super().prune(now, limit)
 
 
-class ExpireEarly(MemoryStore):
+class ExpireEarly(Book):
     """Whatever may expire one day is failed."""
 
-    async def expire(self, limit: int) -> Any:
+    def expire(self, now: Moment, limit: int) -> Any:
         rows = [row for row in self._all.jobs.values() if row.expires_at is not None and row.attempt == 0]
         for row in rows:
             if row.state is State.AVAILABLE:
-                self._put(structs.replace(row, state=State.FAILED, reason=Reason.EXPIRED, finished_at=self._now()))
+                self._put(structs.replace(row, state=State.FAILED, reason=Reason.EXPIRED, finished_at=now.wall))
         return ()
 
 
-class RescueOwesNothing(HookedStore):
+class RescueOwesNothing(HookedBook):
     """Who rescues a job forgets that its task has a hook."""
 
-    def _settle(self, transition: Transition, now: datetime) -> bool:
+    def _settle(self, transition: Transition, now: Moment) -> bool:
         return super()._settle(structs.replace(transition, owes_hook=False), now)
 
 
-class MarkGoesFirst(HookedStore):
+class MarkGoesFirst(HookedBook):
     """The mark is taken away when a hook begins, its rows land when it ends."""
 
-    @asynccontextmanager
-    async def transaction(  # type: ignore[override]
-        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
-    ) -> AsyncIterator[list[str]]:
+    @contextmanager
+    def hook(self, job: UUID, token: Token, hook_due_at: datetime | None) -> Iterator[list[str]]:
         self._heal(self._require_mark(job, token, hook_due_at), token, [])
         written: list[str] = []
         yield written
         self.rows[job] += written
 
 
-class HealUnfenced(HookedStore):
+class HealUnfenced(HookedBook):
     """A hook that has begun commits, whatever has become of its job."""
 
-    @asynccontextmanager
-    async def transaction(  # type: ignore[override]
-        self, job: UUID, token: Token, *, idle: float, hook_due_at: datetime | None = None
-    ) -> AsyncIterator[list[str]]:
+    @contextmanager
+    def hook(self, job: UUID, token: Token, hook_due_at: datetime | None) -> Iterator[list[str]]:
         self._require_mark(job, token, hook_due_at)
         written: list[str] = []
         yield written
         if job in self._all.jobs:
             self._heal(self._all.jobs[job], token, written)
+
+
+def _wall(book: Any) -> datetime:
+    """The time of the store around a book, where no verb gives it."""
+    wall: datetime = book.around.moment().wall
+    return wall

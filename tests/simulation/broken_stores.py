@@ -8,77 +8,78 @@ from uuid import UUID
 from msgspec import structs
 
 from holdfast._core.answers import Answer, BeatAnswer
+from holdfast._core.book import Book
+from holdfast._core.book_state import Moment
 from holdfast._core.job import PLACE_OF, ActiveJob, Claim, Place, State
 from holdfast._core.lifecycle import Charge, LeaseEnd, Precondition, Transition
 from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord, active_job
 from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease, ProgressUpdate
 from holdfast._ports.clock import Clock
-from holdfast.stores.memory import MemoryStore
 
 
-class SettleById(MemoryStore):
+class SettleById(Book):
     """Whoever settles a job moves it, wherever it is by now."""
 
-    def _settle(self, transition: Transition, now: datetime) -> bool:
+    def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
         if row is not None and transition.judge is Precondition.OWNER:
             owned = structs.replace(row, state=State.RUNNING, token=transition.token, lease=row.lease or UUID(int=0))
-            MemoryStore._put(self, owned)  # unwitnessed: only what it becomes is told
+            Book._put(self, owned)  # unwitnessed: only what it becomes is told
         return super()._settle(transition, now)
 
 
-class SettleByState(MemoryStore):
+class SettleByState(Book):
     """Whoever settles an active job moves it."""
 
-    def _settle(self, transition: Transition, now: datetime) -> bool:
+    def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
         if row is not None and PLACE_OF[row.state] is Place.ACTIVE:
             transition = structs.replace(transition, token=row.token)
         return super()._settle(transition, now)
 
 
-class SettleByWorker(MemoryStore):
+class SettleByWorker(Book):
     """The lease is enough: any claim of the same worker may settle."""
 
-    def _settle(self, transition: Transition, now: datetime) -> bool:
+    def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
         known = getattr(self, "_owners", {})
         if row is not None and row.worker is not None and known.get(transition.token) == row.worker:
             transition = structs.replace(transition, token=row.token)
         return super()._settle(transition, now)
 
-    def _take(self, row: Any, request: ClaimRequest, *, is_running: bool, worker: str) -> Claim:
-        claim = super()._take(row, request, is_running=is_running, worker=worker)
+    def _take(self, row: Any, request: ClaimRequest, now: Moment, *, is_running: bool, worker: str) -> Claim:
+        claim = super()._take(row, request, now, is_running=is_running, worker=worker)
         self._owners = {**getattr(self, "_owners", {}), claim.job.token: worker}
         return claim
 
 
-class SettleToTheEnd(MemoryStore):
+class SettleToTheEnd(Book):
     """A job that is given or taken back goes to the end of the line."""
 
-    def _settle(self, transition: Transition, now: datetime) -> bool:
+    def _settle(self, transition: Transition, now: Moment) -> bool:
         return super()._settle(structs.replace(transition, delay=transition.delay or 0.0), now)
 
 
-class SettleByNumber(MemoryStore):
+class SettleByNumber(Book):
     """The claim number alone is the token."""
 
-    def _settle(self, transition: Transition, now: datetime) -> bool:
+    def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
         if row is not None and row.token.number == transition.token.number and row.token.claim is not None:
             transition = structs.replace(transition, token=row.token)
         return super()._settle(transition, now)
 
 
-class SettleOnlyOnce(MemoryStore):
+class SettleOnlyOnce(Book):
     """The same settle sent again is told that it is lost."""
 
     def _answer_again(self, transition: Transition) -> Answer:
         return Answer.LOST
 
 
-class SettleAsTold(MemoryStore):
+class SettleAsTold(Book):
     """A token that has settled is told that it has, whatever it says this time."""
 
     def _answer_again(self, transition: Transition) -> Answer:
@@ -87,10 +88,10 @@ class SettleAsTold(MemoryStore):
         return Answer.APPLIED if is_spent or (row is not None and row.token == transition.token) else answer
 
 
-class ResultApart(MemoryStore):
+class ResultApart(Book):
     """A result is written by the exchange after the one that completes its job."""
 
-    def _settle(self, transition: Transition, now: datetime) -> bool:
+    def _settle(self, transition: Transition, now: Moment) -> bool:
         for job, result in getattr(self, "_results", {}).items():
             if job in self._all.jobs:
                 self._put(structs.replace(self._all.jobs[job], result=result))
@@ -98,10 +99,10 @@ class ResultApart(MemoryStore):
         return super()._settle(structs.replace(transition, result=None), now)
 
 
-class RescueById(MemoryStore):
+class RescueById(Book):
     """A rescue moves whatever is active under an ended lease or not."""
 
-    def _settle(self, transition: Transition, now: datetime) -> bool:
+    def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
         is_rescue = transition.judge is Precondition.LEASE_ENDED
         if is_rescue and row is not None and PLACE_OF[row.state] is Place.ACTIVE:
@@ -109,131 +110,131 @@ class RescueById(MemoryStore):
         return super()._settle(transition, now)
 
 
-class CrashNotCounted(MemoryStore):
+class CrashNotCounted(Book):
     """A rescue costs nothing."""
 
-    def _settle(self, transition: Transition, now: datetime) -> bool:
+    def _settle(self, transition: Transition, now: Moment) -> bool:
         row = self._all.jobs.get(transition.job)
         if row is not None and transition.judge is Precondition.LEASE_ENDED:
             transition = structs.replace(transition, crashes=row.crashes, to=State.AVAILABLE)
         return super()._settle(transition, now)
 
 
-class LimitJudgedEarly(MemoryStore):
+class LimitJudgedEarly(Book):
     """Others judge a limit as early as the owner."""
 
-    def _late(self, row: JobRecord, charge: Charge) -> int:
+    def _late(self, row: JobRecord, charge: Charge, now: Moment) -> int:
         if row.lease in self._all.leases:
             old = self._all.leases[row.lease]
             hasty = structs.replace(old.spec, grace=-old.spec.timing.ttl)
             self._all.leases[row.lease] = structs.replace(old, spec=hasty)
             try:
-                return super()._late(row, charge)
+                return super()._late(row, charge, now)
             finally:
                 self._all.leases[row.lease] = old
-        return super()._late(row, charge)
+        return super()._late(row, charge, now)
 
 
-class ReportUnfenced(MemoryStore):
+class ReportUnfenced(Book):
     """Progress lands on whoever owns the job."""
 
-    async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
+    def report(self, now: Moment, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         jobs = self._all.jobs
-        return await super().report(
-            [structs.replace(each, token=jobs[each.job].token) if each.job in jobs else each for each in updates]
+        return super().report(
+            now, [structs.replace(each, token=jobs[each.job].token) if each.job in jobs else each for each in updates]
         )
 
 
-class BeatRevives(MemoryStore):
+class BeatRevives(Book):
     """A late beat brings an ended lease back."""
 
-    async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
         for lease in leases:
             if lease in self._all.leases:
                 self._all.leases[lease] = structs.replace(self._all.leases[lease], end=None)
-        return await super().beat(leases, draining=draining)
+        return super().beat(now, leases, draining=draining)
 
 
-class OpenRevives(MemoryStore):
+class OpenRevives(Book):
     """A late copy of its opening brings an ended lease back."""
 
-    async def open_lease(self, lease: NewLease) -> bool:
+    def open_lease(self, now: Moment, lease: NewLease) -> bool:
         if lease.id in self._all.leases:
             self._all.leases[lease.id] = structs.replace(self._all.leases[lease.id], end=None)
-        return await super().open_lease(lease)
+        return super().open_lease(now, lease)
 
 
-class BeatOfTheEnded(MemoryStore):
+class BeatOfTheEnded(Book):
     """A late beat changes nothing, and is told that all is well."""
 
-    async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
-        answer = await super().beat(leases, draining=draining)
+    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+        answer = super().beat(now, leases, draining=draining)
         return structs.replace(answer, alive=frozenset(leases), gone=frozenset())
 
 
-class ExpiryByWallClock(MemoryStore):
+class ExpiryByWallClock(Book):
     """A lease expires a ttl after what its owner's wall clock says, which is wrong by a ttl at most."""
 
     clocks: ClassVar[dict[str, Clock]] = {}
 
-    async def open_lease(self, lease: NewLease) -> bool:
-        is_open = await super().open_lease(lease)
-        self._set_expiry(lease.id)
+    def open_lease(self, now: Moment, lease: NewLease) -> bool:
+        is_open = super().open_lease(now, lease)
+        self._set_expiry(lease.id, now)
         return is_open
 
-    async def beat(self, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
-        answer = await super().beat(leases, draining=draining)
+    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+        answer = super().beat(now, leases, draining=draining)
         for lease in answer.alive:
-            self._set_expiry(lease)
+            self._set_expiry(lease, now)
         return answer
 
-    def _set_expiry(self, lease: UUID) -> None:
+    def _set_expiry(self, lease: UUID, now: Moment) -> None:
         known = self._all.leases[lease]
-        ttl, error = known.spec.timing.ttl, self.clocks[known.spec.process.host].wall() - self._clock.wall()
+        ttl, error = known.spec.timing.ttl, self.clocks[known.spec.process.host].wall() - now.wall.timestamp()
         error = (error + ttl) % (2 * ttl) - ttl
         self._all.leases[lease] = structs.replace(known, expires_at=known.expires_at + round(error * 1e6))
 
 
-class EndWithoutJudging(MemoryStore):
+class EndWithoutJudging(Book):
     """What looked expired when it was read is ended, though it was renewed since."""
 
-    async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> Any:
-        return await super().end_lease(lease, why)
+    def end_lease(self, now: Moment, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> Any:
+        return super().end_lease(now, lease, why)
 
 
-class MoveBeforeEnd(MemoryStore):
+class MoveBeforeEnd(Book):
     """A rescue moves the claims and leaves the lease alive."""
 
-    async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> Any:
+    def end_lease(self, now: Moment, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> Any:
         before = self._all.leases.get(lease)
-        answer = await super().end_lease(lease, why, seen=seen)
+        answer = super().end_lease(now, lease, why, seen=seen)
         if before is not None:
             self._all.leases[lease] = before
         return answer
 
-    def _settle(self, transition: Transition, now: datetime) -> bool:
+    def _settle(self, transition: Transition, now: Moment) -> bool:
         return super()._settle(structs.replace(transition, judge=Precondition.OWNER), now)
 
 
-class HeldByAnybody(MemoryStore):
+class HeldByAnybody(Book):
     """Whoever asks what it holds is told what anybody holds."""
 
-    async def held(self, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
+    def held(self, now: Moment, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
         rows = sorted(self._all.jobs.values(), key=lambda row: row.token.number)
         return tuple(active_job(row) for row in rows if PLACE_OF[row.state] is Place.ACTIVE)[:limit]
 
 
-class StartNotCounted(MemoryStore):
+class StartNotCounted(Book):
     """A claim that starts a job spends nothing."""
 
-    def _take(self, row: JobRecord, request: ClaimRequest, *, is_running: bool, worker: str) -> Claim:
-        return super()._take(structs.replace(row, attempt=row.attempt - 1), request, is_running=is_running, worker=worker)
+    def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, *, is_running: bool, worker: str) -> Claim:
+        return super()._take(structs.replace(row, attempt=row.attempt - 1), request, now, is_running=is_running, worker=worker)
 
 
-class AloneWithTwo(MemoryStore):
+class AloneWithTwo(Book):
     """A worker for one last try is given another one beside it."""
 
-    def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
         known = self._all.leases.get(request.lease)
         if known is None:
             return ()
@@ -244,22 +245,24 @@ class AloneWithTwo(MemoryStore):
             self._all.leases[request.lease] = known
 
 
-class ClaimFromStaleRead(MemoryStore):
+class ClaimFromStaleRead(Book):
     """The claim reads, then writes: what somebody took in between is taken again."""
 
-    def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
         lease = self._all.leases.get(request.lease)
         for row in self._all.jobs.values():
-            is_fresh = row.state is State.RUNNING and row.claimed_at is not None and (now - row.claimed_at).total_seconds() < 0.05
+            is_fresh = (
+                row.state is State.RUNNING and row.claimed_at is not None and (now.wall - row.claimed_at).total_seconds() < 0.05
+            )
             if lease is not None and is_fresh and row.lease != request.lease and row.task in request.tasks:
-                return (self._take(row, request, is_running=True, worker=lease.spec.worker),)
+                return (self._take(row, request, now, is_running=True, worker=lease.spec.worker),)
         return super()._claim(request, now)
 
 
-class ClaimForDeadLease(MemoryStore):
+class ClaimForDeadLease(Book):
     """Nobody looks whether the lease still lives."""
 
-    def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
         lease = self._all.leases.get(request.lease)
         if lease is None:
             return ()
@@ -270,10 +273,10 @@ class ClaimForDeadLease(MemoryStore):
             self._all.leases[request.lease] = lease
 
 
-class LastTryBesideOthers(MemoryStore):
+class LastTryBesideOthers(Book):
     """Any worker takes last tries."""
 
-    def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
         return super()._claim(structs.replace(request, isolated=IsolatedJobs.INCLUDE), now)
 
 
@@ -287,62 +290,62 @@ class _Any(dict[str, Policy]):
         return Policy()
 
 
-class StrangersTaken(MemoryStore):
+class StrangersTaken(Book):
     """A claim does not look whether its worker knows the task."""
 
-    def _claim(self, request: ClaimRequest, now: datetime) -> tuple[Claim, ...]:
+    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
         return super()._claim(structs.replace(request, tasks=_Any(request.tasks)), now)
 
 
-class DelayIgnored(MemoryStore):
+class DelayIgnored(Book):
     """A claim does not look whether a job's time has come."""
 
     def _first(self, lines: Any, room: int, until: datetime) -> Any:
         return super()._first(lines, room, until + timedelta(days=1))
 
 
-class ExpiryIgnored(MemoryStore):
+class ExpiryIgnored(Book):
     """A claim does not look whether a job has expired."""
 
-    def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, now: datetime) -> Any:
-        return super()._ranges(tasks, queues, isolated, now.replace(year=1990))
+    def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, wall: datetime) -> Any:
+        return super()._ranges(tasks, queues, isolated, wall.replace(year=1990))
 
 
-class PauseIgnored(MemoryStore):
+class PauseIgnored(Book):
     """A claim does not look whether a queue is paused."""
 
-    def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, now: datetime) -> Any:
+    def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, wall: datetime) -> Any:
         paused, self._all.paused_queues = self._all.paused_queues, {}
         try:
-            return super()._ranges(tasks, queues, isolated, now)
+            return super()._ranges(tasks, queues, isolated, wall)
         finally:
             self._all.paused_queues = paused
 
 
-class IdsTakenUnseen(MemoryStore):
+class IdsTakenUnseen(Book):
     """A job that was delivered is taken whether or not its time has come, and whether its queue is paused."""
 
-    def _claim(self, request: ClaimRequest, now: datetime) -> Any:
+    def _claim(self, request: ClaimRequest, now: Moment) -> Any:
         if request.ids is None:
             return super()._claim(request, now)
         paused, self._all.paused_queues = self._all.paused_queues, {}
         try:
-            return super()._claim(request, now + timedelta(days=1))
+            return super()._claim(request, structs.replace(now, wall=now.wall + timedelta(days=1)))
         finally:
             self._all.paused_queues = paused
 
 
-class FirstInLineOnly(MemoryStore):
+class FirstInLineOnly(Book):
     """A claim looks at the first waiting jobs only, whether or not it can use them."""
 
-    def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, now: datetime) -> Any:
+    def _ranges(self, tasks: Any, queues: Any, isolated: IsolatedJobs, wall: datetime) -> Any:
         waiting = [job for _, _, job in sorted((line[2], *each) for line, some in self._all.ranges.items() for each in some)]
         first = set(waiting[:3])
-        lines = super()._ranges(tasks, queues, isolated, now)
+        lines = super()._ranges(tasks, queues, isolated, wall)
         return {line: (each for each in some if each[1] in first) for line, some in lines.items()}
 
 
-class LastInLineFirst(MemoryStore):
+class LastInLineFirst(Book):
     """A claim takes the newest jobs first."""
 
     def _first(self, lines: Any, room: int, until: datetime) -> Any:

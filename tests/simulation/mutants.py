@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from holdfast._core.book import Book
 from holdfast._core.timing import LeaseTiming
-from holdfast.stores.memory import MemoryStore
 from proof.simulator.faults import Fault
 from proof.simulator.plans import OPERATIONS, Mode, Plan
 from proof.simulator.profiles import Profile
@@ -145,7 +145,7 @@ class Mutant(Struct, frozen=True):
     name: str
     caught_by: str
     within: int
-    kind: type[MemoryStore] = MemoryStore
+    kind: type[Book] = Book
     patch: Callable[[], Any] = nullcontext
     where: Where = anywhere
     aim: Aim = straight

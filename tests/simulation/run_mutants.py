@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from holdfast.stores.memory import MemoryStore
+from holdfast._core.book import Book
 from proof.simulator.plans import draw
 from proof.simulator.simulation import Outcome, perform
 from tests.simulation.mutants import MUTANTS, Mutant
@@ -65,7 +65,7 @@ def _smallest(mutant: Mutant, shown: list[tuple[int, int]]) -> int | None:
     return next((seed for _, seed in sorted(shown) if play(mutant, seed).report.verdict(mutant.caught_by)), None)
 
 
-def play(mutant: Mutant, seed: int, kind: type[MemoryStore] = MemoryStore) -> Outcome:
+def play(mutant: Mutant, seed: int, kind: type[Book] = Book) -> Outcome:
     """The world of this seed as the mutant wants it."""
     return perform(mutant.aim(draw(random.Random(seed))), seed, kind)
 

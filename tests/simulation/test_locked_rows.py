@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Answer, Capabilities, ExchangeAnswer
+from holdfast._core.book import Book
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, NewJob, State
 from holdfast._core.lifecycle import finish
@@ -16,7 +17,6 @@ from holdfast._core.record import JobRecord
 from holdfast._core.requests import ClaimRequest, NewLease, ProgressUpdate
 from holdfast._core.timing import LeaseTiming
 from holdfast.errors import StoreBusy
-from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import By, History, JobRow, Phase
 from proof.checker.verdicts import Rules
 from proof.search.decisions import Strike
@@ -40,7 +40,7 @@ class Site:
     def __init__(self, stage: Stage) -> None:
         profile = Capabilities("simulated", "server")
         now = stage.clock.monotonic
-        self.store: Witness = witnessed(MemoryStore, stage.clock, history=History(), now=now, profile=profile, has_strangers=True)
+        self.store: Witness = witnessed(Book, stage.clock, history=History(), now=now, profile=profile, has_strangers=True)
         self._claims = 100
 
     async def open(self) -> None:
@@ -61,7 +61,7 @@ class Site:
 
     def lock(self, *jobs: UUID, is_exclusive: bool = True) -> object:
         """By a stranger; call the answer to let go."""
-        assert isinstance(self.store, LockedRows)
+        assert isinstance(self.store.book, LockedRows)
         return self.store.lock(jobs, is_exclusive=is_exclusive)
 
     async def row(self, job: UUID) -> JobRecord:

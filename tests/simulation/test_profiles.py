@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Capabilities
+from holdfast._core.book import Book
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, State
 from holdfast._core.lifecycle import End, LeaseEnd
@@ -19,7 +20,6 @@ from holdfast._core.timing import LeaseTiming
 from holdfast._ports.host import Exit
 from holdfast._ports.store import Store
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import Event, History, Phase
 from proof.search.decisions import Birth, Strike
 from proof.simulator.hosts import SimClock
@@ -48,7 +48,7 @@ class Place:
     def __init__(self, stage: Stage, profile: Profile, clock: LeaseClock = "kernel") -> None:
         self.stage, self.history = stage, History()
         profiled = Capabilities("simulated", clock)
-        self.store = witnessed(MemoryStore, stage.clock, history=self.history, now=stage.loop.time, profile=profiled)
+        self.store = witnessed(Book, stage.clock, history=self.history, now=stage.loop.time, profile=profiled)
         self.clocks = {"m": stage.clock}
         self.store.clock_of = lambda process: self.clocks[process]
         self.entrance = Entrance(profile, stage.loop, self.store, stage.clock, patience=2.0, longest=1.0)

@@ -7,13 +7,14 @@ import pytest
 from msgspec import structs
 
 from holdfast._core.answers import Capabilities
+from holdfast._core.book import Book
+from holdfast._core.book_state import Moment
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob, Token
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
-from holdfast.stores.memory import MemoryStore
 from holdfast.testing.history import History
 from proof.checker.checker import check
 from proof.checker.verdicts import Report, Rules
@@ -23,21 +24,21 @@ from tests.simulation.support import Stage, on_stage
 JOB, FIRST, SECOND = UUID(int=1), UUID(int=2), UUID(int=3)
 
 
-class StartUnfenced(MemoryStore):
+class StartUnfenced(Book):
     """Whoever starts a claimed job starts it, under whatever token it is claimed by now."""
 
-    async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
-        return await super().start([(job, self._all.jobs[job].token) for job, _ in tokens])
+    def start(self, now: Moment, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
+        return super().start(now, [(job, self._all.jobs[job].token) for job, _ in tokens])
 
 
-class StartForDeadLease(MemoryStore):
+class StartForDeadLease(Book):
     """A lease that has ended may still start what it had claimed."""
 
-    async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
+    def start(self, now: Moment, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         ended = {lease: known for lease, known in self._all.leases.items() if known.end is not None}
         self._all.leases.update({lease: structs.replace(known, end=None) for lease, known in ended.items()})
         try:
-            return await super().start(tokens)
+            return super().start(now, tokens)
         finally:
             self._all.leases.update(ended)
 
@@ -64,7 +65,7 @@ async def _late_start(store: Witness) -> None:
     await store.start([(JOB, old)])
 
 
-def _play(kind: type[MemoryStore]) -> Report:
+def _play(kind: type[Book]) -> Report:
     history = History()
 
     async def play(stage: Stage) -> None:
@@ -77,9 +78,9 @@ def _play(kind: type[MemoryStore]) -> Report:
 
 
 def test_a_start_of_a_former_owner_changes_nothing() -> None:
-    assert not _play(MemoryStore).violations
+    assert not _play(Book).violations
 
 
 @pytest.mark.parametrize(("kind", "name"), [(StartUnfenced, "S3"), (StartForDeadLease, "S8")])
-def test_a_start_without_its_guard_is_noticed(kind: type[MemoryStore], name: str) -> None:
+def test_a_start_without_its_guard_is_noticed(kind: type[Book], name: str) -> None:
     assert not _play(kind).verdict(name)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.stores.memory import MemoryStore
+from holdfast._core.book import Book
 from holdfast.testing.history import Event, Phase
 from proof.enumerate import main
 from proof.search.deviations import Deviation, Until, What
@@ -45,17 +45,17 @@ def test_nor_does_a_sharp_one_in_any_script() -> None:
     assert "0 violations" in told
 
 
-GUARDS: dict[str, tuple[str, type[MemoryStore], Callable[[], Any]]] = {
+GUARDS: dict[str, tuple[str, type[Book], Callable[[], Any]]] = {
     "settling is idempotent": ("S10", stores.SettleOnlyOnce, nullcontext),
     "progress carries a token": ("S3", stores.ReportUnfenced, nullcontext),
     "an ended lease is not beaten": ("S3", stores.BeatRevives, nullcontext),
-    "code stops before its job moves": ("S8", MemoryStore, workers.settle_before_stop),
+    "code stops before its job moves": ("S8", Book, workers.settle_before_stop),
     "a lease ends before its claims move": ("S5", stores.MoveBeforeEnd, nullcontext),
     "a crash is counted": ("S9", stores.CrashNotCounted, nullcontext),
 }
 
 
-def _first_that_breaks(kind: type[MemoryStore]) -> Trial:
+def _first_that_breaks(kind: type[Book]) -> Trial:
     trials = Enumeration(ONE, 1, Reach.SHARP).trials(partial(map, partial(attempt, ONE, kind=kind)))
     return next(trial for trial in trials if trial.problems)
 

@@ -19,7 +19,7 @@ MOST_ATTEMPTS = 100
 class Answer(StrEnum):
     """What became of one fenced write.
 
-    APPLIED: it is so now (also when an earlier copy of the same write did it). LOST: somebody else owns or
+    APPLIED: it is so now (also when an earlier copy of the same write did it). LOST: another claim owns or
     owned the job; nothing changed. MISSING: no trace of the job in any place, read in one snapshot. BUSY: nothing changed, and
     nothing is known, because another session has a row of the job locked: it must be asked again.
     """
@@ -35,7 +35,7 @@ class Capabilities(Struct, frozen=True):
 
     ``lease_clock``: whose time leases are judged by. ``kernel``: the monotonic clock that all processes of the
     machine share; ``server``: the store's own; ``none``: readers time the lease's changes themselves.
-    ``warnings``: what should be said when work starts, each with its remedy. ``caller_transaction``: jobs can be enqueued
+    ``warnings``: what to log when work starts, each with its remedy. ``caller_transaction``: jobs can be enqueued
     inside the caller's own transaction, and a handler's rows committed together with the check of its token.
     """
 
@@ -54,7 +54,7 @@ class Duplicate(Struct, frozen=True):
 
 class EnqueueAnswer(Struct, frozen=True):
     """``duplicates``: by the id of the job that was not inserted, the one that has its key. ``is_lost``: nothing was
-    inserted, because the job under whose token it was to happen is somebody else's."""
+    inserted, because the job under whose token it was to happen has another owner."""
 
     duplicates: dict[UUID, Duplicate] = {}
     is_lost: bool = False
@@ -124,7 +124,7 @@ class OverdueJob(Struct, frozen=True):
 
 
 class ExpiredJob(Struct, frozen=True):
-    """A job that nobody started in time, and which has failed for it."""
+    """A job that no worker started in time, and which has failed for it."""
 
     job: UUID
     task: str
@@ -158,7 +158,7 @@ class Pruned(Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The number of records that were removed or reduced."""
         return self.jobs + self.stubs + self.receipts + self.leases + self.attempts
 
 
@@ -170,7 +170,7 @@ class Purged(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """One finding about the store's health; ``remedy`` says what to do."""
+    """One finding about the store's health; ``remedy``: what to do."""
 
     level: Literal["ok", "warning", "error"]
     name: str

@@ -36,7 +36,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     """A job in full, read in one snapshot, its attempts included.
 
     ``is_stub``: its retention has passed, and only what repeated requests must be answered with is left of it.
-    ``rescue``: the last one. ``hook_due_at``: its task's ``on_rescue`` is owed, and from when on; it is the mark of that debt.
+    ``rescue``: the last one. ``hook_due_at``: its task's ``on_rescue`` is owed, and from when on.
     """
 
     id: UUID
@@ -76,8 +76,8 @@ class JobRecord(Struct, frozen=True, kw_only=True):
 
 
 class SettledAttempt(Struct, frozen=True):
-    """What is remembered of one attempt, by its token; ``requested_state``: where its transition asked to go, before any cancellation
-    mark; no ``record``: its code never ran, and it is remembered only to answer the same release sent again.
+    """What is remembered of one attempt, by its token; ``requested_state``: where its transition asked to go, before any
+    cancellation mark; no ``record``: its code never ran, and it is remembered only to answer the same release sent again.
     ``prunable_from``: when an attempt may be pruned whose job has not finished; None: with its job."""
 
     requested_state: State
@@ -119,7 +119,7 @@ def is_expired(row: JobRecord, now: datetime) -> bool:
 
 
 def needs_isolation(row: JobRecord) -> bool:
-    """Whether its next attempt has to run alone."""
+    """Return whether its next attempt has to run in isolation."""
     return row.policy.needs_isolation(row.crashes)
 
 
@@ -158,7 +158,7 @@ def active_job(row: JobRecord) -> ActiveJob:
 
 
 def requeued(row: JobRecord, state: State, available_at: datetime) -> JobRecord:
-    """The row back among the waiting ones: nobody's, but it keeps its number, its checkpoint and what it said last."""
+    """Return the record to pending, without an owner; claim number, checkpoint and progress stay."""
     return structs.replace(
         row,
         token=Token(None, row.token.number),
@@ -194,14 +194,14 @@ def settled(row: JobRecord, moved: Transition, now: datetime) -> JobRecord:
 def reopened(row: JobRecord, now: datetime) -> JobRecord:
     """The row as an operator's retry leaves it: due at once with fresh budgets; attempts and claim numbers go on.
 
-    It expires no more: whoever asks for it now wants it, however late it is.
+    It does not expire any more: the operator wants it, late as it is.
     """
     fresh = structs.replace(row, failures=0, crashes=0, reason=None, error=None, result=None, finished_at=None, expires_at=None)
     return requeued(structs.replace(fresh, cancel_requested=False), State.AVAILABLE, now)
 
 
 def attempt_to_keep(row: JobRecord, transition: Transition, now: datetime) -> SettledAttempt | None:
-    """What to keep of the attempt that this transition ends; ``None`` when the finished row says it all."""
+    """What to keep of the attempt that this transition ends; ``None`` when the finished row has all of it."""
     if transition.record is None:
         return None if PLACE_OF[transition.to] is Place.FINISHED else SettledAttempt(transition.to, None, now)
     record = AttemptRecord(

@@ -31,7 +31,7 @@ class NewLease(Struct, frozen=True):
 
 
 class IsolatedJobs(StrEnum):
-    """What a claim does with jobs whose next crash would be their last: those run alone."""
+    """What a claim does with jobs whose next crash would be their last: those run in isolation."""
 
     EXCLUDE = "leave"
     ONLY = "only"
@@ -56,9 +56,9 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
 
 
 class ProgressUpdate(Struct, frozen=True, kw_only=True):
-    """What a handler said about its job. ``None`` leaves a field as it is; the latest progress wins.
+    """What a handler reported about its job. ``None`` leaves a field as it is; the latest progress wins.
 
-    ``order`` grows with each update of a worker: one that arrives after a later one changes nothing. ``None``: whatever came before.
+    ``order`` grows with each update of a worker: one that arrives after a later one changes nothing. ``None``: in any case.
     """
 
     job: UUID

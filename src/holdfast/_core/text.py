@@ -10,7 +10,7 @@ IN_ONE_LINE = _SHOWN | {0x0A: "\\n", 0x09: "\\t", 0x0D: "\\r"}
 """For ``str.translate``: everything that moves the cursor or turns the writing is shown instead of obeyed."""
 
 IN_LINES = {code: text for code, text in _SHOWN.items() if code not in (0x09, 0x0A)}
-"""The same for text that has lines of its own, such as a traceback."""
+"""The same for text with several lines, such as a traceback."""
 
 IN_JSON = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_BIDIRECTIONAL)}
 """For an encoded document: what JSON would let through means the same when it is escaped."""
@@ -25,9 +25,9 @@ def printable(text: str) -> str:
     return text.translate(IN_ONE_LINE)
 
 
-def storable_text(said: str | None) -> str | None:
-    """What cannot be kept becomes a sign that says so."""
-    return None if said is None else said.replace("\0", "\ufffd").encode(errors="replace").decode()
+def storable_text(text: str | None) -> str | None:
+    """Replace what a SQL store cannot keep by a replacement character."""
+    return None if text is None else text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def json_text(value: object) -> str:

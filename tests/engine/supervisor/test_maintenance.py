@@ -155,7 +155,7 @@ def test_a_lonely_worker_claims_once_runs_that_job_and_ends() -> None:
         jobs = await office.enqueue("quick", "quick")
         for job in jobs:
             row = await office.row(job)
-            office.memory._put(structs.replace(row, crashes=2))
+            office.memory.book._put(structs.replace(row, crashes=2))
         await office.memory.open_lease(LEASE)
         office.far.say(messages.LeaseGranted(LEASE.id, LEASE.worker, office.clock.monotonic() + 25, True))
         await office.running

@@ -1,0 +1,238 @@
+"""A book that writes down what it really did: every change of a row, in order, with the right it was asked for under."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from holdfast._core.answers import BeatAnswer, EnqueueAnswer, ExpiredJob, Pruned, Purged, ReopenAnswer
+from holdfast._core.book import Book
+from holdfast._core.book_state import Moment, Snapshot
+from holdfast._core.job import Json, NewJob, State, Token
+from holdfast._core.lifecycle import LeaseEnd, Transition
+from holdfast._core.payload import decode_json
+from holdfast._core.record import JobRecord
+from holdfast._core.requests import NewLease, ProgressUpdate
+from holdfast.testing.history import FAIL_OVER, By, Event, History, JobRow, LeaseRow, Phase, label, outcome_of
+from proof.checker.hooks import HookedBook
+
+
+class RecordedStore(Protocol):
+    """The store around the book: when it is, who calls, and where it is written down. ``known``: tasks; empty: any."""
+
+    history: History
+    now: Callable[[], float]
+    known: Collection[str]
+    caller: str
+
+    def moment(self) -> Moment: ...
+
+
+class RecordingBook(Book):
+    """Put it before a book, whole or broken: it writes down what that book does and changes nothing."""
+
+    around: RecordedStore
+    versions: Counter[UUID | None]
+    """How often each row has changed, and all of them together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.versions = Counter()
+        self.recorded_rows: dict[UUID, JobRow] = {}
+        self._by: By | None = None
+        self._tokens: Collection[tuple[UUID, Token]] = ()
+
+    def report(self, now: Moment, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
+        """Under the tokens of the updates."""
+        self._by, self._tokens = By("report"), [(update.job, update.token) for update in updates]
+        return super().report(now, updates)
+
+    def start(self, now: Moment, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
+        """Under the tokens given."""
+        self._by, self._tokens = By("start"), tokens
+        return super().start(now, tokens)
+
+    def enqueue(
+        self, now: Moment, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None
+    ) -> EnqueueAnswer:
+        """By a client, or by a handler under its token."""
+        parent, token = under or (None, None)
+        self._by, self._tokens = By("enqueue", token, call=call, parent=parent), ()
+        return super().enqueue(now, call, jobs, under=under)
+
+    def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
+        self._by, self._tokens = By("request_cancel"), ()
+        return super().request_cancel(now, ids)
+
+    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
+        self._by, self._tokens = By("reopen"), ()
+        return super().reopen(now, ids)
+
+    def reschedule(
+        self, now: Moment, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None
+    ) -> dict[UUID, State]:
+        self._by, self._tokens = By("reschedule"), ()
+        return super().reschedule(now, ids, delay=delay, run_at=run_at)
+
+    def delete(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
+        self._by, self._tokens = By("delete"), ()
+        return super().delete(now, ids)
+
+    def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None) -> Purged:
+        self._by, self._tokens = By("purge"), ()
+        return super().purge(now, queue, limit, until)
+
+    def expire(self, now: Moment, limit: int) -> tuple[ExpiredJob, ...]:
+        self._by, self._tokens = By("expire"), ()
+        return super().expire(now, limit)
+
+    def prune(self, now: Moment, limit: int) -> Pruned:
+        self._by, self._tokens = By("prune"), ()
+        return super().prune(now, limit)
+
+    def owed_hooks(self, now: Moment, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+        """By a worker that looks for hooks without an attempt."""
+        self._by, self._tokens = By("owed_hooks"), ()
+        return super().owed_hooks(now, tasks, limit, pause=pause)
+
+    def pause(self, now: Moment, queues: Sequence[str], *, is_paused: bool) -> None:
+        super().pause(now, queues, is_paused=is_paused)
+        for queue in queues:
+            self._tell("queue", By("pause"), note=f"{'paused' if is_paused else 'resumed'} {queue}")
+
+    def _settle(self, transition: Transition, *arguments: Json) -> bool:
+        outcome = outcome_of(transition)
+        self._by, self._tokens = By("exchange", transition.token, transition.judge, outcome, record=transition.record), ()
+        return super()._settle(transition, *arguments)
+
+    def _take(self, row: JobRecord, *arguments: Json, **keywords: Json) -> Json:
+        self._by, self._tokens = By("claim"), ()
+        return super()._take(row, *arguments, **keywords)
+
+    def _heal(self, row: JobRecord, token: Token, written: Json) -> None:
+        self._by, self._tokens = By("heal", token), ()
+        super()._heal(row, token, written)  # type: ignore[misc]  # only a book with hooks is asked
+
+    def _put(self, row: JobRecord) -> None:
+        super()._put(row)
+        by = self._by
+        under = [token for job, token in self._tokens if job == row.id]
+        if by is not None and under:
+            by = By(by.verb, row.token if row.token in under else under[0])
+        old, new = self.recorded_rows.get(row.id), self._row_of(row)
+        self.recorded_rows[row.id] = new
+        lease = row.lease or (old.lease if old is not None else None)
+        self._tell("job", by, job=row.id, token=row.token, lease=lease, before=old, after=new)
+
+    def _forget(self, row: JobRecord) -> None:
+        super()._forget(row)
+        self._tell("job", self._by, job=row.id, token=row.token, before=self.recorded_rows.pop(row.id), after=None)
+
+    def _tell(self, what: str, by: By | None, **fields: Json) -> None:
+        self.versions[fields.get("job") or fields.get("lease")] += 1
+        self.versions[None] += 1
+        self.around.history.add(
+            Event(time=self.around.now(), process=self.around.caller, what=what, phase=Phase.TRUTH, by=by, **fields)
+        )
+
+    def fail_over(self, snapshot: Snapshot) -> None:
+        """Forget everything since the snapshot, and say so."""
+        jobs, paused = self._all.jobs, set(self._all.paused_queues)
+        leases = {lease: self._lease_row(lease) for lease in self._all.leases}
+        self.restore(snapshot)
+        by, self.around.caller = By(FAIL_OVER), "store"
+        for job in {**jobs, **self._all.jobs}:
+            row = self._all.jobs.get(job)
+            if row is not jobs.get(job):
+                before, after = self.recorded_rows.pop(job, None), None if row is None else self._row_of(row)
+                if after is not None:
+                    self.recorded_rows[job] = after
+                self._tell("job", by, job=job, before=before, after=after)
+        for queue in sorted(paused ^ set(self._all.paused_queues)):
+            self._tell("queue", by, note=f"{'resumed' if queue in paused else 'paused'} {queue}")
+        for lease in {**leases, **self._all.leases}:
+            self._tell("lease", by, lease=lease, before=leases.get(lease), after=self._lease_row(lease))
+
+    def open_lease(self, now: Moment, lease: NewLease) -> bool:
+        """Record the change of one lease."""
+        before = self._lease_rows([lease.id])
+        answer = super().open_lease(now, lease)
+        self._tell_leases(before, By("open_lease"))
+        return answer
+
+    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+        """Record the change of some leases."""
+        before = self._lease_rows(leases)
+        answer = super().beat(now, leases, draining=draining)
+        self._tell_leases(before, By("beat"))
+        return answer
+
+    def end_lease(self, now: Moment, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
+        """Record the end of one lease."""
+        before = self._lease_rows([lease])
+        answer = super().end_lease(now, lease, why, seen=seen)
+        self._tell_leases(before, By("end_lease", is_judged=seen is not None))
+        return answer
+
+    def _lease_rows(self, leases: Sequence[UUID]) -> dict[UUID, LeaseRow | None]:
+        return {lease: self._lease_row(lease) for lease in leases}
+
+    def _lease_row(self, lease: UUID) -> LeaseRow | None:
+        known = self._all.leases.get(lease)
+        if known is None:
+            return None
+        return LeaseRow(
+            process=label(known.spec.process),
+            worker=known.spec.worker,
+            ttl=known.spec.timing.ttl,
+            margin=known.spec.timing.margin,
+            overdue=(self.around.moment().stamp - known.expires_at) / 1e6,
+            is_ended=known.end is not None,
+            is_free=known.end is not None and known.end.is_free,
+            culprits=known.end.charged_jobs if known.end is not None else {},
+            is_draining=known.is_draining,
+            is_isolated=known.spec.is_isolated,
+            grace=known.spec.grace,
+            slots=known.spec.slots,
+            tasks=known.spec.tasks,
+            beat=known.spec.timing.beat,
+        )
+
+    def _row_of(self, row: JobRecord) -> JobRow:
+        now = self.around.moment().wall
+        return JobRow(
+            state=row.state,
+            token=row.token,
+            lease=row.lease,
+            attempt=row.attempt,
+            failures=row.failures,
+            crashes=row.crashes,
+            policy=row.policy,
+            is_cancel_requested=row.cancel_requested,
+            witness=row.message or "",
+            result=_text(row.result),
+            reason=row.reason,
+            queue=row.queue,
+            key="" if row.unique_key is None else f"{row.task}/{row.unique_key}",
+            is_known=not self.around.known or row.task in self.around.known,
+            due_in=(row.available_at - now).total_seconds(),
+            expires_in=None if row.expires_at is None else (row.expires_at - now).total_seconds(),
+            is_owed=row.hook_due_at is not None,
+            healed=len(self.rows[row.id]) if isinstance(self, HookedBook) else 0,
+            task=row.task,
+            priority=row.priority,
+            available_at=row.available_at.timestamp(),
+        )
+
+    def _tell_leases(self, before: dict[UUID, LeaseRow | None], by: By) -> None:
+        for lease, old in before.items():
+            row = self._lease_row(lease)
+            if row is not None and row != old:
+                self._tell("lease", by, lease=lease, before=old, after=row)
+
+
+def _text(result: bytes | None) -> str:
+    """Return a result that is a string: the token that its handler returned."""
+    value = None if result is None else decode_json(result)
+    return value if isinstance(value, str) else ""

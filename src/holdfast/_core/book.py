@@ -1,0 +1,213 @@
+"""The reference store without clock, lock or asyncio: what each verb of the store port does, as plain functions of a book.
+
+It is the oracle of the model tests, the store of simulations, and the base of stores that keep a book in a file or an object.
+Each verb is passed the ``Moment`` at which it happens and runs to its end; the caller makes it one step. Nothing here is random,
+and every order is a sorted one.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.answers import Answer, BeatAnswer, Duplicate, EnqueueAnswer, ExchangeAnswer
+from holdfast._core.book_operations import BookOperations
+from holdfast._core.book_reading import BookReading
+from holdfast._core.book_state import NO_WORKER, Key, Lease, Moment, key_of, micros
+from holdfast._core.idempotency import is_duplicate_settle
+from holdfast._core.job import PLACE_OF, Claim, NewJob, Place, State, Token
+from holdfast._core.lifecycle import Charge, LeaseEnd, Precondition, Transition
+from holdfast._core.record import JobRecord, active_job, attempt_to_keep, new_record, settled
+from holdfast._core.requests import AttemptNote, ClaimRequest, NewLease, ProgressUpdate
+from holdfast.errors import HoldfastError
+
+_REPORTED = ("stage", "fraction", "message", "checkpoint")
+
+
+class Book(BookReading, BookOperations):
+    """Jobs, leases and receipts in memory; each verb keeps the promise of the verb of this name in ``_ports/store``."""
+
+    def enqueue(
+        self, now: Moment, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None
+    ) -> EnqueueAnswer:
+        if call not in self._all.receipts:
+            is_lost = under is not None and self._active(*under) is None
+            answer = EnqueueAnswer(is_lost=True) if is_lost else self._insert(jobs, now)
+            self._all.receipts[call] = (now.wall, answer)
+        return self._all.receipts[call][1]
+
+    def exchange(self, now: Moment, transitions: Sequence[Transition], request: ClaimRequest | None = None) -> ExchangeAnswer:
+        answers = tuple(
+            Answer.APPLIED if self._settle(transition, now) else self._answer_again(transition) for transition in transitions
+        )
+        return ExchangeAnswer(answers, () if request is None else self._claim(request, now))
+
+    def start(self, now: Moment, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
+        lost = set()
+        for job, token in tokens:
+            row = self._active(job, token)
+            if row is None or row.lease is None or not self._is_alive(row.lease):
+                lost.add(job)
+            elif row.state is State.CLAIMED:
+                self._put(structs.replace(row, state=State.RUNNING, attempt=row.attempt + 1, started_at=now.wall))
+                self._all.started[job] = self._all.last_moved[job] = now.stamp
+        return frozenset(lost)
+
+    def report(self, now: Moment, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
+        lost = set()
+        for update in updates:
+            row = self._active(update.job, update.token)
+            if row is None:
+                lost.add(update.job)
+                continue
+            if update.order is not None:
+                if update.order < self._all.report_orders.get(row.id, 0):
+                    continue
+                self._all.report_orders[row.id] = update.order
+            reported = {name: value for name in _REPORTED if (value := getattr(update, name)) is not None}
+            self._put(structs.replace(row, last_progress_at=now.wall, **reported))
+            self._all.last_moved[row.id] = now.stamp
+        return frozenset(lost)
+
+    def annotate(self, now: Moment, notes: Sequence[AttemptNote]) -> None:
+        del now
+        for note in notes:
+            attempts = self._all.attempts.get(note.job, {})
+            ended = attempts.get(note.token)
+            if ended is None or ended.record is None:
+                continue
+            record = structs.replace(
+                ended.record,
+                late_result=ended.record.late_result if note.late_result is None else note.late_result,
+                error=note.error if ended.record.error is None else ended.record.error,
+                stacks=ended.record.stacks if note.stacks is None else note.stacks,
+            )
+            attempts[note.token] = structs.replace(ended, record=record)
+
+    def open_lease(self, now: Moment, lease: NewLease) -> bool:
+        old = self._all.leases.get(lease.id)
+        if old is not None and old.end is not None:
+            return False
+        if old is None:
+            self._all.leases[lease.id] = Lease(lease, now.wall, now.stamp, now.stamp + micros(lease.timing.ttl))
+        else:
+            self._all.leases[lease.id] = old.renew(now.stamp)
+        return True
+
+    def beat(self, now: Moment, leases: Sequence[UUID], *, draining: bool = False) -> BeatAnswer:
+        alive = [lease for lease in dict.fromkeys(leases) if self._is_alive(lease)]
+        olds = [self._all.leases[lease] for lease in alive]
+        for old in olds:
+            renewed = structs.replace(old.renew(now.stamp), is_draining=draining or old.is_draining)
+            self._all.leases[old.spec.id] = renewed
+        marked = {lease: tuple(row.id for row in self._held(lease) if row.cancel_requested) for lease in alive}
+        return BeatAnswer(
+            alive=frozenset(alive),
+            gone=frozenset(leases) - frozenset(alive),
+            cancelled={lease: jobs for lease, jobs in marked.items() if jobs},
+            elapsed=(now.stamp - min(old.renewed_at for old in olds)) / 1e6 if olds else None,
+        )
+
+    def end_lease(self, now: Moment, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
+        old = self._all.leases.get(lease)
+        if old is None:  # remembered, so that a late copy of its opening is refused
+            spec = structs.replace(NO_WORKER, id=lease)
+            self._all.leases[lease] = Lease(spec, now.wall, now.stamp, now.stamp, end=why, ended_at=now.wall)
+        elif old.end is None:
+            if seen is not None and (seen != old.seen or self._overdue(old, now) <= 0):
+                return None
+            self._all.leases[lease] = structs.replace(old, end=why.with_drain(is_draining=old.is_draining), ended_at=now.wall)
+        return self._all.leases[lease].end
+
+    def _insert(self, jobs: Sequence[NewJob], now: Moment) -> EnqueueAnswer:
+        news, duplicates = list[JobRecord](), dict[UUID, Duplicate]()
+        keys: dict[Key, JobRecord] = {}
+        for row in (new_record(job, now.wall) for job in jobs):
+            key, holder = key_of(row), self._holder(row)
+            if key is not None and holder is None:
+                holder = keys.setdefault(key, row)
+            if holder is None or holder is row:
+                news.append(row)
+            else:
+                duplicates[row.id] = Duplicate(holder.id, holder.payload == row.payload)
+        answer = EnqueueAnswer(duplicates)
+        if not answer.is_refused:
+            if len({row.id for row in news if row.id not in self._all.jobs}) < len(news):
+                raise HoldfastError("enqueue: a job of that id exists already; each job needs its own id")
+            for row in news:
+                self._put(row)
+        return answer
+
+    def _active(self, job: UUID, token: Token) -> JobRecord | None:
+        row = self._all.jobs.get(job)
+        is_owned = row is not None and PLACE_OF[row.state] is Place.ACTIVE and row.token == token
+        return row if is_owned else None
+
+    def _settle(self, transition: Transition, now: Moment) -> bool:
+        row = self._active(transition.job, transition.token)
+        if row is None or row.lease is None:
+            return False
+        match transition.judge:
+            case Precondition.OWNER:
+                may_move = True
+            case Precondition.LEASE_ENDED:
+                may_move = not self._is_alive(row.lease)
+            case Precondition.STALLED | Precondition.TIMED_OUT:
+                may_move = self._late(row, Charge(transition.judge.value), now) > 0
+            case _:
+                assert_never(transition.judge)
+        if not may_move:
+            return False
+        moved = transition.with_cancellation(cancel_requested=row.cancel_requested)
+        ended = attempt_to_keep(row, transition, now.wall)
+        if ended is not None:
+            self._all.attempts.setdefault(row.id, {})[row.token] = ended
+        self._put(settled(row, moved, now.wall))
+        return True
+
+    def _answer_again(self, transition: Transition) -> Answer:
+        row = self._all.jobs.get(transition.job)
+        attempt = self._all.attempts.get(transition.job, {}).get(transition.token)
+        if is_duplicate_settle(transition, row, attempt):
+            return Answer.APPLIED
+        return Answer.MISSING if row is None and attempt is None else Answer.LOST
+
+    def _claim(self, request: ClaimRequest, now: Moment) -> tuple[Claim, ...]:
+        lease = self._all.leases.get(request.lease)
+        if lease is None or lease.end is not None or self._overdue(lease, now) > 0:
+            return ()
+        if lease.spec.is_isolated and self._all.holds.get(request.lease):
+            return ()
+        ranges = self._ranges(request.tasks, request.queues, request.isolated, now.wall)
+        if request.ids is not None:
+            asked = set(request.ids)
+            ranges = {which: filter(lambda each: each[1] in asked, waiting) for which, waiting in ranges.items()}
+        due = self._first(ranges, request.limit + request.prefetch, now.wall)
+        worker = lease.spec.worker
+        return tuple(self._take(row, request, now, is_running=n < request.limit, worker=worker) for n, row in enumerate(due))
+
+    def _take(self, row: JobRecord, request: ClaimRequest, now: Moment, *, is_running: bool, worker: str) -> Claim:
+        self._all.claim_number += 1
+        taken = structs.replace(
+            row,
+            token=Token(request.claim, self._all.claim_number),
+            policy=request.tasks[row.task],
+            state=State.RUNNING if is_running else State.CLAIMED,
+            attempt=row.attempt + is_running,
+            lease=request.lease,
+            worker=worker,
+            claimed_at=now.wall,
+            started_at=now.wall if is_running else None,
+        )
+        self._put(taken)
+        self._all.report_orders.pop(row.id, None)
+        if is_running:
+            self._all.started[row.id] = self._all.last_moved[row.id] = now.stamp
+        return Claim(
+            job=active_job(taken),
+            payload=taken.payload,
+            checkpoint=taken.checkpoint,
+            rescue=taken.rescue,
+            hook_due_at=taken.hook_due_at,
+        )

@@ -1,0 +1,143 @@
+"""What operators and time do to the jobs of a book: cancel, reopen, reschedule, delete, purge, pause, expire and prune."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from heapq import nsmallest
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.answers import ExpiredJob, Pruned, Purged, ReopenAnswer
+from holdfast._core.book_state import BookState, Moment, Rows, micros
+from holdfast._core.job import PLACE_OF, Place, Reason, State
+from holdfast._core.record import (
+    JobRecord,
+    as_read,
+    is_expired,
+    record_of_finished,
+    reopened,
+    retention_of,
+    stub,
+    with_hook_delayed,
+)
+
+
+class BookOperations(BookState):
+    """The verbs of operators and of maintenance; each keeps the promise of the verb of this name in ``_ports/store``."""
+
+    def request_cancel(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
+        for row in self._rows(ids):
+            match PLACE_OF[row.state]:
+                case Place.PENDING:
+                    self._put(structs.replace(row, state=State.CANCELLED, reason=Reason.BY_OPERATOR, finished_at=now.wall))
+                case Place.ACTIVE:
+                    self._put(structs.replace(row, cancel_requested=True))
+                case Place.FINISHED:
+                    pass
+        return self._states(ids, now)
+
+    def reopen(self, now: Moment, ids: Sequence[UUID]) -> ReopenAnswer:
+        taken = dict[UUID, UUID]()
+        for row in self._rows(ids):
+            if as_read(row, now.wall).state is State.AVAILABLE or PLACE_OF[row.state] is Place.ACTIVE or row.is_stub:
+                continue
+            holder = self._holder(row)
+            if holder is not None and holder.id != row.id:
+                taken[row.id] = holder.id
+                continue
+            if row.token.claim is not None:
+                self._all.attempts.setdefault(row.id, {}).setdefault(row.token, record_of_finished(row))
+            self._put(reopened(row, now.wall))
+        return ReopenAnswer(self._states(ids, now), taken)
+
+    def reschedule(
+        self, now: Moment, ids: Sequence[UUID], *, delay: float = 0.0, run_at: datetime | None = None
+    ) -> dict[UUID, State]:
+        due = now.wall + timedelta(microseconds=micros(delay)) if run_at is None else run_at.astimezone(UTC)
+        for row in self._rows(ids):
+            if row.state is State.AVAILABLE:
+                self._put(structs.replace(row, available_at=due))
+        return self._states(ids, now)
+
+    def delete(self, now: Moment, ids: Sequence[UUID]) -> dict[UUID, State]:
+        for row in self._rows(ids):
+            if PLACE_OF[row.state] is not Place.ACTIVE:
+                self._forget(row)
+        return self._states(ids, now)
+
+    def purge(self, now: Moment, queue: str, limit: int, until: datetime | None = None) -> Purged:
+        until = until or now.wall
+        waiting = [row for row in self._all.jobs.values() if row.queue == queue and row.state is State.AVAILABLE]
+        doomed = nsmallest(limit, (row for row in waiting if row.created_at <= until), key=lambda row: row.id)
+        for row in doomed:
+            self._forget(row)
+        return Purged(len(doomed), until)
+
+    def expire(self, now: Moment, limit: int) -> tuple[ExpiredJob, ...]:
+        late = [(row.expires_at, row.id, row) for row in self._all.jobs.values() if is_expired(row, now.wall)]
+        rows = [row for _, _, row in nsmallest(limit, late)]
+        for row in rows:
+            self._put(structs.replace(row, state=State.FAILED, reason=Reason.EXPIRED, finished_at=now.wall))
+        return tuple(ExpiredJob(row.id, row.task) for row in rows)
+
+    def owed_hooks(self, now: Moment, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
+        owed = [
+            (row.hook_due_at, row.id, row)
+            for row in self._all.jobs.values()
+            if row.hook_due_at is not None and row.hook_due_at <= now.wall and row.task in tasks
+            if PLACE_OF[row.state] is Place.FINISHED or row.state is State.HELD
+        ]
+        rows = [with_hook_delayed(row, now.wall, pause) for _, _, row in nsmallest(limit, owed)]
+        for row in rows:
+            self._put(row)
+        return tuple(rows)
+
+    def pause(self, now: Moment, queues: Sequence[str], *, is_paused: bool) -> None:
+        for queue in queues:
+            if is_paused:
+                self._all.paused_queues.setdefault(queue, now.wall)
+            else:
+                self._all.paused_queues.pop(queue, None)
+
+    def prune(self, now: Moment, limit: int) -> Pruned:
+        jobs, stubs = self._prune_jobs(now.wall, limit)
+        receipts, leases = self._prune_receipts_and_leases(now.wall, limit)
+        return Pruned(len(jobs), len(stubs), receipts, leases, self._prune_attempts(now.wall, limit))
+
+    def _prune_jobs(self, wall: datetime, limit: int) -> tuple[Rows, Rows]:
+        ages = {row.id: (wall - row.finished_at).total_seconds() for row in self._all.jobs.values() if row.finished_at}
+        rows = [self._all.jobs[job] for job in sorted(ages, key=lambda job: (-ages[job], job))]
+        gone = [row for row in rows if ages[row.id] >= max(retention_of(row), self.floor)][:limit]
+        worn = [row for row in rows if retention_of(row) <= ages[row.id] < self.floor and not row.is_stub][:limit]
+        for row in gone:
+            self._forget(row)
+        for row in worn:
+            self._put(stub(row))
+        return gone, worn
+
+    def _prune_receipts_and_leases(self, wall: datetime, limit: int) -> tuple[int, int]:
+        floor = timedelta(seconds=self.floor)
+        calls = [call for call, (at, _) in self._all.receipts.items() if wall - at >= floor][:limit]
+        ended = {lease: known.ended_at for lease, known in self._all.leases.items() if not self._all.holds.get(lease)}
+        leases = [lease for lease, at in ended.items() if at is not None and wall - at >= floor][:limit]
+        for call in calls:
+            del self._all.receipts[call]
+        for lease in leases:
+            del self._all.leases[lease]
+        return len(calls), len(leases)
+
+    def _prune_attempts(self, wall: datetime, limit: int) -> int:
+        floor = timedelta(seconds=self.floor)
+        brief = [
+            (ended.prunable_from, job, token.number, token)
+            for job, attempts in self._all.attempts.items()
+            for token, ended in attempts.items()
+            if ended.prunable_from is not None and wall - ended.prunable_from >= floor
+        ]
+        attempts = sorted(brief, key=lambda each: each[:3])[:limit]
+        for _, job, _, token in attempts:
+            del self._all.attempts[job][token]
+        return len(attempts)
+
+    def _states(self, ids: Sequence[UUID], now: Moment) -> dict[UUID, State]:
+        return {row.id: as_read(row, now.wall).state for row in self._rows(ids)}

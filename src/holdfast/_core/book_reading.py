@@ -1,0 +1,172 @@
+"""What a book answers without changing anything: jobs, counts, workers, queues, what is due, and what is late."""
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime, timedelta
+from heapq import nsmallest
+from itertools import islice, takewhile
+from typing import Literal
+from uuid import UUID
+
+from msgspec import structs
+
+from holdfast._core.answers import MOST_ATTEMPTS, DueJob, LeaseView, OverdueJob, QueueView
+from holdfast._core.book_state import NO_WORKER, BookState, Lease, Moment, Range, Rows, Waiting, micros
+from holdfast._core.job import ActiveJob, State
+from holdfast._core.lifecycle import Charge, End, LeaseEnd
+from holdfast._core.record import JobRecord, active_job, as_read, is_expired, needs_isolation
+from holdfast._core.requests import IsolatedJobs, JobFilter
+
+_SECOND = timedelta(seconds=1)
+
+
+class BookReading(BookState):
+    """The verbs that only read; each keeps the promise of the verb of this name in ``_ports/store``."""
+
+    def get(self, now: Moment, job: UUID) -> JobRecord | None:
+        row = self._all.jobs.get(job)
+        if row is None:
+            return None
+        attempts = self._all.attempts.get(job, {})
+        records = (attempts[token].record for token in sorted(attempts, key=lambda token: token.number))
+        known = tuple(each for each in records if each is not None)
+        return structs.replace(as_read(row, now.wall), attempts=known[-MOST_ATTEMPTS:])
+
+    def list(self, now: Moment, which: JobFilter) -> tuple[JobRecord, ...]:
+        views = (as_read(row, now.wall) for row in sorted(self._all.jobs.values(), key=lambda row: row.id, reverse=True))
+        return tuple(islice((view for view in views if _matches(view, which)), which.limit))
+
+    def counts(self, now: Moment, by: Literal["queue", "task"] | None = None) -> dict[tuple[str, State], int]:
+        found = dict[tuple[str, State], int]()
+        for row in self._all.jobs.values():
+            group = ("" if by is None else row.queue if by == "queue" else row.task, as_read(row, now.wall).state)
+            found[group] = found.get(group, 0) + 1
+        return found
+
+    def workers(self, now: Moment) -> tuple[LeaseView, ...]:
+        alive = [lease for lease in self._all.leases.values() if lease.end is None]
+        alive.sort(key=lambda lease: (lease.opened_at, lease.spec.id))
+        return tuple(self._lease_view(lease.spec.id, now) for lease in alive)
+
+    def queues(self, now: Moment) -> tuple[QueueView, ...]:
+        found: dict[str, dict[State, int]] = {queue: {} for queue in self._all.paused_queues}
+        for (queue, state), number in self.counts(now, "queue").items():
+            found.setdefault(queue, {})[state] = number
+        paused = self._all.paused_queues
+        return tuple(QueueView(name=name, paused_at=paused.get(name), counts=found[name]) for name in sorted(found))
+
+    def waiting_tasks(self, now: Moment) -> tuple[str, ...]:
+        del now
+        return tuple(sorted({task for task, _, _ in self._all.ranges}))
+
+    def next_due(
+        self,
+        now: Moment,
+        tasks: Sequence[str],
+        queues: Sequence[str] | None = None,
+        isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
+    ) -> float | None:
+        ranges = self._ranges(tasks, queues, isolated, now.wall)
+        firsts = [at for waiting in ranges.values() for at, _ in islice(waiting, 1)]
+        return max(0.0, (min(firsts) - now.wall) / _SECOND) if firsts else None
+
+    def due(
+        self,
+        now: Moment,
+        tasks: Sequence[str],
+        limit: int,
+        *,
+        queues: Sequence[str] | None = None,
+        isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
+        age: float = 0.0,
+    ) -> tuple[DueJob, ...]:
+        ranges = self._ranges(tasks, queues, isolated, now.wall)
+        rows = self._first(ranges, limit, now.wall - timedelta(microseconds=micros(age)))
+        return tuple(DueJob(row.id, row.queue, row.token.number) for row in rows)
+
+    def held(self, now: Moment, lease: UUID, limit: int | None = None) -> tuple[ActiveJob, ...]:
+        del now
+        return tuple(active_job(row) for row in self._held(lease)[:limit])
+
+    def expired(self, now: Moment, limit: int) -> tuple[LeaseView, ...]:
+        views = [self._lease_view(lease, now) for lease in {**self._all.leases, **self._all.holds}]
+        found = [view for view in views if (view.holds if view.end is not None else view.overdue > 0)]
+        return tuple(sorted(found, key=lambda view: (view.end is None, -view.overdue, view.id))[:limit])
+
+    def overdue(self, now: Moment, limit: int) -> tuple[OverdueJob, ...]:
+        rows = [self._all.jobs[job] for jobs in self._all.holds.values() for job in jobs]
+        charges = (Charge.STALLED, Charge.TIMED_OUT)
+        worst = [(*max((self._late(row, charge, now), charge) for charge in charges), row) for row in rows]
+        worst.sort(key=lambda each: (-each[0], each[2].token.number))
+        return tuple(self._overdue_job(row, charge) for late, charge, row in worst[:limit] if late > 0)
+
+    def _overdue(self, lease: Lease, now: Moment) -> int:
+        """Return the microseconds since the lease expired, negative before."""
+        return now.elapsed(lease.spec.id, lease.renewed_at) - micros(lease.spec.timing.ttl)
+
+    def _late(self, row: JobRecord, charge: Charge, now: Moment) -> int:
+        """Return the microseconds for which others may have judged the job by now; they may not unless positive."""
+        is_timed = charge is Charge.TIMED_OUT
+        limit = row.policy.timeout if is_timed else row.policy.progress_within
+        if limit is None or row.lease is None or row.state is not State.RUNNING or not self._is_alive(row.lease):
+            return 0
+        lease, since = self._all.leases[row.lease].spec, self._all.started if is_timed else self._all.last_moved
+        return now.elapsed(row.id, since[row.id]) - micros(limit + lease.timing.ttl + lease.grace)
+
+    def _overdue_job(self, row: JobRecord, charge: Charge) -> OverdueJob:
+        assert row.lease is not None
+        return OverdueJob(active_job(row), row.worker or "", charge, self._all.leases[row.lease].spec.timing)
+
+    def _ranges(
+        self, tasks: Collection[str], queues: Sequence[str] | None, isolated: IsolatedJobs, wall: datetime
+    ) -> dict[Range, Iterator[Waiting]]:
+        def may_be_taken(waiting: Waiting) -> bool:
+            row = self._all.jobs[waiting[1]]
+            is_wanted = isolated is IsolatedJobs.INCLUDE or needs_isolation(row) is (isolated is IsolatedJobs.ONLY)
+            return is_wanted and not is_expired(row, wall)
+
+        return {
+            which: filter(may_be_taken, waiting)
+            for which, waiting in self._all.ranges.items()
+            if which[0] in tasks and (queues is None or which[1] in queues) and which[1] not in self._all.paused_queues
+        }
+
+    def _first(self, ranges: dict[Range, Iterator[Waiting]], most: int, until: datetime) -> Rows:
+        due = [
+            (priority, at, job)
+            for (_, _, priority), waiting in ranges.items()
+            for at, job in islice(takewhile(lambda each: each[0] <= until, waiting), most)
+        ]
+        return [self._all.jobs[job] for _, _, job in nsmallest(most, due)]
+
+    def _lease_view(self, lease: UUID, now: Moment) -> LeaseView:
+        known, holds = self._all.leases.get(lease), len(self._all.holds.get(lease, ()))
+        if known is None:
+            spec = structs.replace(NO_WORKER, id=lease)
+            known = Lease(spec, now.wall, now.stamp, now.stamp, end=LeaseEnd(End.EXPIRED))
+        return LeaseView(
+            id=lease,
+            worker=known.spec.worker,
+            process=known.spec.process,
+            timing=known.spec.timing,
+            overdue=self._overdue(known, now) / 1e6,
+            seen=known.seen,
+            age=(now.wall - known.opened_at) / _SECOND,
+            holds=holds,
+            is_draining=known.is_draining,
+            end=known.end,
+            queues=known.spec.queues,
+            tasks=known.spec.tasks,
+            grace=known.spec.grace,
+            slots=known.spec.slots,
+            is_isolated=known.spec.is_isolated,
+        )
+
+
+def _matches(view: JobRecord, which: JobFilter) -> bool:
+    return (
+        which.state in (None, view.state)
+        and which.task in (None, view.task)
+        and which.queue in (None, view.queue)
+        and (which.tag is None or which.tag in view.tags)
+        and (which.before is None or view.id < which.before)
+    )

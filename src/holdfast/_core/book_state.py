@@ -1,0 +1,245 @@
+"""What a book knows: jobs, attempts, receipts, leases and paused queues, with the indexes that follow from the jobs.
+
+Records are immutable values. ``_put`` and ``_forget`` are the only methods that change a job and keep the indexes.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Self
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.identity import ProcessIdentity
+from holdfast._core.job import PLACE_OF, Place, State, Token
+from holdfast._core.lifecycle import LeaseEnd
+from holdfast._core.policy import RETENTION_FLOOR
+from holdfast._core.record import JobRecord, SettledAttempt
+from holdfast._core.requests import NewLease
+from holdfast._core.timing import LeaseTiming
+
+NO_WORKER = NewLease(UUID(int=0), "", ProcessIdentity("", 0), LeaseTiming(0.0, 0.0, 0.0))
+"""What is known of a lease that was never opened."""
+
+Range = tuple[str, str, int]
+Waiting = tuple[datetime, UUID]
+Key = tuple[str, str]
+Rows = list[JobRecord]
+
+
+class Moment(Struct, frozen=True, gc=False):
+    """When a verb is called. ``wall``: what is due and what may be pruned depend on it.
+
+    ``stamp``: what the book writes down when a lease is renewed, or a job starts or moves. Here it is a monotonic clock that all
+    callers share, in microseconds, because a step of the wall clock must not make a job overdue. For a store without such a clock
+    override ``elapsed``.
+    """
+
+    wall: datetime
+    stamp: int
+
+    def elapsed(self, what: UUID, since: int) -> int:
+        """Return the microseconds for which the caller knows that this lease or job has had the stamp ``since``."""
+        del what  # only a caller without a shared clock must remember when it first saw the stamp
+        return self.stamp - since
+
+
+class Lease(Struct, frozen=True):
+    """A lease. ``renewed_at`` and ``expires_at`` are stamps, ``opened_at`` and ``ended_at`` are on the wall clock."""
+
+    spec: NewLease
+    opened_at: datetime
+    renewed_at: int
+    expires_at: int
+    renewals: int = 1
+    is_draining: bool = False
+    end: LeaseEnd | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def seen(self) -> str:
+        """A string that changes with every renewal."""
+        return f"{self.renewals}:{self.expires_at}"
+
+    def renew(self, stamp: int) -> "Lease":
+        """Return the lease as renewed at ``stamp``."""
+        expires = stamp + micros(self.spec.timing.ttl)
+        return structs.replace(self, renewed_at=stamp, expires_at=expires, renewals=self.renewals + 1)
+
+
+class KeptAttempt(Struct, frozen=True):
+    """What is remembered of one attempt, with its key."""
+
+    job: UUID
+    token: Token
+    attempt: SettledAttempt
+
+
+class Tables(Struct, frozen=True):
+    """The content of a book as plain data, which JSON can express; the indexes follow from it."""
+
+    jobs: list[JobRecord] = []
+    started: dict[UUID, int] = {}
+    last_moved: dict[UUID, int] = {}
+    report_orders: dict[UUID, int] = {}
+    attempts: list[KeptAttempt] = []
+    receipts: dict[UUID, tuple[datetime, EnqueueAnswer]] = {}
+    leases: list[Lease] = []
+    paused_queues: dict[str, datetime] = {}
+    claim_number: int = 0
+
+
+class Snapshot(Struct):
+    """Everything a book knows. Records are values, so copying the containers copies all of it.
+
+    ``started`` and ``last_moved``: the stamps of when each running job started and last made progress. ``report_orders``: the
+    number of each job's latest report.
+    """
+
+    jobs: dict[UUID, JobRecord] = {}
+    ranges: dict[Range, list[Waiting]] = {}
+    holds: dict[UUID, set[UUID]] = {}
+    keys: dict[Key, UUID] = {}
+    started: dict[UUID, int] = {}
+    last_moved: dict[UUID, int] = {}
+    report_orders: dict[UUID, int] = {}
+    attempts: dict[UUID, dict[Token, SettledAttempt]] = {}
+    receipts: dict[UUID, tuple[datetime, EnqueueAnswer]] = {}
+    leases: dict[UUID, Lease] = {}
+    paused_queues: dict[str, datetime] = {}
+    claim_number: int = 0
+
+    def copy(self) -> "Snapshot":
+        """Return an independent copy."""
+        return Snapshot(
+            jobs=self.jobs.copy(),
+            ranges={which: waiting.copy() for which, waiting in self.ranges.items()},
+            holds={lease: jobs.copy() for lease, jobs in self.holds.items()},
+            keys=self.keys.copy(),
+            started=self.started.copy(),
+            last_moved=self.last_moved.copy(),
+            report_orders=self.report_orders.copy(),
+            attempts={job: attempts.copy() for job, attempts in self.attempts.items()},
+            receipts=self.receipts.copy(),
+            leases=self.leases.copy(),
+            paused_queues=self.paused_queues.copy(),
+            claim_number=self.claim_number,
+        )
+
+
+class BookState:
+    """The tables and indexes of a book. ``floor``: seconds for which nothing that a repeated request needs is pruned."""
+
+    floor = RETENTION_FLOOR
+
+    def __init__(self) -> None:
+        self._all = Snapshot()
+
+    @classmethod
+    def of(cls, tables: Tables) -> Self:
+        """Return a book with this content."""
+        book = cls()
+        for row in tables.jobs:
+            book._put(row)
+        known = book._all
+        for kept in tables.attempts:
+            known.attempts.setdefault(kept.job, {})[kept.token] = kept.attempt
+        known.started, known.last_moved, known.report_orders = (
+            tables.started.copy(),
+            tables.last_moved.copy(),
+            tables.report_orders.copy(),
+        )
+        known.receipts, known.paused_queues, known.claim_number = (
+            tables.receipts.copy(),
+            tables.paused_queues.copy(),
+            tables.claim_number,
+        )
+        known.leases = {lease.spec.id: lease for lease in tables.leases}
+        return book
+
+    def tables(self) -> Tables:
+        """Return the content without its indexes, for ``of``."""
+        known = self._all
+        kept = [KeptAttempt(job, token, each) for job, some in known.attempts.items() for token, each in some.items()]
+        return Tables(
+            jobs=[*known.jobs.values()],
+            started=known.started.copy(),
+            last_moved=known.last_moved.copy(),
+            report_orders=known.report_orders.copy(),
+            attempts=kept,
+            receipts=known.receipts.copy(),
+            leases=[*known.leases.values()],
+            paused_queues=known.paused_queues.copy(),
+            claim_number=known.claim_number,
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Return what the book knows now, for ``restore``."""
+        return self._all.copy()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot, which stays usable."""
+        self._all = snapshot.copy()
+
+    def _put(self, row: JobRecord) -> None:
+        old = self._all.jobs.get(row.id)
+        if old is not None:
+            self._take_from_indexes(old)
+        self._all.jobs[row.id] = row
+        place = PLACE_OF[row.state]
+        if row.state is State.AVAILABLE:
+            insort(self._all.ranges.setdefault(_range_of(row), []), (row.available_at, row.id))
+        if place is Place.ACTIVE and row.lease is not None:
+            self._all.holds.setdefault(row.lease, set()).add(row.id)
+        if place is not Place.FINISHED and (key := key_of(row)) is not None:
+            self._all.keys[key] = row.id
+
+    def _forget(self, row: JobRecord) -> None:
+        self._take_from_indexes(row)
+        del self._all.jobs[row.id]
+        for remembered_of in (self._all.attempts, self._all.started, self._all.last_moved, self._all.report_orders):
+            remembered_of.pop(row.id, None)
+
+    def _take_from_indexes(self, row: JobRecord) -> None:
+        place = PLACE_OF[row.state]
+        if row.state is State.AVAILABLE:
+            waiting = self._all.ranges[_range_of(row)]
+            del waiting[bisect_left(waiting, (row.available_at, row.id))]
+            if not waiting:
+                del self._all.ranges[_range_of(row)]
+        if place is Place.ACTIVE and row.lease is not None:
+            self._all.holds[row.lease].discard(row.id)
+        if place is not Place.FINISHED and (key := key_of(row)) is not None:
+            del self._all.keys[key]
+
+    def _holder(self, row: JobRecord) -> JobRecord | None:
+        key = key_of(row)
+        holder = None if key is None else self._all.keys.get(key)
+        return None if holder is None else self._all.jobs[holder]
+
+    def _rows(self, ids: Sequence[UUID]) -> Rows:
+        return [self._all.jobs[job] for job in dict.fromkeys(ids) if job in self._all.jobs]
+
+    def _held(self, lease: UUID) -> Rows:
+        rows = [self._all.jobs[job] for job in self._all.holds.get(lease, ())]
+        return sorted(rows, key=lambda row: row.token.number)
+
+    def _is_alive(self, lease: UUID) -> bool:
+        known = self._all.leases.get(lease)
+        return known is not None and known.end is None
+
+
+def key_of(row: JobRecord) -> Key | None:
+    """Return the unique key of a job, with its task."""
+    return None if row.unique_key is None else (row.task, row.unique_key)
+
+
+def micros(seconds: float) -> int:
+    """Return seconds as whole microseconds."""
+    return round(seconds * 1e6)
+
+
+def _range_of(row: JobRecord) -> Range:
+    return row.task, row.queue, row.priority
