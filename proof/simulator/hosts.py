@@ -233,6 +233,8 @@ class Guard:
 class SimCell:
     """A worker process from inside."""
 
+    limits: tuple[str, ...] = ()
+
     def __init__(self, process: Process, channel: SimChannel, guard: Guard) -> None:
         self._process = process
         self._channel = channel

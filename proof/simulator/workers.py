@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast._core.requests import IsolatedJobs
+from holdfast._engine.environment import Environment
 from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.worker import Worker
 from proof.simulator.event_listeners import Ears
@@ -39,15 +40,12 @@ def worker_of(
     SCENE.set(scene)
     found, chance, ears = registry(known), SimChance(process.numbers, clock), Ears(world, process)
     tables = world.watched.register(found, process, clock, chance, ears, is_healthy=is_healthy)
+    store = world.connect(process, is_healthy=is_healthy)
     worker = Worker(
-        cell=cell,
-        store=world.connect(process, is_healthy=is_healthy),
-        transport=world.transport(process),
+        cell,
+        Environment(store, world.transport(process), clock, chance, ears),
         registry=found,
         settings=settings,
-        clock=clock,
-        chance=chance,
-        events=ears,
         options=WorkerOptions(concurrency=most, threads=most, runners=most, isolated=isolated),
         tables=tables,
         runner_host=SimRunnerHost(world.loop, process, clock, scene, known),

@@ -9,7 +9,8 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._engine import messages
 from holdfast._ports.host import Exit
 from holdfast._ports.transport import Hint
-from tests.engine.support import PROCESS
+
+PROCESS = ProcessIdentity("host", 7, 700, "boot", "pid:1", "time:1")
 
 
 class MemoryChannel:
@@ -68,8 +69,8 @@ class MemoryChannel:
 class MemoryCell:
     """A worker's inside end."""
 
-    def __init__(self, channel: MemoryChannel, process: ProcessIdentity = PROCESS) -> None:
-        self.channel = channel
+    def __init__(self, channel: MemoryChannel, process: ProcessIdentity = PROCESS, limits: tuple[str, ...] = ()) -> None:
+        self.channel, self.limits = channel, limits
         self.code_running: list[bool] = []
         self._process = process
 

@@ -11,7 +11,7 @@ from holdfast._engine.runners import messages
 from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.tasks.registry import TaskDefinition, define
 from holdfast._ports.host import Exit
-from tests.engine.support import Bench, until
+from tests.engine.support import LEASE, Bench, until
 
 Message = TypeVar("Message")
 
@@ -92,7 +92,8 @@ class RunnerBench(Bench):
         self.host = FakeRunnerHost()
         given = {"grace": GRACE, "margin": MARGIN, "pause": PAUSE}
         self.pool = RunnerPool(self.host, size=size, **given, events=self.log.events, chance=self.chance)
-        self.executor._processes = self.pool
+        self.executor._pool = self.pool
+        self.exchange = self.open_exchange(LEASE)
 
     async def child(self, number: int = 0) -> FakeChild:
         """That runner, once it was started."""

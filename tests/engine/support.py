@@ -4,9 +4,11 @@ import asyncio
 import heapq
 import threading
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 from uuid import UUID
+
+from msgspec import structs
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import ActiveJob, Claim, NewJob, State, Token
@@ -14,25 +16,30 @@ from holdfast._core.policy import Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import IsolatedJobs, NewLease
 from holdfast._core.timing import LeaseTiming
+from holdfast._engine.environment import Environment
 from holdfast._engine.events import Event, Events
-from holdfast._engine.retry import Retrier
+from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.runners.runners import ThreadRunner
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import Registry, TaskDefinition, define
+from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.child_jobs import ChildJobs
 from holdfast._engine.worker.exchange import Exchange
-from holdfast._engine.worker.executor import Executor, FinishedRun
+from holdfast._engine.worker.executor import Executor, FinishedRun, FinishedRuns
 from holdfast._engine.worker.lease import WorkerLease
+from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.progress_writer import ProgressWriter
+from holdfast._engine.worker.slots import Slots
 from holdfast._ports.transport import Hint
 from holdfast.errors import StoreUnavailable
 from holdfast.settings import Settings
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import FakeChance, FakeClock
+from tests.engine.machines import PROCESS as PROCESS
+from tests.engine.machines import MemoryTransport
 
 TIMING = LeaseTiming(ttl=30.0, beat=6.0, margin=5.0)
 SETTINGS = Settings(url="memory://", timing=TIMING)
-PROCESS = ProcessIdentity("host", 7, 700, "boot", "pid:1", "time:1")
 LEASE = NewLease(UUID(int=1), "worker-1", PROCESS, TIMING)
 OTHER = NewLease(UUID(int=2), "worker-2", ProcessIdentity("host", 8, 800, "boot", "pid:1", "time:1"), TIMING)
 
@@ -149,8 +156,9 @@ class Gate:
 class Flaky:
     """A store whose calls can fail before they arrive, lose their answer, come late or be held up. Notes every call."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryStore, lease_clock: str = "kernel") -> None:
         self.store = store
+        self._lease_clock = lease_clock
         self.calls: list[str] = []
         self.late: list[Callable[[], Awaitable[Any]]] = []
         self.is_out = False
@@ -158,7 +166,7 @@ class Flaky:
 
     @property
     def capabilities(self) -> Any:
-        return self.store.capabilities
+        return structs.replace(self.store.capabilities, lease_clock=self._lease_clock)
 
     def fail(self, verb: str, times: int = 1) -> None:
         """The next calls never arrive."""
@@ -230,6 +238,40 @@ class Log:
         return [event.fields for event in self.all if event.name == name]
 
 
+class RecordedReports(AttemptReporter):
+    """What a worker would report to its supervisor."""
+
+    def __init__(self) -> None:
+        self.code_running: list[bool] = []
+        self.moves: list[UUID] = []
+        self.begins: list[UUID] = []
+
+    def set_code_running(self, is_running: bool) -> None:
+        self.code_running.append(is_running)
+
+    def waiting(self, hold: ActiveJob) -> None: ...
+
+    def begun(self, hold: ActiveJob) -> None:
+        self.begins.append(hold.id)
+
+    def moved(self, hold: ActiveJob) -> None:
+        self.moves.append(hold.id)
+
+    def stopped(self, hold: ActiveJob) -> None: ...
+
+
+class RecordedRuns(FinishedRuns):
+    """Remembers all runs that were ever added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: list[FinishedRun] = []
+
+    def add(self, run: FinishedRun) -> None:
+        self.all.append(run)
+        super().add(run)
+
+
 class Bench:
     """A worker's engine without its services: a test makes every step itself."""
 
@@ -238,67 +280,37 @@ class Bench:
     ) -> None:
         self.clock, self.chance, self.log = FakeClock(), FakeChance(), Log()
         self.memory = MemoryStore(self.clock)
-        self.store = Flaky(self.memory)
+        self.store = Flaky(self.memory, lease_clock="server" if is_halved else "kernel")
         self.registry = registry(*tasks)
-        self.heart = WorkerLease(self.clock.monotonic)
-        self.reporter = ProgressWriter(
-            self.store,
+        self.transport = MemoryTransport()
+        self.environment = Environment(self.store, self.transport, self.clock, self.chance, self.log.events)  # type: ignore[arg-type]
+        self.lease = WorkerLease(self.clock.monotonic)
+        self.reports = RecordedReports()
+        children = ChildJobs(self.environment, lost=self._lose)
+        self.writer = ProgressWriter(
+            self.store,  # type: ignore[arg-type]
+            self.reports,
+            children,
             now=self.clock.monotonic,
-            wake=lambda: None,
-            lost=self._lose,
-            moved=lambda hold: self.moved.append(hold.id),
-            children=ChildJobs(
-                self.store,  # type: ignore[arg-type]
-                Retrier(self.clock, self.chance, self.log.events),
-                publish=self._publish,
-                chance=self.chance,
-                events=self.log.events,
-                lost=self._lose,
-            ),
         )
-        self.hints: list[Hint] = []
-        self.code_running: list[bool] = []
-        self.moved: list[UUID] = []
-        self.begun: list[UUID] = []
-        self.ended: list[FinishedRun] = []
-        self.slots, self.is_halved = slots, is_halved
         self.executor = Executor(
-            self.registry,
-            self.reporter,
-            threads=ThreadRunner(threads),
-            events=self.log.events,
-            chance=self.chance,
-            now=self.clock.monotonic,
-            may_start=self.heart.may_act,
-            on_ended=self._on_ended,
-            set_code_running=self.code_running.append,
-            on_waiting=lambda hold: None,
-            on_begun=lambda hold: self.begun.append(hold.id),
+            self.environment, self.registry, self.writer, self.lease, self.reports, threads=ThreadRunner(threads)
         )
+        self.executor.finished = finished = RecordedRuns()
+        self.ended, self.slots = finished.all, slots
+        self.pool: RunnerPool | None = None
         self.exchange = self.open_exchange(LEASE)
         self.beat()
 
-    def _on_ended(self, ended: FinishedRun) -> None:
-        self.ended.append(ended)
-        self.exchange.add(ended)
+    @property
+    def hints(self) -> list[Hint]:
+        return self.transport.published
 
     def open_exchange(self, lease: NewLease, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE) -> Exchange:
-        return Exchange(
-            self.store,
-            self.executor,
-            self.reporter,
-            self.heart,
-            lease=lease.id,
-            worker=lease.worker,
-            slots=self.slots,
-            is_halved=self.is_halved,
-            wanted=lambda _: (self.registry.policies(), self.slots - len(self.executor.running), False),
-            queues=None,
-            isolated=isolated,
-            poll_interval=1.0,
-            events=self.log.events,
-            chance=self.chance,
-        )
+        self.lease.id, self.lease.worker = lease.id, lease.worker
+        options = WorkerOptions(concurrency=self.slots, threads=self.slots, isolated=isolated)
+        slots = Slots(self.registry, self.executor, options, self.pool)
+        return Exchange(self.environment, self.executor, self.writer, self.lease, slots, options, poll_interval=1.0)
 
     async def open(self, *payloads: tuple[str, bytes]) -> list[UUID]:
         """A lease that is alive, and jobs, each a task's name and a payload."""
@@ -309,12 +321,9 @@ class Bench:
     def _lose(self, job: UUID, token: Token) -> None:
         self.executor.stop(job, Stop.LOST, token=token)
 
-    async def _publish(self, hints: Sequence[Hint]) -> None:
-        self.hints += hints
-
     def beat(self) -> None:
         """The supervisor's beat was answered just now."""
-        self.heart.renew(TIMING.owner_deadline(self.clock.monotonic()))
+        self.lease.renew(TIMING.owner_deadline(self.clock.monotonic()))
 
     async def until_ended(self, count: int = 1) -> None:
         """Wait for that many handlers' code to have stopped, counted from the start."""

@@ -47,8 +47,8 @@ def test_what_a_handler_left_behind_takes_no_job_from_the_next_attempt() -> None
         bench.clock.advance(2.0)
         bench.beat()
         await bench.exchange.step()
-        await until(lambda: bench.reporter._waiters)
-        await bench.reporter.step()
+        await until(lambda: bench.writer._waiters)
+        await bench.writer.step()
         await bench.until_ended(2)
         await bench.settle()
         assert (await bench.row(job)).state is State.COMPLETED
@@ -141,15 +141,15 @@ def test_the_clocks_of_a_job_do_not_run_while_its_runner_process_starts() -> Non
         (job,) = await bench.open(("handler", b"{}"))
         await bench.exchange.step()
         child = await bench.child()
-        assert bench.begun == []
+        assert bench.reports.begins == []
         child.say(messages.Ready())
         await child.next(messages.Run)
-        assert bench.begun == []
+        assert bench.reports.begins == []
         child.say(messages.RunStarted(), messages.RunStarted(("new",)))
-        await until(lambda: bench.begun)
+        await until(lambda: bench.reports.begins)
         child.say(messages.RunEnded(None, 1))
         await bench.until_ended()
-        assert bench.begun == [job]
+        assert bench.reports.begins == [job]
 
     run(test())
 

@@ -39,12 +39,12 @@ def late_starts() -> Any:
     take, execute = Exchange._take, Executor._execute
 
     def start(self: Exchange, claims: Sequence[Claim], limit: int) -> None:
-        with patched(self._heart, may_act=lambda: True):
+        with patched(self._lease, may_act=lambda: True):
             take(self, claims, limit)
 
     async def run(self: Executor, running: Running) -> None:
-        self._may_start = lambda: True
-        await execute(self, running)
+        with patched(self._lease, may_act=lambda: True):
+            await execute(self, running)
 
     @contextmanager
     def both() -> Iterator[None]:
@@ -70,7 +70,7 @@ def one_claim_id() -> Any:
 
     def again(self: Exchange) -> ClaimRequest | None:
         asked = request(self)
-        return asked and structs.replace(asked, claim=self._lease)
+        return asked and structs.replace(asked, claim=self._lease.id)
 
     return patched(Exchange, _request=again)
 
@@ -148,7 +148,7 @@ def settle_before_stop() -> Any:
     def stop_early(self: Executor, job: UUID, why: Stop, **given: Any) -> None:
         running = self.running.get(job)
         if running is not None and running.stop is None:
-            self._on_ended(FinishedRun(running.claim, lifecycle.release(running.claim.job, code_ran=True)))
+            self._finish(FinishedRun(running.claim, lifecycle.release(running.claim.job, code_ran=True)))
         stop(self, job, why, **given)
 
     return patched(Executor, stop=stop_early)

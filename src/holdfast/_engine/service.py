@@ -67,10 +67,17 @@ class Service:
     """A step that is repeated for ever: an error is reported and backed off from, never the end of it."""
 
     def __init__(
-        self, name: str, step: Callable[[], Awaitable[float]], *, events: Events, chance: Randomness, longest_pause: float
+        self,
+        name: str,
+        step: Callable[[], Awaitable[float]],
+        *,
+        events: Events,
+        chance: Randomness,
+        longest_pause: float,
+        wake: Signal | None = None,
     ) -> None:
         self.name = name
-        self.wake = Signal()
+        self.wake = wake or Signal()
         self._step = step
         self._events = events
         self._chance = chance

@@ -96,6 +96,11 @@ class SupervisorLink(Protocol):
     """A worker process from inside: its end of the pipe, and the flag its guard watches."""
 
     @property
+    def limits(self) -> tuple[str, ...]:
+        """What this machine cannot do for the worker, such as ending its code at the deadline."""
+        ...
+
+    @property
     def channel(self) -> Channel:
         """This end of the pipe to the supervisor."""
         ...

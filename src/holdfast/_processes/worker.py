@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast._engine import messages
+from holdfast._engine.environment import Environment
 from holdfast._engine.runners.options import RunnerOptions, has_process_tasks
 from holdfast._engine.runners.runners import FORKED
 from holdfast._engine.service import run_until_done
@@ -71,8 +72,8 @@ def main(arguments: Sequence[str]) -> int:
     """Serve as one worker until the supervisor ends it, and return the exit code."""
     passed = dict(zip(arguments[0:6:2], map(int, arguments[1:6:2]), strict=True))
     target, options = arguments[6], msgspec.json.decode(arguments[7], type=ProcessOptions)
-    cell = SystemSupervisorLink.adopt(passed["--channel"], passed["--guard"], passed["--stacks"])
-    # The supervisor handles a signal for the whole group or cgroup: it drains this worker. (A handler rather than
+    link = SystemSupervisorLink.adopt(passed["--channel"], passed["--guard"], passed["--stacks"])
+    # A signal for the whole group or cgroup is the supervisor's to handle: it drains us. (A handler rather than
     # SIG_IGN, because programs that jobs start would inherit that.)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, leave_it_to_the_supervisor)
@@ -82,23 +83,18 @@ def main(arguments: Sequence[str]) -> int:
         _require_runnable(app, target)
         store, transport = open_store(app.settings), open_transport(app.settings)
     except ConfigurationError as error:
-        cell.channel.send(messages.encode(messages.StartRefused(tuple(error.problems))))
+        link.channel.send(messages.encode(messages.StartRefused(tuple(error.problems))))
         return USAGE
-    cell.set_lease_clock(runs_through_suspend=store.capabilities.lease_clock != "kernel")
+    link.set_lease_clock(runs_through_suspend=store.capabilities.lease_clock != "kernel")
     loop = WorkerLoop()
     asyncio.set_event_loop(loop)
     worker = Worker(
-        cell=cell,
-        store=store,
-        transport=transport,
+        link,
+        Environment(store, transport, SystemClock(), SystemRandomness(), app.events),
         registry=app.registry,
         settings=app.settings,
-        clock=SystemClock(),
-        chance=SystemRandomness(),
-        events=app.events,
         options=options.worker,
         tables=tables_of(app),
-        limits=cell.limits,
         runner_host=_runner_host(app, target, options),
         lifespan=app.lifespan(),
     )

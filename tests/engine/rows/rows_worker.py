@@ -1,6 +1,5 @@
 """A worker's engine with a table in memory, whose rows a handler of the test works off; time stands still until told."""
 
-import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ from holdfast._engine.rows.declaration import settings_of
 from holdfast._engine.rows.rows import Rows, RowsContext
 from holdfast._engine.rows.tables import Tables
 from proof.stores.memory_table import MemoryTable
-from tests.engine.support import Bench, Flaky, beside
+from tests.engine.support import LEASE, Bench, Flaky, beside
 
 URL = "sqlite:///shop.db"
 DEFAULTS: dict[str, Any] = {
@@ -80,8 +79,7 @@ class Garden(Bench):
         tables = Tables(lambda url, watch: self.table)  # type: ignore[arg-type,return-value]
         self.rows = Rows(self.settings, RowsContext(self.registry, tables, around, self.log.events))
         self.rows.handler(handler)
-        self._said = asyncio.Event()
-        self.reporter._wake = self._said.set
+        self.exchange = self.open_exchange(LEASE)  # whose slots know the task of the rows
 
     async def start(self, runs: int = 1) -> list[UUID]:
         """Runs of the handler have begun."""
@@ -100,9 +98,10 @@ class Garden(Bench):
         return await self.finish(await self.start())
 
     async def _report(self) -> None:
-        while await self._said.wait():
-            self._said.clear()
-            await self.reporter.step()
+        while await self.writer.wake.wait(3600.0):
+            lost, _ = await self.writer.step()
+            for job, token in lost:
+                self._lose(job, token)
 
     def ids(self, status: str) -> list[Any]:
         """Keys of rows in that status."""

@@ -144,7 +144,7 @@ def test_s6_an_exception_that_cannot_be_described_ends_its_attempt_and_frees_its
         bench.executor.start(claim(task))
         await bench.until_ended()
         assert bench.executor.running == {}
-        assert bench.code_running == [True, False]
+        assert bench.reports.code_running == [True, False]
         moved = bench.ended[0].transition
         assert moved is not None
         if kind != "returned" or issubclass(type(error), Retry):

@@ -372,13 +372,13 @@ def test_progress_checkpoints_and_ignored_fields_reach_the_worker() -> None:
         await child.next(messages.Run)
         child.say(messages.RunStarted(ignored=("new", "newer")))
         child.say(messages.Progressed("walk", 0.5, "half"), messages.Checkpointed(4, b'{"next":3}'))
-        await until(lambda: bench.reporter._waiters)
-        await bench.reporter.step()
+        await until(lambda: bench.writer._waiters)
+        await bench.writer.step()
         assert await child.next(messages.CallAnswered) == messages.CallAnswered(4)
         row = await bench.row(job)
         assert (row.stage, row.fraction, row.message, row.checkpoint) == ("walk", 0.5, "half", b'{"next":3}')
         assert bench.log.of("payload.fields_ignored") == [{"job": job, "task": "handler", "fields": "new,newer"}]
-        assert bench.moved == [job, job]
+        assert bench.reports.moves == [job, job]
 
     run_virtual(test())
 
@@ -393,7 +393,7 @@ def test_a_checkpoint_that_waits_is_answered_when_its_job_is_to_stop(why: Stop, 
         bench.executor.start(claim(task))
         child = await bench.begun_child()
         child.say(messages.Checkpointed(1, b"1"))
-        await until(lambda: bench.reporter._waiters)
+        await until(lambda: bench.writer._waiters)
         bench.executor.stop(JOB, why)
         await until(lambda: any(isinstance(each, messages.CallAnswered) for each in child.heard))
         (answer,) = [each for each in child.heard if isinstance(each, messages.CallAnswered)]
@@ -411,7 +411,7 @@ def test_s3_a_handler_that_lost_its_job_writes_nothing() -> None:
         bench.executor.stop(JOB, Stop.LOST)
         child.say(messages.Progressed("walk"), messages.Checkpointed(1, b"1"))
         await until(lambda: any(isinstance(each, messages.CallAnswered) for each in child.heard))
-        assert bench.reporter._updates == {}
+        assert bench.writer._updates == {}
 
     run_virtual(test())
 
@@ -501,7 +501,7 @@ def test_news_of_a_job_that_has_ended_concern_nobody() -> None:
         child.say(DONE, messages.Progressed("late"), messages.Checkpointed(1, b"1"), DONE)
         await bench.until_ended()
         await turns()
-        assert bench.reporter._updates == {}
+        assert bench.writer._updates == {}
         assert len(bench.ended) == 1
 
     run_virtual(test())

@@ -119,12 +119,12 @@ def test_s8_the_job_of_a_thread_does_not_move_before_its_code_has_stopped() -> N
             await turns()
             await bench.exchange.step()
         assert (await bench.row(job)).state is State.RUNNING
-        assert bench.code_running == [True]
+        assert bench.reports.code_running == [True]
         held.set()
         await bench.until_ended()
         await bench.settle()
         assert (await bench.row(job)).state is State.COMPLETED
-        assert bench.code_running == [True, False]
+        assert bench.reports.code_running == [True, False]
 
     run(test())
 
@@ -144,7 +144,7 @@ def test_progress_and_checkpoints_of_a_thread_reach_the_store() -> None:
         (job,) = await bench.open(("handler", b"{}"))
         await bench.exchange.step()
         while not told.come.is_set():
-            await bench.reporter.step()
+            await bench.writer.step()
             await turns(1)
         row = await bench.row(job)
         assert (row.stage, row.fraction, row.message, row.checkpoint) == ("walk", 0.5, "half", b'{"next":3}')
@@ -198,7 +198,7 @@ def test_l8_a_thread_that_waits_for_a_checkpoint_in_an_outage_can_be_stopped(why
         task = define(handler)
         bench = Bench(task)
         bench.executor.start(claim(task))
-        await until(lambda: bench.reporter._waiters)
+        await until(lambda: bench.writer._waiters)
         bench.executor.stop(JOB, why)
         await bench.until_ended()
         assert raised == [error]

@@ -82,7 +82,7 @@ def test_a_deaf_hook_is_a_reason_to_end_its_worker_whatever_the_kind_of_its_task
     async def test() -> None:
         office = RunnerOffice()
         await office.open()
-        office.worker.executor._healer = Doctor(lambda _: stubborn())  # type: ignore[assignment]
+        office.worker.executor._hooks = Doctor(lambda _: stubborn())  # type: ignore[assignment]
         (job,) = await office.enqueue("handler")
         await until(lambda: any(each.is_healing for each in office.worker.executor.running.values()))
         office.far.say(messages.CancelJobs((job,)))

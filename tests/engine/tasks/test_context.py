@@ -23,7 +23,7 @@ def test_l4_progress_of_a_wrong_type_fails_its_own_handler_and_never_reaches_the
         moved = bench.ended[0].transition
         assert moved is not None
         assert moved.record is AttemptOutcome.FAILED
-        await bench.reporter.step()
+        await bench.writer.step()
         assert "report" not in bench.store.calls
 
     run(test())
@@ -40,7 +40,7 @@ def test_long_or_unwritable_words_of_progress_are_cut_and_mended() -> None:
         jobs = await bench.open(("handler", b"{}"))
         await bench.exchange.step()
         await turns()
-        await bench.reporter.step()
+        await bench.writer.step()
         row = await bench.row(jobs[0])
         assert row.stage is not None
         assert row.message is not None
@@ -59,7 +59,7 @@ def test_s3_nothing_is_written_for_a_handler_that_has_ended() -> None:
         bench = Bench(task)
         bench.executor.start(claim(task))
         await bench.until_ended()
-        await bench.reporter.step()
+        await bench.writer.step()
         assert "report" not in bench.store.calls
 
     run(test())

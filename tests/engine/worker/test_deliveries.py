@@ -17,6 +17,8 @@ from holdfast._core.requests import ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
+from holdfast._engine.environment import Environment
+from holdfast._engine.service import Signal
 from holdfast._engine.supervisor.recovery import Contact, Recovery
 from holdfast._engine.supervisor.republisher import Republisher
 from holdfast._engine.tasks.options import Options
@@ -83,14 +85,10 @@ class Shop:
         await self.memory.open_lease(lease)
         self.stores.append(Flaky(self.memory))
         worker = Worker(
-            cell=MemoryCell(near),
-            store=self.stores[-1],  # type: ignore[arg-type]
-            transport=self.transport(),
+            MemoryCell(near),
+            Environment(self.stores[-1], self.transport(), self.clock, self.chance, self.log.events),  # type: ignore[arg-type]
             registry=self.registry,
             settings=self.settings,
-            clock=self.clock,
-            chance=self.chance,
-            events=self.log.events,
             options=WorkerOptions(concurrency=concurrency, threads=1, queues=queues),
         )
         self.channels.append(far)
@@ -424,23 +422,23 @@ def test_while_looking_finds_more_than_fits_jobs_are_taken_in_order_and_what_was
 
 def test_what_comes_after_its_slot_was_taken_is_handed_on_and_acknowledged() -> None:
     async def test() -> None:
-        shop, rooms, woken = Shop(work), [2, 2, 1, 1], list[bool]()
+        shop, rooms, wake = Shop(work), [2, 2, 1, 1], Signal()
         inbox = Inbox(
             shop.transport(),
             shop.transport().publish,
             queues=None,
-            room=lambda: rooms.pop(0),
-            wake=lambda: woken.append(True),
+            free=lambda: rooms.pop(0),
+            wake=wake,
             pause=1.5,
         )
         await shop.enqueue(count=2)
         await passing(0.1)
         assert await inbox.step() == 0.0
-        assert (len(inbox.next(5)), shop.queue.sent) == (2, 2)
+        assert (len(inbox.next(5)), shop.queue.sent, await wake.wait(0)) == (2, 2, True)
         assert await inbox.step() == 1.5  # one slot has gone, so nothing is asked for, and one message too many is here
         first = inbox.next(5)
         await passing(0.1)
-        assert (len(first), shop.queue.sent, len(woken)) == (1, 3, 2)
+        assert (len(first), shop.queue.sent, await wake.wait(0)) == (1, 3, True)
         (other,) = shop.queue.waiting
         assert (other.job in first, other.via) == (False, ClaimSource.DELIVERY)
         await inbox.claimed(first, first)

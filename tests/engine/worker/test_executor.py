@@ -25,7 +25,7 @@ def outcome_of(task: TaskDefinition, payload: bytes = b"{}", **hold: int) -> Tra
         bench.executor.start(claim(task, payload, **hold))
         await bench.until_ended()
         assert bench.executor.running == {}
-        assert bench.code_running == [True, False]
+        assert bench.reports.code_running == [True, False]
         found.append(bench.ended[0].transition)
 
     run(test())
@@ -288,7 +288,7 @@ def test_a_claim_of_a_task_that_is_not_known_here_goes_back_unrun() -> None:
         bench.executor.start(claim(task))
         moved = bench.ended[0].transition
         assert moved is not None
-        assert (moved.to, moved.record, bench.code_running) == (State.AVAILABLE, None, [])
+        assert (moved.to, moved.record, bench.reports.code_running) == (State.AVAILABLE, None, [])
 
     run(test())
 

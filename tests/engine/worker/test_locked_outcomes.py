@@ -101,7 +101,7 @@ def test_l11_outcomes_that_are_found_locked_later_put_off_none_that_waits() -> N
         first, *others = await bench.open(*[("quick", NOTHING)] * 8)
         await bench.exchange.step()
         await bench.until_ended(8)
-        waiting = {ended.claim.job.id: ended for ended in bench.exchange._ended}
+        waiting = {ended.claim.job.id: ended for ended in bench.ended}
         clock, put_off = bench.clock, locked.LockedOutcomes(bench.clock.monotonic, 1.0, bench.log.events)
         put_off.put_off([waiting[first]], [Answer.BUSY])
         for other in others:
@@ -143,19 +143,19 @@ class LockedReports:
 def test_l11_a_checkpoint_of_a_locked_job_waits_and_its_neighbour_is_answered() -> None:
     async def test() -> None:
         desk = Desk()
-        desk.reporter._store = LockedReports()  # type: ignore[assignment]
-        stuck = asyncio.ensure_future(desk.reporter.checkpoint(hold(1), b"1"))
-        lost = asyncio.ensure_future(desk.reporter.checkpoint(hold(2), b"2"))
+        desk.writer._store = LockedReports()  # type: ignore[assignment]
+        stuck = asyncio.ensure_future(desk.writer.checkpoint(hold(1), b"1"))
+        lost = asyncio.ensure_future(desk.writer.checkpoint(hold(2), b"2"))
         await turns()
-        assert await desk.reporter.step() > 0
+        assert await desk.step() > 0
         await asyncio.wait({lost})
         assert [job for job, _ in desk.losses] == [B]
         assert isinstance(lost.exception(), BaseException)
         assert not stuck.done()
-        assert await desk.reporter.step() > 0, "who waits for a locked job is no reason to ask at once"
-        desk.reporter._store = desk.store  # type: ignore[assignment]
+        assert await desk.step() > 0, "who waits for a locked job is no reason to ask at once"
+        desk.writer._store = desk.store  # type: ignore[assignment]
         desk.clock.advance(1.0)
-        await desk.reporter.step()
+        await desk.step()
         await stuck
         assert desk.store.told == [{A: {"checkpoint": b"1"}}]
 
@@ -165,18 +165,18 @@ def test_l11_a_checkpoint_of_a_locked_job_waits_and_its_neighbour_is_answered() 
 def test_l11_a_handler_that_waits_for_a_locked_row_does_not_stall() -> None:
     async def test() -> None:
         desk = Desk()
-        desk.reporter._store = LockedReports()  # type: ignore[assignment]
-        stuck = asyncio.ensure_future(desk.reporter.checkpoint(hold(1), b"1"))
+        desk.writer._store = LockedReports()  # type: ignore[assignment]
+        stuck = asyncio.ensure_future(desk.writer.checkpoint(hold(1), b"1"))
         await turns()
-        desk.reporter.progress(hold(3), stage="half", fraction=None, message=None)
+        desk.writer.progress(hold(3), stage="half", fraction=None, message=None)
         for _ in range(3):
             desk.moves.clear()
             desk.clock.advance(1.0)
-            await desk.reporter.step()
+            await desk.step()
             assert desk.moves == [A], "its neighbour works, and says so itself"
-        desk.reporter.interrupt(hold(1))
+        desk.writer.interrupt(hold(1))
         desk.clock.advance(1.0)
-        await desk.reporter.step()
+        await desk.step()
         assert desk.moves == [A], "who is to stop waits for nothing"
         await asyncio.wait({stuck})
         assert stuck.cancelled()
@@ -191,12 +191,12 @@ def test_a_lock_of_a_whole_table_is_no_answer_about_any_job() -> None:
                 raise StoreBusy("report: canceling statement due to lock timeout")
 
         desk = Desk()
-        desk.reporter._store = Refusing()  # type: ignore[assignment]
+        desk.writer._store = Refusing()  # type: ignore[assignment]
         desk.say(hold(1), stage="half")
         with pytest.raises(StoreBusy):
-            await desk.reporter.step()
-        desk.reporter._store = desk.store  # type: ignore[assignment]
-        await desk.reporter.step()
+            await desk.step()
+        desk.writer._store = desk.store  # type: ignore[assignment]
+        await desk.step()
         assert desk.store.told == [{A: {"stage": "half"}}]
 
     run(test())

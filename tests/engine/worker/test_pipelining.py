@@ -47,7 +47,7 @@ def test_many_slots_are_filled_half_by_half_without_a_turn_of_the_loop_between()
         bench, counted = await opened(forever, slots=100, jobs=150)
         assert await bench.exchange.step() == 0.0
         assert counted.seen == [(0, 50), (0, 50)]
-        assert (len(bench.executor.running), bench.begun) == (100, [])
+        assert (len(bench.executor.running), bench.reports.begins) == (100, [])
         assert await bench.exchange.step() == 1.0
 
     run(test())
@@ -107,6 +107,6 @@ def test_nothing_is_claimed_for_the_second_half_past_the_deadline() -> None:
         await bench.exchange.step()
         assert [asked for _, asked in counted.seen if asked] == [50]
         await turns(3)
-        assert bench.begun == []  # and the first half, which has not begun, goes back
+        assert bench.reports.begins == []  # and the first half, which has not begun, goes back
 
     run(test())

@@ -7,14 +7,11 @@ import pytest
 
 from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.policy import Policy
-from holdfast._engine.events import Events
-from holdfast._engine.retry import Retrier
 from holdfast._engine.worker.child_jobs import ChildJobs
 from holdfast._engine.worker.progress_writer import PROGRESS_INTERVAL, ProgressWriter
 from holdfast.errors import JobLost, StoreUnavailable
-from holdfast.testing.clock import FakeChance, FakeClock
-from holdfast.transports.polling import PollingTransport
-from tests.engine.support import LEASE, run, turns
+from holdfast.testing.clock import FakeClock
+from tests.engine.support import LEASE, Bench, RecordedReports, run, turns
 
 
 class Reports:
@@ -47,28 +44,22 @@ class Reports:
 class Desk:
     def __init__(self) -> None:
         self.clock, self.store = FakeClock(), Reports()
-        self.wakes, self.losses, self.moves = 0, list[tuple[UUID, Token]](), list[UUID]()
-        self.reporter = ProgressWriter(
+        self.losses, self.reports, bench = list[tuple[UUID, Token]](), RecordedReports(), Bench()
+        self.moves = self.reports.moves
+        self.writer = ProgressWriter(
             self.store,  # type: ignore[arg-type]
+            self.reports,
+            ChildJobs(bench.environment, lost=lambda job, token: self.losses.append((job, token))),
             now=self.clock.monotonic,
-            wake=self._wake,
-            lost=lambda job, token: self.losses.append((job, token)),
-            moved=lambda hold: self.moves.append(hold.id),
-            children=ChildJobs(
-                self.store,  # type: ignore[arg-type]
-                Retrier(self.clock, FakeChance(), Events()),
-                publish=PollingTransport().publish,
-                chance=FakeChance(),
-                events=Events(),
-                lost=lambda job, token: self.losses.append((job, token)),
-            ),
         )
 
-    def _wake(self) -> None:
-        self.wakes += 1
+    async def step(self) -> float:
+        lost, pause = await self.writer.step()
+        self.losses += lost
+        return pause
 
     def say(self, hold: ActiveJob, stage: str | None = None, fraction: float | None = None, message: str | None = None) -> None:
-        self.reporter.progress(hold, stage=stage, fraction=fraction, message=message)
+        self.writer.progress(hold, stage=stage, fraction=fraction, message=message)
 
 
 def hold(job: int = 1, number: int = 1) -> ActiveJob:
@@ -92,17 +83,17 @@ def test_progress_is_written_at_once_then_once_an_interval_the_latest_of_each_fi
     async def test() -> None:
         desk = Desk()
         desk.say(hold(), stage="clone", fraction=0.1)
-        assert desk.wakes == 1
-        await desk.reporter.step()
+        assert await desk.writer.wake.wait(0)
+        await desk.step()
         desk.say(hold(), fraction=0.2, message="one")
         desk.say(hold(), fraction=0.3)
         desk.say(hold(2), stage="walk")
-        assert desk.wakes == 2
-        wait = await desk.reporter.step()
+        assert await desk.writer.wake.wait(0)
+        wait = await desk.step()
         assert wait == PROGRESS_INTERVAL
         assert len(desk.store.told) == 1
         desk.clock.advance(wait)
-        await desk.reporter.step()
+        await desk.step()
         assert desk.store.told == [
             {A: {"stage": "clone", "fraction": 0.1}},
             {A: {"fraction": 0.3, "message": "one"}, B: {"stage": "walk"}},
@@ -114,7 +105,7 @@ def test_progress_is_written_at_once_then_once_an_interval_the_latest_of_each_fi
 def test_nothing_is_written_when_nothing_was_said() -> None:
     async def test() -> None:
         desk = Desk()
-        assert await desk.reporter.step() >= PROGRESS_INTERVAL
+        assert await desk.step() >= PROGRESS_INTERVAL
         assert desk.store.told == []
 
     run(test())
@@ -124,7 +115,7 @@ def test_alive_is_written_although_it_brings_no_news() -> None:
     async def test() -> None:
         desk = Desk()
         desk.say(hold())
-        await desk.reporter.step()
+        await desk.step()
         assert desk.store.told == [{A: {}}]
 
     run(test())
@@ -134,12 +125,12 @@ def test_a_checkpoint_returns_only_when_the_store_has_it_and_does_not_wait_for_t
     async def test() -> None:
         desk = Desk()
         desk.say(hold(), fraction=0.1)
-        await desk.reporter.step()
+        await desk.step()
         desk.store.gate = asyncio.Event()
-        saving = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"7"))
+        saving = asyncio.ensure_future(desk.writer.checkpoint(hold(), b"7"))
         await turns()
         desk.store.entered.clear()
-        step = asyncio.ensure_future(desk.reporter.step())
+        step = asyncio.ensure_future(desk.step())
         await desk.store.entered.wait()
         await turns()
         assert not saving.done()
@@ -155,10 +146,10 @@ def test_a_checkpoint_of_a_lost_job_raises_job_lost_and_its_neighbour_is_saved()
     async def test() -> None:
         desk = Desk()
         desk.store.lost = frozenset({A})
-        lost = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"7"))
-        kept = asyncio.ensure_future(desk.reporter.checkpoint(hold(2), b"8"))
+        lost = asyncio.ensure_future(desk.writer.checkpoint(hold(), b"7"))
+        kept = asyncio.ensure_future(desk.writer.checkpoint(hold(2), b"8"))
         await turns()
-        await desk.reporter.step()
+        await desk.step()
         with pytest.raises(JobLost):
             await lost
         await kept
@@ -173,9 +164,9 @@ def test_s15_after_an_unknown_report_the_same_is_sent_again_and_newer_words_win(
         desk.store.errors = 1
         desk.store.gate = asyncio.Event()
         desk.say(hold(), stage="clone", fraction=0.1)
-        saving = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"7"))
+        saving = asyncio.ensure_future(desk.writer.checkpoint(hold(), b"7"))
         await turns()
-        step = asyncio.ensure_future(desk.reporter.step())
+        step = asyncio.ensure_future(desk.step())
         await desk.store.entered.wait()
         desk.say(hold(), fraction=0.2)
         desk.say(hold(2), stage="walk")
@@ -183,7 +174,7 @@ def test_s15_after_an_unknown_report_the_same_is_sent_again_and_newer_words_win(
         with pytest.raises(StoreUnavailable):
             await step
         assert not saving.done()
-        await desk.reporter.step()
+        await desk.step()
         await saving
         assert desk.store.told[-1] == {A: {"stage": "clone", "fraction": 0.2, "checkpoint": b"7"}, B: {"stage": "walk"}}
 
@@ -196,11 +187,11 @@ def test_each_update_has_a_larger_number_so_that_a_late_copy_of_an_older_one_und
         for number in range(3):
             desk.say(hold(), stage=str(number))
             desk.say(hold(), fraction=number / 3)
-            await desk.reporter.step()
+            await desk.step()
             desk.clock.advance(PROGRESS_INTERVAL)
         desk.say(hold(), message="the last words")
-        desk.reporter.forget(hold())
-        await desk.reporter.write_final_updates()
+        desk.writer.forget(hold())
+        await desk.writer.write_final_updates()
         assert desk.store.orders == [2, 4, 6, 7]
 
     run(test())
@@ -210,17 +201,17 @@ def test_what_was_said_while_a_report_was_on_its_way_is_written_with_the_next() 
     async def test() -> None:
         desk = Desk()
         desk.store.gate = asyncio.Event()
-        first = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"1"))
+        first = asyncio.ensure_future(desk.writer.checkpoint(hold(), b"1"))
         await turns()
-        step = asyncio.ensure_future(desk.reporter.step())
+        step = asyncio.ensure_future(desk.step())
         await desk.store.entered.wait()
-        second = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"2"))
+        second = asyncio.ensure_future(desk.writer.checkpoint(hold(), b"2"))
         await turns()
         desk.store.gate.set()
         assert await step == PROGRESS_INTERVAL
         await first
         assert not second.done()
-        await desk.reporter.step()
+        await desk.step()
         await second
         assert desk.store.told[-1][A]["checkpoint"] == b"2"
 
@@ -231,8 +222,8 @@ def test_nothing_is_written_for_a_handler_that_has_ended() -> None:
     async def test() -> None:
         desk = Desk()
         desk.say(hold(), fraction=0.9)
-        desk.reporter.forget(hold())
-        await desk.reporter.step()
+        desk.writer.forget(hold())
+        await desk.step()
         assert desk.store.told == []
 
     run(test())
@@ -242,9 +233,9 @@ def test_the_last_words_of_a_handler_are_written_once_before_its_outcome() -> No
     async def test() -> None:
         desk = Desk()
         desk.say(hold(), fraction=1.0)
-        desk.reporter.forget(hold())
-        await desk.reporter.write_final_updates()
-        await desk.reporter.write_final_updates()
+        desk.writer.forget(hold())
+        await desk.writer.write_final_updates()
+        await desk.writer.write_final_updates()
         assert desk.store.told == [{UUID(int=1): {"fraction": 1.0}}]
 
     run(test())
@@ -255,9 +246,9 @@ def test_last_words_that_cannot_be_written_do_not_keep_an_outcome_waiting() -> N
         desk = Desk()
         desk.store.errors = 1
         desk.say(hold(), fraction=1.0)
-        desk.reporter.forget(hold())
-        await desk.reporter.write_final_updates()
-        await desk.reporter.write_final_updates()
+        desk.writer.forget(hold())
+        await desk.writer.write_final_updates()
+        await desk.writer.write_final_updates()
         assert len(desk.store.told) == 1
 
     run(test())
@@ -268,10 +259,10 @@ def test_every_word_of_a_handler_is_a_move_when_it_is_said() -> None:
         desk = Desk()
         desk.say(hold(), fraction=0.5)
         desk.say(hold())
-        saving = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"7"))
+        saving = asyncio.ensure_future(desk.writer.checkpoint(hold(), b"7"))
         await turns()
         assert desk.moves == [UUID(int=1)] * 3
-        await desk.reporter.step()
+        await desk.step()
         await saving
 
     run(test())
@@ -280,9 +271,9 @@ def test_every_word_of_a_handler_is_a_move_when_it_is_said() -> None:
 def test_nobody_is_left_waiting_for_a_checkpoint_of_a_handler_that_has_ended() -> None:
     async def test() -> None:
         desk = Desk()
-        saving = asyncio.ensure_future(desk.reporter.checkpoint(hold(), b"7"))
+        saving = asyncio.ensure_future(desk.writer.checkpoint(hold(), b"7"))
         await turns()
-        desk.reporter.forget(hold())
+        desk.writer.forget(hold())
         with pytest.raises(asyncio.CancelledError):
             await saving
 
@@ -294,14 +285,14 @@ def test_s15_an_unknown_report_does_not_bring_back_the_words_of_a_handler_that_e
         desk = Desk()
         desk.store.errors, desk.store.gate = 1, asyncio.Event()
         desk.say(hold(), fraction=0.9)
-        step = asyncio.ensure_future(desk.reporter.step())
+        step = asyncio.ensure_future(desk.step())
         await desk.store.entered.wait()
-        desk.reporter.forget(hold())
+        desk.writer.forget(hold())
         desk.store.gate.set()
         with pytest.raises(StoreUnavailable):
             await step
         desk.clock.advance(PROGRESS_INTERVAL)
-        await desk.reporter.step()
+        await desk.step()
         assert len(desk.store.told) == 1
 
     run(test())
@@ -312,8 +303,8 @@ def test_what_an_earlier_attempt_said_is_forgotten_and_not_merged_into_the_next(
         desk = Desk()
         desk.say(hold(number=1), stage="clone", fraction=0.9)
         desk.say(hold(number=2), fraction=0.1)
-        desk.reporter.forget(hold(number=1))
-        await desk.reporter.step()
+        desk.writer.forget(hold(number=1))
+        await desk.step()
         assert desk.store.told == [{A: {"fraction": 0.1}}]
 
     run(test())
@@ -324,9 +315,9 @@ def test_s3_the_loss_of_an_earlier_attempt_names_its_token() -> None:
         desk = Desk()
         desk.store.lost, desk.store.gate = frozenset({A}), asyncio.Event()
         desk.say(hold(number=1), fraction=0.9)
-        step = asyncio.ensure_future(desk.reporter.step())
+        step = asyncio.ensure_future(desk.step())
         await desk.store.entered.wait()
-        desk.reporter.forget(hold(number=1))
+        desk.writer.forget(hold(number=1))
         desk.say(hold(number=2), fraction=0.1)
         desk.store.gate.set()
         await step

@@ -19,11 +19,16 @@ from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import ClaimRequest, IsolatedJobs, JobFilter, NewLease
 from holdfast._core.timing import LeaseTiming
+from holdfast._engine.environment import Environment
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.tasks.registry import define
+from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.rescue_hooks import RescueHooks
 from holdfast.errors import HoldfastError, JobLost, StoreUnavailable
-from tests.engine.support import LEASE, Bench, Doctor, Held, Log, beside, claim, forever, registry, run, turns, until
+from holdfast.settings import Settings
+from holdfast.testing.clock import FakeChance, FakeClock
+from tests.engine.machines import MemoryTransport
+from tests.engine.support import LEASE, SETTINGS, Bench, Doctor, Held, Log, beside, claim, forever, registry, run, turns, until
 
 CRASH = LeaseEnd(End.CRASHED, "SIGKILL")
 
@@ -368,7 +373,7 @@ def operating(heal: Callable[[Claim], Any], test: Callable[[Bench], Any]) -> Non
 
     async def act() -> None:
         bench = Bench(work)
-        bench.executor._healer = Doctor(heal)  # type: ignore[assignment]
+        bench.executor._hooks = Doctor(heal)  # type: ignore[assignment]
         bench.executor.start(claim(bench.registry.get("work")))  # type: ignore[arg-type]
         await test(bench)
 
@@ -466,22 +471,16 @@ class Ward:
         self.shop.crash(task.enqueue(number=1))
         self.store = self.shop.app._connections.store
         self.may_start, self.now = True, 100.0
-        self.idled = 0
+        lease = WorkerLease(lambda: self.now)
+        lease.grant(UUID(int=1), "worker-2", float("inf"))
         self.healer = RescueHooks(
-            self.store,
+            Environment(self.store, MemoryTransport(), FakeClock(), FakeChance(), self.log.events),
             self.shop.app.registry,
-            worker="worker-2",
-            timing=LeaseTiming(ttl=60.0, beat=1.0, margin=margin),
-            interval=5.0,
+            Settings(url="memory://", timing=LeaseTiming(ttl=60.0, beat=1.0, margin=margin), recovery_interval=5.0),
+            lease,
             threads=1,
-            now=lambda: self.now,
             may_start=lambda: self.may_start,
-            on_idle=self._idle,
-            events=self.log.events,
         )
-
-    def _idle(self) -> None:
-        self.idled += 1
 
     async def owed(self) -> Claim:
         """As if it were about to start."""
@@ -665,7 +664,7 @@ def test_a_worker_without_a_right_to_act_starts_no_hook(ward: Any) -> None:
         assert await here.healer.step() == 0.0
         assert len(called) == 1
         assert await here.healer.step() == 5.0
-        assert here.idled == 2
+        assert here.healer.is_idle
 
     asyncio.run(test())
 
@@ -701,16 +700,12 @@ def test_a_hook_alone_whose_store_is_away_is_tried_again_by_others_later(ward: A
 
 def test_nothing_is_owed_without_a_mark_a_rescue_and_a_hook() -> None:
     healer = RescueHooks(
-        None,  # type: ignore[arg-type]
+        Bench().environment,
         registry(define(no_job, name="heals", on_rescue=ahook), define(no_job)),
-        worker="w",
-        timing=LEASE.timing,
-        interval=1.0,
+        SETTINGS,
+        WorkerLease(lambda: 0.0),
         threads=1,
-        now=lambda: 0.0,
         may_start=lambda: True,
-        on_idle=lambda: None,
-        events=Log().events,
     )
     now = datetime(2024, 5, 1, tzinfo=UTC)
     heals = define(no_job, name="heals", on_rescue=ahook)

@@ -74,7 +74,7 @@ def test_l2_a_handler_stopped_before_its_first_line_ends_without_having_run(why:
         bench.executor.stop(JOB, why)
         await bench.until_ended()
         assert bench.executor.running == {}
-        assert bench.code_running == [True, False]
+        assert bench.reports.code_running == [True, False]
         moved = bench.ended[0].transition
         if why is Stop.LOST:
             assert moved is None
@@ -321,10 +321,10 @@ def test_one_handler_among_others_ends_and_the_guard_still_knows_that_code_runs(
         await turns()
         bench.executor.stop(JOB, Stop.CANCELLED)
         await bench.until_ended()
-        assert bench.code_running == [True]
+        assert bench.reports.code_running == [True]
         bench.executor.stop_all(Stop.CANCELLED)
         await bench.until_ended(2)
-        assert bench.code_running == [True, False]
+        assert bench.reports.code_running == [True, False]
         assert bench.executor.count(RunnerKind.LOOP) == 0
 
     run(test())

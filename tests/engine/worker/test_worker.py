@@ -12,6 +12,7 @@ from holdfast._core.job import AttemptOutcome, State
 from holdfast._core.lifecycle import End, LeaseEnd, rescue
 from holdfast._core.record import JobRecord
 from holdfast._engine import messages
+from holdfast._engine.environment import Environment
 from holdfast._engine.tasks.context import Job, SyncJob
 from holdfast._engine.tasks.registry import RunnerKind, TaskDefinition, define
 from holdfast._engine.worker.options import WorkerOptions
@@ -53,19 +54,14 @@ class Office:
         self.memory = MemoryStore(self.clock)
         self.store, self.transport = Flaky(self.memory), MemoryTransport()
         self.far, near = MemoryChannel.pair()
-        self.cell = MemoryCell(near)
+        self.cell = MemoryCell(near, limits=("no /proc",))
         self.registry = registry(*tasks)
         self.worker = Worker(
-            cell=self.cell,
-            store=self.store,
-            transport=self.transport,
+            self.cell,
+            Environment(self.store, self.transport, self.clock, self.chance, self.log.events),
             registry=self.registry,
             settings=SETTINGS,
-            clock=self.clock,
-            chance=self.chance,
-            events=self.log.events,
             options=options,
-            limits=("no /proc",),
         )
         self.running = beside(self.worker.run())
 
@@ -358,7 +354,7 @@ def test_l8_an_outcome_the_store_never_answers_goes_up_the_pipe_although_the_sto
         office.store.fail("exchange", times=100)
         told = await office.far.hear(messages.UndeliveredOutcomes)
         assert [each.job for each in told.transitions] == [job]
-        assert office.clock.monotonic() - office.worker.heart.answered < TIMING.beat + 1
+        assert office.clock.monotonic() - office.worker.lease.answered < TIMING.beat + 1
 
     run_virtual(test())
 

@@ -35,7 +35,7 @@ class EmbeddedWorker:
             raise HoldfastError("this worker runs already; app.worker() makes another one")
         rooms = self._rooms
         store = rooms.open_store(rooms.settings)
-        self._stay = stay = _Session(self._supervisor, lambda cell: self._worker(cell, store), rooms.host, store, rooms.events)
+        self._stay = stay = _Session(self._supervisor, lambda link: self._worker(link, store), rooms.host, store, rooms.events)
         try:
             await stay.begin(rooms.settings.timing.margin)
         except BaseException:
@@ -62,20 +62,16 @@ class EmbeddedWorker:
             arguments=(),
         )
 
-    def _worker(self, cell: SupervisorLink, store: Store) -> Worker:
+    def _worker(self, link: SupervisorLink, store: Store) -> Worker:
         return Worker(
-            cell=cell,
-            store=store,
-            transport=self._rooms.open_transport(self._rooms.settings),
+            link,
+            self._rooms.environment(store, self._rooms.events),
             registry=self._rooms.registry,
             settings=self._rooms.settings,
-            clock=self._rooms.clock,
-            chance=self._rooms.chance,
-            events=self._rooms.events,
             options=self._rooms.options,
-            lifespan=self._rooms.lifespan(),
             tables=self._rooms.tables,
             runner_host=self._rooms.runner_host,
+            lifespan=self._rooms.lifespan(),
         )
 
 

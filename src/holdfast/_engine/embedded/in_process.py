@@ -66,6 +66,8 @@ class LoopChannel:
 class InProcessWorker:
     """One worker in the user's event loop. Everything but ``dump_stacks`` happens in that loop."""
 
+    limits: tuple[str, ...] = ()
+
     def __init__(self, channel: LoopChannel, process: ProcessIdentity) -> None:
         self._channel, self._process = channel, process
         self.worker: Worker | None = None
@@ -108,7 +110,7 @@ class InProcessWorker:
     def forget(self) -> None:
         """In a forked child: what runs here is the parent's."""
         if self.worker is not None:
-            self.worker.heart.lose()
+            self.worker.lease.lose()
 
     def dump_stacks(self) -> str:
         """Where the event loop and the handlers in threads are."""

@@ -7,6 +7,7 @@ from msgspec import Struct, structs
 
 from holdfast._core.requests import IsolatedJobs
 from holdfast._core.timing import LeaseTiming
+from holdfast._engine.environment import Environment
 from holdfast._engine.events import Events
 from holdfast._engine.rows.tables import OpenTable, Tables, no_tables
 from holdfast._engine.tasks.lifespan import Lifespan
@@ -38,6 +39,10 @@ class Parts(Struct, frozen=True, kw_only=True):
     open_table: OpenTable = no_tables
     tables: Tables | None = None
     runner_host: RunnerHost | None = None
+
+    def environment(self, store: Store, events: Events) -> Environment:
+        """Return what a worker works with: this store, and a transport of its own."""
+        return Environment(store, self.open_transport(self.settings), self.clock, self.chance, events)
 
 
 def options_of(concurrency: int | None, queues: Sequence[str] | None) -> WorkerOptions:

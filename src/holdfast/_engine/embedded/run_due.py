@@ -1,13 +1,11 @@
 """``app.run_due()``: everything that is due, run here and now, for tests. A worker that ends as soon as nothing is due."""
 
 import asyncio
-from typing import Any
 from uuid import UUID
 
 from msgspec import structs
 
 from holdfast._core.identity import worker_name
-from holdfast._core.policy import Policy
 from holdfast._core.requests import NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine import messages
@@ -15,7 +13,6 @@ from holdfast._engine.embedded.in_process import InProcessChild, InProcessWorker
 from holdfast._engine.embedded.parts import Parts, without_processes
 from holdfast._engine.supervisor.recovery import Contact, Recovery
 from holdfast._engine.supervisor.worker_handle import WorkerHandle
-from holdfast._engine.worker.executor import FinishedRun
 from holdfast._engine.worker.worker import Worker
 from holdfast._ports.host import Exit, SupervisorLink
 from holdfast.errors import ConfigurationError
@@ -25,44 +22,15 @@ LONG = LeaseTiming.of("10m")
 WATCH = 0.25
 
 
-class DueWorker(Worker):
-    """Claims until nothing is due, or ``most`` jobs have been run."""
-
-    def __init__(self, most: int, **rooms: Any) -> None:
-        super().__init__(**rooms)
-        self._most = most
-        self.count = 0
-
-    def _wanted(self, was_full: bool) -> tuple[dict[str, Policy], int, bool]:
-        tasks, limit, is_narrow = super()._wanted(was_full)
-        return tasks, min(limit, self._most - self.count - len(self.executor.running)), is_narrow
-
-    def _deliver(self, ended: FinishedRun) -> None:
-        self.count += 1
-        super()._deliver(ended)
-
-    def _make_inbox(self) -> None:
-        """It takes what is due here and now, and leaves deliveries to others."""
-
-    def _may_leave(self) -> bool:
-        return self.exchange.has_refused_only
-
-    def _is_finished(self) -> bool:
-        is_settled = self.exchange.is_delivered or self.exchange.has_refused_only
-        is_quiet = not self.executor.running and is_settled and self.healer.is_idle
-        return is_quiet and (self.count >= self._most or self.exchange.next_due != 0.0)
-
-
 class RunDue:
     """A supervisor in miniature: it beats for one worker in its own loop and judges the limits of its jobs."""
 
     def __init__(self, rooms: Parts) -> None:
         self._rooms, self._grace = rooms, rooms.settings.grace
-        self._clock, self._chance = rooms.clock, rooms.chance
-        self._store, self._transport = rooms.open_store(rooms.settings), rooms.open_transport(rooms.settings)
+        self._environment = rooms.environment(rooms.open_store(rooms.settings), rooms.events)
+        self._clock, self._chance, self._store = rooms.clock, rooms.chance, self._environment.store
         self._timing = max(LONG, rooms.settings.timing, key=lambda timing: timing.ttl)
-        is_kernel = self._store.capabilities.lease_clock == "kernel"
-        self._now = rooms.clock.monotonic if is_kernel else rooms.clock.boottime
+        self._now = self._environment.lease_time
         self._contact = Contact(self._timing, self._now)
 
     async def run(self, most: int) -> int:
@@ -73,7 +41,7 @@ class RunDue:
         child = InProcessChild(lodger, ours, loop)
         ward = WorkerHandle(child, now=self._now, events=self._rooms.events)
         worker = self._worker(lodger, most)
-        lodger.start(lambda cell: worker, child.ended)
+        lodger.start(lambda link: worker, child.ended)
         beside = [loop.create_task(each) for each in (self._listen(ward), self._beat(ward), self._watch(ward))]
         try:
             await self._accompany(child, ward, beside)
@@ -84,20 +52,15 @@ class RunDue:
             await self._bury(ward, await child.wait())
         if ward.refused:
             raise ConfigurationError(ward.refused)
-        return worker.count
+        return worker.executor.started
 
-    def _worker(self, cell: SupervisorLink, most: int) -> DueWorker:
-        return DueWorker(
-            most,
-            cell=cell,
-            store=self._store,
-            transport=self._transport,
+    def _worker(self, link: SupervisorLink, most: int) -> Worker:
+        return Worker(
+            link,
+            self._environment,
             registry=without_processes(self._rooms.registry),
             settings=structs.replace(self._rooms.settings, timing=self._timing),
-            clock=self._clock,
-            chance=self._chance,
-            events=self._rooms.events,
-            options=self._rooms.options,
+            options=structs.replace(self._rooms.options, most=most),
             tables=self._rooms.tables,
             lifespan=self._rooms.lifespan(),
         )
@@ -160,6 +123,6 @@ class RunDue:
                 now=self._now,
                 chance=self._chance,
                 events=self._rooms.events,
-                publish=self._transport.publish,
+                publish=self._environment.transport.publish,
             )
             await recovery.end(ward.lease.id, ward.name, ward.lease_end(exit), undelivered=ward.undelivered)

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from holdfast._core.job import ActiveJob, Token
 from holdfast._engine import messages
+from holdfast._ports.host import SupervisorLink
 
 TOLD_EVERY = 0.05
 """Part of ``progress_within`` between two words that a job moves."""
@@ -13,12 +14,15 @@ TOLD_EVERY = 0.05
 class AttemptReporter:
     """Says when their code begins, moves and stops, and nothing of other jobs, unless told to (``tells_all``)."""
 
-    def __init__(self, send: Callable[[messages.Message], None], now: Callable[[], float]) -> None:
-        self._send = send
-        self._now = now
+    def __init__(self, link: SupervisorLink, now: Callable[[], float]) -> None:
+        self._link, self._now = link, now
         self.tells_all = False
         self._told: dict[tuple[UUID, Token], float] = {}
         self._untold: dict[tuple[UUID, Token], float] = {}
+
+    def set_code_running(self, is_running: bool) -> None:
+        """Tell the guard whether user code runs: only running code is killed at its deadline."""
+        self._link.set_code_running(is_running)
 
     def waiting(self, hold: ActiveJob) -> None:
         """It waits for a runner, whose first word the worker may hear late."""
@@ -55,6 +59,9 @@ class AttemptReporter:
             self._told.pop((hold.id, hold.token), None)
             self._untold.pop((hold.id, hold.token), None)
             self._send(messages.AttemptStopped(hold.id, hold.token))
+
+    def _send(self, message: messages.Message) -> None:
+        self._link.channel.send(messages.encode(message))
 
 
 def _is_limited(hold: ActiveJob) -> bool:

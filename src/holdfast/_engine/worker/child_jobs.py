@@ -1,40 +1,25 @@
 """Jobs that a handler enqueues: durable when it goes on, and only while its own job is still its own."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.identity import enqueue_call_id
 from holdfast._core.job import ActiveJob, NewJob, Token
 from holdfast._engine.client.client import emit_enqueued, hints_of
-from holdfast._engine.events import Events
+from holdfast._engine.environment import Environment
 from holdfast._engine.retry import Retrier
-from holdfast._ports.clock import Randomness
-from holdfast._ports.store import Store
-from holdfast._ports.transport import Hint
 from holdfast.errors import JobLost
 
 
 class ChildJobs:
     """Writes them by the worker's own connection, under the token of the job that asks."""
 
-    def __init__(
-        self,
-        store: Store,
-        patience: Retrier,
-        *,
-        publish: Callable[[Sequence[Hint]], Awaitable[None]],
-        are_delivered: bool = False,
-        chance: Randomness,
-        events: Events,
-        lost: Callable[[UUID, Token], None],
-    ) -> None:
-        self._store = store
-        self._patience = patience
-        self._publish, self._are_delivered = publish, are_delivered
-        self._chance = chance
-        self._events = events
+    def __init__(self, environment: Environment, *, lost: Callable[[UUID, Token], None]) -> None:
+        self._store, self._transport = environment.store, environment.transport
+        self._chance, self._events = environment.chance, environment.events
+        self._retrier = Retrier(environment.clock, environment.chance, environment.events)
         self._lost = lost
         self._writing: dict[tuple[UUID, Token], set[asyncio.Future[EnqueueAnswer]]] = {}
 
@@ -45,7 +30,7 @@ class ChildJobs:
         def write() -> Awaitable[EnqueueAnswer]:
             return self._store.enqueue(call, [child], under=(hold.id, hold.token))
 
-        writing = asyncio.ensure_future(self._patience.call("enqueue", write))
+        writing = asyncio.ensure_future(self._retrier.call("enqueue", write))
         self._writing.setdefault((hold.id, hold.token), set()).add(writing)
         try:
             answer = await writing
@@ -56,7 +41,8 @@ class ChildJobs:
             raise JobLost(f"job {hold.id} was taken from this attempt")
         if not answer.duplicates:
             emit_enqueued([child], self._events)
-            await self._publish(hints_of([child], are_delivered=self._are_delivered))
+            are_delivered = self._transport.deliveries is not None
+            await self._transport.publish(hints_of([child], are_delivered=are_delivered))
         return answer
 
     def interrupt(self, hold: ActiveJob) -> None:

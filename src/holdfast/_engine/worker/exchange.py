@@ -1,15 +1,15 @@
 """Settle what ended and claim for free slots, in one write; audit what the store thinks we hold."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from holdfast._core import lifecycle
 from holdfast._core.answers import Answer
 from holdfast._core.job import ActiveJob, AttemptOutcome, Claim, State, Token
 from holdfast._core.lifecycle import Transition
-from holdfast._core.policy import Policy
-from holdfast._core.requests import ClaimRequest, IsolatedJobs
-from holdfast._engine.events import EventName, Events
+from holdfast._core.requests import ClaimRequest
+from holdfast._engine.environment import Environment
+from holdfast._engine.events import EventName
 from holdfast._engine.runners.running import Stop
 from holdfast._engine.service import is_refusal, yield_to_loop
 from holdfast._engine.worker.executor import Executor, FinishedRun
@@ -17,11 +17,11 @@ from holdfast._engine.worker.inbox import Inbox
 from holdfast._engine.worker.late_results import LateResults
 from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.locked_outcomes import LockedOutcomes
+from holdfast._engine.worker.options import WorkerOptions
 from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.refused_outcomes import RefusedOutcomes
 from holdfast._engine.worker.resting_claims import RestingClaims
-from holdfast._ports.clock import Randomness
-from holdfast._ports.store import Store
+from holdfast._engine.worker.slots import Slots
 from holdfast._ports.transport import ClaimSource
 
 SETTLE_LIMIT = 1000
@@ -38,38 +38,28 @@ class Exchange:
 
     def __init__(
         self,
-        store: Store,
+        environment: Environment,
         executor: Executor,
-        reporter: ProgressWriter,
-        heart: WorkerLease,
+        progress: ProgressWriter,
+        lease: WorkerLease,
+        slots: Slots,
+        options: WorkerOptions,
         *,
-        lease: UUID,
-        worker: str,
-        wanted: Callable[[bool], tuple[dict[str, Policy], int, bool]],
-        slots: int,
-        is_halved: bool = False,
-        queues: tuple[str, ...] | None,
-        isolated: IsolatedJobs,
         poll_interval: float,
         inbox: Inbox | None = None,
-        events: Events,
-        chance: Randomness,
     ) -> None:
-        self._store, self._executor, self._reporter, self._heart = store, executor, reporter, heart
-        self._lease, self._worker = lease, worker
-        self._wanted = wanted
-        self._slots, self._most = slots, (slots + 1) // 2 if is_halved and slots >= PIPELINE_FROM else slots
-        self._queues = queues
-        self._isolated = isolated
-        self._poll_interval = poll_interval
-        self._inbox = inbox
+        self._store, self._events, self._chance = environment.store, environment.events, environment.chance
+        self._executor, self._progress, self._lease = executor, progress, lease
+        self._slots, self._options, self._poll_interval, self._inbox = slots, options, poll_interval, inbox
+        is_far = self._store.capabilities.lease_clock == "server"
+        self._most = (slots.size + 1) // 2 if is_far and slots.size >= PIPELINE_FROM else slots.size
         self._gone: list[UUID] = []
         self._delivered: Mapping[UUID, ClaimSource] = {}
         self._looked = float("-inf")
-        self._events, self._chance = events, chance
-        self._locked, self._resting = LockedOutcomes(heart.now, poll_interval, events), RestingClaims(slots, heart.now)
-        self._refused = RefusedOutcomes(heart.now, chance, events)
-        self._ended, self._late = list[FinishedRun](), LateResults(store, heart.now, chance, events)
+        self._locked = LockedOutcomes(lease.now, poll_interval, self._events)
+        self._resting = RestingClaims(slots.size, lease.now)
+        self._refused = RefusedOutcomes(lease.now, self._chance, self._events)
+        self._ended, self._late = list[FinishedRun](), LateResults(self._store, lease.now, self._chance, self._events)
         self._abandoned: set[Key] = set()
         self._needs_audit = self._is_in_doubt = self.is_closed = False
         self.is_idle = self.has_backlog = self._is_caught_up = False
@@ -90,12 +80,14 @@ class Exchange:
     def kept(self) -> int:
         """How many slots are kept by outcomes that the store refuses: half of them at most, or all once twice as many are refused."""
         refused = len(self._refused)
-        return self._slots if refused >= 2 * self._slots else min(refused, self._slots // 2)
+        slots = self._slots.size
+        return slots if refused >= 2 * slots else min(refused, slots // 2)
 
     @property
     def has_refused_only(self) -> bool:
         """Whether no code runs, and the store has answered everything but what it refuses."""
-        others = (self._gone, self._ended, self._resting, self._locked.outcomes, self._executor.running)
+        executor = self._executor
+        others = (self._gone, self._ended, self._resting, self._locked.outcomes, executor.running, executor.finished)
         return self._late.has_refused_only and len(self._refused) + len(self._late) > 0 and not any(others)
 
     def close(self) -> None:
@@ -103,7 +95,7 @@ class Exchange:
         self.is_closed = True
 
     def add(self, ended: FinishedRun) -> None:
-        """A handler's code has stopped; its outcome goes with the next step."""
+        """Send the outcome of a run with the next write."""
         if ended.transition is None:
             self._keep_late_outcome(ended)
         elif ended.pause > 0:
@@ -121,24 +113,30 @@ class Exchange:
         self._ended += self._resting.rested(is_closed=self.is_closed)
         self._ended += self._locked.due()
         while goes_on:
+            self._collect()
             batch = self._ended[:SETTLE_LIMIT]
             request = None if was_in_doubt else self._request()
             claimed = await self._exchange(batch, request) if batch or request is not None or was_in_doubt else 0
             if claimed is None:
                 break
-            goes_on = self._most < self._slots and request is not None and claimed >= self._most and self._is_half_free()
+            goes_on = self._most < self._slots.size and request is not None and claimed >= self._most and self._is_half_free()
         await self._ask_refused()
         await self._late.deliver()
         await self._acknowledge_finished()
         pause = 0.0 if was_in_doubt or claimed is None else await self._pause(request, claimed=claimed)
         return min(pause, self._resting.left(), self._locked.remaining(), self._refused.remaining(), self._late.remaining())
 
+    def _collect(self) -> None:
+        for run in self._executor.finished.take():
+            self.add(run)
+
     def _is_half_free(self) -> bool:
-        return len(self._ended) >= self._most or self._slots - len(self._executor.running) >= self._most
+        self._collect()
+        return len(self._ended) >= self._most or self._slots.size - len(self._executor.running) >= self._most
 
     async def _exchange(self, batch: Sequence[FinishedRun], request: ClaimRequest | None) -> int | None:
         """How many jobs were claimed; ``None`` if the store has refused outcomes of the batch, or the claim beside them."""
-        await self._reporter.write_final_updates()
+        await self._progress.write_final_updates()
         transitions = tuple(ended.transition for ended in batch if ended.transition is not None)
         try:
             answer = await self._store.exchange(transitions, request)
@@ -151,7 +149,7 @@ class Exchange:
             await self._divide(batch, request, error)
             return None
         self._is_in_doubt = False
-        self._heart.store_answered()
+        self._lease.store_answered()
         self._settle(batch, answer.answers)
         if request is not None:
             self._take(answer.claims, request.limit)
@@ -174,7 +172,7 @@ class Exchange:
             await self._exchange(batch[:half], None)
             await self._exchange(batch[half:], None)
         else:
-            self._heart.store_answered()
+            self._lease.store_answered()
             self._refused.put_off(batch[0], error)
             del self._ended[:1]
 
@@ -188,7 +186,7 @@ class Exchange:
         if request is not None and request.ids is not None:
             await inbox.claimed(request.ids, {claim.job.id for claim in claims})
         elif request is not None:
-            self._looked, self.has_backlog, self._is_caught_up = self._heart.answered, self._was_full, False
+            self._looked, self.has_backlog, self._is_caught_up = self._lease.answered, self._was_full, False
 
     async def _acknowledge_finished(self) -> None:
         if self._inbox is not None and self._gone:
@@ -201,15 +199,17 @@ class Exchange:
         Only ``step`` calls it, between two exchanges: no claim is in flight, and a hold that we do not know is one that we
         never heard of.
         """
+        self._collect()
         before = self._known()
         running_before = self._running()
         self._needs_audit = False
         try:
-            held = await self._store.held(self._lease)
+            held = await self._store.held(self._lease.id)
         except BaseException:
             self._needs_audit = True
             raise
-        self._heart.store_answered()
+        self._lease.store_answered()
+        self._collect()
         theirs = {(hold.id, hold.token) for hold in held}
         ours = before | self._known()
         for hold in held:
@@ -230,18 +230,19 @@ class Exchange:
 
     def _request(self) -> ClaimRequest | None:
         self.is_idle, self.next_due = False, 0.0
-        tasks, limit, self._is_narrow = self._wanted(self._was_full)
-        limit = min(limit, self._slots - len(self._executor.running) - self.kept)
-        if self.is_closed or not tasks or limit <= 0 or not self._heart.may_act():
+        plan = self._slots.plan(was_full=self._was_full)
+        self._is_narrow = plan.leaves_out
+        limit = min(plan.limit, self._slots.size - len(self._executor.running) - self.kept)
+        if self.is_closed or not plan.tasks or limit <= 0 or not self._lease.may_act():
             return None
         self._delivered = {} if self._inbox is None else self._next_delivered(self._inbox, min(limit, self._most))
         return ClaimRequest(
-            lease=self._lease,
+            lease=self._lease.id,
             claim=self._chance.uuid4(),
-            tasks=tasks,
+            tasks=plan.tasks,
             limit=min(limit, self._most),
-            queues=self._queues,
-            isolated=self._isolated,
+            queues=self._options.queues,
+            isolated=self._options.isolated,
             ids=tuple(self._delivered) or None,
         )
 
@@ -251,11 +252,11 @@ class Exchange:
         A delivered job may stand behind others, which another claim has locked for a moment: claimed before its turn, it would
         wait for that turn when it is returned.
         """
-        is_time = self._heart.answered - self._looked >= self._poll_interval
+        is_time = self._lease.answered - self._looked >= self._poll_interval
         return inbox.next(most) if self._is_caught_up and not is_time else {}
 
     def _take(self, claims: Sequence[Claim], limit: int) -> None:
-        may_start = self._heart.may_act() and not self.is_closed  # each asks again before its first line
+        may_start = self._lease.may_act() and not self.is_closed  # each asks again before its first line
         is_heard = self._events.hears(EventName.JOB_CLAIMED)
         for place, claim in enumerate(claims):
             code_of_it_runs = claim.job.id in self._executor.running
@@ -270,7 +271,7 @@ class Exchange:
                 self.add(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False), pause))
 
     async def _pause(self, request: ClaimRequest | None, *, claimed: int) -> float:
-        if self._ended:
+        if self._ended or self._executor.finished:
             return 0.0
         if request is None:
             return self._poll_interval
@@ -280,13 +281,13 @@ class Exchange:
             return 0.0
         if claimed:
             await yield_to_loop()  # what was claimed begins before anything else is asked, and may have ended
-            if self._ended:
+            if self._ended or self._executor.finished:
                 return 0.0
-        due = self.next_due = await self._store.next_due(tuple(request.tasks), self._queues, self._isolated)
+        due = self.next_due = await self._store.next_due(tuple(request.tasks), self._options.queues, self._options.isolated)
         self.is_idle = due is None and not self._executor.running
         self._is_caught_up |= due is None or due > 0
         # What nobody delivers is to be found as soon as if nothing were delivered.
-        longest = self._poll_interval - (0.0 if self._inbox is None else self._heart.answered - self._looked)
+        longest = self._poll_interval - (0.0 if self._inbox is None else self._lease.answered - self._looked)
         if due is None:
             return max(longest, 0.001)
         # Due, and yet it was not given to us, because it came just now or because our lease has ended unheard: no spinning.
@@ -325,7 +326,7 @@ class Exchange:
         return self._running() | {(ended.claim.job.id, ended.claim.job.token) for ended in self._unanswered()}
 
     def _unanswered(self) -> list[FinishedRun]:
-        return [*self._ended, *self._resting, *self._locked.outcomes, *self._refused.outcomes]
+        return [*self._ended, *self._resting, *self._locked.outcomes, *self._refused.outcomes, *self._executor.finished]
 
     def _running(self) -> set[Key]:
         return {running.key for running in self._executor.running.values()}
@@ -338,7 +339,7 @@ class Exchange:
         self._events.emit(name, **self._fields(hold), reason=transition.reason, error=error, delay=transition.delay or None)
 
     def _fields(self, hold: ActiveJob) -> dict[str, object]:
-        return {"job": hold.id, "task": hold.task, "attempt": hold.attempt, "worker": self._worker}
+        return {"job": hold.id, "task": hold.task, "attempt": hold.attempt, "worker": self._lease.worker}
 
 
 def _origin_of(claim: Claim, via: ClaimSource) -> dict[str, str]:

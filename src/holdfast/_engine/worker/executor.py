@@ -1,7 +1,7 @@
 """One claimed job, from its payload to its transition: decode, run, judge the outcome, decide the move."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, assert_never
 from uuid import UUID
@@ -9,28 +9,31 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from holdfast._core import lifecycle
-from holdfast._core.job import ActiveJob, Claim, Token
+from holdfast._core.job import Claim, Token
 from holdfast._core.lifecycle import Charge, Transition
 from holdfast._core.outcome import Done, Invalid, Outcome
-from holdfast._engine.events import EventName, Events, logger
+from holdfast._engine.environment import Environment
+from holdfast._engine.events import EventName, logger
 from holdfast._engine.runners.current import CURRENT
 from holdfast._engine.runners.loop_tasks import LoopTasks
 from holdfast._engine.runners.outcomes import decode, outcome_of_error, outcome_of_value, raised_by
 from holdfast._engine.runners.runners import LoopRunner, Processes, Runner, ThreadRunner
 from holdfast._engine.runners.running import Running, Stop
 from holdfast._engine.runners.stacks import coroutine_stack
+from holdfast._engine.service import Signal
 from holdfast._engine.tasks.registry import Registry, RunnerKind
+from holdfast._engine.worker.attempt_reports import AttemptReporter
+from holdfast._engine.worker.lease import WorkerLease
 from holdfast._engine.worker.progress_writer import ProgressWriter
 from holdfast._engine.worker.rescue_hooks import RescueHooks
-from holdfast._ports.clock import Randomness
 from holdfast.errors import StoreUnavailable
 
 _CHARGES = {Stop.STALLED: Charge.STALLED, Stop.TIMED_OUT: Charge.TIMED_OUT}
 
 
 class FinishedRun(Struct, frozen=True):
-    """A handler whose code has stopped. ``transition`` is ``None`` when it answered nothing and its job was somebody else's.
-    ``pause``: seconds for which the worker keeps the claim before it gives it back, or asks again for what was locked.
+    """A handler whose code has stopped. ``transition`` is ``None`` if it returned nothing and its job had another owner.
+    ``pause``: seconds for which the worker keeps the claim before it releases it, or asks again for a locked row.
     ``refusals``: how often the store has refused the outcome alone."""
 
     claim: Claim
@@ -39,42 +42,56 @@ class FinishedRun(Struct, frozen=True):
     refusals: int = 0
 
 
+class FinishedRuns:
+    """Runs on their way from the executor to the exchange, in order."""
+
+    def __init__(self) -> None:
+        self.wake = Signal()
+        self._runs: list[FinishedRun] = []
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[FinishedRun]:
+        return iter(self._runs)
+
+    def add(self, run: FinishedRun) -> None:
+        """Add a run, and wake the exchange."""
+        self._runs.append(run)
+        self.wake.set()
+
+    def take(self) -> list[FinishedRun]:
+        """Remove and return all runs."""
+        runs, self._runs = self._runs, []
+        return runs
+
+
 class Executor:
-    """Runs claims and hands over what became of them."""
+    """Runs claims, and puts what became of them into ``finished``."""
 
     def __init__(
         self,
+        environment: Environment,
         registry: Registry,
-        reporter: ProgressWriter,
+        progress: ProgressWriter,
+        lease: WorkerLease,
+        reports: AttemptReporter,
         *,
         threads: ThreadRunner,
-        processes: Processes | None = None,
-        healer: RescueHooks | None = None,
-        events: Events,
-        chance: Randomness,
-        now: Callable[[], float],
-        may_start: Callable[[], bool],
-        on_ended: Callable[[FinishedRun], None],
-        set_code_running: Callable[[bool], None],
-        on_waiting: Callable[[ActiveJob], None],
-        on_begun: Callable[[ActiveJob], None],
+        pool: Processes | None = None,
+        hooks: RescueHooks | None = None,
     ) -> None:
         self.running: dict[UUID, Running] = {}
+        self.finished = FinishedRuns()
+        self.started = 0
+        """How many claims were handed to it so far."""
         self.state: Any = None
-        self._registry = registry
-        self._reporter = reporter
+        self._events, self._chance = environment.events, environment.chance
+        self._registry, self._progress, self._lease, self._reports = registry, progress, lease, reports
         self._runners: dict[RunnerKind, Runner] = {RunnerKind.LOOP: LoopRunner(), RunnerKind.THREAD: threads}
-        self._processes = processes
-        self._healer = healer
-        self._events = events
-        self._chance = chance
-        self._now = now
-        self._may_start = may_start
-        self._on_ended = on_ended
-        self._set_code_running = set_code_running
-        self._on_waiting, self._on_begun = on_waiting, on_begun
-        self._hands = LoopTasks(self._execute, now)
-        self._is_ending = False
+        self._pool, self._hooks = pool, hooks
+        self._loop_tasks = LoopTasks(self._execute, lease.now)
+        self._is_draining = False
 
     def count(self, kind: RunnerKind) -> int:
         """How many handlers of that kind run."""
@@ -82,20 +99,21 @@ class Executor:
 
     def start(self, claim: Claim) -> None:
         """Run the claim's handler; its slot is taken from this moment on."""
+        self.started += 1
         task = self._registry.get(claim.job.task)
-        runner = None if task is None else self._runners.get(kind := task.kind, self._processes)
+        runner = None if task is None else self._runners.get(kind := task.kind, self._pool)
         if task is None or runner is None:
-            self._on_ended(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False)))
+            self._finish(FinishedRun(claim, lifecycle.release(claim.job, code_ran=False)))
             return
-        running = Running(claim, task, runner.context(claim, self._reporter), kind, self._may_start)
+        running = Running(claim, task, runner.context(claim, self._progress), kind, self._lease.may_act)
         running.context.state = self.state
-        if self._is_ending:
+        if self._is_draining:
             running.context.mark_draining()
         if not self.running:
-            self._set_code_running(True)
+            self._reports.set_code_running(True)
         self.running[claim.job.id] = running
         if kind is RunnerKind.LOOP:
-            self._hands.add(running)
+            self._loop_tasks.add(running)
         else:
             running.work = self._execute(running)
             running.task = asyncio.get_running_loop().create_task(running.work, name=f"job {claim.job.id}")
@@ -115,17 +133,17 @@ class Executor:
             running.stop = why
         running.stop = running.stop or why
         if running.stopped_at is None:
-            running.stopped_at = self._now()
+            running.stopped_at = self._lease.now()
         if why in _CHARGES and running.work is not None and running.kind is RunnerKind.LOOP:
             running.stacks = coroutine_stack(running.work)
-        self._reporter.interrupt(running.claim.job, is_lost=why is Stop.LOST)
+        self._progress.interrupt(running.claim.job, is_lost=why is Stop.LOST)
         # A task cancelled before its first step would never run a line, and so never end for us.
         if running.task is not None and running.has_begun:
             running.task.cancel()
 
     def request_drain(self) -> None:
         """Those who go on from one piece of work to the next, and look at it; nobody is cancelled."""
-        self._is_ending = True
+        self._is_draining = True
         for running in self.running.values():
             running.context.mark_draining()
 
@@ -145,9 +163,9 @@ class Executor:
             if (running.kind is not RunnerKind.PROCESS or running.is_healing)  # else ended without ending this process
             and running.stop in (Stop.CANCELLED, Stop.LOST)
             and running.stopped_at is not None
-            and self._now() - running.stopped_at > patience
+            and self._lease.now() - running.stopped_at > patience
         )
-        return handlers if self._healer is None else tuple(dict.fromkeys((*handlers, *self._healer.unresponsive(patience))))
+        return handlers if self._hooks is None else tuple(dict.fromkeys((*handlers, *self._hooks.unresponsive(patience))))
 
     def stop_all(self, why: Stop) -> None:
         """Cancel every handler."""
@@ -156,7 +174,7 @@ class Executor:
 
     async def _execute(self, running: Running) -> None:
         hold = running.claim.job
-        if running.stop is None and not self._may_start():
+        if running.stop is None and not self._lease.may_act():
             running.stop = Stop.LATE  # other code blocked the loop since the claim, and the right to run has passed
         running.has_begun = running.stop is None
         if running.has_begun:
@@ -164,15 +182,19 @@ class Executor:
         outcome = await self._outcome(running) if running.has_begun else None
         # The code has stopped; only now may the job move.
         running.context.mark_lost()  # what the handler has left behind says nothing about the next attempt
-        self._reporter.forget(hold)
+        self._progress.forget(hold)
         del self.running[hold.id]
         if not self.running:
-            self._set_code_running(False)
+            self._reports.set_code_running(False)
         try:
-            ended = self._judge(running, outcome)
+            run = self._judge(running, outcome)
         except BaseException as error:  # its slot is free; without an end its job would be its worker's for as long as that lives
-            ended = FinishedRun(running.claim, lifecycle.finish(hold, raised_by(error), jitter=0.0))
-        self._on_ended(ended)
+            run = FinishedRun(running.claim, lifecycle.finish(hold, raised_by(error), jitter=0.0))
+        self._finish(run)
+
+    def _finish(self, run: FinishedRun) -> None:
+        self._reports.stopped(run.claim.job)
+        self.finished.add(run)
 
     def _judge(self, running: Running, outcome: Outcome | None) -> FinishedRun:
         hold, jitter = running.claim.job, 0.0 if isinstance(outcome, Done) else self._chance.jitter()
@@ -201,13 +223,13 @@ class Executor:
     async def _outcome(self, running: Running) -> Outcome | None:
         """What the handler answered; ``None`` when it was stopped or its job was lost."""
         try:
-            if self._healer is not None and self._healer.is_owed(running.claim):
-                await self._heal(running, self._healer)
-            if running.kind is RunnerKind.PROCESS and self._processes is not None:
-                self._on_waiting(running.claim.job)
-                running.context.on_begun = partial(self._on_begun, running.claim.job)  # its clocks wait for a runner
-                return await self._processes.run(running)
-            self._on_begun(running.claim.job)
+            if self._hooks is not None and self._hooks.is_owed(running.claim):
+                await self._run_hook(running, self._hooks)
+            if running.kind is RunnerKind.PROCESS and self._pool is not None:
+                self._reports.waiting(running.claim.job)
+                running.context.on_begun = partial(self._reports.begun, running.claim.job)  # its clocks wait for a runner
+                return await self._pool.run(running)
+            self._reports.begun(running.claim.job)
             return await self._answer(running)
         except BaseException as error:
             if not running.has_begun:
@@ -216,17 +238,17 @@ class Executor:
                 error, running.definition, is_stopped=running.stop is not None, was_told=running.context.saw_cancellation
             )
 
-    async def _heal(self, running: Running, healer: RescueHooks) -> None:
+    async def _run_hook(self, running: Running, hooks: RescueHooks) -> None:
         running.is_healing = True
         try:
-            await healer.run_before_attempt(running.claim)
+            await hooks.run_before_attempt(running.claim)
             if running.stop is not None:
                 raise asyncio.CancelledError
         except BaseException as error:
             # The handler has not begun: neither a store that is away nor a worker that has to end is its fault.
             if isinstance(error, StoreUnavailable) or running.stop in (Stop.LATE, Stop.DRAINED):
                 running.has_begun = False
-                running.pause = healer.interval if running.stop is None else 0.0
+                running.pause = hooks.interval if running.stop is None else 0.0
             raise
         finally:
             running.is_healing = False

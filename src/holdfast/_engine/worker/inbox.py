@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from uuid import UUID
 
+from holdfast._engine.service import Signal
 from holdfast._ports.transport import ClaimSource, Deliveries, Delivery, Hint
 
 
@@ -16,11 +17,11 @@ class Inbox:
         publish: Callable[[Sequence[Hint]], Awaitable[None]],
         *,
         queues: Sequence[str] | None,
-        room: Callable[[], int],
-        wake: Callable[[], None],
+        free: Callable[[], int],
+        wake: Signal,
         pause: float,
     ) -> None:
-        self._deliveries, self._queues, self._room = deliveries, queues, room
+        self._deliveries, self._queues, self._free = deliveries, queues, free
         self._wake, self._publish, self._pause = wake, publish, pause
         self._waiting: list[Delivery] = []
         self._kept: dict[UUID, list[Delivery]] = {}
@@ -32,12 +33,12 @@ class Inbox:
 
     async def step(self) -> float:
         """Fetch what there is room for; seconds until it is worth it again."""
-        room = max(0, self._room() - len(self._waiting))
-        self._waiting += await self._deliveries.fetch(self._queues, room)
+        free = max(0, self._free() - len(self._waiting))
+        self._waiting += await self._deliveries.fetch(self._queues, free)
         await self._republish_surplus()
         if self._waiting:
-            self._wake()
-        return 0.0 if room else self._pause
+            self._wake.set()
+        return 0.0 if free else self._pause
 
     def next(self, most: int) -> dict[UUID, ClaimSource]:
         """The jobs to claim now, those that came first, and what brought each here."""
@@ -66,7 +67,7 @@ class Inbox:
     async def _republish_surplus(self) -> None:
         """What came after its slot was taken goes to somebody who has one: by a message of its own, so that its coming again
         still means that a worker has failed."""
-        surplus = len(self._waiting) - max(0, self._room())
+        surplus = len(self._waiting) - max(0, self._free())
         if surplus > 0:
             late, self._waiting = self._waiting[-surplus:], self._waiting[:-surplus]
             await self._publish([Hint(each.queue, (each.job,), each.rescued) for each in late])

@@ -6,10 +6,14 @@ from holdfast._core.requests import IsolatedJobs
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
-    """How much one worker does at once, and of what. ``queues=None``: all."""
+    """How much one worker does at once, and of what. ``queues=None``: all queues.
+
+    ``most``: run at most that many jobs and end as soon as nothing is due (``app.run_due``); ``None``: run until drained.
+    """
 
     concurrency: int = 100
     threads: int = 8
     runners: int = 4
     queues: tuple[str, ...] | None = None
     isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
+    most: int | None = None

@@ -11,11 +11,14 @@ from msgspec import structs
 from holdfast._core.job import ActiveJob, Token
 from holdfast._core.requests import ProgressUpdate
 from holdfast._engine.progress import report
+from holdfast._engine.service import Signal
+from holdfast._engine.worker.attempt_reports import AttemptReporter
 from holdfast._engine.worker.child_jobs import ChildJobs
 from holdfast._ports.store import Store
 from holdfast.errors import JobLost
 
 PROGRESS_INTERVAL = 1.0
+Key = tuple[UUID, Token]
 
 
 class ProgressWriter:
@@ -24,20 +27,18 @@ class ProgressWriter:
     def __init__(
         self,
         store: Store,
+        reports: AttemptReporter,
+        children: ChildJobs,
         *,
         now: Callable[[], float],
-        wake: Callable[[], None],
-        lost: Callable[[UUID, Token], None],
-        moved: Callable[[ActiveJob], None],
-        children: ChildJobs,
         idle: float = 5.0,
     ) -> None:
         self.children = children
         self._store, self._idle = store, idle
         self._now = now
-        self._wake = wake
-        self._lost = lost
-        self._moved = moved
+        self._reports = reports
+        self.wake = Signal()
+        """Set when there is something to write."""
         self._last_words: dict[UUID, ProgressUpdate] = {}
         self._updates: dict[UUID, ProgressUpdate] = {}
         self._waiters: dict[UUID, list[asyncio.Future[None]]] = {}
@@ -48,20 +49,20 @@ class ProgressWriter:
 
     def progress(self, hold: ActiveJob, *, stage: str | None, fraction: float | None, message: str | None) -> None:
         """Remember the latest; written within ``PROGRESS_INTERVAL``."""
-        self._moved(hold)
+        self._reports.moved(hold)
         is_first = not self._updates
         self._add(ProgressUpdate(job=hold.id, token=hold.token, stage=stage, fraction=fraction, message=message))
         if is_first:
-            self._wake()
+            self.wake.set()
 
     async def checkpoint(self, hold: ActiveJob, data: bytes) -> None:
         """Return once the checkpoint is durable; ``JobLost`` if the job is somebody else's."""
-        self._moved(hold)
+        self._reports.moved(hold)
         done = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(hold.id, []).append(done)
         self._holds[hold.id] = hold
         self._add(ProgressUpdate(job=hold.id, token=hold.token, checkpoint=data))
-        self._wake()
+        self.wake.set()
         await done
 
     def transaction(self, hold: ActiveJob) -> AbstractAsyncContextManager[Any]:
@@ -96,13 +97,13 @@ class ProgressWriter:
             del self._holds[hold.id]
             _answer(waiting, _lost_error(hold.id) if is_lost else asyncio.CancelledError())
 
-    async def step(self) -> float:
-        """Write what there is; seconds until it is worth looking again."""
+    async def step(self) -> tuple[list[Key], float]:
+        """Write what there is. Return the attempts whose jobs have another owner, and the seconds until the next step."""
         if not self._updates:
-            return PROGRESS_INTERVAL * 60
+            return [], PROGRESS_INTERVAL * 60
         due = self._written + PROGRESS_INTERVAL - self._now()
         if due > 0 and not self._waiters.keys() - self._locked:
-            return due
+            return [], due
         updates = tuple(self._updates.values())
         waiters = {job: tuple(waiting) for job, waiting in self._waiters.items()}
         # If this raises, nothing is known and nothing forgotten: the same may land twice without harm, and newer wins.
@@ -111,17 +112,16 @@ class ProgressWriter:
         for update in updates:
             if update.job not in locked and self._updates.get(update.job) is update:
                 del self._updates[update.job]
-            if update.job in lost:
-                self._lost(update.job, update.token)
         for job, waiting in waiters.items():
             if job in locked:
                 if job in self._waiters:
-                    self._moved(self._holds[job])  # it is a stranger who keeps it waiting
+                    self._reports.moved(self._holds[job])  # it is a stranger who keeps it waiting
                 continue
             _answer(waiting, _lost_error(job) if job in lost else None)
         self._waiters = {job: left for job, each in self._waiters.items() if (left := [one for one in each if not one.done()])}
         self._holds = {job: hold for job, hold in self._holds.items() if job in self._waiters}
-        return PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
+        attempts = [(update.job, update.token) for update in updates if update.job in lost]
+        return attempts, PROGRESS_INTERVAL if self._updates else PROGRESS_INTERVAL * 60
 
     def _add(self, update: ProgressUpdate) -> None:
         self._order += 1

@@ -16,40 +16,40 @@ from uuid import UUID
 from holdfast._core.answers import Capabilities
 from holdfast._core.job import Claim, State, Token
 from holdfast._core.record import JobRecord
-from holdfast._core.timing import LeaseTiming
 from holdfast._core.view import RescuedJob
-from holdfast._engine.events import EventName, Events
+from holdfast._engine.environment import Environment
+from holdfast._engine.events import EventName
 from holdfast._engine.runners.outcomes import captured
 from holdfast._engine.runners.runners import exits_in_forked_child
 from holdfast._engine.service import is_cancelled
 from holdfast._engine.tasks.registry import Registry, TaskDefinition
-from holdfast._ports.store import Store
+from holdfast._engine.worker.lease import WorkerLease
 from holdfast.errors import HoldfastError, JobLost
+from holdfast.settings import Settings
 
 HOOKS_PER_STEP = 10
 
 
 class RescueHooks:
-    """A worker's hooks. One may take a ``margin`` of the lease, as ``job.transaction`` may; what failed alone is tried alone
-    again after a ``ttl`` at first. ``interval``: between two looks for such. ``on_idle``: nobody owes anything now."""
+    """The ``on_rescue`` functions of one worker's tasks.
+
+    One may take a ``margin`` of the lease, as ``job.transaction`` may. A hook that failed alone is tried alone again after a
+    ``ttl`` at first.
+    """
 
     def __init__(
         self,
-        store: Store,
+        environment: Environment,
         registry: Registry,
+        settings: Settings,
+        lease: WorkerLease,
         *,
-        worker: str,
-        timing: LeaseTiming,
-        interval: float,
         threads: int,
-        now: Callable[[], float],
         may_start: Callable[[], bool],
-        on_idle: Callable[[], None],
-        events: Events,
     ) -> None:
-        self._store, self._events, self._worker = store, events, worker
-        self._idle, self._pause, self.interval = timing.margin, timing.ttl, interval
-        self._now, self._may_start, self._on_idle = now, may_start, on_idle
+        self._store, self._events, self._lease = environment.store, environment.events, lease
+        self._idle, self._pause, self.interval = settings.timing.margin, settings.timing.ttl, settings.recovery_interval
+        self._may_start = may_start
         tasks = (registry.get(name) for name in registry.names())
         self._tasks = {task.name: task for task in tasks if task is not None and task.on_rescue is not None}
         self._running: dict[UUID, float] = {}
@@ -83,7 +83,6 @@ class RescueHooks:
         self.is_idle = not owing
         if owing:
             return 0.0
-        self._on_idle()
         return self.interval
 
     def has_been_idle(self) -> bool:
@@ -93,7 +92,7 @@ class RescueHooks:
 
     def unresponsive(self, patience: float) -> tuple[UUID, ...]:
         """Jobs whose hook runs on for that long after it was rolled back."""
-        by = self._now() - self._idle - patience
+        by = self._lease.now() - self._idle - patience
         return tuple(job for job, since in self._running.items() if since < by)
 
     def close(self) -> None:
@@ -112,9 +111,9 @@ class RescueHooks:
                 raise
 
     async def _run(self, task: TaskDefinition, job: RescuedJob, token: Token, hook_due_at: datetime) -> None:
-        hook, fields = task.on_rescue, {"job": job.id, "task": job.task, "attempt": job.attempt, "worker": self._worker}
+        hook, fields = task.on_rescue, {"job": job.id, "task": job.task, "attempt": job.attempt, "worker": self._lease.worker}
         assert hook is not None
-        self._running[job.id] = self._now()
+        self._running[job.id] = self._lease.now()
         try:
             await (self._in_loop if task.is_async else self._in_thread)(hook, job, token, hook_due_at)
         except (JobLost, asyncio.CancelledError):

@@ -1,32 +1,45 @@
 """How many handlers of each kind can be started now, and what to claim for them."""
 
+from msgspec import Struct
+
 from holdfast._core.policy import Policy
 from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.tasks.registry import Registry, RunnerKind
 from holdfast._engine.worker.executor import Executor
+from holdfast._engine.worker.options import WorkerOptions
+
+
+class ClaimPlan(Struct, frozen=True):
+    """What the next claim asks for. ``leaves_out``: a kind of handler that has free slots is not among ``tasks``."""
+
+    tasks: dict[str, Policy]
+    limit: int
+    leaves_out: bool = False
 
 
 class Slots:
-    """Of one worker."""
+    """The slots of one worker."""
 
-    def __init__(
-        self, registry: Registry, executor: Executor, *, concurrency: int, threads: int, pool: RunnerPool | None
-    ) -> None:
-        self._executor, self._pool = executor, pool
-        self._concurrency, self._threads = concurrency, threads
+    def __init__(self, registry: Registry, executor: Executor, options: WorkerOptions, pool: RunnerPool | None = None) -> None:
+        self._executor, self._options, self._pool = executor, options, pool
         self._kinds = {kind: registry.policies(kind) for kind in RunnerKind}
         self._is_wide = False
         self.is_for_all = False
-        """Whether what was asked for last left no kind out."""
+        """Whether the last plan left no kind of handler out."""
+
+    @property
+    def size(self) -> int:
+        """How many handlers run at once, of all kinds."""
+        return self._options.concurrency
 
     def free(self) -> int:
-        """For how many jobs, of whatever kind they turn out to be."""
+        """Return how many jobs can be started, whatever kinds they turn out to be."""
         return min(self._free().values(), default=0)
 
-    def plan(self, was_full: bool) -> tuple[dict[str, Policy], int, bool]:
-        """Tasks with a free slot, how many to claim, never more than the scarcest kind has room for, and whether that is left out.
+    def plan(self, *, was_full: bool) -> ClaimPlan:
+        """Return the tasks with a free slot and how many jobs to claim: at most the free slots of the scarcest kind.
 
-        After a claim that was full because of that, the next one leaves the scarcest out, so that it slows nobody down.
+        After a claim that was full, the next one leaves out the scarcest kinds, so that they do not slow the others down.
         """
         free = self._free()
         most = max(free.values(), default=0)
@@ -35,15 +48,17 @@ class Slots:
         ours = [kind for kind in RunnerKind if self._kinds[kind] and (kind is not RunnerKind.PROCESS or self._pool is not None)]
         self.is_for_all = set(ours) <= set(asked)
         tasks = {name: policy for kind in asked for name, policy in self._kinds[kind].items()}
-        return tasks, min((free[kind] for kind in asked), default=0), len(asked) < len(free)
+        limit = min((free[kind] for kind in asked), default=0)
+        if self._options.most is not None:
+            limit = min(limit, self._options.most - self._executor.started)
+        return ClaimPlan(tasks, limit, leaves_out=len(asked) < len(free))
 
     def _free(self) -> dict[RunnerKind, int]:
-        """Of the kinds that have any."""
-        in_all = self._concurrency - len(self._executor.running)
+        in_all = self.size - len(self._executor.running)
         runners = 0 if self._pool is None else self._pool.free(self._executor.count(RunnerKind.PROCESS))
         free = {
             RunnerKind.LOOP: in_all,
-            RunnerKind.THREAD: min(in_all, self._threads - self._executor.count(RunnerKind.THREAD)),
+            RunnerKind.THREAD: min(in_all, self._options.threads - self._executor.count(RunnerKind.THREAD)),
             RunnerKind.PROCESS: min(in_all, runners),
         }
         return {kind: number for kind, number in free.items() if number > 0 and self._kinds[kind]}

@@ -1,0 +1,26 @@
+"""What every part of the engine works with."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from holdfast._engine.events import Events
+from holdfast._ports.clock import Clock, Randomness
+from holdfast._ports.store import Store
+from holdfast._ports.transport import Transport
+
+
+class Environment(Struct, frozen=True):
+    """An open store and its transport, the machine's clocks and randomness, and where events go."""
+
+    store: Store
+    transport: Transport
+    clock: Clock
+    chance: Randomness
+    events: Events
+
+    @property
+    def lease_time(self) -> Callable[[], float]:
+        """The clock of this machine by which leases of the store are kept: it stops in a suspend only if the store's does too."""
+        is_kernel = self.store.capabilities.lease_clock == "kernel"
+        return self.clock.monotonic if is_kernel else self.clock.boottime
