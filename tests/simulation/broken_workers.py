@@ -130,6 +130,7 @@ def ended_meanwhile_dropped() -> Any:
     def forget(self: Exchange, batch: Sequence[FinishedRun], answers: Sequence[Answer]) -> None:
         settle(self, batch, answers)
         self._ended.clear()
+        self._executor.finished.take()
 
     return patched(Exchange, _settle=forget)
 
