@@ -74,13 +74,14 @@ def test_a_form_that_the_column_does_not_hold_is_refused(sqlite: Ground) -> None
     assert the_problem(sqlite, stamps="epoch").endswith("use stamps='epoch_ms'")
 
 
-def test_a_stray_stamp_among_others_is_worth_a_word(sqlite: Ground) -> None:
+def test_one_unreadable_stamp_among_others_is_a_warning(sqlite: Ground) -> None:
     sqlite.make(3, stamp="DATETIME")
     sqlite.say("UPDATE pastes SET status = 'BUSY', claimed_at = CASE id WHEN 1 THEN 17 ELSE {now} END")
     findings = inspected(sqlite)
     assert findings.problems == ()
     assert any(
-        "holds what is no time in any form that can be compared in 1 rows, such as 17" in each for each in findings.warnings
+        "holds a value that is not a time in any form that can be compared in 1 rows, such as 17" in each
+        for each in findings.warnings
     )
 
 
@@ -137,7 +138,7 @@ def test_rubbish_in_the_stamp_is_left_alone_and_reported_and_nothing_loops(sqlit
     sqlite.play(act, retention="1h", stamps=stamps)
 
 
-def test_a_pending_row_is_claimed_whatever_its_old_stamp_is(sqlite: Ground) -> None:
+def test_a_pending_row_is_claimed_with_any_old_stamp(sqlite: Ground) -> None:
     sqlite.make(len(RUBBISH), stamp="")
     for id, stamp in enumerate(RUBBISH, 1):
         sqlite.say("UPDATE pastes SET claimed_at = %s WHERE id = %s", stamp, id)
@@ -184,7 +185,7 @@ def test_epoch_stamps_are_compared_and_written_as_such(sqlite: Ground, kind: str
 
 
 @pytest.mark.parametrize("stamps", [None, "epoch_ms"])
-def test_whole_numbers_need_an_owner_to_be_a_fence(sqlite: Ground, stamps: str | None) -> None:
+def test_integers_need_an_owner_to_be_a_fence(sqlite: Ground, stamps: str | None) -> None:
     sqlite.make(2, stamp="INTEGER")
     what = "milliseconds" if stamps else "seconds"
     assert f"INTEGER, whole {what}, too coarse" in the_problem(sqlite, stamps=stamps)
@@ -202,7 +203,7 @@ def test_whole_numbers_need_an_owner_to_be_a_fence(sqlite: Ground, stamps: str |
 
 @pytest.mark.parametrize("form", ["javascript", "python", "shown", "naive", "east", "west"])
 @pytest.mark.parametrize("kind", ["DATETIME", "TEXT"])
-def test_iso_stamps_are_compared_by_their_time_whatever_their_offset(sqlite: Ground, kind: str, form: str) -> None:
+def test_iso_stamps_are_compared_by_their_time_under_any_offset(sqlite: Ground, kind: str, form: str) -> None:
     sqlite.make(stamp=kind)
     now = datetime.fromtimestamp(SystemClock().wall(), UTC)
     two(sqlite, "BUSY", text(now - timedelta(minutes=110), form), text(now - timedelta(minutes=130), form))
@@ -227,7 +228,7 @@ def test_iso_stamps_are_compared_by_their_time_whatever_their_offset(sqlite: Gro
 
 
 @pytest.mark.parametrize("stamps", [None, "epoch", "iso"])
-def test_whatever_the_form_suggested_indexes_are_found_and_used(sqlite: Ground, stamps: str | None) -> None:
+def test_suggested_indexes_are_found_and_used_for_every_form(sqlite: Ground, stamps: str | None) -> None:
     sqlite.make(stamp="DATETIME")
 
     async def act(table: Table) -> None:
@@ -242,7 +243,7 @@ def test_whatever_the_form_suggested_indexes_are_found_and_used(sqlite: Ground, 
 
 def test_a_form_is_none_of_postgres_business(postgres: Ground) -> None:
     postgres.make()
-    assert the_problem(postgres, stamps="epoch").endswith("which has a form of its own: leave it out")
+    assert the_problem(postgres, stamps="epoch").endswith("whose form is fixed: leave it out")
 
 
 @pytest.mark.parametrize("kind", ["date", "text", "bigint", "double precision", "time", "interval"])
@@ -291,7 +292,7 @@ def test_rows_without_a_stamp_are_of_no_form(sqlite: Ground) -> None:
     sqlite.play(act)
 
 
-def test_the_start_looks_at_so_many_rows_in_progress_and_of_the_newest(sqlite: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_start_inspects_some_rows_in_progress_and_of_the_newest(sqlite: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     sqlite.make(7, stamp="DATETIME")
     monkeypatch.setattr("holdfast.rows.sqlite.inspection.SAMPLED", 2)
     sqlite.say("UPDATE pastes SET status = 'GONE', claimed_at = CASE WHEN id < 6 THEN 17 ELSE {now} END")

@@ -1,4 +1,4 @@
-"""What is written into a row when it becomes somebody's, or somebody is done with it: the same in every database."""
+"""The values written into a row when a worker claims it, finishes it or loses it: the same in every database."""
 
 from collections.abc import Callable
 
@@ -10,8 +10,8 @@ from holdfast.rows.sql import quoted
 
 
 class Dialect(Struct, frozen=True):
-    """How a database writes things. ``typed``: a value whose type is not clear from what stands beside it. ``cut``: a reason as
-    its column can hold it. ``own``: what stands before a column of the row. ``required``: columns that must not be NULL."""
+    """How a database writes things. ``typed``: a value whose type is not clear from its context. ``cut``: a reason as
+    its column can hold it. ``own``: the prefix of a column of the row. ``required``: columns that must not be NULL."""
 
     literal: Callable[[Value], str]
     typed: Callable[[Value], str]
@@ -28,29 +28,29 @@ class Assignments:
         self._watch, self._dialect = watch, dialect
 
     def taken(self, owner: str, stamp: str) -> str:
-        """By somebody, now."""
+        """Claimed by an owner, now."""
         watch, literal = self._watch, self._dialect.literal
         taken = {watch.status: literal(watch.in_progress), watch.claimed_at: stamp}
         return _set(taken if watch.owner is None else {**taken, watch.owner: owner})
 
     def moved(self, end: RowOutcome, reason: str | None = None) -> str:
-        """Its owner is done with it. ``ConfigurationError`` where nothing says what a failed row is."""
+        """Return the assignments when its owner finishes a row. ``ConfigurationError`` where the spec has no status for failed rows."""
         watch, literal = self._watch, self._dialect.literal
         match end:
             case RowOutcome.DONE:
-                # What is kept for so long is told by its stamp; nothing else says when it was done.
+                # The stamp shows for how long a finished row has been kept; no other column holds that time.
                 restamped = {} if watch.retention is None else {watch.claimed_at: self._dialect.now}
                 return _set({watch.status: literal(watch.done), **restamped})
             case RowOutcome.RETRY:
-                return _set({watch.status: literal(watch.pending), **self._nobodys()})
+                return _set({watch.status: literal(watch.pending), **self._unowned()})
             case RowOutcome.FAIL:
                 if watch.failed is None:
-                    raise ConfigurationError([f"rows {watch.name}: say what the status of a failed row is, as failed='FAILED'"])
-                told = {} if watch.reason is None or reason is None else {watch.reason: self._dialect.cut(reason)}
-                return _set({watch.status: literal(watch.failed), **told})
+                    raise ConfigurationError([f"rows {watch.name}: name the status of a failed row, as failed='FAILED'"])
+                details = {} if watch.reason is None or reason is None else {watch.reason: self._dialect.cut(reason)}
+                return _set({watch.status: literal(watch.failed), **details})
 
     def reset(self) -> str:
-        """It is taken from its owner, and failed if that was once too often: then it keeps whose it was, and since when."""
+        """Return the assignments when a row is taken from its owner. After too many resets it fails, and keeps its owner and stamp."""
         watch, dialect = self._watch, self._dialect
         if watch.resets is None:
             return self.moved(RowOutcome.RETRY)
@@ -63,13 +63,13 @@ class Assignments:
             return f"CASE WHEN {is_over} THEN {then} ELSE {otherwise} END"
 
         changed = {watch.status: either(dialect.typed(watch.failed), dialect.typed(watch.pending)), watch.resets: counted}
-        changed |= {column: either(f"{dialect.own}{quoted(column)}", value) for column, value in self._nobodys().items()}
+        changed |= {column: either(f"{dialect.own}{quoted(column)}", value) for column, value in self._unowned().items()}
         if watch.reason is not None:
             why = dialect.literal(f"held for longer than {watch.stale_after:g} s more than {watch.max_resets} times")
             changed[watch.reason] = either(dialect.cut(why), f"{dialect.own}{quoted(watch.reason)}")
         return _set(changed)
 
-    def _nobodys(self) -> dict[str, str]:
+    def _unowned(self) -> dict[str, str]:
         watch, required = self._watch, self._dialect.required
         found = {} if watch.claimed_at in required else {watch.claimed_at: "NULL"}
         return found if watch.owner is None else {**found, watch.owner: "''" if watch.owner in required else "NULL"}

@@ -1,4 +1,4 @@
-"""Which partial indexes a watched table should have: one for each question that is asked again and again."""
+"""Which partial indexes a watched table should have: one for each question that is asked repeatedly."""
 
 import re
 from collections.abc import Collection
@@ -22,7 +22,7 @@ class Wanted(Struct, frozen=True):
 
 
 class Index(Struct, frozen=True):
-    """One that is there: its columns, ``None`` for expressions, and of which rows."""
+    """An existing index: its columns, ``None`` for expressions, and of which rows."""
 
     name: str
     columns: tuple[str | None, ...]
@@ -30,7 +30,7 @@ class Index(Struct, frozen=True):
 
 
 def wanted(watch: TableSpec, columns: Collection[str], *, folds: bool, since: str | None = None) -> tuple[Wanted, ...]:
-    """For claims, for resets, and for retention if there is one. ``folds``: names without quotes are read in small letters.
+    """List indexes for claims, for resets, and for retention if there is one. ``folds``: names without quotes are read in small letters.
     ``since``: what orders stamps by their time, if that is not their column."""
     leading = None if watch.order_by else compared_first(watch.where, columns, folds=folds) or watch.key[0]
     first = ended(watch.order_by or "") or (
@@ -48,7 +48,7 @@ def wanted(watch: TableSpec, columns: Collection[str], *, folds: bool, since: st
 
 
 def compared_first(where: str, columns: Collection[str], *, folds: bool) -> str | None:
-    """The column that a condition begins with, as in ``expires_at < now()``: rows are found along it.
+    """Find the column that a condition begins with, as in ``expires_at < now()``: rows are found along it.
 
     >>> compared_first("Expires_At < now() AND kind = 1", ["expires_at", "kind"], folds=True)
     'expires_at'
@@ -60,11 +60,11 @@ def compared_first(where: str, columns: Collection[str], *, folds: bool) -> str 
 
 
 def serves(index: Index, want: Wanted, watch: TableSpec) -> bool:
-    """Whether an index answers the same question: it is that one, or is of rows with that status, or has the status in front."""
+    """Return whether an index answers the same question: it is that one, or is of rows with that status, or has the status in front."""
     if index.name == want.name:
         return True
     if want.leading is None:
-        return False  # whether two expressions are the same is the database's to know
+        return False  # only the database can know whether two expressions are the same
     if index.predicate is None:
         return index.columns[:2] == (watch.status, want.leading)
     value = f"'{want.status}'" if isinstance(want.status, str) else str(want.status).lower()

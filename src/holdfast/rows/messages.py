@@ -1,4 +1,4 @@
-"""What is said of a table that does not fit its watch, whatever database it is in."""
+"""Messages about a table that does not fit its watch, the same for every database."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -11,27 +11,27 @@ _FORMS = {
     "iso": "ISO 8601 with a T, a Z or an offset",
     "epoch": "seconds since 1970",
     "epoch_ms": "milliseconds since 1970",
-    "": "what is no time in any form that can be compared",
+    "": "a value that is not a time in any form that can be compared",
 }
 
 
 def shown(watch: TableSpec) -> str:
-    """The table's name, for people."""
+    """Format the table's name for people."""
     return ".".join(watch.table)
 
 
 def refusal(watch: TableSpec, *problems: str) -> ConfigurationError:
-    """For who asks something of a table that does not fit."""
+    """Make the error for a caller whose table does not fit."""
     return ConfigurationError([f"rows {watch.name}: {problem}" for problem in problems])
 
 
 def missing_table(watch: TableSpec, public: str, known: Collection[str]) -> str:
-    """There is no such table."""
+    """Report that there is no such table."""
     return f"there is no table {shown(watch)} in {public}: {nearest(shown(watch), known)}"
 
 
 def not_a_table(watch: TableSpec, what: str) -> str:
-    """It is something else."""
+    """Report that the name is not a table's."""
     return f"{shown(watch)} is {what}, whose rows cannot be locked and marked: name the table beneath it"
 
 
@@ -40,12 +40,12 @@ def has_heirs(watch: TableSpec) -> str:
     name = shown(watch)
     return (
         f"other tables inherit from {name} (INHERITS), so its statements reach their rows too, and no key is unique in all of them: "
-        f"name each of those tables in an app.rows of its own and ALTER TABLE … NO INHERIT {name}, or partition {name} instead"
+        f"name each of those tables in a separate app.rows and ALTER TABLE … NO INHERIT {name}, or partition {name} instead"
     )
 
 
 def missing_columns(watch: TableSpec, known: Collection[str]) -> Iterator[str]:
-    """Columns that are named and not there."""
+    """Report the named columns that do not exist."""
     named = {**watch.named, **{f"columns[{place}]": column for place, column in enumerate(watch.columns or ())}}
     for what, column in named.items():
         if column not in known:
@@ -53,7 +53,7 @@ def missing_columns(watch: TableSpec, known: Collection[str]) -> Iterator[str]:
 
 
 def values_of(watch: TableSpec) -> dict[str, Value]:
-    """What the status is made to be, by what it means."""
+    """Return the values that the status gets, by their meaning."""
     found = {"pending": watch.pending, "in_progress": watch.in_progress}
     if not watch.deletes:
         found["done"] = watch.done
@@ -61,7 +61,7 @@ def values_of(watch: TableSpec) -> dict[str, Value]:
 
 
 def not_unique(watch: TableSpec, keys: Iterable[Collection[str]]) -> str:
-    """Nothing says that the key names one row."""
+    """Report that no constraint makes the key unique."""
     others = " or ".join(f"key={tuple(each) if len(each) > 1 else next(iter(each))!r}" for each in keys)
     columns = ", ".join(map(quoted, watch.key))
     remedy = f"use {others}" if others else f"ALTER TABLE … ADD PRIMARY KEY ({columns}), or a unique index on them"
@@ -69,15 +69,15 @@ def not_unique(watch: TableSpec, keys: Iterable[Collection[str]]) -> str:
 
 
 def no_identity(table: str, publication: str) -> str:
-    """Return why the server refuses to mark rows of a table."""
+    """Return why the server refuses to update rows of a table."""
     return (
         f"{table} belongs to publication {publication} and has no replica identity, so the server refuses each UPDATE and DELETE: "
-        f"ADD a PRIMARY KEY, or ALTER TABLE {table} REPLICA IDENTITY FULL, or take it out of the publication"
+        f"ADD a PRIMARY KEY, or ALTER TABLE {table} REPLICA IDENTITY FULL, or remove it from the publication"
     )
 
 
 def null_keys(watch: TableSpec, column: str) -> str:
-    """Rows that cannot be named are there."""
+    """Report that some rows have no key."""
     return (
         f"{shown(watch)} has rows whose key {quoted(column)} is NULL, and such a row cannot be named: give them "
         "a value, then ALTER the column to NOT NULL"
@@ -85,27 +85,27 @@ def null_keys(watch: TableSpec, column: str) -> str:
 
 
 def may_be_null(column: str) -> str:
-    """Rows that cannot be named may come."""
+    """Report that rows without a key are possible."""
     return f"key {quoted(column)} may be NULL, and rows where it is are never claimed: make it NOT NULL"
 
 
 def forbidden(watch: TableSpec, constraint: str, values: Iterable[str], definition: str, remedy: str) -> str:
-    """A constraint does not let the status be what it has to be."""
+    """Report a constraint that forbids a status which Holdfast writes."""
     return f"{constraint} of {shown(watch)} forbids {', '.join(values)}: {definition}: {remedy}, or name values that it allows"
 
 
 def unread_constraint(watch: TableSpec, constraint: str, definition: str) -> str:
-    """A constraint that says something of our columns together with others."""
+    """Report a constraint on columns that Holdfast writes together with others."""
     return f"{constraint} of {shown(watch)} depends on other columns too: see that it holds in each state of a row: {definition}"
 
 
 def misfit(what: str, column: str, kind: str, remedy: str) -> str:
-    """A column is of a type that cannot hold what is to be put there."""
+    """Report a column whose type cannot hold what is written there."""
     return f"{what}: column {quoted(column)} is {kind}: {remedy}"
 
 
 def too_coarse(watch: TableSpec, kind: str, remedy: str) -> str:
-    """Two claims could have the same stamp."""
+    """Report that two claims could have the same stamp."""
     return (
         f"claimed_at: column {quoted(watch.claimed_at)} is {kind}, too coarse to tell one claim from the next: "
         f"{remedy}, or name a text column for the owner of a row, as owner='claimed_by'"
@@ -113,7 +113,7 @@ def too_coarse(watch: TableSpec, kind: str, remedy: str) -> str:
 
 
 def foreign_stamps(watch: TableSpec, ours: str, form: str, number: int, sample: str) -> str:
-    """Stamps are of another form than the one that is compared. ``form``: ``""`` if it is none that can be."""
+    """Report stamps of another form than the one that is compared. ``form``: ``""`` if they can be read in no form."""
     remedy = f"use stamps={form!r}" if form in STAMPS else "leave out stamps=…" if form else "UPDATE them to that form"
     return (
         f"claimed_at: column {quoted(watch.claimed_at)} holds {_FORMS[form]} in {number:,} rows, such as {sample}; a stamp is "
@@ -122,40 +122,40 @@ def foreign_stamps(watch: TableSpec, ours: str, form: str, number: int, sample: 
 
 
 def surprising_trigger(watch: TableSpec, trigger: str) -> str:
-    """Somebody else's code runs with each of our writes."""
+    """Report a trigger of the user's that runs with each write of Holdfast."""
     return (
         f"trigger {trigger} of {shown(watch)} runs whenever rows are claimed or moved: see that it is quick, "
         "and leaves their status, stamp and owner alone"
     )
 
 
-def not_writable(watch: TableSpec, said: str) -> str:
-    """Nobody who has no more than we have can change its rows."""
-    return f"rows of {shown(watch)} cannot be changed from here: {said}: leave it out of its constraints, indexes and triggers"
+def not_writable(watch: TableSpec, error: str) -> str:
+    """Report that a session with these rights and settings cannot change the rows."""
+    return f"rows of {shown(watch)} cannot be changed from here: {error}: leave it out of its constraints, indexes and triggers"
 
 
-def not_stored(watch: TableSpec, what: str, said: str) -> str:
-    """A STRICT table does not take a value."""
-    return f"{what}: {shown(watch)} is STRICT: {said}: name another value, or a column of another type"
+def not_stored(watch: TableSpec, what: str, error: str) -> str:
+    """Report a value that a STRICT table does not take."""
+    return f"{what}: {shown(watch)} is STRICT: {error}: name another value, or a column of another type"
 
 
 def meddling_trigger(watch: TableSpec) -> str:
-    """Rows that were claimed do not say so: nobody could finish them."""
+    """Report that claimed rows do not carry their fence, so that no worker could finish them."""
     fence = f"owner {quoted(watch.owner)}" if watch.owner else f"stamp {quoted(watch.claimed_at)}"
     return (
         f"a trigger of {shown(watch)} changes the status or the {fence} of rows that are claimed, so nothing was: "
-        "have it leave them alone, or name columns that nobody else writes"
+        "have it leave them alone, or name columns that no other code writes"
     )
 
 
-def wrong_sql(watch: TableSpec, said: str, remedy: str = "correct the SQL") -> str:
-    """The database does not understand ``where`` or ``order_by``."""
-    return f"where={watch.where!r}, order_by={watch.order_by!r}: {said}: {remedy}"
+def wrong_sql(watch: TableSpec, error: str, remedy: str = "correct the SQL") -> str:
+    """Report that the database does not understand ``where`` or ``order_by``."""
+    return f"where={watch.where!r}, order_by={watch.order_by!r}: {error}: {remedy}"
 
 
 def undone_moves(what: str) -> HoldfastError:
-    """Return why a transaction of the user's must not commit: a savepoint took moves of rows back."""
+    """Return why a transaction of the user's must not commit: a savepoint reverted moves of rows."""
     return HoldfastError(
-        f"{what}: a savepoint was rolled back after done(), retry() or fail(), and took their rows back; nothing of the transaction "
+        f"{what}: a savepoint was rolled back after done(), retry() or fail(), and reverted their rows; nothing of the transaction "
         "is kept. Call them after the savepoint has ended, or use a transaction for each part"
     )

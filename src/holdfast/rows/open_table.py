@@ -1,4 +1,4 @@
-"""The table that a URL and a watch name."""
+"""Open the table that a URL and a watch name."""
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.postgres_url import SCHEMES
@@ -11,9 +11,9 @@ from holdfast.errors import ConfigurationError, MissingExtra
 def open_table(
     url: str, watch: TableSpec, *, clock: Clock, chance: Randomness, process: ProcessIdentity, pooler: str | None = None
 ) -> Table:
-    """A table in PostgreSQL or SQLite, opened by its first verb; drivers are loaded only now.
+    """Make a table in PostgreSQL or SQLite; its first verb opens it. Drivers are loaded only now.
 
-    ``ConfigurationError`` for the URL of anything else, and where a driver is not installed.
+    Raises ``ConfigurationError`` for the URL of anything else, and where a driver is not installed.
     """
     scheme, _, place = url.partition("://")
     if scheme == "sqlite":

@@ -1,4 +1,4 @@
-"""Rows as their users get them."""
+"""Rows in the form in which handlers get them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,20 +16,20 @@ class Reader:
 
     def __init__(self, columns: Sequence[str], known: Sequence[str] = ()) -> None:
         self._columns, self._known = columns, known
-        self._told = [name for name in columns if name not in known]
+        self._read = [name for name in columns if name not in known]
 
     def records(self, rows: Sequence[Sequence[Any]], *known: Any) -> list[Record]:
         """Return the dicts. They are filled column by column: to zip each row with its names took three times as long."""
         shared = dict.fromkeys(self._columns) | dict(zip(self._known, known, strict=True))
         found = [shared.copy() for _ in rows]
-        for place, name in enumerate(self._told):
+        for place, name in enumerate(self._read):
             for record, row in zip(found, rows, strict=True):
                 record[name] = row[place]
         return found
 
 
 def keys_of(rows: Iterable[Any], places: Iterable[int | str]) -> tuple[tuple[Any, ...], ...]:
-    """The values at these places of each.
+    """Take the values at these positions of each row.
 
     >>> keys_of([("a", 1, 2), ("b", 3, 4)], [0, 2])
     (('a', 2), ('b', 4))

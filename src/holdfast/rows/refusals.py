@@ -1,4 +1,4 @@
-"""Rows that their database refuses to change while it takes others: found by halves, gone past for a while, reported once."""
+"""Rows that their database refuses to change while it changes others: found by halving, skipped for a while, reported once."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,11 +9,11 @@ REMEMBERED = 600.0
 """Seconds for which parts of a batch are made without a row that was refused. A whole batch is always tried first, with it."""
 
 ROUNDS = 10
-"""Batches of refused rows that one claim goes past until it gets a row."""
+"""Batches of refused rows that one claim skips until it gets a row."""
 
 
 class Parts:
-    """The rows of a batch that was refused: all of them at first, then halves of what is refused, until each such row is alone.
+    """The rows of a batch that was refused: all of them at first, then halves of what is refused, until each such row is single.
 
     >>> parts, found = Parts([(1,), (2,), (3,), (4,), (5,)]), []
     >>> for part in parts:
@@ -35,7 +35,7 @@ class Parts:
             yield self._left.pop()
 
     def refuse(self, part: list[Key], error: str) -> None:
-        """The database does not change these rows together, and has changed none of them."""
+        """Note that the database does not change these rows together, and has changed none of them."""
         if len(part) == 1:
             self.refused[part[0]] = error
             return
@@ -44,7 +44,7 @@ class Parts:
 
 
 class Refusals:
-    """Of one table. ``now``: seconds that never go back."""
+    """The refusals of one table. ``now``: seconds that never go back."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -52,22 +52,22 @@ class Refusals:
         self._untold: list[Refusal] = []
 
     def known(self, verb: str) -> int:
-        """How many rows this verb goes past."""
+        """Return how many rows this verb skips."""
         now = self._now()
         self._known = {row: until for row, until in self._known.items() if until > now}
         return sum(of == verb for of, _ in self._known)
 
     def parts(self, verb: str, candidates: Sequence[Key], limit: int) -> Parts:
-        """Of a batch with at most so many of these rows."""
+        """Make the parts of a batch with at most ``limit`` of these rows."""
         return Parts([key for key in candidates if (verb, key) not in self._known][:limit])
 
     def learn(self, verb: str, parts: Parts) -> None:
-        """What became of them."""
+        """Note which rows of the parts were refused."""
         until = self._now() + REMEMBERED
         self._known |= dict.fromkeys(((verb, key) for key in parts.refused), until)
         self._untold += [Refusal(verb, key, error) for key, error in parts.refused.items()]
 
     def take(self) -> list[Refusal]:
-        """What has not been told yet."""
+        """Remove and return what has not been reported yet."""
         untold, self._untold = self._untold, []
         return untold

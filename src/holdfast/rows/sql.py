@@ -1,4 +1,4 @@
-"""Names and texts as they stand in SQL, and what somebody may have meant by a name that is not there."""
+"""Names and strings as they are written in SQL, and which name a caller may have meant by one that does not exist."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def quoted(name: str) -> str:
-    """A name of any spelling, exactly as it was given.
+    """Quote a name of any spelling, exactly as it was given.
 
     >>> print(quoted('when "due"?'))
     "when ""due""?"
@@ -16,7 +16,7 @@ def quoted(name: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """An advice, for the end of a message.
+    """Suggest a name, for the end of a message.
 
     >>> nearest("Statsu", ["status", "id"])
     'did you mean "status"?'
@@ -31,14 +31,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 class Queries:
-    """The files of a folder of ``queries``, each with what stands for ``{…}`` in it."""
+    """The files of a folder of ``queries``, each with the replacements for ``{…}`` in it."""
 
     def __init__(self, folder: Path, parts: Mapping[str, str]) -> None:
         self._folder, self._parts = folder, parts
         self._read: dict[str, str] = {}
 
     def of(self, name: str, **more: str) -> str:
-        """The text of a file."""
+        """Return the text of a file, filled in."""
         text = self._read.get(name)
         if text is None:
             text = self._read[name] = (self._folder / f"{name}.sql").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ class Queries:
 
 
 def ended(sql: str) -> str:
-    """The user's own SQL, behind which more may stand: a comment at its end would swallow that.
+    """End the user's SQL so that more may follow: a comment at its end would swallow that.
 
     >>> ended("id"), ended("id -- oldest")
     ('id', 'id -- oldest\\n')

@@ -1,4 +1,4 @@
-"""What the catalog says of a table: read once, before its statements are made."""
+"""The facts of the catalog about a table, read once, before its statements are made."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +31,7 @@ class Column(Struct, frozen=True):
 
     @property
     def array(self) -> str:
-        """The type of several."""
+        """The type of an array of them."""
         return "bpchar[]" if self.plain == "character" else f"{self.plain}[]"
 
 
@@ -61,7 +61,7 @@ class Usable(Struct, frozen=True):
 
 
 async def facts_of(way: RowsDatabase, watch: TableSpec) -> TableFacts | str:
-    """The facts; or what to say if there is no such table."""
+    """Read the facts; a string if there is no such table: the message."""
     name = ".".join(map(quoted, watch.table))
     found = await way.ask("table", TEXTS.of("table"), name)
     if not found:
@@ -73,7 +73,7 @@ async def facts_of(way: RowsDatabase, watch: TableSpec) -> TableFacts | str:
 
 
 async def indexes_of(way: RowsDatabase, facts: TableFacts) -> list[Usable]:
-    """The primary key first."""
+    """List the usable indexes, the primary key first."""
     return [_usable(dict(row)) for row in await way.ask("indexes", TEXTS.of("indexes"), facts.oid)]
 
 

@@ -1,4 +1,4 @@
-"""Whether the type of the status, and the CHECK constraints of the table, let a row be what it has to be."""
+"""Whether the type of the status, and the CHECK constraints of the table, allow each state of a row."""
 
 import asyncpg
 
@@ -14,7 +14,7 @@ _ADD = {"E": "ALTER TYPE … ADD VALUE"}
 
 
 async def findings(way: RowsDatabase, watch: TableSpec, facts: TableFacts, statements: Statements) -> tuple[list[str], list[str]]:
-    """Problems, and what is only worth a word."""
+    """Return problems and warnings."""
     problems, values = [], wording.values_of(watch)
     status = facts.columns[watch.status]
     for what, value in values.items():
@@ -54,7 +54,7 @@ async def _of_checks(
 
 
 def _states(watch: TableSpec, facts: TableFacts, statements: Statements) -> tuple[str, list[str]]:
-    """What a row is like in each of them, as far as we write it."""
+    """Describe a row in each state, by the columns that Holdfast writes."""
     names = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
     columns = [facts.columns[name] for name in names]
     rows = []
@@ -68,11 +68,11 @@ def _states(watch: TableSpec, facts: TableFacts, statements: Statements) -> tupl
 def _cell(watch: TableSpec, what: str, column: Column) -> str:
     is_pending = what == "pending"
     if column.name == watch.claimed_at:
-        said = "NULL" if is_pending and not column.is_required else "now()"
+        value = "NULL" if is_pending and not column.is_required else "now()"
     elif column.name == watch.owner:
-        said = ("''" if column.is_required else "NULL") if is_pending else "'owner'"
+        value = ("''" if column.is_required else "NULL") if is_pending else "'owner'"
     elif column.name == watch.resets:
-        said = "0"
+        value = "0"
     else:
-        said = "'reason'" if what == "failed" else "NULL"
-    return f"CAST({said} AS {column.type})"
+        value = "'reason'" if what == "failed" else "NULL"
+    return f"CAST({value} AS {column.type})"

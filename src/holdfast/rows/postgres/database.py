@@ -1,4 +1,4 @@
-"""The way to a database that is the user's: with the time zone of its own sessions, and without looking for anything of ours."""
+"""Access to a user's database: in the time zone of the user's sessions, and without looking for tables of Holdfast."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -24,21 +24,21 @@ from holdfast.rows.refusals import Parts
 CONNECTIONS = 4
 """At most in one event loop: each is used for one statement at a time, never while user code runs."""
 
-# Conditions of users compare with now(), and what that is in a column without time zone depends on the session's.
+# Conditions of users compare with now(); its value in a column without time zone depends on the session's zone.
 _ZONE = "timezone"
-# Statements carry the values of the status and are planned for how many rows there are at the moment. A bitmap would be made of all
+# Statements carry the values of the status and are planned for the present number of rows. A bitmap would be made of all
 # rows that are due, for the few that are taken.
 _PLANNED = {"plan_cache_mode": "force_custom_plan", "enable_bitmapscan": "off"}
 
 Answer = TypeVar("Answer")
 Change = Callable[[Sequence[Key]], tuple[Any, ...]]
-"""The statement, and its values, for a part of a batch."""
+"""The statement and its values, for a part of a batch."""
 Check = Callable[[list[asyncpg.Record]], None]
-"""It raises if nothing of a statement may stay."""
+"""A check that raises if nothing of a statement may stay."""
 
 
 class RowsDatabase(Database):
-    """Statements, each one transaction of its own, from any number of event loops; and transactions of the user's."""
+    """Statements, each in a separate transaction, from any number of event loops; and transactions of the user's."""
 
     def __init__(self, url: str, *, pooler: str | None, clock: Clock, chance: Randomness, process: ProcessIdentity) -> None:
         super().__init__(url, pooler=pooler, clock=clock, chance=chance, process=process, connections=CONNECTIONS)
@@ -54,12 +54,12 @@ class RowsDatabase(Database):
         return self._location.public
 
     def ask(self, name: str, sql: str, *values: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
-        """All rows of a statement."""
+        """Run a statement and return all its rows."""
         pool = self._here().shared
         return self._retrying(lambda: self._run(pool, sql, values, ANSWER_LIMIT), name)
 
     async def ask_unless(self, name: str, refuse: Check, sql: str, *values: Any) -> list[asyncpg.Record]:
-        """The same, of which nothing stays if ``refuse`` raises."""
+        """Run a statement, and revert it if ``refuse`` raises."""
 
         async def ask() -> list[asyncpg.Record]:
             async with self._transaction() as connection:
@@ -98,7 +98,7 @@ class RowsDatabase(Database):
         return await self._retrying(ask, name)
 
     async def search(self, name: str, *questions: tuple[Any, ...]) -> list[list[asyncpg.Record]]:
-        """All rows of several, each over all there is."""
+        """Run several questions that each read the whole table, and return all their rows."""
 
         async def search() -> list[list[asyncpg.Record]]:
             async with self._transaction(SEARCH_LIMIT) as connection:
@@ -108,36 +108,36 @@ class RowsDatabase(Database):
         return await self._retrying(search, name)
 
     async def try_out(self, sql: str, *values: Any) -> list[asyncpg.Record] | asyncpg.PostgresError:
-        """The rows of a statement that may be wrong, of which nothing stays; or what the server says against it."""
+        """Run a statement that may be wrong, and revert it; return its rows, or the server's error."""
         try:
             return await self.ask("inspect", sql, *values)
         except HoldfastError as error:
             cause = error.__cause__
             if isinstance(cause, asyncpg.InterfaceError) and "argument" in str(cause):  # the driver's own: nothing was asked
-                return asyncpg.UndefinedParameterError("$1 stands for a value that nobody gives")
+                return asyncpg.UndefinedParameterError("$1 stands for a value, and none is given")
             if isinstance(cause, asyncpg.PostgresError) and not isinstance(error, StoreUnavailable):
                 return cause
             raise
 
     def dedicated(self) -> AbstractAsyncContextManager[Connection]:
-        """A connection of its own, outside of transactions, for what takes long."""
+        """Open a dedicated connection, outside of transactions, for what takes long."""
         return self._alone(is_checked=False, statement_timeout="0", lock_timeout="0")
 
     @asynccontextmanager
     async def transaction(self, block: UserTransaction) -> AsyncIterator[Connection]:
-        """A session as any of the user's own."""
+        """Open a session like any of the user's."""
         async with self._turns.of_loop(), self._sessions.run(block) as link:
             yield link
 
     @contextmanager
     def blocking_transaction(self, block: UserTransaction) -> Iterator[Any]:
-        """The same through psycopg."""
+        """Open such a session through psycopg."""
         with self._turns.of_threads, self._sessions.run_blocking(block) as connection:
             yield connection
 
     @property
     def now(self) -> Callable[[], float]:
-        """For how long a transaction is idle."""
+        """Return the clock by which a transaction's idle time is measured."""
         return self._clock.monotonic
 
     async def close(self) -> None:
@@ -171,28 +171,28 @@ class RowsDatabase(Database):
             cause, remedy = error.__cause__, _remedy(error.__cause__)
             if cause is None or (remedy is None and not _is_raised(cause)):
                 raise
-            said = f"{name}: {self.public}: {failures.first_line(cause)}"
-            raise (ConfigurationError([f"{said}: {remedy}"]) if remedy else HoldfastError(said)) from cause
+            text = f"{name}: {self.public}: {failures.first_line(cause)}"
+            raise (ConfigurationError([f"{text}: {remedy}"]) if remedy else HoldfastError(text)) from cause
 
 
 def is_refusal(error: HoldfastError) -> bool:
-    """Return whether the server refused a statement for what a row is, by a constraint or a trigger: others may be taken."""
+    """Return whether the server refused a statement because of a row, by a constraint or a trigger: other rows may be taken."""
     cause = error.__cause__
     is_of_rows = isinstance(cause, asyncpg.PostgresError) and failures.is_refusal(cause)
     return is_of_rows and not isinstance(error, ConfigurationError | StoreBusy)
 
 
 def _is_raised(error: BaseException) -> bool:
-    """By a trigger or a function of the user's: no outage, and not to be waited for."""
+    """Return whether a trigger or a function of the user's raised it: waiting does not help then."""
     return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith("P0")
 
 
 def _remedy(error: BaseException | None) -> str | None:
     match error:
         case asyncpg.UndefinedTableError() | asyncpg.InvalidSchemaNameError() | asyncpg.UndefinedColumnError():
-            return "the table is not what it was when it was looked at: `holdfast check` tells what does not fit"
+            return "the table has changed since it was inspected: `holdfast check` reports what does not fit"
         case asyncpg.ObjectNotInPrerequisiteStateError() if "replica identity" in str(error):
-            return "ALTER TABLE … REPLICA IDENTITY FULL, or take the table out of the publication"
+            return "ALTER TABLE … REPLICA IDENTITY FULL, or remove the table from the publication"
         case asyncpg.InsufficientPrivilegeError():
             return "GRANT it to the user in this URL, or name another"
         case _:

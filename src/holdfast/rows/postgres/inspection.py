@@ -1,4 +1,4 @@
-"""Whether a table of PostgreSQL fits its watch: everything that does not, at once, and nothing is changed."""
+"""Whether a table of PostgreSQL fits its watch: reports everything that does not, at once, and changes nothing."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 
@@ -22,13 +22,13 @@ OWNER_LENGTH = 64
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _MICROSECONDS = 6
 _TEXTS, _NUMBERS = ("text", "varchar", "citext"), ("int2", "int4", "int8", "numeric")
-# What every driver reads, hashes and sends back as the same value: numbers, texts, booleans, times, addresses and enums among them.
+# What every driver reads, hashes and sends back as the same value: numbers, strings, booleans, times, addresses and enums among them.
 _NAMING = (*"NSBDTIE", "uuid", "bytea", "macaddr")
 _ALTER = "ALTER TABLE … ALTER COLUMN … TYPE timestamptz"
 
 
 async def inspect(way: RowsDatabase, watch: TableSpec) -> Findings:
-    """All findings."""
+    """Inspect the table and return all findings."""
     try:
         facts = await facts_of(way, watch)
     except ConfigurationError as error:
@@ -58,7 +58,7 @@ async def inspect(way: RowsDatabase, watch: TableSpec) -> Findings:
 
 
 def missing_indexes(statements: Statements, watch: TableSpec, there: Sequence[Usable]) -> list[Wanted]:
-    """Those that no index which can be used stands for."""
+    """List the wanted indexes that no usable index replaces."""
     usable = [each.index for each in there if each.is_valid]
     return [want for want in statements.wanted if not any(serves(index, want, watch) for index in usable)]
 
@@ -74,7 +74,7 @@ def _of_types(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
     elif watch.owner is None and 0 <= stamp.modifier < _MICROSECONDS:
         yield wording.too_coarse(watch, stamp.type, _ALTER)
     if watch.stamps is not None:
-        yield f"stamps={watch.stamps!r}: column {quoted(stamp.name)} is {stamp.type}, which has a form of its own: leave it out"
+        yield f"stamps={watch.stamps!r}: column {quoted(stamp.name)} is {stamp.type}, whose form is fixed: leave it out"
     for what, name, kinds in (
         ("owner", watch.owner, _TEXTS),
         ("reason", watch.reason, _TEXTS),
@@ -105,7 +105,7 @@ def _of_rights(watch: TableSpec, facts: TableFacts) -> Iterator[str]:
             yield f"this user may not {what} in {name}: GRANT {what} ON {name} TO it, or name another user"
     if facts.is_filtered:
         yield (
-            f"row security hides rows of {wording.shown(watch)} from this user, and a hidden row is stuck for ever: "
+            f"row security hides rows of {wording.shown(watch)} from this user, and a hidden row stays stuck: "
             "use a role with BYPASSRLS, or the table's owner"
         )
 
@@ -154,5 +154,5 @@ def _length(column: Column) -> int:
     return column.modifier - 4 if column.base == "varchar" and column.modifier >= 0 else -1
 
 
-def _name_in(said: str) -> str:
-    return said.partition('"')[2].partition('"')[0] or said.split(" ")[1]
+def _name_in(error: str) -> str:
+    return error.partition('"')[2].partition('"')[0] or error.split(" ")[1]

@@ -19,7 +19,7 @@ _NUMBERS = count(1)
 
 
 class RowsBlock(UserTransaction):
-    """Without a check of its own: each move is judged by its rows, and holds their locks until the end."""
+    """A transaction without a check at its end: each move is judged by its rows, and holds their locks until the end."""
 
     what, beside = "batch.transaction()", "together with the moves of its rows"
 
@@ -36,7 +36,7 @@ class RowsBlock(UserTransaction):
 
 
 class Awaited:
-    """On a connection of asyncpg's."""
+    """The moves on a connection of asyncpg's."""
 
     def __init__(self, connection: Any, statements: Statements, mark: RowFence, block: RowsBlock) -> None:
         self.connection, self._statements, self._mark, self._block = connection, statements, mark, block
@@ -51,12 +51,12 @@ class Awaited:
         return [tuple(row) for row in await self.connection.fetch(*question)]
 
     async def _have_all_moved(self, keys: Sequence[Key], end: RowOutcome, reason: str) -> bool:
-        """If not, none has. A thousand keys are told for longer than it takes to ask again."""
+        """Return whether all have moved; if not, none has. Sending back a thousand keys takes longer than to ask again."""
         trial = self.connection.transaction()
         await trial.start()
-        question = self._statements.move(self._mark, keys, end, reason, is_told=False, is_counted=True)
-        told = await self.connection.execute(*question)
-        if int(told.split()[-1]) == len(keys):
+        question = self._statements.move(self._mark, keys, end, reason, returns_keys=False, is_counted=True)
+        answer = await self.connection.execute(*question)
+        if int(answer.split()[-1]) == len(keys):
             await trial.commit()
             return True
         await trial.rollback()
@@ -64,7 +64,7 @@ class Awaited:
 
 
 class Blocking:
-    """On one of psycopg's."""
+    """The moves on a connection of psycopg's."""
 
     def __init__(self, connection: Any, statements: Statements, mark: RowFence, block: RowsBlock) -> None:
         self.connection, self._statements, self._mark, self._block = connection, statements, mark, block

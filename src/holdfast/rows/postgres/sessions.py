@@ -1,4 +1,4 @@
-"""Sessions for a user's own transactions, used again for a while: to begin one takes longer than to finish a batch."""
+"""Sessions for a user's transactions, kept and used again: to open a session takes longer than to finish a batch."""
 
 import select
 from collections.abc import AsyncIterator, Iterator
@@ -16,16 +16,16 @@ from holdfast.databases.postgres.transactions import GOOD_BYE, UserTransaction, 
 from holdfast.errors import MissingExtra
 
 KEPT = 60.0
-"""Seconds: by then what statements were planned for may have changed."""
+"""Seconds: by then the facts that statements were planned for may have changed."""
 
-_AFRESH = """
+_RESET = """
 SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DISCARD TEMP; DISCARD SEQUENCES
 """
 
 
 class Sessions(Database):
-    """Nothing is set in them for longer than a transaction but what the URL and ``server_settings`` say, and what one leaves behind
-    the next does not find."""
+    """Sessions without settings that outlive a transaction, except those of the URL and ``server_settings``. What a transaction
+    leaves behind is reset before the next."""
 
     @cached_property
     def _born(self) -> WeakKeyDictionary[Connection, float]:
@@ -33,12 +33,12 @@ class Sessions(Database):
 
     @property
     def name(self) -> str:
-        """What the server calls them."""
+        """The name of its sessions on the server."""
         return f"holdfast rows {self._process.host}-{self._process.pid}"[:63]
 
     @asynccontextmanager
     async def run(self, block: UserTransaction) -> AsyncIterator[Connection]:
-        """A block in one of them. Behind a pooler it is the pooler that keeps sessions."""
+        """Run a block in one of the sessions. Behind a pooler the pooler keeps them."""
         pool, is_kept = self._here().shared, not self._location.is_pooled
         link = await self._young(pool)
         try:
@@ -47,16 +47,16 @@ class Sessions(Database):
                 try:
                     yield lent
                 finally:
-                    lent._detach()  # what the block's code has left running must not speak in somebody else's transaction
-            is_sound = is_kept and await _is_afresh(link)
+                    lent._detach()  # code that the block has left running must not send statements in another transaction
+            is_usable = is_kept and await _is_reset(link)
         except BaseException:
             pool.discard(link)
             raise
-        (pool.release if is_sound else pool.discard)(link)
+        (pool.release if is_usable else pool.discard)(link)
 
     @contextmanager
     def run_blocking(self, block: UserTransaction) -> Iterator[Any]:
-        """The same through psycopg, for any number of threads."""
+        """Run a block through psycopg, from any number of threads."""
         try:
             from holdfast.databases.postgres import transactions_psycopg  # noqa: PLC0415
         except ImportError as error:
@@ -64,7 +64,7 @@ class Sessions(Database):
         is_kept, connection, born = not self._location.is_pooled, None, self._clock.monotonic()
         while self._spare and connection is None:
             connection, born = self._spare.pop()
-            if connection.closed or self._is_old(born) or _has_news(connection.fileno()):
+            if connection.closed or self._is_old(born) or _has_unread(connection.fileno()):
                 connection.close()
                 connection, born = None, self._clock.monotonic()
         if connection is None:
@@ -72,7 +72,7 @@ class Sessions(Database):
         with transactions_psycopg.blocking(block, connection, is_kept=is_kept):
             yield connection
         if is_kept:
-            transactions_psycopg.make_afresh(connection, _AFRESH)
+            transactions_psycopg.make_afresh(connection, _RESET)
             self._spare.append((connection, born))
 
     async def close(self) -> None:
@@ -89,7 +89,7 @@ class Sessions(Database):
         return []
 
     async def _young(self, pool: Pool) -> Connection:
-        while self._is_old(self._born[link := await pool.acquire()]) or _has_news(file_of(link)):
+        while self._is_old(self._born[link := await pool.acquire()]) or _has_unread(file_of(link)):
             try:
                 await link.close(timeout=GOOD_BYE)
             except failures.Errors:
@@ -111,16 +111,16 @@ class Sessions(Database):
         return link
 
 
-def _has_news(file: int) -> bool:
-    """Whether the server has said something that nobody has read yet: that it ends, and nobody has asked it anything."""
+def _has_unread(file: int) -> bool:
+    """Return whether the server has sent something unread, such as the end of the session: no statement is waiting for an answer."""
     ear = select.poll()
     ear.register(file, select.POLLIN)
     return bool(ear.poll(0))
 
 
-async def _is_afresh(link: Connection) -> bool:
+async def _is_reset(link: Connection) -> bool:
     try:
-        await link.execute(_AFRESH, timeout=GOOD_BYE)
+        await link.execute(_RESET, timeout=GOOD_BYE)
     except failures.Errors:
-        return False  # the block is committed nevertheless
+        return False  # the block is committed all the same
     return True

@@ -15,18 +15,18 @@ from holdfast.rows.sql import Queries, ended, quoted
 
 _FOLDER = Path(__file__).parent / "queries"
 _STAMP = """'YYYY-MM-DD"T"HH24:MI:SS.US'"""
-# Once for each statement. A savepoint that is rolled back takes the count back with the rows.
+# Once for each statement. A savepoint that is rolled back reverts the count together with the rows.
 _COUNTED = """
     (SELECT set_config('holdfast_rows.moves', (current_setting('holdfast_rows.moves')::int + 1)::text, true)) IS NOT NULL
 """
 Question = tuple[Any, ...]
 """A statement and its values."""
 Keys = Sequence[Key] | None
-"""Of a part of a batch; ``None``: of all rows there are."""
+"""The keys of a part of a batch; ``None`` for all rows there are."""
 
 
 class Statements:
-    """What each verb asks."""
+    """Makes the statement of each verb."""
 
     def __init__(self, watch: TableSpec, facts: TableFacts) -> None:
         self._watch, self._facts = watch, facts
@@ -41,7 +41,7 @@ class Statements:
     # moving
 
     def claim(self, owner: str, limit: int, keys: Keys = None) -> Question:
-        """Rows: their place, their stamp, whether they are as they were written, their columns."""
+        """Claim rows. Each answer: its ctid, its stamp, whether it is as it was written, its columns."""
         shared = (limit,) if self._watch.owner is None else (limit, owner)
         if keys is None:
             return self._claim, *shared
@@ -55,18 +55,23 @@ class Statements:
         end: RowOutcome,
         reason: str = "",
         *,
-        is_told: bool = True,
+        returns_keys: bool = True,
         is_counted: bool = False,
     ) -> Question:
-        """Rows: their keys, if that ``is_told``. ``is_counted``: the caller's transaction can tell whether the move is kept."""
+        """Move rows. Answers: their keys, with ``returns_keys``. ``is_counted``: a savepoint that reverts the move is noticed."""
         place = len(self._keys) + 1
         arrays = [list(values) for values in zip(*keys, strict=True)]
         values: list[Any] = [*arrays, self._fenced_by(mark)]
         has_reason = end is RowOutcome.FAIL and self._watch.reason is not None
         if has_reason:
             values.append(storable_text(reason))
-        told = f"RETURNING {', '.join(f'own.{quoted(name)}' for name in self._watch.key)}" if is_told else ""
-        parts = {"these": self._these(), "fence": self._fence(place), "told": told, "counted": _COUNTED if is_counted else "true"}
+        returned = f"RETURNING {', '.join(f'own.{quoted(name)}' for name in self._watch.key)}" if returns_keys else ""
+        parts = {
+            "these": self._these(),
+            "fence": self._fence(place),
+            "told": returned,
+            "counted": _COUNTED if is_counted else "true",
+        }
         if end is RowOutcome.DONE and self._watch.deletes:
             return (self.texts.of("remove", **parts), *values)
         return (
@@ -75,37 +80,37 @@ class Statements:
         )
 
     def release(self, mark: RowFence, keys: Keys = None) -> Question:
-        """How many."""
+        """Release the rows of a fence; the answer is their number."""
         among, values = self._among(keys, 2)
         sql = self.texts.of("release", fence=self._fence(1), moved=self._changes.moved(RowOutcome.RETRY), among=among)
         return sql, self._fenced_by(mark), *values
 
     def renew(self, mark: RowFence) -> Question:
-        """How many, and their stamp."""
+        """Renew the stamp of a fence's rows; the answer is their number and their stamp."""
         return self.texts.of("renew", fence=self._fence(1)), self._fenced_by(mark)
 
     @property
     def is_touched(self) -> bool:
-        """Whether somebody else's code runs with each claim, and may change what it writes."""
+        """Return whether a trigger of the user's runs with each claim, and may change what the claim writes."""
         return self._facts.is_touched
 
     def reset(self, limit: int, past: int = 0, keys: Keys = None) -> Question:
-        """Rows: whether each failed, whose it was, for how long, its key."""
+        """Reset stuck rows. Answers: whether each failed, its owner, for how long, its key."""
         among, values = self._among(keys, 3)
         return self.texts.of("reset", moved=self._changes.reset(), among=among), limit, past, *values
 
     def adopt(self, limit: int, keys: Keys = None) -> Question:
-        """Rows: their keys."""
+        """Stamp rows that have no valid stamp; answers: their keys."""
         among, values = self._among(keys, 2)
         return self.texts.of("adopt", among=among), limit, *values
 
     def prune(self, limit: int, keys: Keys = None) -> Question:
-        """How many."""
+        """Delete rows past their retention; the answer is their number."""
         among, values = self._among(keys, 2)
         return self.texts.of("prune", forgettable=self._forgettable, among=among), limit, *values
 
     def candidates(self, verb: str, most: int, mark: RowFence | None = None) -> Question:
-        """Rows: the keys of what a verb would change."""
+        """Ask for the keys of the rows that a verb would change."""
         part = self._parts()
         held, oldest = f"{part['status']} = {part['in_progress']}", f"ORDER BY {part['claimed_at']}"
         which, order = {
@@ -123,28 +128,28 @@ class Statements:
 
     @property
     def wanted(self) -> tuple[Wanted, ...]:
-        """Which indexes it should have."""
+        """List the indexes that the table should have."""
         return wanted(self._watch, self._facts.columns, folds=True)
 
     def create_index(self, want: Wanted) -> str:
-        """Nobody waits for it, unless the table has partitions: then that is not possible."""
+        """Create an index without blocking writers, unless the table has partitions: then that is not possible."""
         words = "CREATE INDEX" if self._facts.kind == "p" else "CREATE INDEX CONCURRENTLY"
         where = f"{quoted(self._watch.status)} = {literal(want.status)}"
         return f"{words} IF NOT EXISTS {quoted(want.name)} ON {self.table} ({want.columns}) WHERE {where}"
 
     def drop_index(self, want: Wanted) -> str:
-        """One that was begun and never finished."""
+        """Drop an index whose creation was begun and never finished."""
         return f"DROP INDEX CONCURRENTLY IF EXISTS {quoted(self._facts.schema)}.{quoted(want.name)}"
 
     # parts
 
     @property
     def table(self) -> str:
-        """Its whole name."""
+        """The table's full name in SQL."""
         return f"{quoted(self._facts.schema)}.{quoted(self._watch.table[-1])}"
 
     def typed(self, value: Value) -> str:
-        """A value of the status where its type is not clear from what stands beside it."""
+        """Write a value of the status with its type, where its context does not make the type clear."""
         return f"CAST({literal(value)} AS {self._status.type})"
 
     @cached_property
@@ -159,7 +164,7 @@ class Statements:
             "claim_any" if is_plain else "claim",
             unique=self._unique(),
             taken=self._changes.taken("$2", stamp),
-            told="NULL::text" if self._watch.owner else f"(SELECT {self._said('at')} FROM stamp)",  # noqa: S608 - only a format
+            told="NULL::text" if self._watch.owner else f"(SELECT {self._as_text('at')} FROM stamp)",  # noqa: S608 - only a format
             ours=f"own.{quoted(fence[0])} = {fence[1]}",
             among=among,
         )
@@ -188,14 +193,14 @@ class Statements:
             "now": self._ago(0.0),
             "stale": self._ago(watch.stale_after),
             "ahead": self._ago(-watch.stale_after),
-            "stamp": self._said(f"own.{quoted(watch.claimed_at)}"),
+            "stamp": self._as_text(f"own.{quoted(watch.claimed_at)}"),
         }
 
     @property
     def _has_zone(self) -> bool:
         return self._stamp.base == "timestamptz"
 
-    def _said(self, stamp: str) -> str:
+    def _as_text(self, stamp: str) -> str:
         return f"to_char({stamp}{' AT TIME ZONE ' + repr('UTC') if self._has_zone else ''}, {_STAMP})"
 
     def _ago(self, seconds: float) -> str:
@@ -206,13 +211,13 @@ class Statements:
         return self._ago(self._watch.retention or 0.0)
 
     def _among(self, keys: Keys, first: int) -> tuple[str, list[Any]]:
-        """Nothing but these rows, for a part of a batch, and the values of that from place ``first`` on."""
+        """Restrict a statement to these rows, for a part of a batch; return the values for it, from number ``first`` on."""
         if keys is None:
             return "", []
         return f"AND {self._these('', first)}", [list(values) for values in zip(*keys, strict=True)]
 
     def _these(self, own: str = "own.", first: int = 1) -> str:
-        """Those of the keys, along an index of the key even where nothing is known of the table."""
+        """Compare the keys along an index of the key, even where the planner has no statistics."""
         arrays = [f"${number}::{column.array}" for number, column in enumerate(self._keys, first)]
         names = [f"{own}{quoted(column.name)}" for column in self._keys]
         among = [f"{name} = ANY({array})" for name, array in zip(names, arrays, strict=True)]
@@ -222,7 +227,7 @@ class Statements:
         return " AND ".join(among)
 
     def _unique(self) -> str:
-        """A stamp that no other claim has: two may begin in one microsecond, but not a thousand transactions in between."""
+        """Make a stamp that no other claim has: two claims may begin in one microsecond, but not a thousand transactions in between."""
         if self._watch.owner is not None:
             return self._ago(0.0)
         number = "pg_current_xact_id()::text::bigint % 1000"
@@ -240,16 +245,16 @@ class Statements:
         return mark.stamp if self._watch.owner is None else mark.owner
 
     def _cut(self, reason: str) -> str:
-        # Only a cast that is written down cuts a text to the length of its column.
+        # Only an explicit cast cuts a string to the length of its column.
         return f"CAST({reason} AS {self._facts.columns[self._watch.reason or ''].type})"
 
 
 def literal(value: Value) -> str:
-    """A value of whatever type, as PostgreSQL reads it whatever ``standard_conforming_strings`` says.
+    """Write a value of any type, as PostgreSQL reads it under any setting of ``standard_conforming_strings``.
 
     >>> print(literal("it's"), literal("a\\\\b"), literal(3), literal(True))
     'it''s' E'a\\\\b' '3' 'true'
     """
-    said = str(value).lower() if isinstance(value, bool) else str(value)
-    escaped = said.replace("'", "''").replace("\\", r"\\")
-    return f"E'{escaped}'" if "\\" in said else f"'{escaped}'"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    escaped = text.replace("'", "''").replace("\\", r"\\")
+    return f"E'{escaped}'" if "\\" in text else f"'{escaped}'"

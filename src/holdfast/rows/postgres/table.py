@@ -33,11 +33,11 @@ from holdfast.rows.refusals import ROUNDS, Parts, Refusals
 
 HOLDERS = 20
 ASIDE = ("holdfast place", "holdfast stamp", "holdfast ours")
-"""What a claim answers besides the columns of its rows."""
+"""The columns of a claim's answer besides those of its rows."""
 
 
 class PostgresTable:
-    """A table that is watched; nothing is asked before the first verb."""
+    """A table that is watched; no connection is opened before the first verb."""
 
     def __init__(
         self, url: str, watch: TableSpec, *, clock: Clock, chance: Randomness, process: ProcessIdentity, pooler: str | None = None
@@ -62,7 +62,7 @@ class PostgresTable:
         there = await indexes_of(self._way, facts)
         missing = inspection.missing_indexes(statements, self._watch, there)
         if missing and facts.kind == "p":
-            remedy = "create them on each partition CONCURRENTLY, then on the table, or all at once while nobody writes"
+            remedy = "create them on each partition CONCURRENTLY, then on the table, or all at once while no other program writes"
             raise Unsupported(f"rows {self._watch.name}: {wording.shown(self._watch)} has partitions: {remedy}")
         async with self._way.dedicated() as link:
             for want in missing:
@@ -77,7 +77,7 @@ class PostgresTable:
         return bool(found)
 
     async def stamps(self, number: int) -> list[str]:
-        return []  # the server's clock is asked by the claim itself
+        return []  # the claim itself reads the server's clock
 
     async def claim(self, owner: str, limit: int, stamp: str = "") -> ClaimedRows:
         statements, name = await self._ready(), f"rows {self._watch.name}: claim"
@@ -104,7 +104,7 @@ class PostgresTable:
 
     async def release(self, mark: RowFence) -> int:
         if not (mark.stamp if self._watch.owner is None else mark.owner):
-            return 0  # of a time when the watch had an owner, or had none: there is nothing to tell its rows by
+            return 0  # from a time when the watch had an owner, or had none: nothing identifies its rows
         statements = await self._ready()
         asked = self._ask("release", statements.release(mark))
         return _sum(await self._sparing("release", asked, lambda keys: statements.release(mark, keys), mark=mark))
@@ -112,7 +112,7 @@ class PostgresTable:
     async def renew(self, mark: RowFence) -> RowFence | None:
         if self._watch.owner is None:
             raise Unsupported(
-                f"rows {self._watch.name}: only an owner's rows can be stamped anew: name a column, as owner='claimed_by'"
+                f"rows {self._watch.name}: only an owner's rows can get a new stamp: name a column, as owner='claimed_by'"
             )
         ((count, stamp),) = await self._ask("renew", (await self._ready()).renew(mark))
         return RowFence(stamp, mark.owner) if count else None
@@ -139,7 +139,7 @@ class PostgresTable:
         return _sum(await self._sparing("prune", asked, lambda keys: statements.prune(limit, keys), limit))
 
     async def unreadable(self, limit: int) -> list[Key]:
-        return []  # the type of the column admits nothing but times
+        return []  # the type of the column holds nothing but times
 
     def refused(self) -> list[Refusal]:
         return self._refusals.take()
@@ -182,7 +182,7 @@ class PostgresTable:
         past: int = 0,
         mark: RowFence | None = None,
     ) -> list[Any]:
-        """What was asked for a whole batch; if a row of it was refused, the same of all others. A claim that gets none raises."""
+        """Ask for a whole batch; if a row of it is refused, ask for all others. A claim that gets none raises."""
         try:
             return await asked
         except HoldfastError as error:
@@ -224,7 +224,7 @@ class PostgresTable:
 
 
 def _nothing(_: list[Any]) -> None:
-    """Is required of these rows."""
+    """Require nothing of these rows."""
 
 
 def _sum(rows: list[Any]) -> int:

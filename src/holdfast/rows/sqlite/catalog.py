@@ -1,4 +1,4 @@
-"""What a SQLite file says of a table: read once, before its statements are made."""
+"""The facts of a SQLite file about a table, read once, before its statements are made."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ TOKEN = re.compile(
     r"""|(?P<sign>.)""",
     re.DOTALL,
 )
-"""Of SQL."""
+"""Patterns of the words and signs of SQL."""
 
 
 class Column(Struct, frozen=True):
@@ -34,7 +34,7 @@ class Column(Struct, frozen=True):
 
     @property
     def affinity(self) -> str:
-        """By SQLite's own rules, https://www.sqlite.org/datatype3.html#determination_of_column_affinity."""
+        """The affinity by SQLite's rules, https://www.sqlite.org/datatype3.html#determination_of_column_affinity."""
         written = self.type.upper()
         if "INT" in written:
             return "INTEGER"
@@ -58,15 +58,15 @@ class TableFacts(Struct, frozen=True):
 
     @property
     def is_strict(self) -> bool:
-        """Whether its columns take nothing but their types."""
+        """Return whether its columns take nothing but their types."""
         return re.search(r"\bSTRICT\b[^)]*$", self.sql, re.IGNORECASE) is not None
 
 
 def facts_of(file: RowsFile, watch: TableSpec) -> TableFacts | str:
-    """The facts; or what to say if there is no such table."""
+    """Read the facts; a string if there is no such table: the message."""
     name = watch.table[-1]
     if watch.table[:-1] not in ((), ("main",)):
-        return f"a SQLite file has no schemas, and {watch.table[0]!r} is none of it: write {name!r}"
+        return f"a SQLite file has no schemas, so {watch.table[0]!r} cannot be one: write {name!r}"
     found = file.ask("inspect", TEXTS.of("table"), {"name": name})
     if not found:
         return missing_table(watch, str(file.path), [each for (each,) in file.ask("inspect", TEXTS.of("tables"))])

@@ -1,4 +1,4 @@
-"""Whether the CHECK constraints of a table let a row be what it has to be. SQLite knows them only as text."""
+"""Whether the CHECK constraints of a table allow each state of a row. SQLite knows them only as text."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _SOME_TIME = 1.5e9
 
 
 def findings(watch: TableSpec, facts: TableFacts) -> tuple[list[str], list[str]]:
-    """Problems, and what is only worth a word."""
+    """Return problems and warnings."""
     problems, unread = [], []
     ours = [watch.status, watch.claimed_at, *filter(None, (watch.owner, watch.resets, watch.reason))]
     with closing(sqlite3.connect(":memory:")) as scratch:
@@ -36,7 +36,7 @@ def findings(watch: TableSpec, facts: TableFacts) -> tuple[list[str], list[str]]
             failing = None if folded & others else _failing(scratch, expression)
             label = f"the CHECK constraint ({expression})"
             if failing:
-                remedy = "make the table anew with another (https://www.sqlite.org/lang_altertable.html)"
+                remedy = "rebuild the table with another (https://www.sqlite.org/lang_altertable.html)"
                 problems.append(wording.forbidden(watch, label, failing, "see there", remedy))
             elif failing is None and watch.status.casefold() in folded:
                 unread.append(wording.unread_constraint(watch, label, "see there"))
@@ -44,7 +44,7 @@ def findings(watch: TableSpec, facts: TableFacts) -> tuple[list[str], list[str]]
 
 
 def checks_in(sql: str) -> Iterator[tuple[str, set[str]]]:
-    """The conditions of CHECK in the text of a table, and the names each mentions.
+    """Find the conditions of CHECK in the text of a table, and the names each mentions.
 
     >>> [*checks_in("CREATE TABLE t (a CHECK (a IN ('b)')), c /* CHECK (x) */)")]
     [("a IN ('b)')", {'a', 'IN'})]
@@ -68,7 +68,7 @@ def _failing(scratch: sqlite3.Connection, expression: str) -> list[str] | None:
         question = f'SELECT "holdfast state" FROM scratch WHERE NOT ({expression})'  # noqa: S608 - the table's own condition
         return [state for (state,) in scratch.execute(question)]
     except sqlite3.Error:
-        return None  # it uses a function of the user's
+        return None  # it uses a function that only the user's program has
 
 
 def _cell(watch: TableSpec, facts: TableFacts, what: str, name: str) -> Stamp | None:

@@ -1,4 +1,4 @@
-"""A SQLite file that is the user's, for one thread: its settings are left as they are, and nothing is made in it."""
+"""A SQLite file of the user's, for one thread: its settings stay as they are, and Holdfast makes nothing in it."""
 
 import os
 import sqlite3
@@ -11,7 +11,7 @@ from holdfast.databases.sqlite.values import micros
 from holdfast.errors import ConfigurationError, HoldfastError
 
 PASSING = 10_000
-"""Looks at the clock until reserved stamps have passed, which takes microseconds: a clock that was set back is not waited for."""
+"""Reads of the clock until reserved stamps have passed, which takes microseconds: a clock that was set back is not waited for."""
 
 Answer = TypeVar("Answer")
 Rows = list[tuple[Any, ...]]
@@ -22,17 +22,17 @@ class StatementRefused(HoldfastError):
 
 
 class RowsFile(Database):
-    """Each statement is one transaction, tried again while somebody else has the lock."""
+    """Runs each statement as one transaction, and tries again while another connection has the lock."""
 
     _last = 0
 
     def stamp(self) -> float:
-        """The wall clock, never twice the same microsecond."""
+        """Read the wall clock, never twice the same microsecond."""
         self._last = max(micros(self._clock.wall()), self._last + 1)
         return self._last / 1e6
 
     def reserve(self, number: int) -> list[float]:
-        """Return so many stamps that no other process gets: the lock on the file is held until the clock has passed them."""
+        """Return ``number`` stamps that no other process gets: the lock on the file is held until the clock has passed them."""
 
         def hold(_: driver.Connection) -> list[float]:
             stamps = [self.stamp() for _ in range(number)]
@@ -44,15 +44,15 @@ class RowsFile(Database):
         return self.at_once("stamps", hold)
 
     def ask(self, name: str, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> Rows:
-        """All rows."""
+        """Run a statement and return all its rows."""
         return self._use(name, lambda connection: connection.execute(sql, values).fetchall())
 
     def count(self, name: str, sql: str, values: Callable[[], dict[str, Any]]) -> int:
-        """How many rows it changed; its values are asked for once it is our turn."""
+        """Return how many rows a statement changed; ``values`` is called once this connection has the lock."""
         return self._use(name, lambda connection: connection.execute(sql, values()).rowcount)
 
     def at_once(self, name: str, action: Callable[[driver.Connection], Answer]) -> Answer:
-        """Several statements as one transaction, of which nothing stays if it raises, or answers with nothing."""
+        """Run several statements as one transaction, and revert all if ``action`` raises or returns nothing."""
 
         def act(connection: driver.Connection) -> Answer:
             connection.execute("BEGIN IMMEDIATE")
@@ -68,7 +68,7 @@ class RowsFile(Database):
         return self._use(name, act)
 
     def all_of(self, name: str, sql: str, values: Sequence[Any], number: int) -> bool:
-        """Whether a statement has changed so many rows; if not, it has changed none. What RETURNING costs is spared."""
+        """Return whether a statement has changed ``number`` rows; if not, it has changed none. It avoids the cost of RETURNING."""
         return self.at_once(name, lambda connection: connection.execute(sql, values).rowcount == number)
 
     def _use(self, name: str, action: Callable[[driver.Connection], Answer]) -> Answer:
@@ -91,14 +91,14 @@ class RowsFile(Database):
     def _connect(self) -> driver.Connection:
         if not self.path.exists():
             raise ConfigurationError(
-                [f"{self.path}: there is no such file, and rows are watched in one that is there: name another"]
+                [f"{self.path}: there is no such file, and rows are watched only in an existing one: name another"]
             )
         if not os.access(self.path, os.R_OK | os.W_OK) or not os.access(self.path.parent, os.W_OK):
             remedy = "it and its folder must be writable, because SQLite writes its journal beside it"
             raise ConfigurationError([f"{self.path}: this user may not write to it: {remedy}"])
         connection = driver.connect(self.path, use_apsw=self.use_apsw)
         try:
-            connection.execute("PRAGMA foreign_keys = ON")  # what the user has declared holds for what we delete
+            connection.execute("PRAGMA foreign_keys = ON")  # what the user has declared holds for deletes of Holdfast too
             connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
         except BaseException:
             connection.close()

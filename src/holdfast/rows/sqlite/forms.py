@@ -17,7 +17,7 @@ _HEAD = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]{between}[0-9][0-9]:[0-9][0-9
 
 
 class Form(Struct, frozen=True):
-    """Stamps of one column. ``name``: as ``stamps=`` names it, ``"text"`` for our own form. ``column``: quoted.
+    """The form of the stamps of one column. ``name``: as ``stamps=`` names it, ``"text"`` for the default form. ``column``: quoted.
     ``affinity``: of the column, which decides whether numbers are kept as numbers."""
 
     name: str
@@ -37,7 +37,7 @@ class Form(Struct, frozen=True):
         return f"{micros // unit}.{micros % unit:0{places}}" if self._is_text else micros / unit
 
     def read(self, text: str) -> Stamp:
-        """Return a stamp as the column holds it, from the text of its mark."""
+        """Return a stamp as the column holds it, from the text of its fence."""
         return float(text or 0) if self._is_number else text
 
     def since(self, seconds: float) -> Stamp:
@@ -46,17 +46,17 @@ class Form(Struct, frozen=True):
 
     @property
     def since_of(self) -> str:
-        """What orders stamps by their time, in SQL: the column itself, except where texts of two offsets are compared."""
+        """Return what orders stamps by their time, in SQL: the column itself, except where strings of two offsets are compared."""
         return f"julianday({self.column})" if self.name == "iso" else self.column
 
     @property
     def least(self) -> Stamp:
-        """What no ``since`` of this form is below: in SQLite a number comes before any text, and need not be looked at."""
+        """Return the lower bound of every ``since`` of this form: in SQLite a number comes before any string, and need not be read."""
         return 0.0 if self._is_number or self.name == "iso" else ""
 
     @property
     def usual(self) -> Stamp:
-        """What hardly any is below: in a column of texts seconds since 1970 are texts, too, and come before such a date."""
+        """Return the usual lower bound: in a column of strings, seconds since 1970 are strings, too, and come before such a date."""
         return "1970-" if self.name == "text" else self.least
 
     @property
@@ -77,7 +77,7 @@ class Form(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a whole number, too coarse to tell one claim from the next."""
+        """Whether it is an integer, too coarse to distinguish one claim from the next."""
         return self._is_number and self.affinity == "INTEGER"
 
     @property
@@ -86,7 +86,7 @@ class Form(Struct, frozen=True):
         if self.name in ("text", "iso"):
             head = _HEAD.format(between=" " if self.name == "text" else "[ T]")
             ours = [f"typeof({column}) = 'text'", f"{column} GLOB '{head}'", f"julianday({column}) IS NOT NULL"]
-            # An offset would put texts in another order than their times.
+            # An offset would put strings in another order than their times.
             return ours if self.name == "iso" else [*ours, f"substr({column}, 20) NOT GLOB '*[^.0-9]*'"]
         digits = _EPOCH_DIGITS + self._shift
         if self._is_text:
@@ -113,7 +113,7 @@ class Form(Struct, frozen=True):
 
 
 def form_of(watch: TableSpec, columns: Mapping[str, Column]) -> Form:
-    """Return the form that a watch says, or else the one that the type of the column suggests."""
+    """Return the form that a watch names, or else the one that the type of the column suggests."""
     affinity = columns[watch.claimed_at].affinity
     name = watch.stamps or ("epoch" if affinity in ("INTEGER", "REAL") else "text")
     return Form(name, quoted(watch.claimed_at), affinity)
@@ -125,7 +125,7 @@ def forms_of(form: Form) -> list[Form]:
 
 
 def iso(seconds: float) -> str:
-    """As SQLite itself writes a time, but with microseconds: UTC, and in the order of time.
+    """Write a time as SQLite does, but with microseconds: UTC, and in the order of time.
 
     >>> iso(1_700_000_000.25)
     '2023-11-14 22:13:20.250000'

@@ -1,4 +1,4 @@
-"""Whether a table of SQLite fits its watch: everything that does not, at once, and nothing is changed."""
+"""Whether a table of SQLite fits its watch: reports everything that does not, at once, and changes nothing."""
 
 from collections.abc import Iterator
 
@@ -15,11 +15,11 @@ from holdfast.rows.sqlite.forms import form_of, forms_of
 from holdfast.rows.sqlite.statements import Statements, literal
 
 SAMPLED = 10_000
-"""Rows whose stamps are looked at, of those in progress and of the newest."""
+"""Rows whose stamps are read, of those in progress and of the newest."""
 
 
 def inspect(file: RowsFile, watch: TableSpec) -> Findings:
-    """All findings."""
+    """Inspect the table and return all findings."""
     try:
         facts = facts_of(file, watch)
     except ConfigurationError as error:
@@ -33,14 +33,14 @@ def inspect(file: RowsFile, watch: TableSpec) -> Findings:
     statements = Statements(watch, facts)
     problems = [*_of_types(watch, facts), *_of_key(file, watch, facts, statements), *_of_sql(file, watch, facts, statements)]
     forbidden, unread = checks.findings(watch, facts)
-    foreign, strays = _of_stamps(file, watch, statements)
-    warnings = [*unread, *strays, *_of_nulls(watch, facts), *_of_triggers(watch, facts)]
+    foreign, unreadable = _of_stamps(file, watch, statements)
+    warnings = [*unread, *unreadable, *_of_nulls(watch, facts), *_of_triggers(watch, facts)]
     indexes = [statements.create_index(want) for want in missing_indexes(statements, watch, facts)]
     return Findings((*problems, *forbidden, *foreign), tuple(warnings), tuple(indexes))
 
 
 def missing_indexes(statements: Statements, watch: TableSpec, facts: TableFacts) -> list[Wanted]:
-    """Those that no index stands for."""
+    """List the wanted indexes that no existing index replaces."""
     return [want for want in statements.wanted if not any(serves(index, want, watch) for index in facts.indexes)]
 
 
@@ -75,24 +75,24 @@ def _of_sql(file: RowsFile, watch: TableSpec, facts: TableFacts, statements: Sta
         for name in ("condition", "trial"):
             file.ask("inspect", statements.texts.of(name))
     except StatementRefused as error:
-        said = str(error.__cause__)
+        text = str(error.__cause__)
         remedy = "correct the SQL"
-        if "no such function: now" in said:
+        if "no such function: now" in text:
             remedy = "SQLite writes CURRENT_TIMESTAMP, or datetime('now')"
-        elif "no such column: " in said:
-            remedy = f"correct the SQL; {nearest(said.rpartition(': ')[2], facts.columns)}"
-        yield wording.wrong_sql(watch, said, remedy)
+        elif "no such column: " in text:
+            remedy = f"correct the SQL; {nearest(text.rpartition(': ')[2], facts.columns)}"
+        yield wording.wrong_sql(watch, text, remedy)
         return
     try:
         file.ask("inspect", f"EXPLAIN {statements.claim}", {"limit": 0, "now": "", "owner": ""})
     except (
         StatementRefused
-    ) as error:  # what it would run besides: constraints, indexes and triggers with functions of another program
+    ) as error:  # other SQL that the statement runs: constraints, indexes and triggers with functions of another program
         yield wording.not_writable(watch, str(error.__cause__))
 
 
 def _of_stamps(file: RowsFile, watch: TableSpec, statements: Statements) -> tuple[list[str], list[str]]:
-    """A problem where no stamp is of our form; where some are, the others are worth a word, and no statement touches them."""
+    """Return problems and warnings. No stamp in the expected form: a problem. Some in another: a warning; no statement touches them."""
     ours = statements.form
     cases = " ".join(
         f"WHEN {form.readable} THEN {literal(form.name)}" for form in sorted(forms_of(ours), key=lambda each: each != ours)
@@ -101,8 +101,8 @@ def _of_stamps(file: RowsFile, watch: TableSpec, statements: Statements) -> tupl
     sql = statements.texts.of("forms", cases=cases, newest=newest)
     found = {form: (number, sample) for form, number, sample in file.ask("inspect", sql, {"limit": SAMPLED})}
     has_ours = found.pop(ours.name, None) is not None
-    said = [wording.foreign_stamps(watch, ours.name, form, *about) for form, about in found.items()]
-    return ([], said) if has_ours else (said, [])
+    messages = [wording.foreign_stamps(watch, ours.name, form, *about) for form, about in found.items()]
+    return ([], messages) if has_ours else (messages, [])
 
 
 def _of_nulls(watch: TableSpec, facts: TableFacts) -> Iterator[str]:

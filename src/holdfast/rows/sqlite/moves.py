@@ -14,11 +14,11 @@ from holdfast.rows.sqlite.statements import Statements
 Question = tuple[str, tuple[Any, ...]]
 
 IDLE = 10.0
-"""Seconds for which it may be open: nobody else can write to the file meanwhile."""
+"""Seconds for which it may be open: no other connection can write to the file in that time."""
 
 
 class RowsBlock(UserTransaction):
-    """Without a check of its own: each move is judged by its rows, and nobody else writes until the end."""
+    """A transaction without a check at its end: each move is judged by its rows, and no other connection writes until the end."""
 
     what, beside = "batch.transaction()", "together with the moves of its rows"
 
@@ -37,7 +37,7 @@ class RowsBlock(UserTransaction):
 
 
 class Blocking:
-    """On a connection of the library's own kind."""
+    """The moves on a connection of ``sqlite3`` or ``apsw``."""
 
     def __init__(
         self, connection: Any, statements: Statements, mark: RowFence, now: Callable[[], float], block: RowsBlock
@@ -57,14 +57,14 @@ class Blocking:
         with driver.plain_cursor(self.connection) as cursor:
             if is_all and statements.finds_marks and _have_all_moved(cursor, [statements.move_all(self._mark, *how)], len(keys)):
                 return list(keys)
-            if _have_all_moved(cursor, [*statements.move(self._mark, keys, *how, is_told=False)], len(keys)):
+            if _have_all_moved(cursor, [*statements.move(self._mark, keys, *how, returns_keys=False)], len(keys)):
                 return list(keys)
             questions = statements.move(self._mark, keys, *how)
             return [tuple(row) for question in questions for row in cursor.execute(*question).fetchall()]
 
 
 class Awaited:
-    """The same for code that is awaited; what it says to the file does not wait, because the lock is held already."""
+    """The same for code that is awaited; its statements do not wait, because the lock is held already."""
 
     def __init__(self, blocking: Blocking) -> None:
         self.connection, self._blocking = blocking.connection, blocking
@@ -74,13 +74,13 @@ class Awaited:
 
 
 def _have_all_moved(cursor: Any, questions: Sequence[Question], number: int) -> bool:
-    """If not, none has. What RETURNING costs is spared."""
+    """Return whether all have moved; if not, none has. It avoids the cost of RETURNING."""
     try:
         cursor.execute("SAVEPOINT holdfast_move")
     except Exception as error:
         if not driver.is_error(error):
             raise
-        return False  # there is none while somebody still reads what a write returns; anything else will be said again
+        return False  # impossible while a cursor still reads a write's answer; any other error will come again
     moved = 0
     for question in questions:
         ((changed,),) = cursor.execute(*question).execute("SELECT changes()").fetchall()

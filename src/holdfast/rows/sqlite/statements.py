@@ -20,76 +20,83 @@ from holdfast.rows.sqlite.catalog import TableFacts
 from holdfast.rows.sqlite.forms import Stamp, form_of
 
 MOST_VALUES = 32_000
-"""Of one statement: SQLite takes 32,766."""
+"""The most values in one statement: SQLite takes 32,766."""
 
 _FOLDER = Path(__file__).parent / "queries"
 _FENCE, _NOW, _REASON = "?1", "?2", "?3"
 _PLACES = [f"?{number}" for number in range(4, 4 + MOST_VALUES)]
-_NUL = rb"\u0000"  # what SQLite makes of it in a list is a matter of its release
+_NUL = rb"\u0000"  # how SQLite reads it in a list depends on its release
 
 
 class Statements:
-    """What each verb asks. Keys are put in by number: looking them up by name would take quadratic time."""
+    """Makes the statement of each verb. Keys are bound by number: looking them up by name would take quadratic time."""
 
     def __init__(self, watch: TableSpec, facts: TableFacts) -> None:
         self._watch, self._facts = watch, facts
         self.form = form_of(watch, facts.columns)
         read = tuple(facts.columns) if watch.columns is None else tuple(dict.fromkeys((*watch.key, *watch.columns)))
-        # What a claim writes into all its rows need not be read from each: a sixth of its time.
+        # Columns that a claim writes need not be read from each row: that saves a sixth of its time.
         self._written = tuple(name for name in (watch.status, watch.claimed_at, watch.owner) if name in read)
-        self._told = [name for name in read if name not in self._written]
+        self._read = [name for name in read if name not in self._written]
         self._reader = Reader(read, self._written)
         self.texts = Queries(_FOLDER, self._parts())
         self.finds_marks = False
-        """Whether all rows of a mark are found along an index, and nobody else's code makes others like them."""
+        """Whether all rows of a fence are found along an index, and no trigger makes other rows like them."""
 
     def mark(self, stamp: Stamp, owner: str) -> RowFence:
-        """The fence of a batch."""
+        """Return the fence of a batch."""
         return RowFence(str(stamp), owner if self._watch.owner else "")
 
     def fence(self, mark: RowFence) -> Stamp:
-        """What the rows of a batch hold."""
+        """Return the value that the rows of a batch hold."""
         if self._watch.owner is not None:
             return mark.owner
         return self.form.read(mark.stamp)
 
     def keys_of(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Key, ...]:
-        """Of what a claim has answered."""
-        return keys_of(rows, [self._told.index(name) for name in self._watch.key])
+        """Take the keys from a claim's answer."""
+        return keys_of(rows, [self._read.index(name) for name in self._watch.key])
 
     def records_of(self, rows: Sequence[tuple[Any, ...]], stamp: Stamp, owner: str) -> tuple[Record, ...]:
-        """The whole rows, of what a claim under that stamp has answered to that owner."""
+        """Make the full rows from the answer of a claim with that stamp, for that owner."""
         written = {self._watch.status: self._in_progress, self._watch.claimed_at: stamp, self._watch.owner: owner}
         return tuple(self._reader.records(rows, *(written[name] for name in self._written)))
 
     @cached_property
     def claim(self) -> str:
-        """Rows: their columns, without those that it writes."""
+        """Claim rows. Answers: their columns, without those that it writes."""
         return self.claim_of("")
 
     def claim_of(self, among: str, *, is_begun: bool = False) -> str:
-        """The same for a part of a batch. ``is_begun``: rows of other parts are under its fence already."""
+        """Claim rows of a part of a batch. ``is_begun``: rows of other parts are under its fence already."""
         fence = "0" if is_begun else self._fence(":now" if self._watch.owner is None else ":owner")
         return self.texts.of("claim", taken=self._changes(":now").taken(":owner", ":now"), fence=fence, among=among)
 
     @cached_property
     def held(self) -> str:
-        """Rows: their keys, in the order in which they were due."""
+        """Ask for the keys of a fence's rows, in the order in which they were due."""
         return self.texts.of("held", fence=self._fence(":fence"))
 
     @property
     def is_touched(self) -> bool:
-        """Whether somebody else's code runs with each claim, and may change what it writes."""
+        """Return whether a trigger of the user's runs with each claim, and may change what the claim writes."""
         return any(event == "UPDATE" for _, event in self._facts.triggers)
 
     def move(
-        self, mark: RowFence, keys: Sequence[Key], end: RowOutcome, reason: str, now: Callable[[], float], *, is_told: bool = True
+        self,
+        mark: RowFence,
+        keys: Sequence[Key],
+        end: RowOutcome,
+        reason: str,
+        now: Callable[[], float],
+        *,
+        returns_keys: bool = True,
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Statements and their values. Rows: their keys, if that ``is_told``."""
+        """Yield statements and their values. Answers: the keys of moved rows, with ``returns_keys``."""
         name = "remove" if end is RowOutcome.DONE and self._watch.deletes else "move"
-        # Along the keys, and not along an index whose entries the statement itself takes away: so it needs one pass.
+        # Along the keys, and not along an index whose entries the statement itself removes: so it needs one pass.
         parts = {"moved": self._changes(_NOW).moved(end, _REASON), "fence": f"+{self._fence(_FENCE)}"}
-        parts["told"] = f"RETURNING {', '.join(map(quoted, self._watch.key))}" if is_told else ""
+        parts["told"] = f"RETURNING {', '.join(map(quoted, self._watch.key))}" if returns_keys else ""
         for part in _parts_of(keys, len(self._watch.key)):
             given, values = _given(part)
             yield (
@@ -98,7 +105,7 @@ class Statements:
             )
 
     def move_all(self, mark: RowFence, end: RowOutcome, reason: str, now: Callable[[], float]) -> tuple[str, tuple[Any, ...]]:
-        """A statement and its values, for all rows of a mark: a thousand keys would be told and read for longer than they move."""
+        """Move all rows of a fence: to send and read a thousand keys would take longer than the move."""
         name = "remove_all" if end is RowOutcome.DONE and self._watch.deletes else "move_all"
         sql = self.texts.of(
             name, moved=self._changes(_NOW).moved(end, _REASON), fence=f"+{self._fence(_FENCE)}", stamp=_PLACES[0]
@@ -112,23 +119,23 @@ class Statements:
             yield self.texts.of("undone", keys=given), (None, None, None, *values)
 
     def release(self, among: str = "") -> str:
-        """How many."""
+        """Release the rows of a fence; the answer is their number."""
         return self.texts.of(
             "release", moved=self._changes(":now").moved(RowOutcome.RETRY), fence=self._fence(":fence"), among=among
         )
 
     def renew(self) -> str:
-        """How many."""
+        """Renew the stamp of a fence's rows; the answer is their number."""
         return self.texts.of("renew", fence=self._fence(":fence"))
 
     def reset(self, keys: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """By stamps and keys. Rows: whether each failed, its key."""
+        """Reset rows by stamp and key. Answers: whether each failed, its key."""
         for part in _parts_of(keys, len(self._watch.key) + 1):
             given, values = _given(part)
             yield self.texts.of("reset", moved=self._changes(_NOW).reset(), keys=given), (None, None, None, *values)
 
     def among(self, keys: Sequence[Key] | None) -> tuple[str, dict[str, Any]]:
-        """Nothing but these rows, for a part of a batch, and the values of that by name."""
+        """Restrict a statement to these rows, for a part of a batch; return the values for it by name."""
         if keys is None:
             return "", {}
         values = {f"k{place}": value for place, value in enumerate(value for key in keys for value in key)}
@@ -137,7 +144,7 @@ class Statements:
         return f"AND {self._parts()['these']} IN (VALUES {', '.join(rows)})", values
 
     def candidates(self, verb: str) -> str:
-        """Rows: the keys of what a verb would change."""
+        """Ask for the keys of the rows that a verb would change."""
         part = self._parts()
         held = f"{part['status']} = {part['in_progress']}"
         unjudged = f"{part['claimed_at']} IS NULL OR {part['since']} > :ahead AND {part['readable']}"
@@ -154,11 +161,11 @@ class Statements:
 
     @property
     def wanted(self) -> tuple[Wanted, ...]:
-        """Which indexes it should have."""
+        """List the indexes that the table should have."""
         return wanted(self._watch, self._facts.columns, folds=False, since=self.form.since_of)
 
     def create_index(self, want: Wanted) -> str:
-        """Writers wait for it."""
+        """Create an index; writers wait for it."""
         where = f"{quoted(self._watch.status)} = {literal(want.status)}"
         return f"CREATE INDEX IF NOT EXISTS {quoted(want.name)} ON {quoted(self._watch.table[-1])} ({want.columns}) WHERE {where}"
 
@@ -166,7 +173,7 @@ class Statements:
 
     @cached_property
     def _in_progress(self) -> Any:
-        """The status of a claimed row as it is read: the type of its column may make another value of it."""
+        """Return the status of a claimed row as it is read: the type of its column may change the value."""
         status = self._facts.columns[self._watch.status]
         with closing(sqlite3.connect(":memory:")) as scratch:
             scratch.execute(f"CREATE TABLE scratch (status {status.type}) {'STRICT' if self._facts.is_strict else ''}")
@@ -189,7 +196,7 @@ class Statements:
             "table": quoted(watch.table[-1]),
             "key": key,
             "these": f"({key})" if len(watch.key) > 1 else key,
-            "columns": ", ".join(map(quoted, self._told)),
+            "columns": ", ".join(map(quoted, self._read)),
             "status": quoted(watch.status),
             "claimed_at": quoted(watch.claimed_at),
             "since": self.form.since_of,
@@ -207,7 +214,7 @@ class Statements:
 
 
 def literal(value: Value) -> str:
-    """A value of whatever type, as SQLite reads it; it has no type for what is true.
+    """Write a value of any type, as SQLite reads it; it has no booleans.
 
     >>> print(literal("it's"), literal(3), literal(True))
     'it''s' 3 1
@@ -224,8 +231,8 @@ def _parts_of(keys: Sequence[Any], width: int) -> Iterator[Sequence[Any]]:
 
 
 def _given(keys: Sequence[tuple[Any, ...]]) -> tuple[str, list[Any]]:
-    """What stands behind IN, and its values: one list where that can be, because a thousand places are compiled for longer than
-    their rows are looked for."""
+    """Return what follows IN, and its values: one list where that is possible, because to compile a thousand placeholders takes
+    longer than to look for their rows."""
     width, values = len(keys[0]), [value for key in keys for value in key]
     if width == 1 and {*map(type, values)} <= {int, str} and _NUL not in (written := encode(values)):
         return f"SELECT value FROM json_each({_PLACES[0]})", [written.decode()]  # noqa: S608 - a place

@@ -43,11 +43,11 @@ LOOKED_THROUGH = 3600.0
 Answer = TypeVar("Answer")
 Verb = Callable[[RowsFile, Statements], Answer]
 Keys = Sequence[Key] | None
-"""Of a part of a batch; ``None``: of all rows there are."""
+"""The keys of a part of a batch; ``None`` for all rows there are."""
 
 
 class SqliteTable:
-    """A table that is watched; the file is opened by the first verb, in a thread of its own."""
+    """A table that is watched; the first verb opens the file, in a separate thread."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class SqliteTable:
         place, is_apsw = Path(path).absolute(), driver.is_apsw(use_apsw)
         self._thread = ConnectionThread(lambda: RowsFile(place, clock, chance, process, busy_limit=busy_limit, use_apsw=is_apsw))
         self._watch, self._clock = watch, clock
-        # What the user has declared holds for what we delete.
+        # What the user has declared holds for deletes of Holdfast too.
         self._spares, turns = SpareConnection(place, "PRAGMA foreign_keys = ON", use_apsw=is_apsw), TransactionTurns()
         self._block = partial(
             moves.RowsBlock, place, idle=moves.IDLE, chance=chance, turns=turns, spares=self._spares, busy_limit=busy_limit
@@ -129,7 +129,7 @@ class SqliteTable:
                 and file.all_of(name, *statements.move_all(mark, end, reason, file.stamp), len(keys))
             ):
                 return list(keys)
-            at_once = [*statements.move(*asked, is_told=False)]
+            at_once = [*statements.move(*asked, returns_keys=False)]
             if len(at_once) == 1 and file.all_of(name, *at_once[0], len(keys)):
                 return list(keys)
             return [key for question in statements.move(*asked) for key in file.ask(name, *question)]
@@ -138,7 +138,7 @@ class SqliteTable:
 
     async def release(self, mark: RowFence) -> int:
         if not (mark.stamp if self._watch.owner is None else mark.owner):
-            return 0  # of a time when the watch had an owner, or had none: there is nothing to tell its rows by
+            return 0  # from a time when the watch had an owner, or had none: nothing identifies its rows
 
         def release(file: RowsFile, statements: Statements) -> int:
             values = {"fence": statements.fence(mark)}
@@ -155,7 +155,7 @@ class SqliteTable:
     async def renew(self, mark: RowFence) -> RowFence | None:
         if self._watch.owner is None:
             remedy = "name a column, as owner='claimed_by'"
-            raise Unsupported(f"rows {self._watch.name}: only an owner's rows can be stamped anew: {remedy}")
+            raise Unsupported(f"rows {self._watch.name}: only an owner's rows can get a new stamp: {remedy}")
 
         def renew(file: RowsFile, statements: Statements) -> RowFence | None:
             stamp = statements.form.stamp(file.stamp())
@@ -269,9 +269,9 @@ class SqliteTable:
             yield moves.Blocking(connection, statements, mark, self._clock.wall, block)
 
     async def close(self) -> None:
-        self._spares.close()  # first: who closes a file last puts its log away, and does that in a thread
+        self._spares.close()  # first: the last connection of a file to close truncates its log, and does that in a thread
         await self._thread.close()
-        self._spares.close()  # of what began meanwhile
+        self._spares.close()  # a connection that was being opened
 
     def _new_stamp(self, file: RowsFile, statements: Statements) -> Stamp:
         return statements.form.stamp(file.stamp() if self._watch.owner else file.reserve(1)[0])
@@ -306,7 +306,7 @@ class SqliteTable:
         candidates: Callable[[int], list[Key]],
         limit: int,
     ) -> list[Answer]:
-        """What ``act`` answers for a whole batch; if a row of it was refused, the same of all others. A claim that gets none raises."""
+        """Call ``act`` for a whole batch; if a row of it is refused, for all others. A claim that gets none raises."""
         try:
             return [act(None)]
         except StatementRefused as error:
@@ -330,7 +330,7 @@ class SqliteTable:
         return [tuple(row) for row in file.ask(self._name(verb), statements.candidates(verb), {**values, "most": most})]
 
     def _rows(self, file: RowsFile, verb: str, sql: str, values: Any, part: Keys) -> Rows:
-        """Of a part of a batch nothing stays that is done before a trigger raises, whatever that wants."""
+        """Run a statement for a part of a batch, and revert what was done before a trigger raised, even with RAISE(FAIL)."""
         if part is None:
             return file.ask(self._name(verb), sql, values)
         return file.at_once(self._name(verb), lambda connection: connection.execute(sql, values).fetchall())

@@ -1,5 +1,5 @@
--- At most $1 rows that somebody else has put in progress without a stamp get one, and as many whose stamp is so far ahead that a clock
--- must have been wrong, or that is no time at all: from now on their time runs. Which ones.
+-- Stamp at most $1 rows that another program has put in progress without a stamp, so that their time runs from now on. Do the same for
+-- as many whose stamp is infinite, or so far ahead that a clock must have been wrong. Return their keys.
 WITH unstamped AS MATERIALIZED (
     SELECT ctid AS "holdfast row", {key} FROM {table} WHERE {status} = {in_progress} AND {claimed_at} IS NULL {among}
     LIMIT $1

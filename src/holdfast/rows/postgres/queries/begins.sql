@@ -1,5 +1,5 @@
--- What holds until this transaction ends: for how many milliseconds it may be idle ($1), by what its own end is told ($2), that
--- plans are made for the keys that are asked for: one for any keys compares each row with all of them; and how many moves it has made.
+-- Settings until this transaction ends: for how many milliseconds it may be idle ($1), and the value that identifies its end ($2).
+-- Plans are made for the keys asked for: a plan for any keys compares each row with all of them. Also how many moves it has made.
 SELECT
     true AS is_ours,
     set_config('idle_in_transaction_session_timeout', $1, true),

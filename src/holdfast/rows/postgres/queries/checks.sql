@@ -1,4 +1,4 @@
--- The CHECK constraints of a table ($1) that are enforced, and the columns each speaks of.
+-- The CHECK constraints of a table ($1) that are enforced, and the columns that each names.
 SELECT
     conname AS name,
     pg_get_expr(conbin, conrelid) AS expression,

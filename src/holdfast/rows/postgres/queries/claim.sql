@@ -1,4 +1,4 @@
--- The same in an order, or of a table in parts, where the key tells those of one part from another's.
+-- The same in an order, or of a table in parts, where only the key distinguishes the rows of two parts.
 WITH stamp AS MATERIALIZED (SELECT {unique} AS at),
 
 due AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- At most $1 rows that are due, in whatever order, are marked, stamped and somebody's, and their locks let go of. What others have
--- locked is passed by. They are found again by their place, which needs no statistics, and their status is asked for in a way that no
+-- Mark and stamp at most $1 rows that are due, in any order, and release their locks. Rows that others have locked are skipped.
+-- The rows are found again by their ctid, which needs no statistics. Their status is compared in a way that no
 -- index answers.
 WITH stamp AS MATERIALIZED (SELECT {unique} AS at)
 

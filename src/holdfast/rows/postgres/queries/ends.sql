@@ -1,4 +1,4 @@
--- What tells this transaction from another, and how many of its moves no savepoint has taken back.
+-- What distinguishes this transaction from another, and how many of its moves no savepoint has reverted.
 SELECT
     true AS is_ours,
     current_setting('holdfast_rows.transaction', true) AS mark,

@@ -1,4 +1,4 @@
--- Who has how many rows, and since when, at most $1 of them, the oldest first.
+-- The owners of rows, how many each has and since when; at most $1 of them, the oldest first.
 SELECT
     coalesce({whose}, '') AS whose,
     count(*) AS number,

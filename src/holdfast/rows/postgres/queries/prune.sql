@@ -1,4 +1,4 @@
--- At most $1 rows that have been done for longer than they are kept are deleted, none whose stamp is no time; how many.
+-- Delete at most $1 rows that have been done for longer than they are kept, none whose stamp is infinite. Return how many.
 WITH given AS MATERIALIZED (
     SELECT ctid AS "holdfast row", {key} FROM {table} WHERE {status} = {done} AND {claimed_at} < {forgettable} AND isfinite({claimed_at}) {among}
     ORDER BY {claimed_at}

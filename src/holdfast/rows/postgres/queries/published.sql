@@ -1,5 +1,5 @@
 -- Tables that hold the rows of a table ($1: itself, or its partitions) and have no replica identity, with a publication of each that
--- makes the server refuse an UPDATE, or, if we delete ($2), a DELETE.
+-- makes the server refuse an UPDATE, or, if Holdfast deletes ($2), a DELETE.
 SELECT tables.oid::regclass::text AS name, min(pubname)::text AS publication
 FROM (SELECT $1::bigint::oid AS id UNION SELECT relid FROM pg_partition_tree($1::bigint::oid::regclass)) AS parts
 JOIN pg_class AS tables ON tables.oid = parts.id

@@ -1,4 +1,4 @@
--- At most $1 rows that somebody has had for too long, oldest first and without the first $2, are pending again, or have failed if it was once too often.
+-- Return at most $1 rows that an owner has had for too long to pending, the oldest first and without the first $2; after too many resets they fail.
 WITH given AS MATERIALIZED (
     SELECT ctid AS "holdfast row", {key}, {claimed_at} AS "holdfast stamp", {whose} AS "holdfast owner" FROM {table}
     WHERE {status} = {in_progress} AND {claimed_at} < {stale} {among}

@@ -1,4 +1,4 @@
--- How many rows are due, how many are stuck, and for how many seconds the oldest has been somebody's.
+-- How many rows are due, how many are stuck, and for how many seconds the oldest has had its owner.
 SELECT
     (SELECT count(*) FROM {table} WHERE {due}) AS due,
     (SELECT count(*) FROM {table} WHERE {status} = {in_progress} AND {claimed_at} < {stale}) AS stuck,

@@ -1,4 +1,4 @@
--- What the catalog says of a table ($1, its name in SQL): no row if there is none.
+-- The catalog's facts about a table ($1, its name in SQL): no row if there is none.
 SELECT
     table_.oid::bigint AS oid,
     table_.relkind::text AS kind,

@@ -1,5 +1,5 @@
--- At most :limit rows that another program has put in progress without a stamp get one, and those whose stamp is so far ahead that a
--- clock must have been wrong: from now on their time runs. A stamp of another form says nothing about time, and stays as it is.
+-- Stamp at most :limit rows that another program has put in progress without a stamp, and those whose stamp is so far ahead that a
+-- clock must have been wrong: their time runs from now on. A stamp of another form cannot be compared, and stays as it is.
 UPDATE {table} SET {claimed_at} = :now
 WHERE {these} IN (
     SELECT {key} FROM {table}

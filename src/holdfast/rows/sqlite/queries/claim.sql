@@ -1,4 +1,4 @@
--- At most :limit rows that are due are marked, stamped and somebody's; none if others are in progress under the same fence.
+-- Mark and stamp at most :limit rows that are due; none if others are in progress under the same fence.
 UPDATE {table} SET {taken}
 WHERE {these} IN (
     SELECT {key} FROM {table}

@@ -1,4 +1,4 @@
--- Rows of these keys that are still in progress under the mark become what they shall be; which ones, if that is asked.
+-- Move the rows of these keys that are still in progress under the fence; return their keys if that is asked.
 UPDATE {table} SET {moved}
 WHERE {these} IN ({keys}) AND {status} = {in_progress} AND {fence}
 {told};

@@ -1,4 +1,4 @@
--- At most :limit rows that have been done for longer than they are kept are deleted; none whose stamp is of another form.
+-- Delete at most :limit rows that have been done for longer than they are kept; none whose stamp is of another form.
 DELETE FROM {table} WHERE {these} IN (
     SELECT {key} FROM {table} WHERE {status} = {done} AND {since} >= :from AND {since} < :forgettable AND {readable} {among}
     ORDER BY {since} LIMIT :limit

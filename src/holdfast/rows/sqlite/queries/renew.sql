@@ -1,2 +1,2 @@
--- All rows that are still in progress under the mark are stamped anew.
+-- Give all rows that are still in progress under the fence a new stamp.
 UPDATE {table} SET {claimed_at} = :now WHERE {status} = {in_progress} AND {fence};
