@@ -31,13 +31,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(race: Race, folder: Path, options: argparse.Namespace, console: Console) -> None:
-    book, told = Book(), Console(stderr=True)
+    book, log_line = Book(), Console(stderr=True)
     with race.ground(folder) as ground:
         about = {**machine(folder), race.title: ground.about(), "beside": f"{options.scale:,}"}
         about |= {peer.name: peer.settings() for peer in (*race.peers, *race.queues)}
         for name, text in about.items():
             console.print(f"{name:16} {text}", soft_wrap=True, highlight=False)
-        play = Play(race, ground, race.sizes.part(options.size), book, lambda text: told.print(text, style="dim"))
+        play = Play(race, ground, race.sizes.part(options.size), book, lambda text: log_line.print(text, style="dim"))
         about["rounds"] = str(asyncio.run(play.run(Limits(options.rounds, options.seconds), options.scale)))
     report.show(race, book, console, options.scale)
     for path in report.write(race, book, options.results, about):

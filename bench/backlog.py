@@ -29,7 +29,7 @@ from holdfast.testing.servers import PostgresServer
 
 TARGET = 1.0
 """Seconds; the longest of all waits must not be longer."""
-PATIENCE = 60.0
+TIMEOUT = 60.0
 BULK = 1000
 
 Kill = Callable[[int], None]
@@ -73,10 +73,10 @@ class Reports:
 
     async def until(self, is_so: Callable[[], bool], what: str) -> None:
         """Wait for it; ``TimeoutError`` says what did not come."""
-        give_up = time.monotonic() + PATIENCE
+        give_up = time.monotonic() + TIMEOUT
         while not is_so():
             if time.monotonic() > give_up:
-                raise TimeoutError(f"{what} did not come within {PATIENCE:g} s")
+                raise TimeoutError(f"{what} did not come within {TIMEOUT:g} s")
             await asyncio.sleep(0.01)
             self.read()
 
@@ -136,7 +136,7 @@ def processes(url: str, options: argparse.Namespace) -> Iterator[Kill]:
         yield lambda pid: os.kill(pid, signal.SIGKILL)
     finally:
         supervisor.terminate()
-        supervisor.wait(PATIENCE)
+        supervisor.wait(TIMEOUT)
 
 
 @asynccontextmanager

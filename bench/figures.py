@@ -19,7 +19,7 @@ from bench.peers import Command, Peer, Queue
 
 ROOT = Path(__file__).parents[1]
 POLL = 0.005
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
 class Sizes(Struct, frozen=True, kw_only=True):
@@ -96,13 +96,13 @@ def _lines(reports: Path) -> list[str]:
 @asynccontextmanager
 async def running(peer: Queue, reports: Path | None = None) -> AsyncIterator[None]:
     """One worker process of the peer; what it prints is shown if something goes wrong."""
-    command, said = peer.worker(reports), peer.place.file(".log")
-    with said.open("wb") as log:
+    command, output = peer.worker(reports), peer.place.file(".log")
+    with output.open("wb") as log:
         worker = _start(command, log)
     try:
         yield
     except TimeoutError as error:
-        raise TimeoutError(f"{error}; the worker said:\n{said.read_text()[-4000:]}") from None
+        raise TimeoutError(f"{error}; the worker said:\n{output.read_text()[-4000:]}") from None
     finally:
         worker.send_signal(signal.SIGTERM)
         try:
@@ -119,8 +119,8 @@ def _start(command: Command, log: IO[bytes]) -> subprocess.Popen[bytes]:
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Look often, but not so often that it costs the worker."""
-    patience = time.monotonic() + PATIENCE
+    timeout = time.monotonic() + TIMEOUT
     while not is_so():
-        if time.monotonic() > patience:
-            raise TimeoutError(f"nothing for {PATIENCE:g} s")
+        if time.monotonic() > timeout:
+            raise TimeoutError(f"nothing for {TIMEOUT:g} s")
         await asyncio.sleep(POLL)

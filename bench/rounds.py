@@ -20,7 +20,7 @@ from holdfast._core.job import State
 
 CROWDS = {State.AVAILABLE: "waiting", State.COMPLETED: "finished"}
 
-Told = Callable[[str], None]
+LogLine = Callable[[str], None]
 
 
 class Limits(Struct, frozen=True):
@@ -56,12 +56,12 @@ class Book:
 class Play:
     """One race on its ground."""
 
-    def __init__(self, race: Race, ground: Ground, sizes: Sizes, book: Book, told: Told) -> None:
+    def __init__(self, race: Race, ground: Ground, sizes: Sizes, book: Book, log_line: LogLine) -> None:
         self._race = race
         self._ground = ground
         self._sizes = sizes
         self._book = book
-        self._told = told
+        self._log_line = log_line
 
     async def run(self, limits: Limits, scale: int) -> int:
         """Whole rounds while there is time, at least one; how many. What is compared runs side by side, and in turn first."""
@@ -75,7 +75,7 @@ class Play:
                 return number - 1
             # Holdfast stays between the peers and the crowds; whoever was first is last in the next round.
             for act in acts if number % 2 else reversed(acts):
-                self._told(f"{self._race.title}, round {number} of {limits.rounds}: {await act()}")
+                self._log_line(f"{self._race.title}, round {number} of {limits.rounds}: {await act()}")
         return limits.rounds
 
     async def _enqueue(self, kind: type[Peer]) -> str:
@@ -114,12 +114,12 @@ class Play:
         try:
             return await act
         except TimeoutError as error:
-            self._told(str(error))
+            self._log_line(str(error))
             return dict.fromkeys(names, math.nan)
 
     async def _crowded(self, state: State, scale: int) -> Place:
         place = self._ground.place(CROWDS[state])
-        self._told(f"writing {scale:,} {CROWDS[state]} jobs")
+        self._log_line(f"writing {scale:,} {CROWDS[state]} jobs")
         peer = await self._race.ours.on(place)
         peer.seed(state, scale)
         await peer.close()

@@ -78,7 +78,7 @@ def read(output: str) -> Found:
     """What a verifier has printed. Nothing holds unless it says that it searched everything and met no error."""
     closing = re.search(r"State-vector \d+ byte, depth reached (\d+), errors: (\d+)", output)
     if closing is None:
-        return Found(cut=f"the search ended early: {output.strip()[-300:] or 'it said nothing'}")
+        return Found(cut=f"the search ended early: {output.strip()[-300:] or 'it printed nothing'}")
     broken = re.search(r"pan:\d+: (.*) \(at depth \d+\)", output)
     stored, made, took = (
         re.search(pattern, output) for pattern in (r"(\d+) states, stored", r"(\d+) transitions", r"elapsed time ([\d.]+)")
@@ -127,8 +127,8 @@ def place_of_violation(search: Search, folder: Path) -> str:
         return ""
     lines = search.file.read_text(encoding="utf-8").splitlines()
     comments = (re.search(r"/\* (.+?) \*/", line) for line in (lines[int(place[2]) - 1], lines[int(place[2]) - 2]))
-    said = next((comment[1] for comment in comments if comment), "")
-    return f"{said} ({search.file.name}:{place[2]})".strip()
+    answer = next((comment[1] for comment in comments if comment), "")
+    return f"{answer} ({search.file.name}:{place[2]})".strip()
 
 
 def verdict(search: Search, found: Found) -> tuple[bool, str]:

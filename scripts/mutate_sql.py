@@ -238,12 +238,12 @@ def _start(
         "HOLDFAST_MUTANTS": str(work),
         "MODEL_EXAMPLES": "40",
     }
-    with (folder / "said.txt").open("wb") as said:
+    with (folder / "said.txt").open("wb") as output:
         process = subprocess.Popen(
             [*words, f"--basetemp={folder / 'tmp'}", *_tests(store, mutants)],
             cwd=ROOT,
             env=environment,
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
         )
     return process, answers

@@ -184,10 +184,10 @@ def panel(moments: Sequence[Moment], left: float, end: float) -> Iterator[str]:
         if moment.killed:
             yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{TOP + HIGH}" stroke="#1f2937" stroke-dasharray="2 4"/>'
     finished = next((moment.time for moment in moments if moment.done == ROWS), None)
-    said = f"all {ROWS:,} done after {finished:.0f} s" if finished else f"{last.in_progress:,} rows in progress for ever"
+    output = f"all {ROWS:,} done after {finished:.0f} s" if finished else f"{last.in_progress:,} rows in progress for ever"
     kills = sum(moment.killed for moment in moments)
     yield f'<text x="{left}" y="34" fill="#1f2937" font-weight="600">{last.side}</text>'
-    yield f'<text x="{left}" y="58" {ink}>{kills} kills: {said}</text>'
+    yield f'<text x="{left}" y="58" {ink}>{kills} kills: {output}</text>'
     yield f'<text x="{left}" y="{TOP + HIGH + 22}" {ink}>0 s</text>'
     yield f'<text x="{left + WIDE}" y="{TOP + HIGH + 22}" {ink} text-anchor="end">{end:.0f} s</text>'
 

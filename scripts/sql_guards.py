@@ -218,6 +218,6 @@ def _locks(nodes: Sequence[_Node], text: str) -> Iterator[Guard]:
 
 def _edit(text: str, nodes: Sequence[_Node], kind: str, form: str) -> Guard:
     start, end = nodes[0].start, nodes[-1].end
-    said = " ".join(re.sub(r"--[^\n]*", "", text[start:end]).split())
-    short = said if len(said) <= _LONGEST else said[: _LONGEST - 1] + "…"
+    output = " ".join(re.sub(r"--[^\n]*", "", text[start:end]).split())
+    short = output if len(output) <= _LONGEST else output[: _LONGEST - 1] + "…"
     return Guard(f"{kind}: {short}", start, end, form.replace("{}", text[start:end]))

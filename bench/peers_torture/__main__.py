@@ -86,13 +86,13 @@ def main(arguments: Sequence[str]) -> int:
     return int(any(each.error for each in found))
 
 
-async def _hold(trials: Sequence[Trial], told: Console) -> list[Finding]:
+async def _hold(trials: Sequence[Trial], log_line: Console) -> list[Finding]:
     """All at once, but for their starts, which would starve each other; a word about each that is over."""
     starts = asyncio.Semaphore(STARTS)
 
     async def hold(trial: Trial) -> Finding:
         found = await trial.run(starts)
-        told.print(f"{found.fault:7} {found.setting}: {found.error or 'over'}", style="red" if found.error else "dim")
+        log_line.print(f"{found.fault:7} {found.setting}: {found.error or 'over'}", style="red" if found.error else "dim")
         return found
 
     return await asyncio.gather(*(hold(trial) for trial in trials))

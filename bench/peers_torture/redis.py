@@ -31,8 +31,8 @@ class RedisServer(Server):
 
     def version(self) -> str:
         """Of the server."""
-        said = subprocess.run([self._program, "--version"], capture_output=True, text=True, check=True).stdout
-        return said.split("v=")[1].split()[0]
+        output = subprocess.run([self._program, "--version"], capture_output=True, text=True, check=True).stdout
+        return output.split("v=")[1].split()[0]
 
     def _words(self) -> Sequence[str | Path]:
         here = ("--bind", "127.0.0.1", "--port", str(self.port), "--dir", self.folder)

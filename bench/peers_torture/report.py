@@ -41,10 +41,10 @@ def table(found: Sequence[tuple[str, ...]]) -> Table:
 def markdown(settings: Sequence[Setting], found: Sequence[tuple[str, ...]]) -> str:
     """The table and what the settings are, for a document."""
     lines = [COLUMNS, tuple("---" for _ in COLUMNS), *found]
-    told = [
+    figures = [
         f"* **{each.title}** ({each.versions() or 'not installed'}): {each.text}. Source: {each.source}." for each in settings
     ]
-    return "\n".join(["| " + " | ".join(line) + " |" for line in lines] + ["", *told]) + "\n"
+    return "\n".join(["| " + " | ".join(line) + " |" for line in lines] + ["", *figures]) + "\n"
 
 
 def write(folder: Path, about: dict[str, str], settings: Sequence[Setting], findings: Findings) -> list[Path]:

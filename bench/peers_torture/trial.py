@@ -29,7 +29,7 @@ JOBS = CONCURRENCY
 """The other worker has a free slot for each job that the victim holds."""
 LOOK = 0.5
 LAST_LOOKS = 6  # rows are completed a little after their handlers have ended
-PATIENCE = 180.0  # for a start; all trials start at once
+TIMEOUT = 180.0  # for a start; all trials start at once
 
 
 class Pace(Struct, frozen=True):
@@ -207,7 +207,7 @@ class Trial:
 
     async def _call(self, verb: str, *words: str) -> None:
         process = processes.start([*self._command(verb), *words], self._environment("client"), self._place.log, ROOT)
-        if await asyncio.to_thread(process.wait, PATIENCE):
+        if await asyncio.to_thread(process.wait, TIMEOUT):
             raise RuntimeError(f"{verb} ended with status {process.returncode}")
 
     def _command(self, verb: str) -> list[str]:
@@ -226,11 +226,11 @@ class Trial:
         }
 
     async def _until(self, is_so: Callable[[], bool], what: str) -> None:
-        patience = time.monotonic() + PATIENCE
+        timeout = time.monotonic() + TIMEOUT
         while not is_so():
             for name, worker in self._workers.items():
                 if worker.poll() is not None:
                     raise RuntimeError(f"worker {name} ended with status {worker.returncode} before {what}")
-            if time.monotonic() > patience:
-                raise TimeoutError(f"not within {PATIENCE:g} s: {what}")
+            if time.monotonic() > timeout:
+                raise TimeoutError(f"not within {TIMEOUT:g} s: {what}")
             await asyncio.sleep(LOOK)

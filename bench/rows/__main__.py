@@ -15,7 +15,7 @@ from rich.console import Console
 
 from bench.machine import machine
 from bench.races import RACES, Ground
-from bench.rounds import Book, Limits, Told
+from bench.rounds import Book, Limits, LogLine
 from bench.rows import claims, contest, crowd, plans, report
 from bench.rows.site import Site
 
@@ -26,18 +26,18 @@ PARTS = ("plans", "throughput")
 def main(arguments: Sequence[str]) -> int:
     """Measure; 0 also when a figure is missed, 1 when a statement does not go along its index."""
     options = _parser().parse_args(arguments)
-    console, told = Console(width=160 if not sys.stdout.isatty() else None), Console(stderr=True)
+    console, log_line = Console(width=160 if not sys.stdout.isatty() else None), Console(stderr=True)
     is_sound = True
     for name in options.stores:
         with (
             tempfile.TemporaryDirectory(dir=options.folder, prefix="holdfast-bench-") as folder,
             RACES[name].ground(Path(folder)) as ground,
         ):
-            is_sound &= _run(name, ground, Path(folder), options, console, lambda text: told.print(text, style="dim"))
+            is_sound &= _run(name, ground, Path(folder), options, console, lambda text: log_line.print(text, style="dim"))
     return 0 if is_sound else 1
 
 
-def _run(name: str, ground: Ground, folder: Path, options: argparse.Namespace, console: Console, told: Told) -> bool:
+def _run(name: str, ground: Ground, folder: Path, options: argparse.Namespace, console: Console, log_line: LogLine) -> bool:
     title = RACES[name].title
     about = {**machine(folder), title: ground.about()}
     for what, text in about.items():
@@ -46,7 +46,7 @@ def _run(name: str, ground: Ground, folder: Path, options: argparse.Namespace, c
     is_sound = True
     if "plans" in options.parts:
         about["beside"] = f"{options.rows:,} rows"
-        looked, took = asyncio.run(_beside(ground, options.rows, told))
+        looked, took = asyncio.run(_beside(ground, options.rows, log_line))
         is_sound = all(plan.is_sound for plan in looked)
         report.show_plans(f"{title}, beside {options.rows:,} rows", looked, console)
         report.show_claims(f"{title}, {crowd.BATCH:,} rows a call, beside {options.rows:,}", took, console)
@@ -58,7 +58,7 @@ def _run(name: str, ground: Ground, folder: Path, options: argparse.Namespace, c
     if "throughput" in options.parts:
         book = Book()
         about["worked off"] = f"{options.count:,} rows, {contest.BATCH:,} a batch"
-        about["rounds"] = str(contest.hold(ground, options.count, Limits(options.rounds, options.seconds), book, told))
+        about["rounds"] = str(contest.hold(ground, options.count, Limits(options.rounds, options.seconds), book, log_line))
         report.show_contest(title, book, console)
         rounds = {f"{who}, {work}": values for (work, who), values in book.entries.items()}
         found |= {"ratios": report.ratios(book), "rows per second": rounds}
@@ -66,23 +66,23 @@ def _run(name: str, ground: Ground, folder: Path, options: argparse.Namespace, c
     return is_sound
 
 
-async def _beside(ground: Ground, count: int, told: Told) -> tuple[list[plans.Plan], claims.Figures]:
+async def _beside(ground: Ground, count: int, log_line: LogLine) -> tuple[list[plans.Plan], claims.Figures]:
     place = ground.place("crowd")
     site = Site(place)
     table = crowd.open_on(site)
-    told(f"writing {count:,} rows")
+    log_line(f"writing {count:,} rows")
     crowd.fill(site, count)
-    told("creating indexes")
+    log_line("creating indexes")
     await table.create_indexes()
     site.checkpoint()
     owned = crowd.open_on(site, owner="claimed_by")
     looked = _named("without statistics", await plans.plans_of(table))
-    told("statistics")
+    log_line("statistics")
     site.tidy()
     looked += await plans.plans_of(table)
     looked += [plan for plan in _named("with an owner", await plans.plans_of(owned)) if plan.statement.startswith("move")]
     await owned.close()
-    took = await claims.measure(site, table, count, told)
+    took = await claims.measure(site, table, count, log_line)
     await table.close()
     site.close()
     ground.clear(place)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import psycopg
 
-from bench.rounds import Told
+from bench.rounds import LogLine
 from bench.rows import crowd
 from bench.rows.site import Site
 from holdfast._core.table_spec import RowOutcome
@@ -21,16 +21,16 @@ Figures = dict[str, list[float]]
 """Milliseconds of each call, by what it was and when."""
 
 
-async def measure(site: Site, table: Table, count: int, told: Told) -> Figures:
+async def measure(site: Site, table: Table, count: int, log_line: LogLine) -> Figures:
     """``count``: rows of the table. Each phase claims and finishes a hundredth of it."""
     part, found = max(2, count // 100 // crowd.BATCH), Figures()
     phases = ("at first", "behind 1 % of dead rows", "behind 2 %", "behind 3 %")
     for phase in phases:
-        told(f"{part} claims {phase}")
+        log_line(f"{part} claims {phase}")
         await _claim(table, part, found, f"claim {phase}", f"done {phase}")
-    told(f"{part} claims whose rows lie far apart")
+    log_line(f"{part} claims whose rows lie far apart")
     await _claim(table, part, found, "claim of scattered rows", "done of scattered rows")
-    told("resets")
+    log_line("resets")
     while len(found.setdefault("reset", [])) < 100:
         took, rows = await _timed(lambda: table.reset(crowd.BATCH))
         if not rows:
@@ -41,7 +41,7 @@ async def measure(site: Site, table: Table, count: int, told: Told) -> Figures:
         site.say("VACUUM (ANALYZE) pastes")
         with _looking_on(site):
             for phase in ("under an old snapshot", "under it, behind 1 % of dead rows", "under it, behind 2 %"):
-                told(f"{part} claims {phase}")
+                log_line(f"{part} claims {phase}")
                 await _claim(table, part, found, f"claim {phase}", f"done {phase}")
     return found
 

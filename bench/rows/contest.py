@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from bench.figures import ROOT
 from bench.races import Ground
-from bench.rounds import Book, Limits, Told
+from bench.rounds import Book, Limits, LogLine
 from bench.rows.cpu import used_by
 from bench.rows.site import Site
 from holdfast import App
 
-POLL, PATIENCE = 0.005, 300.0
+POLL, TIMEOUT = 0.005, 300.0
 BATCH = 1000
 HAND, OURS, OWNED = "by hand", "app.rows", "app.rows, owner="
 CPU = "per second of computing"
@@ -57,14 +57,20 @@ class Contestant(Struct, frozen=True):
         """Words and environment of its process."""
         if self.name == HAND:
             return ["-m", "bench.rows.hand", url, *(["counted"] if self.work == "counted" else [])], {}
-        told = {"BENCH_OWNER": "yes" if self.name == OWNED else "no", "BENCH_COUNTED": "yes" if self.work == "counted" else "no"}
-        return ["-m", "holdfast.cli", "worker", "bench.rows.tasks:app", "--log-level", "warning"], {"HOLDFAST_URL": url, **told}
+        details = {
+            "BENCH_OWNER": "yes" if self.name == OWNED else "no",
+            "BENCH_COUNTED": "yes" if self.work == "counted" else "no",
+        }
+        return ["-m", "holdfast.cli", "worker", "bench.rows.tasks:app", "--log-level", "warning"], {
+            "HOLDFAST_URL": url,
+            **details,
+        }
 
 
 CONTESTANTS = [Contestant(name, work) for work in WORKS for name in (HAND, OURS, OWNED)]
 
 
-def hold(ground: Ground, count: int, limits: Limits, book: Book, told: Told) -> int:
+def hold(ground: Ground, count: int, limits: Limits, book: Book, log_line: LogLine) -> int:
     """Whole rounds while there is time, at least one; how many. Whoever was first is last in the next."""
     began = time.monotonic()
     for number in range(1, limits.rounds + 1):
@@ -74,7 +80,7 @@ def hold(ground: Ground, count: int, limits: Limits, book: Book, told: Told) -> 
             rate, rate_of_cpu = _rates(each, ground, count)
             book.entries[each.work, each.name].append(rate)
             book.entries[f"{each.work} {CPU}", each.name].append(rate_of_cpu)
-            told(f"round {number} of {limits.rounds}: {each.name}, {each.work}: {rate:,.0f} rows/s, {rate_of_cpu:,.0f} {CPU}")
+            log_line(f"round {number} of {limits.rounds}: {each.name}, {each.work}: {rate:,.0f} rows/s, {rate_of_cpu:,.0f} {CPU}")
     return limits.rounds
 
 
@@ -117,13 +123,13 @@ def _used(site: Site, process: subprocess.Popen[bytes]) -> float:
 @contextmanager
 def _running(contestant: Contestant, site: Site) -> Iterator[subprocess.Popen[bytes]]:
     words, environment = contestant.command(site.url)
-    said = site.place.file(".log")
-    with said.open("wb") as log:
+    output = site.place.file(".log")
+    with output.open("wb") as log:
         process = subprocess.Popen([sys.executable, *words], cwd=ROOT, env={**os.environ, **environment}, stdout=log, stderr=log)
     try:
         yield process
     except TimeoutError as error:
-        raise TimeoutError(f"{error}; {contestant.name} said:\n{said.read_text()[-4000:]}") from None
+        raise TimeoutError(f"{error}; {contestant.name} said:\n{output.read_text()[-4000:]}") from None
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -134,8 +140,8 @@ def _running(contestant: Contestant, site: Site) -> Iterator[subprocess.Popen[by
 
 
 def _until(is_so: Callable[[], bool]) -> None:
-    patience = time.monotonic() + PATIENCE
+    timeout = time.monotonic() + TIMEOUT
     while not is_so():
-        if time.monotonic() > patience:
-            raise TimeoutError(f"nothing for {PATIENCE:g} s")
+        if time.monotonic() > timeout:
+            raise TimeoutError(f"nothing for {TIMEOUT:g} s")
         time.sleep(POLL)

@@ -11,11 +11,11 @@ _PARENT, _TIMES = 1, slice(11, 15)  # after the name, which may have anything in
 
 def used_by(*roots: int) -> float:
     """Seconds, of these processes, their descendants, and whatever of those has ended and been waited for; 0 where nobody says."""
-    facts = {pid: told for pid in _pids() if (told := _facts_of(pid)) is not None}
+    facts = {pid: fact for pid in _pids() if (fact := _facts_of(pid)) is not None}
     family, size = set(roots) & set(facts), -1
     while len(family) > size:
         size = len(family)
-        family |= {pid for pid, told in facts.items() if int(told[_PARENT]) in family}
+        family |= {pid for pid, fact in facts.items() if int(fact[_PARENT]) in family}
     return sum(int(ticks) for pid in family for ticks in facts[pid][_TIMES]) / os.sysconf("SC_CLK_TCK")
 
 

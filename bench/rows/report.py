@@ -32,8 +32,8 @@ def show_claims(title: str, found: Figures, console: Console) -> None:
     """How long they take."""
     table = Table(title, "calls", "p50 ms", "p99 ms", "most ms", f"≤ {MOST:g} ms")
     for name, values in found.items():
-        told = (f"{value:.1f}" for value in (statistics.median(values), _p99(values), max(values)))
-        table.add_row(name, str(len(values)), *told, _word(_p99(values) <= MOST) if name.startswith("claim") else "")
+        figures = (f"{value:.1f}" for value in (statistics.median(values), _p99(values), max(values)))
+        table.add_row(name, str(len(values)), *figures, _word(_p99(values) <= MOST) if name.startswith("claim") else "")
     console.print(table)
 
 

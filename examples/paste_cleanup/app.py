@@ -12,7 +12,7 @@ from holdfast import App, RowsLost, SyncBatch
 
 app = App(URL, ttl=os.environ.get("PASTES_TTL", "30s"))
 bucket, cache = Bucket(), Cache()
-PATIENCE = os.environ.get("PASTES_STALE_AFTER", "10m")
+TIMEOUT = os.environ.get("PASTES_STALE_AFTER", "10m")
 SIZE = int(os.environ.get("PASTES_BATCH", "1000"))
 RUNS = int(os.environ.get("PASTES_RUNS", "1" if IS_SQLITE else "4"))  # a file has one writer at a time
 PACE = float(os.environ.get("PASTES_PACE", "0"))  # seconds that a whole batch takes longer, for shows
@@ -29,7 +29,7 @@ pastes = app.rows(
     where="expires_at < CURRENT_TIMESTAMP",
     columns=("content",),
     batch=SIZE,
-    stale_after=PATIENCE,
+    stale_after=TIMEOUT,
     concurrency=RUNS,
     interval="1s",
 )
@@ -45,7 +45,7 @@ contents = app.rows(
     where="uses = 0",
     columns=("object",),
     batch=SIZE,
-    stale_after=PATIENCE,
+    stale_after=TIMEOUT,
     concurrency=(RUNS + 1) // 2,
     interval="1s",
 )

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ENQUEUED, RUN, TOLD = {"one by one"}, {"together", "bulk", "drain"}, {"p50", "p99"}
+ENQUEUED, RUN, REPORTED = {"one by one"}, {"together", "bulk", "drain"}, {"p50", "p99"}
 OURS = {
-    "holdfast": ENQUEUED | RUN | TOLD,
+    "holdfast": ENQUEUED | RUN | REPORTED,
     "holdfast beside waiting": ENQUEUED | RUN,
     "holdfast beside finished": ENQUEUED | RUN,
 }
 FIGURES = {
-    "sqlite": {"raw": ENQUEUED, "raw in a thread": ENQUEUED, "huey": ENQUEUED | RUN | TOLD, **OURS},
-    "postgres": {"raw": ENQUEUED, "pgqueuer": ENQUEUED | RUN | TOLD, "procrastinate": ENQUEUED | RUN | TOLD, **OURS},
+    "sqlite": {"raw": ENQUEUED, "raw in a thread": ENQUEUED, "huey": ENQUEUED | RUN | REPORTED, **OURS},
+    "postgres": {"raw": ENQUEUED, "pgqueuer": ENQUEUED | RUN | REPORTED, "procrastinate": ENQUEUED | RUN | REPORTED, **OURS},
 }
-SAID = {
+LABELS = {
     "sqlite": ("synchronous=FULL", "--concurrency 100", "run no-op jobs", "as a multiple of huey's", "written: "),
     "postgres": ("fsync=on", "synchronous_commit=on", "batch_size=", "as a multiple of pgqueuer's", "written: "),
 }
@@ -36,7 +36,7 @@ def test_every_peer_gets_every_figure_in_every_round(race: str, rounds: int, tar
     assert set(found["rounds"]) == {f"{figure} | {peer}" for peer, figures in FIGURES[race].items() for figure in figures}
     assert all(len(values) == rounds and min(values) > 0 for values in found["rounds"].values())
     assert len(found["ratios"]) == targets
-    for promised in SAID[race]:
+    for promised in LABELS[race]:
         assert promised in done.stdout
     assert (tmp_path / f"results/{race}.svg").read_text().count("enqueue one by one") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["results"]

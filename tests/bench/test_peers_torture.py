@@ -66,7 +66,7 @@ def test_a_row_completed_while_its_new_owner_is_at_work_was_completed_by_the_zom
     assert found.accepted == 1
 
 
-def test_a_late_end_with_nobody_else_at_work_is_no_zombie() -> None:
+def test_a_late_end_without_another_owner_is_not_a_zombie() -> None:
     found = find("peer", "freeze", 1, frozen(run("a", 100, 160, "done"), completed={1: 160.3}))
     assert (found.in_flight, found.recovered, found.ended_late, found.accepted) == (1, [], 0, 0)
 
@@ -79,7 +79,7 @@ def test_the_journal_is_read_while_it_is_written(tmp_path: Path) -> None:
     assert runs_in(file) == [Run(3, "x", "a", 7, 2.0, 3.0, None)]
 
 
-def test_the_table_tells_accepted_refused_and_missing_apart() -> None:
+def test_the_table_distinguishes_accepted_refused_and_missing() -> None:
     here = Setting(peer="here", name="defaults", text="", source="", packages=("holdfast",))
     away = Setting(peer="away", name="defaults", text="", source="", packages=("no-such-package",))
     kill = Finding(setting=here.title, fault="kill", jobs=10, completed=4, in_flight=6)
@@ -102,7 +102,7 @@ def test_the_table_tells_accepted_refused_and_missing_apart() -> None:
 
 @pytest.mark.prove
 @pytest.mark.timeout(150)
-def test_jobs_of_a_killed_worker_of_ours_run_again_once(tmp_path: Path) -> None:
+def test_jobs_of_a_killed_worker_run_again_once(tmp_path: Path) -> None:
     words = ["--only", "holdfast, defaults", "--faults", "kill", "--steps", "4", "--settling", "1", "--results", str(tmp_path)]
     done = subprocess.run([sys.executable, "-m", "bench.peers_torture", *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

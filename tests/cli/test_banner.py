@@ -43,15 +43,15 @@ def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
 
 def banner(form: str, url: str = f"postgresql://jobs:{SECRET}@db/shop") -> tuple[Banner, Events]:
     time = iter([100.0, 112.5])
-    said = Banner("shop.tasks:app", 2, ProcessOptions.of(5, "mail,web", "info", form), lambda: next(time))
+    output = Banner("shop.tasks:app", 2, ProcessOptions.of(5, "mail,web", "info", form), lambda: next(time))
     settings = Settings.of("sqlite:///x.db")
     hello = WorkerHello(Settings(url=url, timing=settings.timing), tuple(f"task{n:02}" for n in range(23)), ("mail", "web"))
     events = Events()
-    said.listen(events, lambda: SimpleNamespace(workers=[SimpleNamespace(hello=None), SimpleNamespace(hello=hello)]))  # type: ignore[arg-type, return-value]
-    return said, events
+    output.listen(events, lambda: SimpleNamespace(workers=[SimpleNamespace(hello=None), SimpleNamespace(hello=hello)]))  # type: ignore[arg-type, return-value]
+    return output, events
 
 
-def test_the_block_is_said_once_when_the_first_worker_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_block_is_printed_once_when_the_first_worker_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     _, events = banner("text")
     events.emit(EventName.WORKER_STARTED, worker="1")
     assert capsys.readouterr().err == ""
@@ -68,20 +68,20 @@ def test_the_block_is_said_once_when_the_first_worker_is_known(capsys: pytest.Ca
     assert "\x1b" not in text
 
 
-def test_one_line_at_the_end_tells_how_long_and_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> None:
-    said, events = banner("text")
+def test_one_line_at_the_end_reports_how_long_and_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    output, events = banner("text")
     for name in (EventName.WORKER_STARTED, EventName.WORKER_STARTED, EventName.WORKER_STARTED, EventName.JOB_RESCUED):
         events.emit(name)
-    said.end("SIGTERM", 0)
+    output.end("SIGTERM", 0)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "ended" in line]
     assert line == "holdfast ended: SIGTERM after 12.5 s, exit code 0; 3 workers started one after the other; 1 job rescued"
 
 
 def test_for_machines_both_are_lines_of_the_log(caplog: pytest.LogCaptureFixture, capsys: Any) -> None:
-    said, events = banner("json")
+    output, events = banner("json")
     with caplog.at_level(logging.INFO, "holdfast"):
         events.emit(EventName.LEASE_OPENED, lease=UUID(int=1), worker="1")
-        said.end("SIGTERM", 0)
+        output.end("SIGTERM", 0)
     start, end = (json.loads(JsonFormatter().format(record)) for record in caplog.records if "event" not in record.__dict__)
     assert start["fields"]["store"] == "postgresql://jobs@db/shop"
     assert (end["fields"]["reason"], end["fields"]["code"]) == ("SIGTERM", 0)

@@ -118,7 +118,7 @@ def test_migrate_check_recover_and_workers_say_what_they_found(folder: Path) -> 
         (["completion", "csh"], 2, "'csh'"),
     ],
 )
-def test_wrong_input_ends_with_a_line_that_says_what_to_do(folder: Path, words: list[str], code: int, text: str) -> None:
+def test_wrong_input_ends_with_a_line_that_names_the_remedy(folder: Path, words: list[str], code: int, text: str) -> None:
     (folder / "broken.py").write_text("x = 1\n\nx = y\n")
     (folder / "lonely.py").write_text("import not_there\n")
     (folder / "script.py").write_text("raise SystemExit('run me')\n")
@@ -192,14 +192,14 @@ def test_the_exit_code_of_check_is_one_when_something_is_wrong(folder: Path) -> 
     assert all(name in done.stdout for name in ("task one", "task two"))
 
 
-def test_wrong_settings_are_all_told_at_once(folder: Path) -> None:
+def test_wrong_settings_are_all_reported_at_once(folder: Path) -> None:
     (folder / "wrong.py").write_text("from holdfast import App\napp = App('sqlite:///x.db', ttl='soon', grace='never')\n")
     done = run("check", "wrong")
     assert done.exit_code == 2
     assert [line[:10] for line in done.stderr.splitlines()] == ["error: ttl", "error: gra"]
 
 
-def test_a_rescue_is_told_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rescue_is_reported_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     job = enqueue()
     assert [str(each) for each in claim(folder, "analyze", is_dead=True)] == [job]
     done = run("recover", "shop")
@@ -226,7 +226,7 @@ def test_explain_names_what_stands_in_the_way_and_its_remedy(folder: Path) -> No
     assert "holdfast queues resume default" in lines[2]
 
 
-def test_check_tells_what_a_worker_would_refuse_and_what_waits(folder: Path) -> None:
+def test_check_reports_what_a_worker_would_refuse_and_what_waits(folder: Path) -> None:
     found = json.loads(run("check", "shop:empty", "--json").stdout)
     assert [(each["level"], each["name"]) for each in found][:2] == [("warning", "tasks"), ("warning", "store")]
     enqueue()

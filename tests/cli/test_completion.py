@@ -57,6 +57,6 @@ def test_a_store_that_is_not_there_is_not_made(folder: Path) -> None:
 @pytest.mark.parametrize(
     "source", ["raise RuntimeError('x')", "print('noise')\nimport sys\nprint('x', file=sys.stderr)\nsys.exit(3)"]
 )
-def test_code_that_fails_offers_nothing_and_says_nothing(folder: Path, source: str) -> None:
+def test_code_that_fails_offers_nothing_and_prints_nothing(folder: Path, source: str) -> None:
     (folder / "broken.py").write_text(source)
     assert offered("holdfast jobs list --app broken --queue ") == []

@@ -48,7 +48,7 @@ def test_json_is_one_object_per_line_with_the_event(failing: bool) -> None:
     assert ("traceback" in document) is failing
 
 
-def test_json_says_at_the_top_whose_line_it_is() -> None:
+def test_json_names_its_job_at_the_top_level() -> None:
     fields = {"job": "an-id", "task": "analyze", "attempt": 2, "worker": "web-1-7", "reason": "x"}
     document = json.loads(JsonFormatter().format(record("a", event="job.failed", fields=fields)))
     assert {name: document.get(name) for name in ("event", "job", "task", "attempt", "worker", "reason")} == {
@@ -73,7 +73,7 @@ def test_one_event_can_be_left_to_the_command_that_does_it(caplog: pytest.LogCap
     assert [record.fields["job"] for record in caplog.records] == ["two", "three"]  # type: ignore[attr-defined]
 
 
-def test_logs_follow_stderr_wherever_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_follow_stderr_when_it_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging, "root", logging.RootLogger(logging.WARNING))
     configure_logs("warning", "text")
     (handler,) = logging.root.handlers
@@ -82,13 +82,15 @@ def test_logs_follow_stderr_wherever_it_goes(monkeypatch: pytest.MonkeyPatch) ->
     assert sys.stderr.getvalue().endswith("warning hello\n")  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("level", "is_told"), [("info", False), ("debug", True)])
-def test_each_failure_of_an_outage_is_told_at_debug_only(monkeypatch: pytest.MonkeyPatch, level: str, is_told: bool) -> None:
+@pytest.mark.parametrize(("level", "is_reported"), [("info", False), ("debug", True)])
+def test_each_failure_of_an_outage_is_logged_at_debug_only(
+    monkeypatch: pytest.MonkeyPatch, level: str, is_reported: bool
+) -> None:
     monkeypatch.setattr(logging, "root", logging.RootLogger(logging.WARNING))
     configure_logs(level, "text")
     (handler,) = logging.root.handlers
     failures = [record("x", event="store.unavailable", fields={"operation": "beat"}) for _ in range(3)]
-    assert all(handler.filter(failure) for failure in failures) is is_told
+    assert all(handler.filter(failure) for failure in failures) is is_reported
 
 
 def test_what_user_code_logs_cannot_break_the_log() -> None:
@@ -99,7 +101,7 @@ def test_what_user_code_logs_cannot_break_the_log() -> None:
     assert json.loads(JsonFormatter().format(made))["message"] == "hello world"
 
 
-def test_what_a_handler_logs_says_for_which_job(folder: Path) -> None:
+def test_what_a_handler_logs_names_its_job(folder: Path) -> None:
     (folder / "talks.py").write_text(
         "import logging\nfrom holdfast import App\n"
         f"app = App({url(folder)!r})\n"
@@ -108,12 +110,12 @@ def test_what_a_handler_logs_says_for_which_job(folder: Path) -> None:
         "@app.task\nasync def loop() -> None: log.warning('hello')\n"
     )
     app = load_app("talks")
-    said: dict[str, dict[str, object]] = {}
+    output: dict[str, dict[str, object]] = {}
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             document = json.loads(JsonFormatter().format(record))
-            said[document["task"]] = document
+            output[document["task"]] = document
             assert TextFormatter().format(record).endswith(f"worker={document['worker']}")
 
     listener = Listener()
@@ -122,5 +124,7 @@ def test_what_a_handler_logs_says_for_which_job(folder: Path) -> None:
     app.run_due()
     app.close()
     logging.getLogger("shop").removeHandler(listener)
-    assert {task: (line["job"], line["attempt"]) for task, line in said.items()} == {task: (job, 1) for task, job in jobs.items()}
-    assert all(line["worker"] for line in said.values())
+    assert {task: (line["job"], line["attempt"]) for task, line in output.items()} == {
+        task: (job, 1) for task, job in jobs.items()
+    }
+    assert all(line["worker"] for line in output.values())

@@ -37,7 +37,7 @@ def test_a_worker_whose_lease_changes_has_answered_and_one_whose_does_not_is_sil
     assert 11.0 <= silent.seconds < 11.2
 
 
-def test_one_that_says_goodbye_meanwhile_is_not_silent() -> None:
+def test_a_worker_that_leaves_during_the_ping_is_not_silent() -> None:
     (gone,) = pinged(lambda now: [lease(1, "a")] if now < 1.0 else [])
     assert gone.is_alive
 
@@ -47,7 +47,7 @@ def test_only_those_named_are_waited_for() -> None:
     assert [each.worker for each in answers] == ["web-1-7"]
 
 
-def test_a_silent_worker_and_nobody_at_all_are_failures(folder: Path) -> None:
+def test_a_silent_worker_and_no_worker_at_all_are_failures(folder: Path) -> None:
     done = run("workers", "ping", "--app", "shop")
     assert (done.exit_code, done.stdout) == (1, "worker\tanswer\tafter\n")
     enqueue()

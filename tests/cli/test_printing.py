@@ -16,7 +16,7 @@ def test_a_pipe_gets_every_column(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"id\tstate\theld\twhy\n{ID}\ta\\tb\t0\t\n"
 
 
-def test_a_terminal_gets_what_says_something_and_ids_in_one_piece(
+def test_a_terminal_gets_only_columns_with_content_and_ids_in_one_piece(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

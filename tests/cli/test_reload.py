@@ -29,9 +29,9 @@ def nothing() -> None:
 
 def changed(folder: Path, *acts: Callable[[], object]) -> tuple[list[str], list[str]]:
     """Names of the files changed, and what was said."""
-    said: list[str] = []
-    changes = Changes(folder, Acts(*acts), said.append)
-    return [path.name for path in asyncio.run(changes.wait())], said
+    output: list[str] = []
+    changes = Changes(folder, Acts(*acts), output.append)
+    return [path.name for path in asyncio.run(changes.wait())], output
 
 
 def test_a_changed_a_new_and_a_deleted_file_count(tmp_path: Path) -> None:
@@ -57,14 +57,14 @@ def test_other_files_and_other_peoples_code_do_not_count(tmp_path: Path) -> None
     assert changed(tmp_path, touch_others, lambda: mine.write_text(""), nothing)[0] == ["mine.py"]
 
 
-def test_what_cannot_be_compiled_is_said_and_waited_for(tmp_path: Path) -> None:
+def test_what_cannot_be_compiled_is_reported_and_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
-    names, said = changed(
+    names, output = changed(
         tmp_path, lambda: path.write_text("x = 1\nx ="), nothing, nothing, lambda: path.write_text("x = 1\nx = 2"), nothing
     )
     assert names == ["a.py"]
-    assert len(said) == 1
-    assert f"{path}:2: SyntaxError" in said[0]
+    assert len(output) == 1
+    assert f"{path}:2: SyntaxError" in output[0]
 
 
 class FakeSupervisor:
@@ -124,7 +124,7 @@ def test_a_change_drains_one_supervisor_and_starts_the_next() -> None:
     assert (first.drains, second.drains) == (1, 1)
 
 
-def test_code_that_is_refused_is_said_and_the_next_change_tried(capsys: Any) -> None:
+def test_code_that_is_refused_is_reported_and_the_next_change_tried(capsys: Any) -> None:
     broken, mended = FakeSupervisor(2, ("there is no module 'shop'",)), FakeSupervisor()
 
     async def then(keeper: Any, changes: FakeChanges) -> None:

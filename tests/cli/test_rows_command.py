@@ -53,7 +53,7 @@ def tables(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, MemoryTab
     return found
 
 
-def test_list_says_how_tables_stand(tables: dict[str, MemoryTable]) -> None:
+def test_list_shows_the_rows_of_each_table_by_status(tables: dict[str, MemoryTable]) -> None:
     pastes, orders = answer("rows", "list", "--app", "shop")
     assert (pastes["name"], pastes["table"], pastes["task"]) == ("pastes", "pastes", "rows.pastes")
     assert (pastes["rows"], pastes["due"], pastes["stuck"]) == ({"busy": 2, "new": 3}, 3, 2)
@@ -67,7 +67,7 @@ def test_list_says_how_tables_stand(tables: dict[str, MemoryTable]) -> None:
     assert len(lines) == 2
 
 
-def test_reset_takes_stuck_rows_back_and_says_what_became_of_them(tables: dict[str, MemoryTable]) -> None:
+def test_reset_takes_stuck_rows_back_and_returns_what_became_of_them(tables: dict[str, MemoryTable]) -> None:
     (dry, other) = answer("rows", "reset", "--dry-run", "--app", "shop")
     assert (dry["stuck"], dry["reset"], other["stuck"]) == (2, [], 0)
     asked = run("rows", "reset", "--app", "shop")
@@ -120,7 +120,7 @@ def test_check_asks_for_a_handler_of_rows_and_not_for_a_task(place: Path) -> Non
     assert any(name == "rows" and "has no handler" in message for name, message in findings)
 
 
-def test_reset_stamps_rows_that_nobody_stamped_so_that_their_time_runs(place: Path) -> None:
+def test_reset_stamps_unstamped_rows_so_that_their_time_runs(place: Path) -> None:
     done = run("rows", "reset", "--yes", "--app", "post")
     assert done.stdout.splitlines() == ["name\tstuck\treset\tfailed", "mails\t0\t0\t0"]
     with closing(sqlite3.connect(place)) as connection:

@@ -34,7 +34,7 @@ def test_a_selector_does_what_all_its_conditions_choose_and_counts_it() -> None:
     assert run("jobs", "cancel", "--task", "nothing", "--yes").stdout.strip() == "0 jobs"
 
 
-def test_a_dry_run_says_how_many_and_which_and_changes_nothing() -> None:
+def test_a_dry_run_prints_how_many_and_which_and_changes_nothing() -> None:
     chosen = [enqueue() for _ in range(7)]
     plan = answer("jobs", "delete", "--all", "--dry-run")
     assert (plan["command"], plan["jobs"]) == ("delete", 7)
@@ -46,28 +46,28 @@ def test_a_dry_run_says_how_many_and_which_and_changes_nothing() -> None:
     assert set(states().values()) == {"available"}
 
 
-@pytest.mark.parametrize(("said", "code", "state"), [("y\n", 0, "cancelled"), ("n\n", 130, "available")])
-def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, said: str, code: int, state: str) -> None:
+@pytest.mark.parametrize(("output", "code", "state"), [("y\n", 0, "cancelled"), ("n\n", 130, "available")])
+def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, output: str, code: int, state: str) -> None:
     job = enqueue()
     monkeypatch.setattr(selection, "can_ask", lambda: True)
-    done = run("jobs", "cancel", "--all", input=said)
+    done = run("jobs", "cancel", "--all", input=output)
     assert (done.exit_code, states()) == (code, {job: state})
     assert "cancel 1 job?" in done.stderr
 
 
-def test_nobody_can_be_asked_in_a_pipe() -> None:
+def test_a_pipe_cannot_be_asked_for_confirmation() -> None:
     job = enqueue()
     assert run("jobs", "delete", "--all").exit_code == 2
     assert states() == {job: "available"}
 
 
-def test_ids_are_acted_on_at_once_and_unknown_ones_are_told() -> None:
+def test_ids_are_acted_on_at_once_and_unknown_ones_are_reported() -> None:
     job, unknown = enqueue(), "01a1f8b1-ee66-738d-b504-41402640ee47"
     done = run("jobs", "cancel", job, unknown)
     assert (done.exit_code, done.stdout.splitlines()[1:]) == (1, [f"{job}\tcancelled", f"{unknown}\tunknown"])
 
 
-def test_running_jobs_are_not_deleted_and_that_is_told(folder: Path) -> None:
+def test_running_jobs_are_not_deleted_and_that_is_reported(folder: Path) -> None:
     waiting, running = enqueue(), enqueue()
     claim(folder, "analyze", limit=1)
     waiting, running = (running, waiting) if states()[waiting] == "running" else (waiting, running)
@@ -97,7 +97,7 @@ def test_many_are_done_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None
     assert sizes == [2, 2, 1]
 
 
-def test_what_was_done_before_a_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_done_before_a_failure_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         enqueue()
     cancel, calls = Jobs.cancel, iter([True, False])

@@ -26,9 +26,9 @@ def drawn(frame: Frame) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
-def job(**said: object) -> RunningRow:
-    told = {"stage": "clone", "fraction": 0.25, "message": None, **said}
-    return RunningRow(id="an-id", task="analyze", queue="default", worker="w", attempt=2, seconds=75.0, **told)  # type: ignore[arg-type]
+def job(**output: object) -> RunningRow:
+    reported = {"stage": "clone", "fraction": 0.25, "message": None, **output}
+    return RunningRow(id="an-id", task="analyze", queue="default", worker="w", attempt=2, seconds=75.0, **reported)  # type: ignore[arg-type]
 
 
 def test_rates_are_what_ended_since_the_frame_before(folder: Path) -> None:
@@ -60,7 +60,7 @@ def test_what_jobs_say_cannot_steer_the_terminal() -> None:
     assert "[red]x[/red]" in text
 
 
-def test_top_prints_one_frame_where_nobody_watches(folder: Path) -> None:
+def test_top_prints_one_frame_where_there_is_no_terminal(folder: Path) -> None:
     running = enqueue()
     claim(folder, "analyze")
     text = run("top", "--app", "shop").stdout

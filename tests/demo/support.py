@@ -24,10 +24,10 @@ class FakeJob:
     cancel_at_checkpoint: int | None = None
     cancel_at_progress: Callable[[str, float], bool] = lambda stage, fraction: False
     checkpoints: list[dict[str, object]] = field(default_factory=list)
-    said: list[tuple[str, float, str]] = field(default_factory=list)
+    reports: list[tuple[str, float, str]] = field(default_factory=list)
 
     async def progress(self, *, stage: str, fraction: float, message: str) -> None:
-        self.said.append((stage, fraction, message))
+        self.reports.append((stage, fraction, message))
         if self.cancel_at_progress(stage, fraction):
             await _cancelled()
 

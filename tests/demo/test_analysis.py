@@ -49,7 +49,7 @@ def test_every_commit_counts_as_if_counted_from_scratch(sample: Path, undisturbe
         assert {name: row[name] for name in expected} == expected, row["commit"]
 
 
-def test_the_result_says_what_was_found_and_leaves_no_work_behind(sample: Path, tmp_path: Path) -> None:
+def test_the_result_names_what_was_found_and_leaves_no_work_behind(sample: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = analyze(FakeJob(), request_of(sample, tmp_path))
     tip = git(sample, "rev-parse", "main").decode().strip()
@@ -79,7 +79,7 @@ def test_killed_after_any_checkpoint_it_ends_with_the_same_bytes(
     analyze(job, request)
     assert contents(tmp_path / "out") == undisturbed
     assert len(job.checkpoints) == CHECKPOINTS - checkpoint + 1  # the rest, and "done": nothing is counted twice
-    assert "resumed" in job.said[0][2]
+    assert "resumed" in job.reports[0][2]
 
 
 def test_killed_after_every_checkpoint_in_turn(sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes]) -> None:
@@ -109,7 +109,7 @@ def test_what_lies_beyond_the_checkpoint_is_never_read(
     assert contents(tmp_path / "out") == undisturbed
 
 
-def test_a_frozen_worker_which_wakes_up_disturbs_nobody(sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes]) -> None:
+def test_a_frozen_worker_which_wakes_up_disturbs_no_other(sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes]) -> None:
     request = request_of(sample, tmp_path)
     job = killed(request, 2).reborn()
     with (tmp_path / "out" / ".work" / job.id / "rows-1").open("ab") as zombie:
@@ -145,13 +145,13 @@ def test_on_another_machine_or_after_a_clean_up_it_starts_again(
     (work / lost).rename(work / "elsewhere")
     analyze(job, request)
     assert contents(tmp_path / "out") == undisturbed
-    assert job.said[0][0] == "clone"
+    assert job.reports[0][0] == "clone"
 
 
 @pytest.mark.parametrize(
     "checkpoint", [{"version": 99}, "text", {"version": 1, "tip": 5}, 17, {"version": 1, "done": {"files": 3}}]
 )
-def test_a_checkpoint_of_another_kind_is_no_checkpoint(
+def test_a_checkpoint_of_another_kind_is_ignored(
     sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes], checkpoint: object
 ) -> None:
     analyze(FakeJob(checkpoint_value=checkpoint), request_of(sample, tmp_path))
@@ -163,16 +163,16 @@ def test_killed_after_the_last_write_it_only_answers(sample: Path, tmp_path: Pat
     job = killed(request, CHECKPOINTS + 1).reborn()
     result = analyze(job, request)
     assert result["commits"] == 120
-    assert job.said == []
+    assert job.reports == []
 
 
 def test_progress_only_grows_and_checkpoints_stay_small(sample: Path, tmp_path: Path) -> None:
     job = FakeJob()
     analyze(job, request_of(sample, tmp_path))
-    fractions = [fraction for _, fraction, _ in job.said]
+    fractions = [fraction for _, fraction, _ in job.reports]
     assert fractions == sorted(fractions)
     assert (fractions[0], fractions[-1]) == (0.0, 1.0)
-    assert list(dict.fromkeys(stage for stage, _, _ in job.said)) == ["clone", "walk", "count", "report"]
+    assert list(dict.fromkeys(stage for stage, _, _ in job.reports)) == ["clone", "walk", "count", "report"]
     assert all(len(json.dumps(value)) < 4096 for value in job.checkpoints)
     assert [value["next"] for value in job.checkpoints[:-1]] == [0, 20, 40, 60, 80, 100, 120]
     saved = [value["fraction"] for value in job.checkpoints[:-1]]

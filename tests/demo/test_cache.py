@@ -73,7 +73,7 @@ def entries(root: Path) -> list[str]:
 # ── what it is for ──
 
 
-def test_what_was_fetched_once_is_linked_and_only_the_news_come(root: Path, source: Path, tmp_path: Path) -> None:
+def test_what_was_fetched_once_is_linked_and_only_new_objects_come(root: Path, source: Path, tmp_path: Path) -> None:
     url = f"file://{source}"
     take(root, url, tmp_path / "one")
     news = commit(source, b"x\n")
@@ -86,7 +86,7 @@ def test_what_was_fetched_once_is_linked_and_only_the_news_come(root: Path, sour
 
 
 @pytest.mark.parametrize("change", ["nothing", "rewritten", "another branch", "detached", "unrelated"])
-def test_it_follows_wherever_head_goes(root: Path, source: Path, tmp_path: Path, change: str) -> None:
+def test_it_follows_head_to_any_commit(root: Path, source: Path, tmp_path: Path, change: str) -> None:
     url = f"file://{source}"
     take(root, url, tmp_path / "one")
     match change:
@@ -126,14 +126,14 @@ def test_a_shallow_clone_is_not_kept_shallow(root: Path, source: Path, tmp_path:
     assert int(git(tmp_path / "two", "rev-list", "--count", "HEAD")) == 2
 
 
-def test_an_analysis_of_a_url_uses_it_and_says_where_it_is(source: Path, tmp_path: Path) -> None:
+def test_an_analysis_of_a_url_uses_it_and_names_its_folder(source: Path, tmp_path: Path) -> None:
     job, again = FakeJob(), FakeJob()
     first = analyze(job, Request(f"file://{source}", str(tmp_path / "one")))
     second = analyze(again, Request(f"file://{source}", str(tmp_path / "two")))
-    assert str(cache_root(tmp_path)) in job.said[1][2]
-    assert any("updating the clone" in text for _, _, text in again.said)
+    assert str(cache_root(tmp_path)) in job.reports[1][2]
+    assert any("updating the clone" in text for _, _, text in again.reports)
     assert first["tip"] == second["tip"]
-    assert [fraction for _, fraction, _ in again.said] == sorted(fraction for _, fraction, _ in again.said)
+    assert [fraction for _, fraction, _ in again.reports] == sorted(fraction for _, fraction, _ in again.reports)
 
 
 def test_a_path_needs_no_cache(source: Path, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_root(tmp_path / "work").stat().st_mode & 0o077 == 0
 
 
-def test_where_nothing_can_be_locked_nothing_is_kept_and_that_is_said(
+def test_where_nothing_can_be_locked_nothing_is_kept_and_that_is_reported(
     root: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsupported(*_: object) -> None:
@@ -268,14 +268,14 @@ def test_half_a_clone_is_never_taken_for_one(root: Path, source: Path, tmp_path:
     assert entries(entry) == ["clone-1", "lock"]
 
 
-def test_a_cancelled_analysis_lets_go_of_the_lock_and_of_nothing_half_made(source: Path, tmp_path: Path) -> None:
+def test_a_cancelled_analysis_releases_the_lock_and_leaves_nothing_half_made(source: Path, tmp_path: Path) -> None:
     url = f"file://{source}"
     for part in (0.0, 0.09):
         job = FakeJob()
-        job.cancel_at_progress = lambda stage, fraction, job=job, part=part: len(job.said) > 1 and fraction >= part  # type: ignore[misc]
+        job.cancel_at_progress = lambda stage, fraction, job=job, part=part: len(job.reports) > 1 and fraction >= part  # type: ignore[misc]
         with pytest.raises(asyncio.CancelledError):
             analyze(job, Request(url, str(tmp_path / "out")))
-        assert job.said[-1][0] == "clone"
+        assert job.reports[-1][0] == "clone"
         with Lock.of(CloneCache(cache_root(tmp_path), Children()).entry(url)) or pytest.fail("still locked"):
             pass
     assert analyze(FakeJob(), Request(url, str(tmp_path / "out")))["commits"] == 2
@@ -330,7 +330,7 @@ def spoilt(root: Path, url: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "cut", "flipped"])
-def test_a_damaged_clone_in_the_cache_heals(source: Path, tmp_path: Path, how: str) -> None:
+def test_a_damaged_clone_in_the_cache_is_replaced(source: Path, tmp_path: Path, how: str) -> None:
     url = f"file://{source}"
     analyze(FakeJob(), Request(url, str(tmp_path / "out")))
     spoilt(cache_root(tmp_path), url, how)
@@ -455,7 +455,7 @@ def test_what_is_not_the_caches_own_is_not_touched(root: Path, source: Path, tmp
     assert ".trash-left" not in entries(root)
 
 
-def test_work_nobody_went_on_with_is_removed_after_a_week(source: Path, tmp_path: Path) -> None:
+def test_abandoned_work_is_removed_after_a_week(source: Path, tmp_path: Path) -> None:
     work = tmp_path / "out" / ".work"
     folders = {}
     for name, days in {"1" * 8: 8.0, "2" * 8: 6.0}.items():

@@ -94,7 +94,7 @@ def test_no_child_starts_after_the_end() -> None:
         children.start(["true"], environment={})
 
 
-def test_a_chart_which_cannot_be_drawn_is_no_fault_of_the_repository(
+def test_a_chart_which_cannot_be_drawn_is_not_the_repositorys_fault(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.demo.analysis.sys.executable", "false")
@@ -181,7 +181,7 @@ async def _cancelled_once(request: Request, is_reached: Callable[[], bool]) -> f
 @pytest.mark.parametrize(
     "place", [" clone ", "rev-list --count", "rev-list --topo-order", "diff-tree", "--batch=", "rows", "chart"]
 )
-def test_wherever_it_is_it_ends_within_a_second_and_leaves_nothing_half_written(
+def test_it_ends_within_a_second_at_every_point_and_leaves_nothing_half_written(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     match place:

@@ -72,7 +72,7 @@ def test_odd_histories(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     assert f"{len(rows):,} commit{'' if len(rows) == 1 else 's'}" in words
 
 
-def test_a_name_is_no_formula_and_a_shallow_clone_says_so(tmp_path: Path) -> None:
+def test_a_name_is_not_a_formula_and_a_shallow_clone_is_reported(tmp_path: Path) -> None:
     words = drawn(result_of(row(DAY, C=1234567), row(2 * DAY, C=1234568), name="$x_1$ <&>", shallow=True), tmp_path)
     assert "$x_1$ <&>" in words
     assert "shallow clone" in words
@@ -87,13 +87,13 @@ def test_the_same_result_draws_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
 
 
-def test_the_child_says_which_extra_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_child_names_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "evolution.json").write_text(json.dumps(result_of(row(1, C=1))))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    said: list[str] = []
+    output: list[str] = []
     arguments = [str(tmp_path / "evolution.json"), "--svg", str(tmp_path / "a.svg"), "--png", str(tmp_path / "a.png")]
-    assert chart.main(arguments, complain=said.append) == 1
-    assert said == ["matplotlib is not installed: pip install 'holdfast[demo]'\n"]
+    assert chart.main(arguments, complain=output.append) == 1
+    assert output == ["matplotlib is not installed: pip install 'holdfast[demo]'\n"]
     with pytest.raises(MissingExtra):
         draw({}, tmp_path / "a.svg", tmp_path / "a.png")
 

@@ -100,7 +100,7 @@ def test_a_large_blob_is_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [(row["languages"], row["large"]) for row in rows] == [({"Python": 1}, 1), ({"Python": 1, "SQL": 500}, 0)]
 
 
-def test_the_same_content_is_read_once_whatever_its_name(tmp_path: Path) -> None:
+def test_the_same_content_is_read_once_under_any_name(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "repository.git", {b"a.py": b"1\n", b"b.py": b"1\n"})
     blob = git(repository, "rev-parse", "main:a.py").strip()
     children = Children()

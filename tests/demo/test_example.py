@@ -24,13 +24,13 @@ def test_every_command_of_the_readme_works(sample: Path, tmp_path: Path) -> None
     shutil.copy(EXAMPLE / "app.py", tmp_path)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     environment.pop("HOLDFAST_URL", None)
-    said = ""
+    output = ""
     for command in COMMANDS:
         words = shlex.split(command.replace(URL, f"file://{sample}"))
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-        said = done.stdout
-    assert said.count("completed") == 2
+        output = done.stdout
+    assert output.count("completed") == 2
     assert {path.name for path in (tmp_path / "evolution").iterdir()} == {f"evolution.{kind}" for kind in KINDS}
     page = (tmp_path / "page" / "index.md").read_text()
     assert "# sample" in page

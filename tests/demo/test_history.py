@@ -86,7 +86,7 @@ def test_dates_of_broken_clocks_are_kept_in_range(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_chart")
-def test_a_shallow_clone_is_analyzed_and_says_so(sample: Path, tmp_path: Path) -> None:
+def test_a_shallow_clone_is_analyzed_and_reported_as_such(sample: Path, tmp_path: Path) -> None:
     shallow = tmp_path / "shallow.git"
     command = git_command("clone", "--quiet", "--bare", "--depth=5", "--", f"file://{sample}", str(shallow))
     subprocess.run(command, env=git_environment(), check=True)

@@ -59,7 +59,7 @@ def test_no_permission_to_look_names_whose(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("kind", ["file", "fifo", "file in a work tree"])
-def test_a_path_that_is_no_folder_is_no_repository(tmp_path: Path, kind: str) -> None:
+def test_a_path_that_is_not_a_folder_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "thing"
     if kind == "fifo":
         os.mkfifo(path)
@@ -80,7 +80,7 @@ def test_a_url_git_cannot_understand_is_not_tried_again(tmp_path: Path, url: str
 
 
 @pytest.mark.parametrize("url", ["ssh://127.0.0.1:1/x", "git://127.0.0.1:1/x", "https://127.0.0.1:1/x", "https://host.invalid/x"])
-def test_an_unreachable_server_is_told_by_its_cause(tmp_path: Path, url: str) -> None:
+def test_an_unreachable_server_is_reported_with_its_cause(tmp_path: Path, url: str) -> None:
     error = refused(url, tmp_path / "out")
     assert isinstance(error, Unreachable)
     assert "exists" not in error.problem  # ssh's and git's chorus after every failure
@@ -157,7 +157,7 @@ def test_a_full_disk_may_be_tried_again_and_loses_nothing(sample: Path, tmp_path
             analyze(job, request)
     again = job.reborn()
     assert analyze(again, request)["commits"] == 120
-    assert again.said[0][2] == "resumed at commit 120 of 120"
+    assert again.output[0][2] == "resumed at commit 120 of 120"
 
 
 def test_a_batch_is_bounded_because_it_is_held_in_memory(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_repository_git_does_not_accept_is_refused(tmp_path: Path, spoil: Call
     assert isinstance(refused(repository, tmp_path / "out"), BadRepository)
 
 
-def test_a_partial_clone_says_what_to_do(tmp_path: Path) -> None:
+def test_a_partial_clone_is_refused_with_the_remedy(tmp_path: Path) -> None:
     whole, partial = small(tmp_path / "whole.git"), tmp_path / "partial.git"
     git(whole, "config", "uploadpack.allowFilter", "true")
     run("clone", "--quiet", "--bare", "--filter=blob:none", f"file://{whole}", partial)
@@ -328,5 +328,5 @@ def test_questions_need_no_transport() -> None:
 
 def test_the_cause_stands_before_the_chorus() -> None:
     access = "Please make sure you have the correct access rights\nand the repository exists."
-    said = f"ssh: no route to host\nfatal: Could not read from remote repository.\n\n{access}"
-    assert "no route" in str(explain_clone("ssh://x/y", said))
+    output = f"ssh: no route to host\nfatal: Could not read from remote repository.\n\n{access}"
+    assert "no route" in str(explain_clone("ssh://x/y", output))

@@ -26,7 +26,7 @@ def refusal(repository: str | Path, out: Path) -> AnalysisError:
 
 
 @pytest.mark.parametrize("repository", ["", "  ", "--upload-pack=touch /tmp/owned", "-h", "a\0b"])
-def test_what_looks_like_an_option_is_no_repository(tmp_path: Path, repository: str) -> None:
+def test_what_looks_like_an_option_is_not_a_repository(tmp_path: Path, repository: str) -> None:
     assert "no path or URL" in str(refusal(repository, tmp_path / "out"))
 
 
@@ -61,7 +61,7 @@ def test_transports_which_run_commands_are_refused(tmp_path: Path, repository: s
     assert isinstance(refusal(repository, tmp_path / "out"), BadRepository)
 
 
-def test_damage_is_told_apart(tmp_path: Path) -> None:
+def test_kinds_of_damage_are_distinguished(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "damaged.git", {b"a.py": b"1\n"})
     blob = git(repository, "rev-parse", "main:a.py").decode().strip()
     (repository / "objects" / blob[:2] / blob[2:]).unlink()  # a history this small is not packed
@@ -70,7 +70,7 @@ def test_damage_is_told_apart(tmp_path: Path) -> None:
     assert "fsck" in error.remedy
 
 
-def test_somebody_elses_repository_names_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_repository_names_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = make_repository(tmp_path / "theirs.git", {b"a": b"1\n"})
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own way to try it without another user
     assert "safe.directory" in refusal(repository, tmp_path / "out").remedy
@@ -90,7 +90,7 @@ def test_somebody_elses_repository_names_the_setting(tmp_path: Path, monkeypatch
         ("", Unreachable),
     ],
 )
-def test_what_git_says_becomes_what_to_do(complaint: str, kind: type[AnalysisError]) -> None:
+def test_an_error_of_git_becomes_a_remedy(complaint: str, kind: type[AnalysisError]) -> None:
     error = explain_clone("https://x/", complaint)
     assert type(error) is kind
     assert error.remedy

@@ -17,27 +17,27 @@ def show(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
 def test_the_owner_is_killed_half_way_and_the_job_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     killed = show(tmp_path)
     assert killed.returncode == 0, killed.stderr
-    said = killed.stdout
-    percent = re.search(r"^killed worker (\S+) \(SIGKILL\) at (\d+) %$", said, re.MULTILINE)
+    output = killed.stdout
+    percent = re.search(r"^killed worker (\S+) \(SIGKILL\) at (\d+) %$", output, re.MULTILINE)
     assert percent
     assert 40 <= int(percent[2]) <= 60
-    rescue = re.search(r"^rescued by worker (\S+) after (\d+\.\d+) s: attempt 2$", said, re.MULTILINE)
+    rescue = re.search(r"^rescued by worker (\S+) after (\d+\.\d+) s: attempt 2$", output, re.MULTILINE)
     assert rescue
     assert rescue[1] != percent[1]
     assert float(rescue[2]) < 1.0
-    assert re.search(r"^resumed from checkpoint: commit \d+ of 400 \(\d+ %\)$", said, re.MULTILINE)
-    assert re.search(r"attempt 1 .* SIGKILL", said)
-    assert re.search(r"attempt 2 .* completed", said)
-    chart = Path(said.splitlines()[-1])
+    assert re.search(r"^resumed from checkpoint: commit \d+ of 400 \(\d+ %\)$", output, re.MULTILINE)
+    assert re.search(r"attempt 1 .* SIGKILL", output)
+    assert re.search(r"attempt 2 .* completed", output)
+    chart = Path(output.splitlines()[-1])
     assert chart.is_file()
     assert chart == tmp_path / "holdfast-demo" / "sample" / "evolution.png"
     left_alone = show(tmp_path, "--no-kill", "--out", "calm")
     assert "SIGKILL" not in left_alone.stdout
     calm = tmp_path / "calm" / "sample" / chart.name
     assert chart.with_suffix(".csv").read_bytes() == calm.with_suffix(".csv").read_bytes()
-    told, expected = (json.loads(path.with_suffix(".json").read_text()) for path in (chart, calm))
-    assert told.pop("repo") != expected.pop("repo"), "each show makes a sample of its own"
-    assert told == expected
+    reported, expected = (json.loads(path.with_suffix(".json").read_text()) for path in (chart, calm))
+    assert reported.pop("repo") != expected.pop("repo"), "each show makes a sample of its own"
+    assert reported == expected
 
 
 @pytest.mark.parametrize("repo", ["/nowhere", "--upload-pack=x", ""])

@@ -17,7 +17,7 @@ from tests.e2e.scripted_workers import is_alive
 PAGE = ROOT / "docs" / "how-to" / "two-machines.md"
 PORTS = {"54320": str(free_port()), "42220": str(free_port())}
 """Those on the page, which the servers take by themselves, and those that are free here."""
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 def typed(number: int) -> list[str]:
@@ -37,7 +37,7 @@ def served(number: int, port: str) -> Iterator[str]:
             yield server.stdout.readline().strip()
         finally:
             server.terminate()
-            assert server.wait(PATIENCE) == 0
+            assert server.wait(TIMEOUT) == 0
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def addresses() -> Iterator[tuple[str, str]]:
 
 
 def show(folder: Path, words: list[str]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=2 * TIMEOUT, check=False)
 
 
 @pytest.mark.timeout(150)
@@ -56,19 +56,19 @@ def test_a_supervisor_dies_with_all_its_processes_and_another_one_takes_over(tmp
     assert [word for word in command if "://" in word] == list(addresses)
     done = show(tmp_path, [*command, "--seconds", "4"])
     assert done.returncode == 0, done.stderr + done.stdout
-    said = done.stdout
-    killed = re.search(r"^killed worker (\S+)-(\d+)-\w+ \(SIGKILL\) at (\d+) %$", said, re.MULTILINE)
+    output = done.stdout
+    killed = re.search(r"^killed worker (\S+)-(\d+)-\w+ \(SIGKILL\) at (\d+) %$", output, re.MULTILINE)
     assert killed
     assert 40 <= int(killed[3]) <= 60
-    supervisor = re.search(r"^killed its supervisor (\d+) with it, (\d+) processes in all", said, re.MULTILINE)
+    supervisor = re.search(r"^killed its supervisor (\d+) with it, (\d+) processes in all", output, re.MULTILINE)
     assert supervisor
     assert int(supervisor[2]) >= 3, "a supervisor, a worker and its guard"
     assert not is_alive(int(supervisor[1]))
-    rescue = re.search(r"^rescued by worker (\S+) after (\d+\.\d+) s: attempt 2$", said, re.MULTILINE)
+    rescue = re.search(r"^rescued by worker (\S+) after (\d+\.\d+) s: attempt 2$", output, re.MULTILINE)
     assert rescue
     assert 2.0 < float(rescue[2]) < 10.0, "only the end of its lease tells that it is dead"
-    assert re.search(r"^resumed from checkpoint: commit \d+ of 400 \(\d+ %\)$", said, re.MULTILINE)
-    chart = Path(said.splitlines()[-1])
+    assert re.search(r"^resumed from checkpoint: commit \d+ of 400 \(\d+ %\)$", output, re.MULTILINE)
+    chart = Path(output.splitlines()[-1])
     assert chart.is_file()
     app = App(addresses[0])
     (view,) = app.jobs.list()

@@ -32,7 +32,7 @@ FENCE = re.compile(
 )
 FILE = re.compile(r"# ([\w/]+\.py)\n")
 LOOK = re.compile(r"holdfast (jobs (list|show|counts|explain)|workers list|queues list|rows list)\b")
-PATIENCE = 20.0
+TIMEOUT = 20.0
 DONE = "-- done "
 
 
@@ -82,11 +82,11 @@ def commands_of(block: Block) -> list[Command]:
     return found
 
 
-def is_like(said: str, shown: str) -> bool:
+def is_like(output: str, shown: str) -> bool:
     """Whether an answer is the one shown; how wide columns are does not matter."""
     words = shown.split()
     pattern = "".join(r"(?:\S+ )*?" if word == "…" else re.escape(word).replace("…", ".*?") + " " for word in words)
-    return re.fullmatch(pattern, "".join(f"{word} " for word in said.split())) is not None
+    return re.fullmatch(pattern, "".join(f"{word} " for word in output.split())) is not None
 
 
 def answers_of(block: Block) -> str:
@@ -143,7 +143,7 @@ class Reader:
 
     def _type(self, command: Command, where: str) -> None:
         now = SystemClock().monotonic
-        until = now() + PATIENCE if LOOK.match(command.text) and command.answer else 0.0
+        until = now() + TIMEOUT if LOOK.match(command.text) and command.answer else 0.0
         while True:
             try:
                 self._type_once(command, where)
@@ -153,13 +153,13 @@ class Reader:
                     raise
 
     def _type_once(self, command: Command, where: str) -> None:
-        said, code = _ask(self._shell, f"{{ {command.text}\n}} 2>.errors </dev/null\necho '{DONE}'$?\n")
+        output, code = _ask(self._shell, f"{{ {command.text}\n}} 2>.errors </dev/null\necho '{DONE}'$?\n")
         errors = (self.folder / ".errors").read_text()
         is_refused = (command.answer or "").startswith("error:")
-        assert (code != "0") is is_refused, f"{where}: `{command.text}` ends with {code}:\n{said}{errors}"
+        assert (code != "0") is is_refused, f"{where}: `{command.text}` ends with {code}:\n{output}{errors}"
         if command.answer is not None:
-            heard = errors if is_refused else said
-            assert is_like(heard, command.answer), f"{where}: `{command.text}` says\n{said}{errors}and not\n{command.answer}"
+            received = errors if is_refused else output
+            assert is_like(received, command.answer), f"{where}: `{command.text}` says\n{output}{errors}and not\n{command.answer}"
 
     def _execute(self, block: Block) -> None:
         if self._python is None:
@@ -167,10 +167,10 @@ class Reader:
             self._python = self._begin([sys.executable, "-u", program], self._environment)
         asked = {"code": "\n" * block.line + block.text, "name": block.where, "written": self._written}
         self._written = []
-        said, code = _ask(self._python, json.dumps(asked) + "\n")
-        assert code == "0", f"{block.where}: {said}"
+        output, code = _ask(self._python, json.dumps(asked) + "\n")
+        assert code == "0", f"{block.where}: {output}"
         if shown := answers_of(block):
-            assert is_like(said, shown), f"{block.where}: prints\n{said}and not\n{shown}"
+            assert is_like(output, shown), f"{block.where}: prints\n{output}and not\n{shown}"
 
 
 def _ask(process: "subprocess.Popen[str]", question: str) -> tuple[str, str]:
@@ -182,13 +182,13 @@ def _ask(process: "subprocess.Popen[str]", question: str) -> tuple[str, str]:
 
 
 def _until_done(stream: IO[str]) -> tuple[str, str]:
-    said = []
+    output = []
     for line in stream:
         before, found, code = line.partition(DONE)
-        said.append(before)
+        output.append(before)
         if found:
-            return "".join(said), code.strip()
-    return "".join(said), "an end of the program that runs it"
+            return "".join(output), code.strip()
+    return "".join(output), "an end of the program that runs it"
 
 
 def read(block: Block) -> None:

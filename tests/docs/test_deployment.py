@@ -48,10 +48,10 @@ def image() -> list[tuple[str, str]]:
 
 def test_the_container_takes_its_signal_itself_and_ends_before_docker_kills_it() -> None:
     assert {name for name, _ in image()} <= INSTRUCTIONS
-    said = dict(image())
-    assert json.loads(said["ENTRYPOINT"]) == ["holdfast"]
-    assert grace_of(json.loads(said["CMD"])) < 10
-    assert said["ENV"].startswith("HOLDFAST_URL=sqlite:////")
+    output = dict(image())
+    assert json.loads(output["ENTRYPOINT"]) == ["holdfast"]
+    assert grace_of(json.loads(output["CMD"])) < 10
+    assert output["ENV"].startswith("HOLDFAST_URL=sqlite:////")
 
 
 def read_yaml(text: str) -> Any:

@@ -55,7 +55,7 @@ def test_everything_on_the_page_works_as_written(page: Path, reader: Reader) -> 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_no_block_is_of_a_kind_that_nobody_checks(page: Path) -> None:
+def test_no_block_is_of_a_kind_that_is_not_checked(page: Path) -> None:
     assert {block.language for block in blocks_of(page)} <= {*RUN, *SHOWN}
 
 

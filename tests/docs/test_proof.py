@@ -33,6 +33,6 @@ def test_mutants_of_the_engine() -> None:
 
 
 def test_the_table_of_peers_is_that_of_the_last_race() -> None:
-    table, _, told = (ROOT / "bench/results/peers-torture.md").read_text(encoding="utf-8").partition("\n\n")
+    table, _, reported = (ROOT / "bench/results/peers-torture.md").read_text(encoding="utf-8").partition("\n\n")
     assert table in PAGE
-    assert told.strip() in PAGE
+    assert reported.strip() in PAGE

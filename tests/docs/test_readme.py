@@ -37,7 +37,7 @@ def test_it_installs_from_a_clone(tmp_path: Path) -> None:
     assert any((tmp_path / "holdfast" / "stores" / "sqlite").rglob("*.sql"))
 
 
-def test_it_needs_no_more_libraries_than_it_says() -> None:
+def test_it_needs_no_more_libraries_than_it_declares() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     needed = re.findall(r'"(\w+)', project.partition("\ndependencies = [")[2].partition("]")[0])
     assert needed == ["msgspec", "click", "rich"]

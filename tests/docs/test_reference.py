@@ -102,8 +102,10 @@ def own(thing: object) -> set[str]:
 
 
 def test_every_public_name_is_described() -> None:
-    said = "".join(each.read_text() for each in REFERENCE.glob("*.md"))
-    assert [name for name in holdfast.__all__ if not re.search(rf"`[^`]*\b{name}\b[^`]*`|^#+ {name}$", said, re.MULTILINE)] == []
+    output = "".join(each.read_text() for each in REFERENCE.glob("*.md"))
+    assert [
+        name for name in holdfast.__all__ if not re.search(rf"`[^`]*\b{name}\b[^`]*`|^#+ {name}$", output, re.MULTILINE)
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -116,16 +118,16 @@ def test_every_public_name_is_described() -> None:
 )
 def test_every_option_is_described_with_its_default(name: str, heading: str, function: Any) -> None:
     parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "function")]
-    told = {row[0].strip("`"): row[1].strip("`") for row in cells(section(name, heading))}
-    shown = {each.name: ast.literal_eval(told.get(each.name, "'not described'")) for each in parameters}
+    reported = {row[0].strip("`"): row[1].strip("`") for row in cells(section(name, heading))}
+    shown = {each.name: ast.literal_eval(reported.get(each.name, "'not described'")) for each in parameters}
     assert shown == {each.name: each.default.value if isinstance(each.default, StrEnum) else each.default for each in parameters}
-    assert told.keys() == shown.keys()
+    assert reported.keys() == shown.keys()
 
 
 def test_every_option_of_rows_is_described_with_its_default() -> None:
     parameters = list(inspect.signature(App.rows).parameters.values())[1:]
-    told = {row[0].strip("`"): row[1].strip("`") for row in cells(section("rows.md", "Options of app.rows"))}
-    assert told == {each.name: "–" if each.default is each.empty else _written(each.default) for each in parameters}
+    reported = {row[0].strip("`"): row[1].strip("`") for row in cells(section("rows.md", "Options of app.rows"))}
+    assert reported == {each.name: "–" if each.default is each.empty else _written(each.default) for each in parameters}
 
 
 def _written(default: object) -> str:
@@ -160,8 +162,8 @@ def test_every_method_is_described(name: str, heading: str, things: list[Any]) -
 
 
 def test_a_group_is_described() -> None:
-    said = section("app.md", "TaskGroup")
-    assert [name for name in public(TaskGroup) | own(TaskGroup()) if f"`{name}`" not in said] == []
+    output = section("app.md", "TaskGroup")
+    assert [name for name in public(TaskGroup) | own(TaskGroup()) if f"`{name}`" not in output] == []
 
 
 @pytest.mark.parametrize(
@@ -177,8 +179,8 @@ def test_every_field_is_described(name: str, kind: type[Struct]) -> None:
 
 
 def test_explanations_are_described() -> None:
-    said = section("jobs.md", "Explanations")
-    assert names(said) == [*(each.name for kind in (Explanation, Cause) for each in structs.fields(kind)), *Code]
+    output = section("jobs.md", "Explanations")
+    assert names(output) == [*(each.name for kind in (Explanation, Cause) for each in structs.fields(kind)), *Code]
 
 
 @pytest.mark.parametrize(("heading", "kind"), [("States", State), ("Reasons", Reason)])
@@ -208,13 +210,13 @@ COMMANDS = dict(leaves(root, ("holdfast",)))
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_of_a_command_is_described(command: str) -> None:
-    said = section("cli.md", command)
-    told = set(re.findall(r"`(--[\w-]+)", said))
-    if "(#selectors)" in said:
-        told |= set(re.findall(r"`(--[\w-]+)", section("cli.md", "Selectors")))
-    assert told == {option for each in COMMANDS[command].params if isinstance(each, click.Option) for option in each.opts}
+    output = section("cli.md", command)
+    reported = set(re.findall(r"`(--[\w-]+)", output))
+    if "(#selectors)" in output:
+        reported |= set(re.findall(r"`(--[\w-]+)", section("cli.md", "Selectors")))
+    assert reported == {option for each in COMMANDS[command].params if isinstance(each, click.Option) for option in each.opts}
     arguments = [each.metavar for each in COMMANDS[command].params if isinstance(each, click.Argument) and each.metavar]
-    assert [argument for argument in arguments if argument not in said] == []
+    assert [argument for argument in arguments if argument not in output] == []
 
 
 def test_no_command_is_described_that_is_not_there() -> None:
@@ -251,8 +253,8 @@ def test_no_event_has_a_field_that_is_not_described() -> None:
 
 
 def variables() -> Iterable[str]:
-    said = "".join(path.read_text() for path in SOURCES)
-    return set(re.findall(r"\bHOLDFAST_(?:URL|APP|SQLITE)\b", said)) | set(re.findall(r'environ(?:\.get\(|\[)"(\w+)"', said))
+    output = "".join(path.read_text() for path in SOURCES)
+    return set(re.findall(r"\bHOLDFAST_(?:URL|APP|SQLITE)\b", output)) | set(re.findall(r'environ(?:\.get\(|\[)"(\w+)"', output))
 
 
 def test_every_variable_of_the_environment_is_described() -> None:
@@ -261,20 +263,20 @@ def test_every_variable_of_the_environment_is_described() -> None:
 
 
 def test_every_cap_is_as_described() -> None:
-    said = section("jobs.md", "Limits and caps")
-    told = {row.split("|")[1].strip(): row.split("|")[2].strip() for row in said.splitlines() if row.startswith("| ")}
+    output = section("jobs.md", "Limits and caps")
+    reported = {row.split("|")[1].strip(): row.split("|")[2].strip() for row in output.splitlines() if row.startswith("| ")}
     kilobytes = {"payload": payload.PAYLOAD_LIMIT, "result": payload.RESULT_LIMIT, "checkpoint": payload.CHECKPOINT_LIMIT}
     kilobytes |= {
         "text of an error, traceback": payload.ERROR_TEXT_LIMIT,
         "message and stage of `job.progress`": context.MESSAGE_LIMIT,
     }
-    assert {name: told[name] for name in kilobytes} == {name: f"{limit // 1024} KiB" for name, limit in kilobytes.items()}
-    assert f"{policy.RETENTION_FLOOR / 60:.0f} minutes" in told["memory of a finished job"]
-    assert told["`unique_key`, a tag"].startswith(f"{options.TEXT_LIMIT} characters")
-    assert told["jobs moved by one write of a rescue"] == str(recovery.JOBS_PER_MOVE)
-    assert told["jobs moved by one write of an operator"] == f"{client.BATCH:,}"
-    assert told["jobs of one `process=True` process"] == f"{pool.MOST_JOBS:,}, or {pool.MOST_GROWTH >> 20} MiB of growth"
-    assert told["an unreachable store, for a command or at a worker's start"] == f"{supervisor.START_PATIENCE:.0f} s"
+    assert {name: reported[name] for name in kilobytes} == {name: f"{limit // 1024} KiB" for name, limit in kilobytes.items()}
+    assert f"{policy.RETENTION_FLOOR / 60:.0f} minutes" in reported["memory of a finished job"]
+    assert reported["`unique_key`, a tag"].startswith(f"{options.TEXT_LIMIT} characters")
+    assert reported["jobs moved by one write of a rescue"] == str(recovery.JOBS_PER_MOVE)
+    assert reported["jobs moved by one write of an operator"] == f"{client.BATCH:,}"
+    assert reported["jobs of one `process=True` process"] == f"{pool.MOST_JOBS:,}, or {pool.MOST_GROWTH >> 20} MiB of growth"
+    assert reported["an unreachable store, for a command or at a worker's start"] == f"{supervisor.START_PATIENCE:.0f} s"
 
 
 def test_the_default_backoff_is_as_described() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._system.host import identify
-from holdfast.testing.process_log import ProcessEvent, tell, told
+from holdfast.testing.process_log import ProcessEvent, read_from, tell
 from tests.e2e.records import UP
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ class Undertaker:
 
     def _speakers(self) -> set[ProcessIdentity]:
         """Of what was said since the last look."""
-        deeds, self._read = told(self._said, self._read)
+        deeds, self._read = read_from(self._said, self._read)
         return {deed.process for deed in deeds}
 
     def _meet(self, process: ProcessIdentity) -> None:
@@ -79,7 +79,7 @@ class Watch:
 
     def up(self) -> list[ProcessIdentity]:
         """Workers that have begun a job, and live."""
-        deeds, self._read = told(self._said, self._read)
+        deeds, self._read = read_from(self._said, self._read)
         for deed in deeds:
             self.heard[deed.what] += 1
             if deed.what == END:

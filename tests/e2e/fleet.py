@@ -152,7 +152,7 @@ class Fleet:
         """Whether somebody is inside a write of a SQLite file, and stays there. On a server nobody is: it writes itself."""
         if not self.url.startswith("sqlite:"):
             return False
-        with history_sqlite.opened(self.folder / "jobs.db", patience=0.1) as connection:
+        with history_sqlite.opened(self.folder / "jobs.db", timeout=0.1) as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:

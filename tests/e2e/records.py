@@ -10,7 +10,7 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Token
 from holdfast.testing import history_sqlite
 from holdfast.testing.history import History
-from holdfast.testing.process_log import ProcessEvent, told
+from holdfast.testing.process_log import ProcessEvent, read_from
 from holdfast.testing.process_log import tell as tell_deed
 
 SAID = "said"
@@ -49,7 +49,7 @@ class SqliteRecord:
         history_sqlite.tell(self._database, what, job, token, process)
 
     def read(self, deeds: Iterable[ProcessEvent] = ()) -> History:
-        return history_sqlite.read(self._database, [*deeds, *told(self._said)[0]])
+        return history_sqlite.read(self._database, [*deeds, *read_from(self._said)[0]])
 
 
 class PostgresRecord:
@@ -72,7 +72,7 @@ class PostgresRecord:
     def read(self, deeds: Iterable[ProcessEvent] = ()) -> History:
         from proof.checker import history_postgres
 
-        return history_postgres.read(self._url, [*deeds, *told(self._said)[0]])
+        return history_postgres.read(self._url, [*deeds, *read_from(self._said)[0]])
 
 
 def record_of(url: str, folder: Path) -> Record:

@@ -36,7 +36,7 @@ def test_blocked_code_ends_at_its_deadline_when_its_supervisor_is_killed(tmp_pat
         assert ships.journal.read(job, "end") == []
 
 
-def test_code_that_is_deaf_to_cancellation_is_ended_with_its_process_and_pays_alone(tmp_path: Path) -> None:
+def test_code_that_ignores_cancellation_is_ended_with_its_process_and_only_its_job_pays(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="3s", grace="0.5s") as ships:
         ships.crew()
         deaf = ships.enqueue("turn_a_deaf_ear", gate="gate")

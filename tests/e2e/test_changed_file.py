@@ -29,7 +29,7 @@ def replace(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [delete, replace])
-def test_a_file_that_is_deleted_or_replaced_is_noticed_and_said_and_its_successor_is_used(
+def test_a_file_that_is_deleted_or_replaced_is_noticed_and_reported_and_its_successor_is_used(
     tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
     with fleet(tmp_path) as ships:

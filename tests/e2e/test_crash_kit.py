@@ -117,7 +117,7 @@ def test_nothing_is_left_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [each.name for each in tmp_path.iterdir()] == ["child"]
 
 
-def test_a_checkpoint_and_what_a_job_says_are_points_so_that_a_handler_needs_no_change() -> None:
+def test_checkpoints_and_progress_reports_are_points_so_that_a_handler_needs_no_change() -> None:
     recovery = crash_at("checkpoint", crash_shop.copy.bind(chunks=3))
     assert recovery.job.result == 1
     assert recovery.reached == ("copy", "from 0", "checkpoint", "copy", "from 1", "checkpoint", "checkpoint")
@@ -144,7 +144,7 @@ def test_an_app_that_is_open_before_it_can_be_moved_is_refused(tmp_path: Path, m
     del sys.modules["hasty_shop"]
 
 
-def test_a_handler_in_a_process_of_its_own_is_killed_there() -> None:
+def test_a_handler_in_a_separate_process_is_killed_there() -> None:
     recovery = crash_at("computed", crash_shop.compute.bind())
     assert (recovery.job.result, recovery.job.crashes) == (2, 1)
 
@@ -161,7 +161,7 @@ def test_a_job_may_be_meant_to_end_otherwise(point: str, job: object, ends: str)
     assert crash_at(point, job, ends=ends).job.state == ends  # type: ignore[arg-type]
 
 
-def test_a_fake_takes_its_place_in_the_workers(tmp_path: Path) -> None:
+def test_a_fake_is_installed_in_the_workers(tmp_path: Path) -> None:
     job = crash_shop.charge.bind(order=7, book=f"{tmp_path}/book")
     recovery = crash_at("after charge", job, setup=crash_shop.charge_a_fake)
     assert recovery.count("fake money moved") == 2
@@ -215,7 +215,7 @@ def test_s3_a_zombie_that_was_frozen_inside_of_a_transaction_commits_nothing(tmp
     assert recovery.count("inside") == 2
 
 
-def test_a_freeze_waits_until_nobody_is_inside_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_freeze_waits_until_no_process_is_inside_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
     look = trials._is_locked
     monkeypatch.setattr(trials, "_is_locked", lambda url: found.append(look(url)) or found[-1])
@@ -252,18 +252,18 @@ def test_a_point_that_is_never_reached_is_named_with_those_that_are(tmp_path: Pa
     assert said.splitlines()[-1].endswith("the job completed with attempt 1")
 
 
-def test_a_job_that_never_gets_there_is_not_waited_for_for_ever() -> None:
+def test_a_job_that_never_gets_there_is_waited_for_within_a_limit() -> None:
     with pytest.raises(AssertionError, match=r"'any' was not reached within 0.5 s\n(.*\n)*.*the job is "):
         crash_at("any", crash_shop.wait_for_ever.bind(), within="0.5s")
 
 
-def test_a_second_attempt_that_raises_is_no_recovery_and_its_retry_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_second_attempt_that_raises_is_not_a_recovery_and_its_retry_is_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="the next attempt failed") as failed:
         crash_at("after charge", crash_shop.charge_or_raise.bind(order=7, book=f"{tmp_path}/book"))
     assert "attempt 2 failed: FileExistsError" in str(failed.value)
 
 
-def test_another_end_than_expected_is_told_with_its_reason() -> None:
+def test_another_end_than_expected_is_reported_with_its_reason() -> None:
     with pytest.raises(AssertionError, match=r"it is held, not completed; 0 attempts followed, not 1"):
         crash_at("printed", crash_shop.print_letter.bind(address="x"))
 
@@ -293,7 +293,7 @@ def test_an_app_that_no_module_has_is_refused(monkeypatch: pytest.MonkeyPatch) -
         crash_at("any", task.bind())
 
 
-def test_a_setup_that_fails_is_told() -> None:
+def test_a_setup_that_fails_is_reported() -> None:
     with pytest.raises(ConfigurationError, match=r"setup=.*:break_down failed in a worker: RuntimeError: no fake today"):
         crash_at("greeted", crash_shop.greet.bind(name="ada"), setup=crash_shop.break_down)
 

@@ -62,9 +62,7 @@ def test_a_loop_blocked_for_longer_than_the_ttl_keeps_its_lease(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite:///{}/jobs.db"])
-def test_handlers_in_processes_of_their_own_end_with_the_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
-) -> None:
+def test_handlers_in_separate_processes_end_with_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     name = f"shop_with_{url.partition(':')[0]}"
     (tmp_path / f"{name}.py").write_text(SHOP.format(url=url.format(tmp_path)))
     monkeypatch.syspath_prepend(tmp_path)

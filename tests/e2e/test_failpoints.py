@@ -54,7 +54,7 @@ def test_s15_a_process_that_dies_before_or_after_any_call_of_its_store_loses_not
         assert ships.app.jobs.counts()["completed"] == tormentor.jobs
 
 
-def test_s9_a_runner_that_dies_before_or_after_any_word_of_its_own_costs_nobody_else(tmp_path: Path) -> None:
+def test_s9_a_runner_that_dies_before_or_after_any_message_costs_no_other_job(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="6s") as ships:
         ships.environment["E2E_FAILPOINTS"] = ",".join(RUNNER_POINTS)
         ships.target = "tests.e2e.fault_jobs:app"

@@ -54,7 +54,7 @@ def written(ships: Fleet) -> list[str]:
 
 
 @pytest.mark.timeout(120)
-def test_l8_a_foreign_writer_that_is_frozen_for_longer_than_the_ttl_charges_nobody_and_loses_nothing(tmp_path: Path) -> None:
+def test_l8_a_foreign_writer_that_is_frozen_for_longer_than_the_ttl_charges_no_job_and_loses_nothing(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
         crews = [ships.crew(), ships.crew()]
         running = [ships.enqueue("wait", gate="running") for _ in range(3)]
@@ -79,7 +79,7 @@ def test_l8_a_foreign_writer_that_is_frozen_for_longer_than_the_ttl_charges_nobo
         assert "job.rescued" not in ships.logs()
 
 
-def test_l8_code_that_an_outage_outlasts_and_nobody_can_stop_ends_with_its_worker_and_charges_nobody(tmp_path: Path) -> None:
+def test_l8_code_that_outlasts_an_outage_and_cannot_be_stopped_ends_with_its_worker_free_of_charge(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
         ships.crew()
         job = ships.enqueue("wait_in_thread", gate="gate")
@@ -103,7 +103,7 @@ def test_s10_an_enqueue_that_meets_a_foreign_writer_waits_for_it_and_is_applied_
 
 
 @pytest.mark.parametrize("task", ["stop_inside_a_transaction", "stop_inside_a_transaction_of_a_runner"])
-def test_s7_a_handler_frozen_inside_its_transaction_blocks_nobody_for_long_and_its_rows_are_not_kept(
+def test_s7_a_handler_frozen_inside_its_transaction_blocks_others_briefly_and_its_rows_are_not_kept(
     tmp_path: Path, task: str
 ) -> None:
     with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:

@@ -28,7 +28,7 @@ def keep_full(disk: Disk, seconds: float) -> None:
     until(is_over, within=seconds + START)
 
 
-def test_s6_an_enqueue_on_a_full_disk_says_so_and_leaves_nothing_half_written(
+def test_s6_an_enqueue_on_a_full_disk_raises_and_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(Client.__init__.__kwdefaults__, "give_up", 0.2)  # instead of half a minute

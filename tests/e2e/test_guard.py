@@ -139,7 +139,7 @@ def test_no_signal_but_kill_and_stop_reaches_the_guard() -> None:
     run(scenario)
 
 
-def test_the_guard_is_no_child_that_code_in_the_worker_would_wait_for() -> None:
+def test_the_guard_is_not_a_child_that_code_in_the_worker_would_wait_for() -> None:
     async def scenario() -> None:
         async with cellmate() as child:
             await ask(child, "echo")

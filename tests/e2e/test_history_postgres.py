@@ -83,7 +83,7 @@ def after(dsn: str, deeds: list[ProcessEvent], wrong: str) -> Report:
     return check(history_postgres.read(dsn, deeds), Rules())
 
 
-def test_a_whole_life_is_told_in_order_and_breaks_nothing(postgres_dsn: str) -> None:
+def test_a_whole_life_is_recorded_in_order_and_breaks_nothing(postgres_dsn: str) -> None:
     history = history_postgres.read(postgres_dsn, one_job(postgres_dsn, is_finished=True))
     rows = [event.after for event in history if event.what == "job"]
     assert [row.state for row in rows if isinstance(row, JobRow)] == ["available", "running", "running", "completed"]
@@ -129,12 +129,12 @@ def test_a_wrong_write_to_an_active_job_is_seen(postgres_dsn: str, wrong: str, n
     assert name in {violation.name for violation in after(postgres_dsn, deeds, wrong).violations}
 
 
-def test_a_write_that_was_rolled_back_is_not_told(postgres_dsn: str) -> None:
+def test_a_write_that_was_rolled_back_is_not_recorded(postgres_dsn: str) -> None:
     deeds = one_job(postgres_dsn, is_finished=True)
     assert not after(postgres_dsn, deeds, "BEGIN; DELETE FROM holdfast.finished; ROLLBACK").violations
 
 
-def test_a_death_is_told_between_what_came_before_and_what_followed_it(postgres_dsn: str) -> None:
+def test_a_death_comes_between_what_preceded_and_what_followed_it(postgres_dsn: str) -> None:
     deeds = one_job(postgres_dsn, is_finished=True)
     (started,) = [deed for deed in deeds if deed.what == "handler.start"]
     history = history_postgres.read(postgres_dsn, [*deeds, ProcessEvent(started.time + 1e-7, "process.end", OURS)])

@@ -64,7 +64,7 @@ def after(database: Path, wrong: str) -> Report:
     return check(history_sqlite.read(database), Rules())
 
 
-def test_a_whole_life_is_told_in_order_and_breaks_nothing(database: Path) -> None:
+def test_a_whole_life_is_recorded_in_order_and_breaks_nothing(database: Path) -> None:
     history = history_sqlite.read(database)
     rows = [event.after for event in history if event.what == "job"]
     assert [row.state for row in rows if isinstance(row, JobRow)] == ["available", "running", "running", "completed"]
@@ -78,7 +78,7 @@ def test_a_whole_life_is_told_in_order_and_breaks_nothing(database: Path) -> Non
     assert report.starts == 1
 
 
-def test_what_is_done_before_and_after_all_writes_is_told_in_its_place(database: Path) -> None:
+def test_what_is_done_before_and_after_all_writes_is_recorded_in_order(database: Path) -> None:
     early, late = ProcessEvent(1.0, "process.freeze", OURS), ProcessEvent(time.time() + 60, "process.end", OURS)
     events = list(history_sqlite.read(database, [late, early]))
     assert [events[0].what, events[-1].what] == ["process.freeze", "process.end"]
@@ -134,7 +134,7 @@ def test_two_unfinished_jobs_with_one_key_are_seen(tmp_path: Path) -> None:
     assert not after(tmp_path / "jobs.db", f"DROP INDEX holdfast_unique_keys; {twice}; {twice}").verdict("S11")
 
 
-def test_a_death_is_told_before_what_followed_it(tmp_path: Path) -> None:
+def test_a_death_comes_before_what_followed_it(tmp_path: Path) -> None:
     asyncio.run(one_job(tmp_path / "jobs.db", is_finished=True))
     with history_sqlite.opened(tmp_path / "jobs.db") as connection:
         (claimed,) = connection.execute("SELECT time FROM history WHERE what = 'handler.start'").fetchone()

@@ -138,7 +138,7 @@ def test_death_is_learnt_although_a_child_keeps_the_pipe_open() -> None:
     run(scenario)
 
 
-def test_a_dead_worker_is_reaped_without_anybody_waiting() -> None:
+def test_a_dead_worker_is_reaped_even_if_no_caller_waits() -> None:
     async def scenario() -> None:
         async with cellmate() as child:
             assert is_alive(child.process.pid)
@@ -217,7 +217,7 @@ def test_a_zombie_is_provably_dead_and_a_living_process_is_not() -> None:
     assert not host.is_running(theirs)
 
 
-def test_another_process_of_the_same_pid_is_somebody_else() -> None:
+def test_another_process_with_the_same_pid_is_not_the_same() -> None:
     host, ours = SystemHost(), SystemHost().process()
     assert host.is_running(ours)
     earlier = type(ours)(ours.host, ours.pid, ours.start - 1, ours.boot, ours.pid_namespace, ours.clock)

@@ -77,7 +77,7 @@ def test_each_worker_enters_before_its_first_claim_and_leaves_after_its_drain(tm
     assert (story(tmp_path)[0], ours.count("enter"), ours.count("leave")) == ("enter", 2, 2)  # the runner has one of its own
 
 
-def test_a_lifespan_that_fails_keeps_the_worker_from_starting_and_says_why(tmp_path: Path) -> None:
+def test_a_lifespan_that_fails_keeps_the_worker_from_starting_and_reports_why(tmp_path: Path) -> None:
     job = holdfast(tmp_path, "enqueue", "shop", "ask").strip()
     (tmp_path / "broken").touch()
     worker = start(tmp_path, "worker", "shop", "--log-level", "error")

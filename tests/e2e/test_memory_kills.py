@@ -10,7 +10,9 @@ from tests.e2e.waiting import until
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_s9_a_job_that_takes_all_memory_is_quarantined_after_three_kills_and_each_says_why(tmp_path: Path, version: int) -> None:
+def test_s9_a_job_that_takes_all_memory_is_quarantined_after_three_kills_and_each_records_why(
+    tmp_path: Path, version: int
+) -> None:
     with cage(tmp_path, version) as caged, fleet(tmp_path) as ships:
         ships.main, ships.target = caged.main, "tests.e2e.fault_jobs:app"
         if caged.counter is not None:
@@ -28,7 +30,7 @@ def test_s9_a_job_that_takes_all_memory_is_quarantined_after_three_kills_and_eac
         assert innocent.crashes < 3
 
 
-def test_s9_a_runner_that_takes_all_memory_ends_alone_and_its_attempt_says_why(tmp_path: Path) -> None:
+def test_s9_a_runner_that_takes_all_memory_ends_without_others_and_its_attempt_records_why(tmp_path: Path) -> None:
     with cage(tmp_path, 1) as caged, fleet(tmp_path) as ships:
         ships.main, ships.target = caged.main, "tests.e2e.fault_jobs:app"
         if caged.counter is not None:

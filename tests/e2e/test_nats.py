@@ -57,7 +57,7 @@ def eavesdropping(url: str) -> Iterator[list[bytes]]:
         thread.join(START)
 
 
-def test_jobs_are_delivered_by_id_and_nothing_else_is_said(tmp_path: Path) -> None:
+def test_jobs_are_delivered_by_id_and_nothing_else_is_sent(tmp_path: Path) -> None:
     with NatsServer() as server, fleet(tmp_path, transport=server.url, poll=POLL) as ships, eavesdropping(server.url) as heard:
         crew = ships.crew(*LOUD)
         until(lambda: b'"batch"' in b"".join(heard), within=START)  # it asks for jobs

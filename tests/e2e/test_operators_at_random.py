@@ -23,7 +23,7 @@ DELETABLE = 0.2
 
 
 @pytest.mark.timeout(180)
-def test_s4_every_job_ends_whatever_operators_do_to_it_while_its_workers_are_killed(tmp_path: Path, store_url: str) -> None:
+def test_s4_every_job_ends_under_all_operator_commands_while_its_workers_are_killed(tmp_path: Path, store_url: str) -> None:
     chance = random.Random(SEED)
     with fleet(tmp_path, url=store_url, ttl="3s", recovery="0.3s") as ships:
         tormentor = Tormentor(ships, chance, [HERE, HERE])

@@ -218,7 +218,7 @@ def test_a_program_that_used_the_app_ends_at_once_and_without_a_word(tmp_path: P
     assert program(tmp_path, ENDS[end], flags=("-X", "dev", "-W", "error")) == ""
 
 
-def test_a_worker_that_nobody_left_does_not_keep_a_program_from_its_end(tmp_path: Path) -> None:
+def test_a_worker_that_was_not_left_does_not_keep_a_program_from_its_end(tmp_path: Path) -> None:
     said = program(
         tmp_path,
         """

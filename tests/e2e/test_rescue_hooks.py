@@ -52,7 +52,7 @@ def hooks(ships: Fleet, job: UUID) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(180)
-def test_rows_of_a_killed_worker_are_healed_before_the_next_attempt_whatever_the_kind_of_task(ships: Fleet) -> None:
+def test_the_hook_for_a_killed_worker_runs_before_the_next_attempt_for_every_kind_of_task(ships: Fleet) -> None:
     crew = ships.crew()
     (doomed,) = crew.workers()
     jobs = [ships.enqueue(kind, gate="gate") for kind in KINDS]
@@ -74,7 +74,7 @@ def test_rows_of_a_killed_worker_are_healed_before_the_next_attempt_whatever_the
 
 
 @pytest.mark.timeout(180)
-def test_a_runner_that_is_killed_or_stalls_is_healed_for_by_its_worker(ships: Fleet) -> None:
+def test_the_worker_runs_the_hook_for_a_runner_that_is_killed_or_stalls(ships: Fleet) -> None:
     crew = ships.crew()
     (worker,) = crew.workers()
     stalled, job = ships.enqueue("moves", gate="never"), ships.enqueue("work_in_process", gate="gate")
@@ -107,7 +107,7 @@ def test_s9_a_death_inside_the_hook_is_a_crash_of_that_attempt_and_its_rows_are_
 
 
 @pytest.mark.timeout(180)
-def test_a_job_that_ends_with_its_worker_is_healed_by_the_hook_alone(ships: Fleet) -> None:
+def test_a_job_that_ends_with_its_worker_gets_its_hook_and_no_attempt(ships: Fleet) -> None:
     crew = ships.crew()
     jobs = {
         ships.enqueue(kind, gate="gate"): state
@@ -137,7 +137,7 @@ def test_a_hook_alone_that_does_not_get_through_is_tried_again(ships: Fleet, the
 
 
 @pytest.mark.timeout(180)
-def test_s3_a_frozen_worker_whose_jobs_were_healed_and_taken_leaves_their_rows_alone(ships: Fleet) -> None:
+def test_s3_a_frozen_worker_whose_jobs_were_taken_after_their_hook_leaves_their_rows_unchanged(ships: Fleet) -> None:
     crew = ships.crew()
     jobs = [ships.enqueue(kind, gate="gate") for kind in KINDS[:2]]
     for job in jobs:

@@ -90,7 +90,7 @@ NO_JSON: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", NO_JSON)
-def test_l4_what_is_no_json_is_refused_when_it_is_enqueued_even_without_the_code(tmp_path: Path, kind: str) -> None:
+def test_l4_a_payload_that_is_not_json_is_refused_when_it_is_enqueued_even_without_the_code(tmp_path: Path, kind: str) -> None:
     with fleet(tmp_path) as ships:
         with pytest.raises(PayloadInvalid):
             ships.enqueue("count", **NO_JSON[kind])

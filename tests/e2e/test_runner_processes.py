@@ -29,7 +29,7 @@ def runners(folder: Path, **settings: str) -> Iterator[Fleet]:
         yield ships
 
 
-def test_a_handler_runs_in_a_group_of_its_own_in_the_workers_session_and_says_all_it_can(tmp_path: Path) -> None:
+def test_a_handler_runs_in_a_separate_group_of_the_workers_session_and_can_report_everything(tmp_path: Path) -> None:
     with runners(tmp_path) as ships:
         crew = ships.crew()
         views = [ships.until_state(ships.enqueue("compute", number=n), "completed", within=START) for n in range(3)]
@@ -47,7 +47,7 @@ def test_a_handler_runs_in_a_group_of_its_own_in_the_workers_session_and_says_al
         assert ships.until_state(child, "completed", within=START).result["number"] == 7
 
 
-def test_a_deaf_handler_ends_with_its_stacks_within_the_grace_while_its_siblings_go_on(tmp_path: Path) -> None:
+def test_an_unresponsive_handler_ends_with_its_stacks_within_the_grace_while_its_siblings_go_on(tmp_path: Path) -> None:
     with runners(tmp_path, grace="1s") as ships:
         crew = ships.crew()
         (worker,) = crew.workers()
@@ -124,7 +124,7 @@ def test_s6_a_killed_worker_leaves_no_runner_behind(tmp_path: Path) -> None:
         assert again["session"] != worker
 
 
-def test_a_runner_dies_with_a_worker_that_nobody_supervises(tmp_path: Path) -> None:
+def test_a_runner_dies_with_an_unsupervised_worker(tmp_path: Path) -> None:
     """Neither supervisor nor guard can help: the kernel does."""
     with runners(tmp_path) as ships:
         crew = ships.crew()

@@ -87,7 +87,7 @@ def test_a_signal_to_a_worker_is_left_to_its_supervisor(tmp_path: Path) -> None:
         assert is_alive(worker)
 
 
-def test_sigquit_shows_the_stacks_of_everybody_and_ends_nothing(tmp_path: Path) -> None:
+def test_sigquit_shows_the_stacks_of_all_processes_and_ends_nothing(tmp_path: Path) -> None:
     with fleet(tmp_path) as ships:
         crew = ships.crew()
         jobs = []

@@ -48,7 +48,7 @@ def test_figures_of_sittings_are_added_up_in_one_file(tmp_path: Path) -> None:
     assert rows["p50 / p99 / max, in seconds"] == ["0.30 / 5.00 / 5.00", "0.10 / 0.10 / 0.10", "0.30 / 5.00 / 5.00"]
 
 
-def test_what_never_was_is_told_with_the_rate_below_which_it_is() -> None:
+def test_what_was_never_seen_is_reported_with_the_rate_below_which_it_is() -> None:
     assert shown([one(jobs=3000)])["lost"] == ["0 (< 0.001)"]
     assert shown([one(jobs=3000, lost=2)])["lost"] == ["2"]
     assert shown([one()])["lost"] == ["0"]
@@ -70,7 +70,7 @@ def test_every_violation_is_counted_once_under_what_it_means() -> None:
     assert (made.starts, made.recoveries) == (7, [0.123, 2.0])
 
 
-def test_whoever_is_left_running_is_found_wherever_it_has_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_left_running_is_found_in_any_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "GOING", 0.0)
     monkeypatch.setenv(leftovers.MARK, "")  # put back afterwards
     name = leftovers.mark()
@@ -88,7 +88,7 @@ def test_whoever_is_left_running_is_found_wherever_it_has_gone(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("names", [(), ("S3",)])
-def test_the_exit_code_says_whether_a_promise_was_broken_and_then_the_database_is_kept(
+def test_the_exit_code_shows_whether_a_promise_was_broken_and_then_the_database_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], names: tuple[str, ...]
 ) -> None:
     played: list[Path] = []

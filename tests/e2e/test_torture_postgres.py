@@ -15,7 +15,7 @@ HALF = {"kills": 25, "zombies": 5, "cuts": 6, "rows locked": 2, "statements canc
 @pytest.mark.prove
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("store", "restarts"), [("postgres", 2), ("postgres+nats", 3)])
-def test_nothing_is_lost_owned_twice_or_stuck_whatever_happens_to_machines_and_servers(
+def test_nothing_is_lost_owned_twice_or_stuck_under_faults_of_machines_and_servers(
     tmp_path: Path, store: Store, restarts: int
 ) -> None:
     plan = Plan(store=store, seed=SEED, seconds=0.0, wanted={**HALF, "restarts": restarts}, crews=3)

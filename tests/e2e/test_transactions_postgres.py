@@ -54,7 +54,7 @@ def test_s7_a_worker_killed_between_rows_and_commit_leaves_none_and_the_next_att
 
 
 @pytest.mark.timeout(120)
-def test_s7_workers_frozen_inside_their_transactions_hold_up_nobody_and_their_rows_are_not_kept(ships: Fleet) -> None:
+def test_s7_workers_frozen_inside_their_transactions_delay_no_other_and_their_rows_are_not_kept(ships: Fleet) -> None:
     with closing(psycopg.connect(ships.url, autocommit=True)) as connection:
         connection.execute("CREATE UNIQUE INDEX ON ledger (job)")  # the next attempt waits for a row that is not committed
     crew = ships.crew()

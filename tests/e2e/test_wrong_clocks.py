@@ -28,7 +28,7 @@ def pass_time(seconds: float) -> None:
     until(lambda: time.monotonic() > by, within=seconds + 1)
 
 
-def test_s5_wall_clocks_that_step_by_an_hour_to_and_fro_judge_nobody(tmp_path: Path) -> None:
+def test_s5_wall_clocks_that_step_by_an_hour_to_and_fro_judge_no_lease(tmp_path: Path) -> None:
     with fleet(tmp_path, ttl="3s", recovery="0.3s") as ships:
         ships.crew("--queues", "none")  # a judge whose clocks are right
         wrong(ships, worker=0.0)
@@ -77,7 +77,7 @@ def test_l2_a_worker_whose_clock_was_set_back_takes_what_is_due_once_it_is_right
         assert len(crew.workers()) == 1
 
 
-def test_l4_a_job_of_a_client_whose_clock_was_ahead_waits_is_told_and_can_be_hurried(
+def test_l4_a_job_of_a_client_whose_clock_was_ahead_waits_is_reported_and_can_be_hurried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with fleet(tmp_path) as ships:

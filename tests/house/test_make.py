@@ -48,7 +48,7 @@ def test_help_names_every_target(clone: Path) -> None:
     ]
 
 
-def test_environment_is_made_anew_when_pyproject_changes(clone: Path) -> None:
+def test_environment_is_rebuilt_when_pyproject_changes(clone: Path) -> None:
     before = stamp(clone)
     assert stamp(clone) == before
     with (clone / "pyproject.toml").open("a") as file:
@@ -91,7 +91,7 @@ def test_ci_ends_with_pytest_closing_line_and_fails_with_make(tmp_path: Path, cl
     assert done.returncode == code
 
 
-def test_ci_says_when_the_tests_did_not_run(tmp_path: Path) -> None:
+def test_ci_reports_when_the_tests_did_not_run(tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", tmp_path / ".ci/run")
     (tmp_path / "Makefile").write_text("check:\n\t@false\n")

@@ -62,7 +62,7 @@ def test_a_broken_assertion_is_wrong_for_a_model_and_right_for_a_mutant() -> Non
     assert check_models.verdict(search(mutant="NO_GUARD"), found(BREAKS))[0]
 
 
-def test_a_mutant_that_passes_is_named_with_what_it_takes_out() -> None:
+def test_a_mutant_that_passes_is_named_with_what_it_removes() -> None:
     is_right, line = check_models.verdict(search(mutant="NO_GUARD"), found(HOLDS))
     assert not is_right
     assert line.startswith("mutant clocks NO_GUARD: NOT CAUGHT in 64,523 states")
@@ -70,7 +70,7 @@ def test_a_mutant_that_passes_is_named_with_what_it_takes_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         "error: max search depth too small" + HOLDS,
         "pan: reached -DMEMLIM bound" + HOLDS,
@@ -81,9 +81,9 @@ def test_a_mutant_that_passes_is_named_with_what_it_takes_out() -> None:
     ],
 )
 @pytest.mark.parametrize("mutant", [None, "NO_GUARD"])
-def test_a_search_that_was_cut_short_is_wrong_for_both(said: str, mutant: str | None) -> None:
-    assert found(said).cut
-    assert not check_models.verdict(search(mutant=mutant), found(said))[0]
+def test_a_search_that_was_cut_short_is_wrong_for_both(answer: str, mutant: str | None) -> None:
+    assert found(answer).cut
+    assert not check_models.verdict(search(mutant=mutant), found(answer))[0]
 
 
 def test_every_mutant_of_the_models_is_in_the_table_and_every_one_of_the_table_is_in_its_model() -> None:
@@ -108,13 +108,15 @@ def test_a_real_run_is_exhaustive_and_a_real_mutant_is_caught_by_a_named_propert
     assert closing.endswith("1 of 1 mutants caught; 0 wrong")
 
 
-def test_a_guard_whose_absence_nobody_notices_fails(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_guard_whose_absence_no_test_notices_fails(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table.write_text(SMALL + '    NOTHING_OF_THE_KIND = "nothing is taken out"\n')
     assert check_models.main(table) == 1
     assert "NOTHING_OF_THE_KIND: NOT CAUGHT" in capsys.readouterr().out
 
 
-def test_a_model_that_breaks_fails_and_says_how_to_see_the_run(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_breaks_fails_and_names_the_command_that_shows_the_run(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     table.write_text(SMALL.replace('flags = ""', 'flags = "NO_GUARD"'))
     assert check_models.main(table) == 1
     out = capsys.readouterr().out
@@ -122,7 +124,7 @@ def test_a_model_that_breaks_fails_and_says_how_to_see_the_run(table: Path, caps
     assert "see the run: cd " in out
 
 
-def test_without_spin_it_fails_and_says_what_to_install(
+def test_without_spin_it_fails_and_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(check_models, "TOOLS", ("spin-that-nobody-has",))

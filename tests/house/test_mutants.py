@@ -36,5 +36,5 @@ def test_each_promised_mutant_is_in_the_table_once() -> None:
     assert len(PROMISED) == 24
 
 
-def test_each_says_what_it_breaks() -> None:
+def test_each_mutant_names_what_it_breaks() -> None:
     assert not [mutant.name for mutant in MUTANTS if not mutant.breaks.endswith(".")]

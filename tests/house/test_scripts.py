@@ -127,7 +127,7 @@ uuid.uuid1(), uuid.uuid4(), os.urandom(1), secrets.token_hex()
 """
 
 
-def test_time_and_chance_are_banned_and_the_ban_says_where_to_go() -> None:
+def test_time_and_chance_are_banned_and_the_ban_names_the_replacement() -> None:
     banned = [line for line in lint("src/holdfast/_engine/anything.py", CLOCKS).splitlines() if "TID251" in line]
     assert len(banned) == 18  # 17 calls, and the import of secrets
     assert all("_system/clock.py" in line for line in banned)
@@ -148,7 +148,7 @@ def test_relative_import_is_refused() -> None:
     assert "TID252" in lint("src/holdfast/_core/anything.py", "from .job import NewJob\n\n__all__ = ['NewJob']\n")
 
 
-def test_a_promise_whose_test_nobody_wrote_is_named(clone: Path) -> None:
+def test_a_promise_whose_test_does_not_exist_is_named(clone: Path) -> None:
     page, test = clone / "docs" / "promises.md", clone / "tests" / "core" / "test_a.py"
     test.write_text("def test_it_holds() -> None: ...\n")
     page.parent.mkdir(exist_ok=True)
@@ -164,7 +164,7 @@ def test_five_days_take_all_long_tests() -> None:
     assert {folder for day in days for folder in todays_part.part(day, [])} == set(todays_part.TURNS)
 
 
-def test_the_long_tests_of_the_room_that_changed_most_run_at_once() -> None:
+def test_the_long_tests_of_the_package_that_changed_most_run_at_once() -> None:
     day = datetime.date(2026, 11, 23)
     assert todays_part.part(day, ["README.md"]) == ("tests/e2e",)
     changed = ["bench/backlog.py", "bench/chart.py", "proof/stores/recording_store.py"]

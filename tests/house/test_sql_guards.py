@@ -17,7 +17,7 @@ def edits(text: str) -> dict[str, str]:
     return {guard.name: guard.removed_from(text) for guard in guards(text)}
 
 
-def test_each_condition_is_taken_out_alone() -> None:
+def test_each_condition_is_removed_by_itself() -> None:
     found = edits("DELETE FROM jobs WHERE id = :id AND state NOT IN ('a', 'b');")
     assert found == {
         "AND: id = :id": "DELETE FROM jobs WHERE (id = :id OR TRUE) AND state NOT IN ('a', 'b');",
@@ -25,7 +25,7 @@ def test_each_condition_is_taken_out_alone() -> None:
     }
 
 
-def test_an_alternative_is_taken_out_by_being_false_and_the_group_as_a_whole() -> None:
+def test_an_alternative_is_removed_by_being_false_and_the_group_as_a_whole() -> None:
     inner = ["OR: b", "AND: c", "OR: c AND d", "AND: d"]
     assert list(edits("SELECT 1 FROM t WHERE a AND (b OR c AND d)")) == ["AND: a", *inner, "AND: (b OR c AND d)"]
     assert edits("SELECT 1 WHERE a OR b")["OR: b"] == "SELECT 1 WHERE a OR (b AND FALSE)"
@@ -57,7 +57,7 @@ def test_the_and_of_between_belongs_to_it() -> None:
         ("SELECT 'a AND b' -- WHERE c AND d", []),
     ],
 )
-def test_conditions_are_found_wherever_they_stand(text: str, names: list[str]) -> None:
+def test_conditions_are_found_in_every_position(text: str, names: list[str]) -> None:
     assert list(edits(text)) == names
 
 
@@ -80,7 +80,7 @@ def test_what_a_template_leaves_open_is_one_expression_but_for_its_order() -> No
     }
 
 
-def test_equal_guards_of_a_file_have_names_of_their_own_and_comments_are_no_part_of_them() -> None:
+def test_equal_guards_of_a_file_have_different_names_and_comments_are_not_part_of_them() -> None:
     text = "SELECT 1 FROM t WHERE a -- why\n AND b UNION SELECT 2 FROM t WHERE a AND b"
     assert list(edits(text)) == ["AND: a", "AND: b", "AND: a #2", "AND: b #2"]
 
@@ -164,7 +164,7 @@ def test_guards_that_die_by_their_known_killers_are_all_well(trial: Trial, capsy
     assert line.startswith(f"sqlite: {len(trial.found)} guards: {len(trial.found)} killed, 0 equivalent, 0 open; ")
 
 
-def test_another_killer_is_searched_and_said_when_the_known_one_kills_no_more(
+def test_another_killer_is_searched_and_named_when_the_known_one_kills_no_more(
     trial: Trial, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spared = trial.found[0]

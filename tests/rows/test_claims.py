@@ -94,7 +94,7 @@ def test_claims_of_several_at_once_are_disjoint_and_leave_nothing(ground: Ground
     ground.play(act, **OWNED)
 
 
-def test_a_row_is_done_given_back_or_failed(ground: Ground) -> None:
+def test_a_row_is_done_retried_or_failed(ground: Ground) -> None:
     ground.make(4)
 
     async def act(table: Table) -> None:
@@ -246,7 +246,7 @@ def test_a_claim_that_a_trigger_changes_is_none(ground: Ground, options: dict[st
 
 
 @pytest.mark.parametrize("options", [{}, OWNED], ids=["stamp", "owner"])
-def test_a_trigger_may_change_what_is_not_ours(ground: Ground, options: dict[str, Any]) -> None:
+def test_a_trigger_may_change_columns_that_holdfast_does_not_write(ground: Ground, options: dict[str, Any]) -> None:
     ground.make(3)
     touch(ground, "reason = 'touched'")
 
@@ -307,7 +307,7 @@ def test_a_claim_has_the_stamp_that_it_was_given_unless_that_is_somebodys(sqlite
     sqlite.play(act)
 
 
-def test_stamps_are_told_ahead_only_where_they_are_the_fence_and_the_clock_is_ours(ground: Ground) -> None:
+def test_stamps_are_reserved_only_where_they_are_the_fence_and_the_clock_is_local(ground: Ground) -> None:
     ground.make(1)
 
     async def act(table: Table) -> None:

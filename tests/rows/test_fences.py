@@ -49,7 +49,7 @@ def test_a_zombie_whose_rows_were_reset_and_are_nobodys_changes_nothing(ground: 
 
 
 @FENCES
-def test_a_row_that_somebody_else_has_ended_is_left_alone(ground: Ground, options: dict[str, Any]) -> None:
+def test_a_row_that_another_program_has_ended_stays_as_it_is(ground: Ground, options: dict[str, Any]) -> None:
     ground.make(1)
 
     async def act(table: Table) -> None:
@@ -62,7 +62,7 @@ def test_a_row_that_somebody_else_has_ended_is_left_alone(ground: Ground, option
     ground.play(act, **options)
 
 
-def test_two_batches_of_one_process_have_fences_of_their_own(ground: Ground) -> None:
+def test_two_batches_of_one_process_have_different_fences(ground: Ground) -> None:
     ground.make(2)
 
     async def act(table: Table) -> None:
@@ -93,7 +93,7 @@ def test_only_rows_that_are_named_and_ones_own_are_deleted(ground: Ground, optio
     ground.play(act, deletes=True, order_by="id", **options)
 
 
-def test_a_claim_whose_answer_was_lost_is_given_back_by_its_owner(ground: Ground) -> None:
+def test_a_claim_whose_answer_was_lost_is_released_by_its_owner(ground: Ground) -> None:
     ground.make(3)
 
     async def act(table: Table) -> None:
@@ -105,7 +105,7 @@ def test_a_claim_whose_answer_was_lost_is_given_back_by_its_owner(ground: Ground
     ground.play(act, **OWNED)
 
 
-def test_rows_of_an_owner_are_stamped_anew_and_are_not_stuck_then(ground: Ground) -> None:
+def test_rows_of_an_owner_get_a_new_stamp_and_are_not_stuck_then(ground: Ground) -> None:
     ground.make(3)
 
     async def act(table: Table) -> None:
@@ -123,7 +123,7 @@ def test_rows_of_an_owner_are_stamped_anew_and_are_not_stuck_then(ground: Ground
     ground.play(act, order_by="id", **OWNED)
 
 
-def test_rows_without_an_owner_are_not_stamped_anew(ground: Ground) -> None:
+def test_rows_without_an_owner_get_no_new_stamp(ground: Ground) -> None:
     ground.make(1)
 
     async def act(table: Table) -> None:

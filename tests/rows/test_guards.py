@@ -22,7 +22,7 @@ def parted(postgres: Ground) -> None:
         postgres.say(f"CREATE TABLE pastes_{year} PARTITION OF pastes FOR VALUES FROM ('{year}-01-01') TO ('{year + 1}-01-01')")
 
 
-def test_rows_that_have_the_same_place_in_two_partitions_are_told_apart(postgres: Ground) -> None:
+def test_rows_that_have_the_same_ctid_in_two_partitions_are_distinguished(postgres: Ground) -> None:
     parted(postgres)
 
     def lay(status: str, stamp: str) -> None:
@@ -71,7 +71,7 @@ def test_rows_whose_stamp_is_as_it_should_be_are_in_nobodys_way_when_those_ahead
     ground.play(act)
 
 
-def test_of_each_row_that_is_reset_its_own_owner_is_told(ground: Ground) -> None:
+def test_each_row_that_is_reset_is_reported_with_its_owner(ground: Ground) -> None:
     ground.make(4)
     ground.say("UPDATE pastes SET status = 'BUSY', owner = 'owner ' || id, claimed_at = {long_ago}")
 
@@ -81,7 +81,7 @@ def test_of_each_row_that_is_reset_its_own_owner_is_told(ground: Ground) -> None
     ground.play(act, **OWNED)
 
 
-def test_what_an_owner_has_done_is_not_in_the_way_of_what_he_claims_next(ground: Ground) -> None:
+def test_what_an_owner_has_done_does_not_delay_its_next_claim(ground: Ground) -> None:
     ground.make(2)
 
     async def act(table: Table) -> None:
@@ -107,7 +107,7 @@ def test_rows_that_were_done_long_ago_are_neither_stuck_nor_the_oldest(ground: G
     ground.play(act, order_by="id")
 
 
-def test_rows_whose_stamp_is_no_time_do_not_say_how_old_the_oldest_is(ground: Ground) -> None:
+def test_rows_whose_stamp_is_not_a_time_do_not_count_for_the_oldest(ground: Ground) -> None:
     ground.make(2)
     ground.say("UPDATE pastes SET status = 'BUSY', owner = 'me', claimed_at = {long_ago}")
     ground.say("UPDATE pastes SET claimed_at = '-infinity' WHERE id = 2")
@@ -121,7 +121,7 @@ def test_rows_whose_stamp_is_no_time_do_not_say_how_old_the_oldest_is(ground: Gr
     ground.play(act, **OWNED)
 
 
-def test_a_condition_with_an_alternative_is_one_condition_wherever_it_stands(ground: Ground) -> None:
+def test_a_condition_with_an_alternative_is_one_condition_in_every_position(ground: Ground) -> None:
     ground.make(1)
     ground.say("UPDATE pastes SET status = 'GONE'")
 
@@ -203,20 +203,20 @@ def test_an_index_of_an_expression_makes_no_key(ground: Ground) -> None:
     assert '("id")' in the_problem(ground)
 
 
-def test_columns_that_an_index_only_carries_are_no_part_of_the_key(postgres: Ground) -> None:
+def test_columns_that_an_index_only_carries_are_not_part_of_the_key(postgres: Ground) -> None:
     postgres.make(key="id int NOT NULL")
     postgres.say("CREATE UNIQUE INDEX of_ids ON pastes (id) INCLUDE (reason)")
     assert inspected(postgres).problems == ()
 
 
-def test_what_another_tables_check_forbids_is_no_matter_here(ground: Ground) -> None:
+def test_what_another_tables_check_forbids_does_not_matter_here(ground: Ground) -> None:
     ground.make()
     ground.say("CREATE TABLE others (status text CHECK (status = 'other'), claimed_at {stamp})")
     findings = inspected(ground)
     assert (findings.problems, findings.warnings) == ((), ())
 
 
-def test_triggers_that_are_the_databases_own_or_do_not_run_are_not_worth_a_word(postgres: Ground) -> None:
+def test_triggers_that_are_the_databases_own_or_do_not_run_are_not_reported(postgres: Ground) -> None:
     postgres.make()
     postgres.say("CREATE TABLE lines (paste int REFERENCES pastes (id) ON UPDATE CASCADE)")
     postgres.say("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END'")
@@ -249,7 +249,7 @@ def test_tables_of_the_database_itself_are_not_suggested(ground: Ground) -> None
         assert the_problem(ground, table="pg_clas").endswith("it has none")
 
 
-def test_what_somebody_has_for_a_moment_is_not_suggested(postgres: Ground) -> None:
+def test_a_busy_address_is_not_suggested(postgres: Ground) -> None:
     with psycopg.connect(postgres.place) as other:
         other.execute("CREATE TEMP TABLE pastes (id int)")
         other.commit()

@@ -41,7 +41,7 @@ def test_a_table_that_is_not_there(ground: Ground) -> None:
     assert 'did you mean "pastes"?' in problem
 
 
-def test_every_verb_says_so_too(ground: Ground) -> None:
+def test_every_verb_reports_it_too(ground: Ground) -> None:
     async def act(table: Table) -> None:
         with pytest.raises(ConfigurationError, match="there is no table pastes"):
             await table.claim("", 1)
@@ -94,7 +94,7 @@ def test_a_check_that_all_states_pass(ground: Ground) -> None:
     assert (findings.problems, findings.warnings) == ((), ())
 
 
-def test_a_check_of_other_columns_too_is_worth_a_word(ground: Ground) -> None:
+def test_a_check_of_other_columns_too_is_a_warning(ground: Ground) -> None:
     ground.make(more=", CHECK (status <> 'BUSY' OR is_due)")
     (warning,) = inspected(ground).warnings
     assert "depends on other columns too: see that it holds in each state" in warning
@@ -150,7 +150,7 @@ def test_sql_that_the_database_does_not_understand(ground: Ground, options: dict
     assert says in problem
 
 
-def test_a_trigger_is_worth_a_word_if_it_runs_with_what_we_do(ground: Ground) -> None:
+def test_a_trigger_is_a_warning_if_it_runs_with_our_writes(ground: Ground) -> None:
     ground.make()
     if ground.kind == "postgres":
         ground.say("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END'")

@@ -50,12 +50,12 @@ def test_a_stamp_too_coarse_to_be_a_fence(postgres: Ground, kind: str, is_fine: 
 
 
 @pytest.mark.parametrize("kind", ["date", "text", "bigint"])
-def test_a_stamp_that_is_no_time(postgres: Ground, kind: str) -> None:
+def test_a_stamp_that_is_not_a_time(postgres: Ground, kind: str) -> None:
     postgres.make(stamp=kind)
     assert f'claimed_at: column "claimed_at" is {kind}: name one of a time' in the_problem(postgres, **OWNED)
 
 
-def test_a_stamp_without_zone_is_worth_a_word_where_clocks_are_changed(postgres: Ground) -> None:
+def test_a_stamp_without_zone_is_a_warning_where_clocks_are_changed(postgres: Ground) -> None:
     postgres.make(stamp="timestamp")
     assert inspected(postgres).warnings == ()
     postgres.say(f"ALTER DATABASE {postgres.place.rpartition('/')[2]} SET timezone = 'Europe/Berlin'")
@@ -115,7 +115,7 @@ def test_few_permissions_are_enough(postgres: Ground) -> None:
     without(postgres)
 
 
-def test_a_permission_that_is_taken_away_meanwhile(postgres: Ground) -> None:
+def test_a_permission_that_is_revoked_in_between(postgres: Ground) -> None:
     postgres.make(1)
     other = as_another(postgres, "SELECT, UPDATE ON pastes")
 
@@ -137,7 +137,7 @@ def test_a_schema_that_may_not_be_looked_into(postgres: Ground) -> None:
     without(postgres)
 
 
-def test_rows_that_are_hidden_from_us(postgres: Ground) -> None:
+def test_rows_that_are_hidden_from_this_user(postgres: Ground) -> None:
     postgres.make()
     postgres.say("ALTER TABLE pastes ENABLE ROW LEVEL SECURITY")
     other = as_another(postgres, "SELECT, UPDATE ON pastes")
@@ -160,7 +160,7 @@ def test_a_table_of_another_schema(postgres: Ground) -> None:
     assert 'did you mean "shop.pastes"?' in the_problem(postgres, table="shop.paste")
 
 
-def test_indexes_that_were_begun_and_never_finished_are_made_anew(postgres: Ground) -> None:
+def test_indexes_that_were_begun_and_never_finished_are_made_again(postgres: Ground) -> None:
     postgres.make(2)
     name = "holdfast_pastes_due"
     with pytest.raises(psycopg.errors.UniqueViolation):
@@ -187,7 +187,7 @@ def test_indexes_of_a_table_with_partitions_are_the_users_to_make(postgres: Grou
     postgres.play(act)
 
 
-def test_nobody_waits_for_an_index(postgres: Ground) -> None:
+def test_no_writer_waits_for_an_index(postgres: Ground) -> None:
     postgres.make()
     assert all(index.startswith("CREATE INDEX CONCURRENTLY IF NOT EXISTS") for index in inspected(postgres).indexes)
 
@@ -197,7 +197,7 @@ def test_a_check_that_is_not_enforced_forbids_nothing(postgres: Ground) -> None:
     assert inspected(postgres).problems == ()
 
 
-def test_sql_that_fails_for_some_rows_is_no_outage(postgres: Ground) -> None:
+def test_sql_that_fails_for_some_rows_is_not_an_outage(postgres: Ground) -> None:
     postgres.make(1)
 
     async def act(table: Table) -> None:
@@ -208,7 +208,7 @@ def test_sql_that_fails_for_some_rows_is_no_outage(postgres: Ground) -> None:
     postgres.play(act, where="1 / (id - id) > 0")
 
 
-def test_what_a_trigger_raises_is_no_outage(postgres: Ground) -> None:
+def test_what_a_trigger_raises_is_not_an_outage(postgres: Ground) -> None:
     postgres.make(1)
     postgres.say("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not today''; END'")
     postgres.say("CREATE TRIGGER no BEFORE UPDATE ON pastes FOR EACH ROW EXECUTE FUNCTION no()")
@@ -255,7 +255,7 @@ def test_a_reason_is_cut_to_what_its_column_holds(postgres: Ground) -> None:
     postgres.play(act, **{**ENDING, "reason": "why"})
 
 
-def test_a_table_that_is_altered_meanwhile_goes_on_being_watched(postgres: Ground) -> None:
+def test_a_table_that_is_altered_at_run_time_stays_watched(postgres: Ground) -> None:
     postgres.make(3)
 
     async def act(table: Table) -> None:
@@ -263,7 +263,7 @@ def test_a_table_that_is_altered_meanwhile_goes_on_being_watched(postgres: Groun
         postgres.say("ALTER TABLE pastes ADD COLUMN more int")
         assert "more" in (await table.claim("", 1)).rows[0]
         postgres.say("DROP TABLE pastes")
-        with pytest.raises(ConfigurationError, match="is not what it was"):
+        with pytest.raises(ConfigurationError, match="has changed since it was inspected"):
             await table.has_due()
 
     postgres.play(act)
@@ -306,7 +306,7 @@ def test_a_publication_of_a_namesake_refuses_nothing(postgres: Ground) -> None:
     assert inspected(postgres).problems == ()
 
 
-def test_a_primary_key_that_is_deferrable_is_no_identity(postgres: Ground) -> None:
+def test_a_primary_key_that_is_deferrable_is_not_an_identity(postgres: Ground) -> None:
     postgres.make(key="id int PRIMARY KEY DEFERRABLE, other int UNIQUE")
     postgres.say("CREATE PUBLICATION of_it FOR TABLE pastes")
     assert "of_it" in next(problem for problem in inspected(postgres).problems if "identity" in problem)
@@ -327,7 +327,7 @@ def test_a_partition_of_a_published_table_needs_an_identity(postgres: Ground) ->
     assert inspected(postgres).problems == ()
 
 
-def test_a_publication_that_comes_later_is_no_outage(postgres: Ground) -> None:
+def test_a_publication_that_comes_later_is_not_an_outage(postgres: Ground) -> None:
     postgres.make(1, key="id int NOT NULL UNIQUE")
 
     async def act(table: Table) -> None:

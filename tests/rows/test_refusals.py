@@ -12,7 +12,7 @@ from tests.rows.databases import PLAIN, Ground
 WATCHER = "watcher"
 
 
-def said(ground: Ground, **options: Any) -> str:
+def output(ground: Ground, **options: Any) -> str:
     """Why a run that would claim all there is is refused; the table is as it was."""
     app, before = App("memory://"), contents(ground)
     rows = app.rows(options.pop("table", "pastes"), **{**PLAIN, "url": ground.url, "name": "pastes", **options})
@@ -51,7 +51,7 @@ def contents(ground: Ground) -> list[Any]:
         ({"where": "is_due) OR (is_due"}, "syntax error"),
         ({"where": "is_due LIMIT 5"}, "syntax error"),
         ({"where": "is_duo"}, 'did you mean "is_due"'),
-        ({"where": "id > $1"}, "Incorrect number of bindings|stands for a value that nobody gives"),
+        ({"where": "id > $1"}, "Incorrect number of bindings|stands for a value, and none is given"),
         ({"order_by": "expires_at"}, "no.* expires_at.*correct the SQL|expires_at.*does not exist.*correct the SQL"),
         ({"claimed_at": "resets"}, "name one of a time, or ALTER|make it TEXT or REAL"),
         ({"owner": "resets"}, 'owner: column "resets" is (?i:int).*: name one of type'),
@@ -60,7 +60,7 @@ def contents(ground: Ground) -> list[Any]:
 def test_what_was_written_wrong(ground: Ground, options: dict[str, Any], remedy: str) -> None:
     ground.make(3)
     ground.say("CREATE VIEW due AS SELECT * FROM pastes")
-    assert_says(said(ground, **options), remedy)
+    assert_says(output(ground, **options), remedy)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_what_was_written_wrong(ground: Ground, options: dict[str, Any], remedy:
         ("id int NOT NULL", "", 'nothing makes key "id" of pastes unique.*ADD PRIMARY KEY'),
     ],
 )
-def test_tables_whose_rows_could_not_be_told_apart_or_put_in_progress(
+def test_tables_whose_rows_could_not_be_distinguished_or_put_in_progress(
     ground: Ground, columns: str, more: str, remedy: str
 ) -> None:
     ground.make(key=columns, more=more)
     key = "NULL" if "UNIQUE" in columns else "1"
     if not more:
         ground.say(f"INSERT INTO pastes (id, status) VALUES ({key}, 'NEW')")
-    assert_says(said(ground, owner="owner"), remedy)
+    assert_says(output(ground, owner="owner"), remedy)
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_a_status_that_its_column_does_not_take(postgres: Ground, kind: str, wor
     postgres.say(f"CREATE TABLE pastes (id int PRIMARY KEY, status {kind}, claimed_at timestamptz)")
     postgres.say("INSERT INTO pastes VALUES (1, %s)", word)
     done = {"int": 2, "bool": True}.get(kind, "OUT")
-    assert_says(said(postgres, where="true", pending=word, done=done), remedy)
+    assert_says(output(postgres, where="true", pending=word, done=done), remedy)
 
 
 @pytest.mark.parametrize("kind", ["int[]", "jsonb", "bit(3)", "int4range", "xid8"])
 def test_a_key_that_no_two_drivers_read_alike(postgres: Ground, kind: str) -> None:
     postgres.make(key=f"id {kind} PRIMARY KEY")
-    assert_says(said(postgres), 'key: column "id" is .*name one of numbers, texts, uuids or times')
+    assert_says(output(postgres), 'key: column "id" is .*name one of numbers, texts, uuids or times')
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_right_that_is_missing(watcher: Ground, grants: list[str], options: di
     for grant in grants:
         watcher.say(f"GRANT {grant} ON pastes TO {WATCHER}")
     user, watcher.url = watcher.url, watcher.url.replace("postgres@", f"{WATCHER}@")
-    assert_says(said(watcher, **options), remedy)
+    assert_says(output(watcher, **options), remedy)
     watcher.url = user
 
 
@@ -142,7 +142,7 @@ def test_a_table_that_only_another_schema_has(postgres: Ground) -> None:
     postgres.say("CREATE SCHEMA shop")
     postgres.say("CREATE TABLE shop.pastes (id int PRIMARY KEY, status text, claimed_at timestamptz)")
     postgres.say("INSERT INTO shop.pastes VALUES (1, 'NEW')")
-    assert_says(said(postgres, where="true"), 'there is no table pastes in .*did you mean "shop.pastes"')
+    assert_says(output(postgres, where="true"), 'there is no table pastes in .*did you mean "shop.pastes"')
 
 
 def assert_says(problem: str, remedy: str) -> None:

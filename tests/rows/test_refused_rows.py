@@ -59,7 +59,7 @@ def test_a_claim_takes_all_others(ground: Ground, how: str, options: dict[str, A
     ground.play(act, **options)
 
 
-def test_whoever_refuses_is_quoted_without_the_row(ground: Ground) -> None:
+def test_the_refusal_of_a_server_is_quoted_without_the_row(ground: Ground) -> None:
     made(ground, "check", 3, "id = 2 AND status = 'BUSY'")
     ground.say("UPDATE pastes SET reason = 'secret'")
 
@@ -76,7 +76,7 @@ def test_whoever_refuses_is_quoted_without_the_row(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, OWNED], ids=["stamp", "owner"])
-def test_a_release_gives_back_all_others_and_goes_on_where_none_moves(ground: Ground, options: dict[str, Any]) -> None:
+def test_a_release_returns_all_others_and_goes_on_where_none_moves(ground: Ground, options: dict[str, Any]) -> None:
     ground.make(9)
 
     async def act(table: Table) -> None:
@@ -195,7 +195,7 @@ def test_a_constraint_that_is_looked_at_when_all_is_written(postgres: Ground) ->
 
 
 @pytest.mark.parametrize("raised", ["FAIL", "ROLLBACK"])
-def test_however_a_trigger_of_sqlite_raises(sqlite: Ground, raised: str) -> None:
+def test_a_trigger_of_sqlite_raises_in_every_way(sqlite: Ground, raised: str) -> None:
     sqlite.make(5)
     frozen(sqlite, "NEW.id = 3", raised=raised)
 
@@ -207,7 +207,7 @@ def test_however_a_trigger_of_sqlite_raises(sqlite: Ground, raised: str) -> None
     sqlite.play(act)
 
 
-def test_a_table_that_refuses_all_says_so(ground: Ground) -> None:
+def test_a_table_that_refuses_all_rows_reports_it(ground: Ground) -> None:
     ground.make(4)
 
     async def act(table: Table) -> None:

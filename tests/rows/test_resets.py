@@ -75,7 +75,7 @@ def test_several_supervisors_reset_a_row_once(ground: Ground) -> None:
     ground.play(act, resets="resets")
 
 
-def test_poison_rows_fail_after_so_many_resets(ground: Ground) -> None:
+def test_poison_rows_fail_after_max_resets(ground: Ground) -> None:
     ground.make(1)
 
     async def act(table: Table) -> None:
@@ -103,7 +103,7 @@ def test_a_reset_row_is_nobodys(ground: Ground) -> None:
     ground.play(act, **OWNED, **ENDING)
 
 
-def test_rows_that_somebody_else_left_without_a_stamp_get_one_and_are_reset_when_that_is_old(ground: Ground) -> None:
+def test_rows_that_another_program_left_without_a_stamp_get_one_and_are_reset_when_that_is_old(ground: Ground) -> None:
     ground.make(6)
     ground.say("UPDATE pastes SET status = 'BUSY' WHERE id > 3")
 
@@ -120,7 +120,7 @@ def test_rows_that_somebody_else_left_without_a_stamp_get_one_and_are_reset_when
 
 
 @pytest.mark.parametrize("stamp", ["{stamp}", "{stamp} NOT NULL DEFAULT '2001-02-03 04:05:06'"], ids=["plain", "required"])
-def test_rows_whose_stamp_is_far_ahead_are_not_stuck_for_ever(ground: Ground, stamp: str) -> None:
+def test_rows_whose_stamp_is_far_ahead_do_not_stay_stuck(ground: Ground, stamp: str) -> None:
     ground.make(stamp=stamp)
     ground.fill(4)
     ground.say("UPDATE pastes SET status = 'BUSY', claimed_at = '2999-01-01 00:00:00' WHERE id < 3")
@@ -156,7 +156,7 @@ def test_rows_whose_stamp_is_long_ago_are_reset_too(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize(("options", "mark"), [({}, RowFence("", "one")), (OWNED, RowFence("2024-01-02 03:04:05.000006", ""))])
-def test_a_mark_of_a_time_when_the_watch_was_another_gives_back_nothing(
+def test_a_fence_of_a_time_when_the_watch_was_another_releases_nothing(
     ground: Ground, options: dict[str, Any], mark: RowFence
 ) -> None:
     ground.make(2)
@@ -200,7 +200,7 @@ def test_a_row_that_is_locked_is_passed_by_and_judged_as_it_is_then(postgres: Gr
     postgres.play(act)
 
 
-def test_rows_whose_stamp_a_trigger_takes_away_are_told_again(postgres: Ground) -> None:
+def test_rows_whose_stamp_a_trigger_removes_are_reported_again(postgres: Ground) -> None:
     postgres.make(3)
     postgres.say("UPDATE pastes SET status = 'BUSY'")
     postgres.say("UPDATE pastes SET claimed_at = '2999-01-01' WHERE id = 3")
@@ -217,7 +217,7 @@ def test_rows_whose_stamp_a_trigger_takes_away_are_told_again(postgres: Ground) 
 
 
 @pytest.mark.parametrize("order_by", [None, "id"])
-def test_nothing_waits_for_a_row_that_somebody_else_has_locked(postgres: Ground, order_by: str | None) -> None:
+def test_nothing_waits_for_a_row_that_another_session_has_locked(postgres: Ground, order_by: str | None) -> None:
     postgres.make(10)
     for id, status in ((3, "BUSY"), (4, "BUSY"), (5, "GONE"), (6, "GONE")):
         postgres.say("UPDATE pastes SET status = %s, claimed_at = now() - interval '3 hours' WHERE id = %s", status, id)
@@ -237,7 +237,7 @@ def test_nothing_waits_for_a_row_that_somebody_else_has_locked(postgres: Ground,
     postgres.play(act, retention="1h", order_by=order_by)
 
 
-def test_a_row_that_others_refer_to_is_claimed_meanwhile(postgres: Ground) -> None:
+def test_a_row_that_others_refer_to_is_claimed_at_the_same_time(postgres: Ground) -> None:
     postgres.make(1)
     postgres.say("CREATE TABLE lines (paste int REFERENCES pastes (id))")
 
@@ -275,7 +275,7 @@ def test_how_it_stands(ground: Ground, is_owned: bool) -> None:
     ground.play(act, order_by="id", **(OWNED if is_owned else {}))
 
 
-def test_only_the_oldest_owners_are_told(ground: Ground) -> None:
+def test_only_the_oldest_owners_are_listed(ground: Ground) -> None:
     ground.make(25)
 
     async def act(table: Table) -> None:

@@ -78,7 +78,7 @@ def test_so_it_is_in_a_thread_and_rows_fail_with_their_reason(shop: Shop, fence:
 
 
 @FENCES
-def test_s3_no_effect_is_applied_for_rows_that_somebody_else_has(shop: Shop, fence: dict[str, Any]) -> None:
+def test_s3_no_effect_is_applied_for_rows_that_another_owner_has(shop: Shop, fence: dict[str, Any]) -> None:
     lost = list[Any]()
 
     @shop.rows(**fence).handler

@@ -28,7 +28,7 @@ def table_on(ground: Ground, **options: Any) -> SqliteTable:
     return SqliteTable(ground.place, watch(), **chosen)
 
 
-def test_nothing_of_ours_is_made_in_the_file_and_its_settings_stay(tmp_path: Path) -> None:
+def test_holdfast_makes_nothing_in_the_file_and_its_settings_stay(tmp_path: Path) -> None:
     path = tmp_path / "plain.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 7")
@@ -59,7 +59,7 @@ def test_a_file_that_may_not_be_written(sqlite: Ground, monkeypatch: pytest.Monk
     assert "this user may not write to it" in the_problem(sqlite)
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("words " * 1000)
     assert "this one is no SQLite database" in the_problem(Ground("sqlite", str(tmp_path / "text")))
 
@@ -157,7 +157,7 @@ def test_a_lock_that_is_held_for_too_long_is_an_outage(sqlite: Ground) -> None:
     sqlite.run(act)
 
 
-def test_a_constraint_that_forbids_a_move_is_no_outage(sqlite: Ground) -> None:
+def test_a_constraint_that_forbids_a_move_is_not_an_outage(sqlite: Ground) -> None:
     sqlite.make(1, more=", CHECK (status <> 'GONE' OR NOT is_due)")
 
     async def act(table: Table) -> None:
@@ -170,7 +170,7 @@ def test_a_constraint_that_forbids_a_move_is_no_outage(sqlite: Ground) -> None:
     sqlite.play(act)
 
 
-def test_two_claims_in_one_moment_have_stamps_of_their_own(sqlite: Ground) -> None:
+def test_two_claims_in_one_moment_have_different_stamps(sqlite: Ground) -> None:
     sqlite.make(2)
 
     async def act() -> None:
@@ -183,7 +183,7 @@ def test_two_claims_in_one_moment_have_stamps_of_their_own(sqlite: Ground) -> No
     sqlite.run(act)
 
 
-def test_two_claims_of_two_processes_in_one_microsecond_have_stamps_of_their_own(sqlite: Ground) -> None:
+def test_two_claims_of_two_processes_in_one_microsecond_have_different_stamps(sqlite: Ground) -> None:
     sqlite.make(2)
 
     async def act() -> None:
@@ -301,7 +301,7 @@ def test_a_forked_child_opens_the_file_itself(sqlite: Ground) -> None:
     assert list(sqlite.statuses().values()) == ["BUSY", "BUSY"]
 
 
-def test_a_table_that_goes_away_is_told(sqlite: Ground) -> None:
+def test_a_table_that_goes_away_is_reported(sqlite: Ground) -> None:
     sqlite.make(1)
 
     async def act(table: Table) -> None:
@@ -318,7 +318,7 @@ def test_a_table_that_goes_away_is_told(sqlite: Ground) -> None:
 @pytest.mark.parametrize(
     "head", ["plain /* on INSERT */ AFTER", '"on INSERT" AFTER', "[insert] /* ' */ BEFORE", "t -- DELETE\n AFTER"]
 )
-def test_a_triggers_event_is_none_that_its_name_or_a_comment_speaks_of(sqlite: Ground, head: str) -> None:
+def test_a_triggers_event_is_not_read_from_its_name_or_a_comment(sqlite: Ground, head: str) -> None:
     sqlite.make(1)
     sqlite.say(f"CREATE TRIGGER {head} UPDATE ON pastes BEGIN SELECT 1; END")
 

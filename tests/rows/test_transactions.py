@@ -104,7 +104,7 @@ def test_neither_is_there_when_the_block_raises(ground: Ground, is_blocking: boo
 
 
 @STORY
-def test_rows_that_are_lost_are_told_inside_so_that_an_effect_is_not_applied_twice(ground: Ground, is_blocking: bool) -> None:
+def test_rows_that_are_lost_raise_inside_so_that_an_effect_is_not_applied_twice(ground: Ground, is_blocking: bool) -> None:
     prepared(ground)
 
     async def act(table: Table) -> None:
@@ -151,7 +151,7 @@ def test_rows_may_move_while_the_answer_of_a_write_is_still_read(
 
 
 @STORY
-def test_a_block_that_ends_its_transaction_itself_is_told_so(ground: Ground, is_blocking: bool) -> None:
+def test_a_block_that_ends_its_transaction_itself_gets_an_error(ground: Ground, is_blocking: bool) -> None:
     prepared(ground)
 
     async def act(table: Table) -> None:
@@ -169,7 +169,7 @@ def test_a_block_that_ends_its_transaction_itself_is_told_so(ground: Ground, is_
 @STORY
 @pytest.mark.parametrize("delete", [False, True])
 @pytest.mark.parametrize("again", ["", "SAVEPOINT second; ROLLBACK TO second"])
-def test_s9_rows_whose_move_a_savepoint_took_back_are_not_said_to_be_done(
+def test_s9_rows_whose_move_a_savepoint_reverted_are_not_reported_as_done(
     ground: Ground, is_blocking: bool, delete: bool, again: str
 ) -> None:
     prepared(ground)
@@ -325,7 +325,7 @@ def test_what_a_block_has_left_running_does_not_speak_in_the_next_ones_transacti
 
 
 @STORY
-def test_a_session_that_the_server_has_ended_meanwhile_is_not_used_again(postgres: Ground, is_blocking: bool) -> None:
+def test_a_session_that_the_server_has_ended_is_not_used_again(postgres: Ground, is_blocking: bool) -> None:
     prepared(postgres)
 
     async def act(table: Table) -> None:

@@ -58,7 +58,7 @@ def test_they_move_and_those_of_other_batches_do_not(ground: Ground, options: di
 @WAYS
 @FENCES
 @pytest.mark.parametrize("deletes", [False, True])
-def test_s2_one_that_is_somebody_elses_by_now_stays_and_the_others_move(
+def test_s2_a_row_that_another_owner_took_stays_and_the_others_move(
     ground: Ground, options: dict[str, Any], way: str, *, deletes: bool
 ) -> None:
     ground.make(3)
@@ -80,7 +80,7 @@ def test_s2_one_that_is_somebody_elses_by_now_stays_and_the_others_move(
 
 @WAYS
 @FENCES
-def test_s2_a_zombies_batch_that_is_somebody_elses_whole_stays(ground: Ground, options: dict[str, Any], way: str) -> None:
+def test_s2_a_zombies_batch_that_another_owner_took_whole_stays(ground: Ground, options: dict[str, Any], way: str) -> None:
     ground.make(2)
     table = indexed(ground, failed="BAD", **options)
 
@@ -115,7 +115,7 @@ def test_an_owners_batch_is_found_by_its_new_stamp(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-def test_s2_a_zombies_batch_that_is_somebody_elses_in_the_same_second_stays(sqlite: Ground, *, deletes: bool) -> None:
+def test_s2_a_zombies_batch_that_another_owner_took_in_the_same_second_stays(sqlite: Ground, *, deletes: bool) -> None:
     sqlite.make(1, stamp="INTEGER")
     table = indexed(sqlite, deletes=deletes, **OWNED)
 
@@ -133,7 +133,7 @@ def test_s2_a_zombies_batch_that_is_somebody_elses_in_the_same_second_stays(sqli
 
 @FENCES
 @pytest.mark.parametrize("deletes", [False, True])
-def test_one_that_somebody_has_ended_is_left_alone(ground: Ground, options: dict[str, Any], *, deletes: bool) -> None:
+def test_a_row_that_another_program_has_ended_is_left_as_it_is(ground: Ground, options: dict[str, Any], *, deletes: bool) -> None:
     ground.make(2)
     table = indexed(ground, deletes=deletes, **options)
 
@@ -165,7 +165,7 @@ def test_they_are_found_along_the_index_of_stuck_rows(sqlite: Ground, options: d
 
 
 @pytest.mark.parametrize(("kind", "options"), [("REAL", {}), ("INTEGER", OWNED), ("TIMESTAMP", {}), ("", {})])
-def test_they_are_found_by_whatever_stamp_a_sqlite_file_keeps(sqlite: Ground, kind: str, options: dict[str, Any]) -> None:
+def test_stuck_rows_are_found_by_every_form_of_stamp_in_a_sqlite_file(sqlite: Ground, kind: str, options: dict[str, Any]) -> None:
     sqlite.make(3, stamp=kind)
     table = indexed(sqlite, order_by="id", **options)
 

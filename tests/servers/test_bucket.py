@@ -94,7 +94,7 @@ def test_a_call_that_fails_does_nothing_and_one_whose_answer_is_lost_is_done(buc
     assert list(bucket.objects) == ["lost"]
 
 
-def test_it_fails_as_often_as_it_was_told_to() -> None:
+def test_it_fails_as_often_as_the_test_asks() -> None:
     with BucketServer() as bucket:
         put_all(bucket)
         bucket.fail(failing=0.2, losing=0.1)
@@ -111,7 +111,7 @@ def test_it_fails_as_often_as_it_was_told_to() -> None:
         assert 50 <= bucket.calls["refused"] <= 200
 
 
-def test_the_command_says_where_it_is_and_ends_when_told_to() -> None:
+def test_the_command_prints_its_address_and_ends_on_a_signal() -> None:
     port = free_port()
     command = [sys.executable, "-m", "holdfast.testing.servers", "bucket", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -19,10 +19,10 @@ class Echo(socketserver.BaseRequestHandler):
     """Says what it hears, and that the other side is gone."""
 
     def handle(self) -> None:
-        self.server.heard += 1  # type: ignore[attr-defined]
+        self.server.received += 1  # type: ignore[attr-defined]
         try:
             while piece := self.request.recv(1000):
-                self.server.said.append(piece)  # type: ignore[attr-defined]
+                self.server.output.append(piece)  # type: ignore[attr-defined]
                 self.request.sendall(piece)
         except ConnectionError:
             pass
@@ -31,11 +31,11 @@ class Echo(socketserver.BaseRequestHandler):
 
 class EchoServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
-    heard = ended = 0
+    received = ended = 0
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Echo)
-        self.said: list[bytes] = []
+        self.output: list[bytes] = []
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_requests_that_are_swallowed_never_arrive(echo: EchoServer, proxy: TcpPr
     proxy.blackhole("up")
     client.sendall(b"two")
     assert is_silent(client)
-    assert echo.said == [b"one"]
+    assert echo.output == [b"one"]
     proxy.restore()
     assert is_broken(client)
     with called(proxy) as other:
@@ -115,13 +115,13 @@ def test_answers_that_are_swallowed_belong_to_requests_that_arrived(
 ) -> None:
     proxy.blackhole("down")
     client.sendall(b"one")
-    assert until(lambda: echo.said == [b"one"], within=STALL)
+    assert until(lambda: echo.output == [b"one"], within=STALL)
     assert is_silent(client)
     proxy.restore()
     assert is_broken(client)
 
 
-def test_one_who_lost_nothing_keeps_its_connection(proxy: TcpProxy, client: socket.socket) -> None:
+def test_a_client_that_lost_nothing_keeps_its_connection(proxy: TcpProxy, client: socket.socket) -> None:
     assert asked(client, b"one") == b"one"
     proxy.blackhole()
     proxy.restore()
@@ -139,7 +139,7 @@ def test_a_connection_is_cut_at_a_byte_and_the_next_one_is_not(echo: EchoServer,
     with called(proxy) as client:
         client.sendall(b"three")
         assert is_broken(client)
-    assert until(lambda: b"th" in echo.said, within=STALL)
+    assert until(lambda: b"th" in echo.output, within=STALL)
     with called(proxy) as client:
         assert asked(client, b"four") == b"four"
 
@@ -153,7 +153,7 @@ def test_all_are_reset_and_come_back(proxy: TcpProxy, client: socket.socket) -> 
         assert asked(other, b"two") == b"two"
 
 
-def test_nobody_is_let_in_while_it_is_cut(proxy: TcpProxy, client: socket.socket) -> None:
+def test_no_connection_is_accepted_while_it_is_cut(proxy: TcpProxy, client: socket.socket) -> None:
     assert asked(client, b"one") == b"one"
     proxy.cut()
     assert is_broken(client)
@@ -170,7 +170,7 @@ def test_half_open_is_an_end_that_only_the_server_sees(echo: EchoServer, proxy: 
     assert until(lambda: echo.ended == 1, within=STALL)
     client.sendall(b"two")
     assert is_silent(client)
-    assert echo.said == [b"one"]
+    assert echo.output == [b"one"]
     with called(proxy) as other:
         assert asked(other, b"three") == b"three"
     proxy.restore()

@@ -96,7 +96,7 @@ def test_a_stand_by_follows_and_takes_over() -> None:
         assert follower.sql("SELECT pg_is_in_recovery()", "TABLE mine") == "f\n1"
 
 
-def test_a_server_that_cannot_start_says_why() -> None:
+def test_a_server_that_cannot_start_reports_why() -> None:
     server = PostgresServer(settings={"shared_buffers": "nonsense"})
     with pytest.raises(RuntimeError, match='invalid value for parameter "shared_buffers"'):
         server.start()

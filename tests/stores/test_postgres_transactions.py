@@ -226,7 +226,7 @@ def test_a_statement_that_fails_is_the_drivers_own_error(plain: Notes, transact:
 
 @both
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "COMMIT; BEGIN", "ROLLBACK; BEGIN"])
-def test_a_block_that_ends_its_transaction_itself_is_told_so(plain: Notes, transact: Any, end: str) -> None:
+def test_a_block_that_ends_its_transaction_itself_gets_an_error(plain: Notes, transact: Any, end: str) -> None:
     async def act(at: Scene) -> None:
         hold = await at.running()
 

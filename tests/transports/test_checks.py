@@ -25,8 +25,8 @@ IGNORED = (
 )
 
 
-def checked(open_one: Callable[[], Transport], patience: float = 5.0) -> Check:
-    return asyncio.run(check_hints(open_one, "it", SystemRandomness().uuid4(), patience=patience))
+def checked(open_one: Callable[[], Transport], timeout: float = 5.0) -> Check:
+    return asyncio.run(check_hints(open_one, "it", SystemRandomness().uuid4(), timeout=timeout))
 
 
 def at(url: str, transport: str | None = None) -> Callable[[], Transport]:
@@ -40,7 +40,7 @@ def test_a_hint_that_arrives_is_fine() -> None:
 
 
 def test_a_transport_that_carries_nothing_is_red() -> None:
-    found = checked(PollingTransport, patience=0.5)
+    found = checked(PollingTransport, timeout=0.5)
     assert (found.level, "polling only" in found.message, bool(found.remedy)) == ("error", True, True)
 
 
@@ -49,16 +49,16 @@ def test_listen_and_notify_reach_each_other(postgres_dsn: str) -> None:
 
 
 @pytest.mark.skipif(not has_pgbouncer(), reason="there is no pgbouncer here")
-def test_listen_through_a_pooler_that_nobody_named_is_red(postgres_server: PostgresServer) -> None:
+def test_listen_through_an_undeclared_pooler_is_red(postgres_server: PostgresServer) -> None:
     dsn = postgres_server.create_database()
     migrate(dsn)
     with PgBouncer(postgres_server, ignore_startup_parameters=IGNORED) as pooler:
-        assert checked(at(pooler.through(dsn)), patience=2.0).level == "error"
+        assert checked(at(pooler.through(dsn)), timeout=2.0).level == "error"
 
 
 def test_nats_that_is_up_is_fine_and_nats_that_is_not_is_red(nats_url: str) -> None:
     assert checked(at("memory://", nats_url)).level == "ok"
-    assert checked(at("memory://", "nats://127.0.0.1:9"), patience=1.0).level == "error"
+    assert checked(at("memory://", "nats://127.0.0.1:9"), timeout=1.0).level == "error"
 
 
 def test_a_check_of_an_app_looks_at_its_transport_too(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_check_of_an_app_looks_at_its_transport_too(tmp_path: Path) -> None:
         app.close()
 
 
-def test_where_no_server_carries_hints_nothing_is_said(tmp_path: Path) -> None:
+def test_where_no_server_carries_hints_nothing_is_reported(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path / 'jobs.db'}")
     assert [found for found in app.check() if found.name == "transport"] == []
     app.close()

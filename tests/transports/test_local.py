@@ -31,19 +31,19 @@ class Listener:
     """Collects what arrives."""
 
     def __init__(self) -> None:
-        self.heard: asyncio.Queue[Hint] = asyncio.Queue()
+        self.received: asyncio.Queue[Hint] = asyncio.Queue()
 
     async def next(self) -> Hint:
-        return await asyncio.wait_for(self.heard.get(), 5)
+        return await asyncio.wait_for(self.received.get(), 5)
 
 
 async def listening(transport: LocalTransport) -> Listener:
     listener = Listener()
-    await transport.subscribe(listener.heard.put_nowait)
+    await transport.subscribe(listener.received.put_nowait)
     return listener
 
 
-def test_every_listener_hears_a_hint(tmp_path: Path) -> None:
+def test_every_listener_receives_a_hint(tmp_path: Path) -> None:
     async def scenario() -> None:
         transports = [LocalTransport(tmp_path / "jobs.db", OURS) for _ in range(3)]
         listeners = [await listening(transport) for transport in transports]
@@ -62,9 +62,9 @@ def test_a_database_is_the_same_by_every_path(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         listener = LocalTransport(tmp_path / "there" / "jobs.db", OURS)
-        heard = await listening(listener)
+        received = await listening(listener)
         await LocalTransport(tmp_path / "here" / "jobs.db", OURS).publish([HINT])
-        assert await heard.next() == HINT
+        assert await received.next() == HINT
         await listener.close()
 
     run(scenario)
@@ -75,12 +75,12 @@ def test_closing_leaves_nothing_behind(tmp_path: Path) -> None:
         before = len(os.listdir("/proc/self/fd"))
         first, second = (LocalTransport(tmp_path / "jobs.db", OURS) for _ in range(2))
         await listening(first)
-        heard = await listening(second)
+        received = await listening(second)
         assert (tmp_path / "jobs.db-wake").stat().st_mode & 0o777 == 0o700
         await first.publish([HINT])
         await first.close()
         await second.publish([HINT])
-        assert [await heard.next(), await heard.next()] == [HINT, HINT]
+        assert [await received.next(), await received.next()] == [HINT, HINT]
         await second.close()
         await second.close()
         assert os.listdir(tmp_path) == []
@@ -92,13 +92,13 @@ def test_closing_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_what_a_killed_listener_left_is_removed(tmp_path: Path) -> None:
     async def scenario() -> None:
         transport = LocalTransport(tmp_path / "jobs.db", OURS)
-        heard = await listening(transport)
+        received = await listening(transport)
         stale = tmp_path / "jobs.db-wake" / "1-1-0"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dead:
             dead.bind(str(stale))
         await transport.publish([HINT])
         assert not stale.exists()
-        assert await heard.next() == HINT
+        assert await received.next() == HINT
         await transport.close()
 
     run(scenario)
@@ -107,15 +107,15 @@ def test_what_a_killed_listener_left_is_removed(tmp_path: Path) -> None:
 def test_rubbish_is_ignored(tmp_path: Path) -> None:
     async def scenario() -> None:
         transport = LocalTransport(tmp_path / "jobs.db", OURS)
-        heard = await listening(transport)
+        received = await listening(transport)
         (name,) = (tmp_path / "jobs.db-wake").iterdir()
         (tmp_path / "jobs.db-wake" / "notes.txt").write_text("no socket")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             for data in (b"", b"\xff", b"[]", b'{"queue": 1}', b'{"queue": "q", "ids": ["x"]}', b"{" * 60_000):
                 sender.sendto(data, str(name))
         await transport.publish([HINT])
-        assert await heard.next() == HINT
-        assert heard.heard.empty()
+        assert await received.next() == HINT
+        assert received.received.empty()
         (tmp_path / "jobs.db-wake" / "notes.txt").unlink()
         await transport.close()
 
@@ -125,27 +125,27 @@ def test_rubbish_is_ignored(tmp_path: Path) -> None:
 def test_many_ids_are_cut_to_fit(tmp_path: Path) -> None:
     async def scenario() -> None:
         transport = LocalTransport(tmp_path / "jobs.db", OURS)
-        heard = await listening(transport)
+        received = await listening(transport)
         await transport.publish([Hint("default", tuple(UUID(int=number) for number in range(5000))), Hint("mail")])
-        first = await heard.next()
+        first = await received.next()
         assert first.queue == "default"
         assert 0 < len(first.ids) < 5000
-        assert await heard.next() == Hint("mail")
+        assert await received.next() == Hint("mail")
         await transport.close()
 
     run(scenario)
 
 
-def test_a_listener_that_does_not_read_delays_nobody(tmp_path: Path) -> None:
+def test_a_listener_that_does_not_read_delays_no_publisher(tmp_path: Path) -> None:
     async def scenario() -> None:
         frozen, awake = (LocalTransport(tmp_path / "jobs.db", OURS) for _ in range(2))
         await listening(frozen)
         assert frozen._listener is not None
         asyncio.get_running_loop().remove_reader(frozen._listener)
-        heard = await listening(awake)
+        received = await listening(awake)
         for _ in range(2000):
             await awake.publish([HINT])
-            assert await heard.next() == HINT
+            assert await received.next() == HINT
         await frozen.close()
         await awake.close()
 
@@ -173,9 +173,9 @@ def test_without_proc_short_paths_are_used_as_they_are_and_long_ones_lead_elsewh
 def assert_it_carries(database: Path) -> None:
     async def scenario() -> None:
         transport = LocalTransport(database, OURS)
-        heard = await listening(transport)
+        received = await listening(transport)
         await LocalTransport(database, OURS).publish([HINT])
-        assert await heard.next() == HINT
+        assert await received.next() == HINT
         await transport.close()
 
     run(scenario)
@@ -199,10 +199,10 @@ def test_where_no_folder_can_be_made_nothing_is_raised(tmp_path: Path) -> None:
 def test_polling_carries_nothing() -> None:
     async def scenario() -> None:
         transport, listener = PollingTransport(), Listener()
-        await transport.subscribe(listener.heard.put_nowait)
+        await transport.subscribe(listener.received.put_nowait)
         await transport.publish([HINT])
         await transport.close()
-        assert listener.heard.empty()
+        assert listener.received.empty()
 
     run(scenario)
 

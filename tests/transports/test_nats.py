@@ -20,7 +20,7 @@ from holdfast.testing.servers import NatsServer
 from holdfast.transports.nats import transport as module
 from holdfast.transports.nats.transport import NatsTransport
 
-PATIENCE = 40.0
+TIMEOUT = 40.0
 AT_ONCE = 5.0
 """Seconds: whoever tells must not wait; a busy machine may."""
 STREAM = "shop"
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(120)
 
 def run(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await act()
 
     asyncio.run(main())
@@ -81,13 +81,13 @@ async def deliver(speaker: NatsTransport, receiver: NatsTransport, job: UUID) ->
     return found
 
 
-async def hear(heard: "asyncio.Queue[Hint]", hint: Hint, speaker: NatsTransport) -> None:
+async def hear(received: "asyncio.Queue[Hint]", hint: Hint, speaker: NatsTransport) -> None:
     """Published until it is heard."""
     while True:
         await speaker.publish([hint])
         try:
             async with asyncio.timeout(0.2):
-                while await heard.get() != hint:
+                while await received.get() != hint:
                     pass
                 return
         except TimeoutError:
@@ -120,7 +120,7 @@ def test_another_ack_wait_of_a_later_release_is_taken_over(nats_url: str) -> Non
     run(act)
 
 
-def test_a_stream_that_somebody_made_is_used_as_it_is(nats_url: str) -> None:
+def test_an_existing_stream_is_used_as_it_is(nats_url: str) -> None:
     async def act() -> None:
         async with ends(nats_url, 2) as (speaker, receiver), operator(nats_url) as client:
             await api(client, f"STREAM.DELETE.{STREAM}")
@@ -158,7 +158,7 @@ def test_a_full_stream_costs_messages_and_nothing_else(nats_url: str, discard: s
 
 
 @pytest.mark.parametrize("what", ["STREAM.DELETE.shop", "CONSUMER.DELETE.shop.=all", "STREAM.PURGE.shop"])
-def test_what_somebody_deletes_is_made_again(nats_url: str, what: str) -> None:
+def test_a_deleted_stream_or_consumer_is_made_again(nats_url: str, what: str) -> None:
     async def act() -> None:
         async with ends(nats_url, 2) as (speaker, receiver), operator(nats_url) as client:
             await deliver(speaker, receiver, JOBS[0])
@@ -193,8 +193,8 @@ def test_messages_say_ids_and_reasons_and_nothing_else(nats_url: str) -> None:
             seen = await client.subscribe(f"{STREAM}.>")
             await client.flush()
             await speaker.publish([Hint("default", (JOBS[0],)), Hint("default", (JOBS[1],), "crashed"), Hint("mail")])
-            said = [json.loads((await seen.next_msg(AT_ONCE)).data) for _ in range(3)]
-            assert said == [{"id": str(JOBS[0])}, {"id": str(JOBS[1]), "rescued": "crashed"}, {"queue": "mail"}]
+            output = [json.loads((await seen.next_msg(AT_ONCE)).data) for _ in range(3)]
+            assert output == [{"id": str(JOBS[0])}, {"id": str(JOBS[1]), "rescued": "crashed"}, {"queue": "mail"}]
             await receiver.close()
 
     run(act)
@@ -209,9 +209,9 @@ def test_a_server_that_is_killed_or_forgets_everything_costs_messages_and_is_fou
     with NatsServer() as server:
 
         async def act() -> None:
-            heard: asyncio.Queue[Hint] = asyncio.Queue()
+            received: asyncio.Queue[Hint] = asyncio.Queue()
             async with ends(server.url, 2) as (speaker, receiver):
-                await receiver.subscribe(heard.put_nowait)
+                await receiver.subscribe(received.put_nowait)
                 await deliver(speaker, receiver, JOBS[0])
                 for is_forgetful in (False, True):
                     await asyncio.to_thread(server.kill)
@@ -224,16 +224,16 @@ def test_a_server_that_is_killed_or_forgets_everything_costs_messages_and_is_fou
                     assert not await speaker.is_drained(None)
                     await asyncio.to_thread(server.start)
                     await deliver(speaker, receiver, JOBS[21])
-                    await hear(heard, Hint(f"after {is_forgetful}"), speaker)
+                    await hear(received, Hint(f"after {is_forgetful}"), speaker)
 
         with caplog.at_level(logging.INFO, "holdfast"):
             run(act)
-    said = [record.getMessage() for record in caplog.records if record.name == "holdfast"]
-    assert any("no hints by NATS" in each for each in said)
-    assert any("again" in each for each in said)
+    output = [record.getMessage() for record in caplog.records if record.name == "holdfast"]
+    assert any("no hints by NATS" in each for each in output)
+    assert any("again" in each for each in output)
 
 
-def test_a_driver_that_closes_itself_and_tells_nobody_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_closes_itself_without_a_callback_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PING", 1)
     close = Client._close
     monkeypatch.setattr(Client, "_close", lambda client, status, do_cbs=True: close(client, status, do_cbs=False))
@@ -249,28 +249,28 @@ def test_a_driver_that_closes_itself_and_tells_nobody_is_replaced(monkeypatch: p
         run(act)
 
 
-def test_with_no_server_at_all_nobody_waits_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_server_no_caller_waits_and_it_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def act() -> None:
         async with ends("nats://ann:s3cret@127.0.0.1:9") as (speaker,):
-            heard: list[Hint] = []
+            received: list[Hint] = []
             async with asyncio.timeout(AT_ONCE):
-                await speaker.subscribe(heard.append)
+                await speaker.subscribe(received.append)
                 for job in JOBS:
                     await speaker.publish([Hint("default", (job,))])
                 await speaker.republish([])
                 assert await speaker.fetch(None, 0) == ()
                 assert not await speaker.is_drained(None)
             assert await speaker.fetch(None, 5) == ()
-            assert heard == []
+            assert received == []
 
     with caplog.at_level(logging.DEBUG, "holdfast"):
         run(act)
-    said = [record.getMessage() for record in caplog.records]
-    assert sum("no hints by NATS at nats://127.0.0.1:9" in each for each in said) == 1
-    assert "s3cret" not in "\n".join(said)
+    output = [record.getMessage() for record in caplog.records]
+    assert sum("no hints by NATS at nats://127.0.0.1:9" in each for each in output) == 1
+    assert "s3cret" not in "\n".join(output)
 
 
-def test_a_frozen_server_holds_up_nobody_for_long_and_goes_on_when_it_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_server_delays_no_caller_for_long_and_goes_on_when_it_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PING", 1)
     with NatsServer() as server:
 
@@ -292,17 +292,17 @@ def test_a_frozen_server_holds_up_nobody_for_long_and_goes_on_when_it_wakes(monk
         run(act)
 
 
-def test_an_account_without_jetstream_still_wakes_everybody_and_is_complained_of_once(
+def test_an_account_without_jetstream_still_wakes_all_workers_and_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "FETCH_WAIT", 0.3)
     with NatsServer(settings="accounts: {plain: {users: [{user: ann, password: b}]}}") as server:
 
         async def act() -> None:
-            heard: asyncio.Queue[Hint] = asyncio.Queue()
+            received: asyncio.Queue[Hint] = asyncio.Queue()
             async with ends(server.url.replace("//", "//ann:b@"), 2) as (speaker, receiver):
-                await receiver.subscribe(heard.put_nowait)
-                await hear(heard, Hint("mail"), speaker)
+                await receiver.subscribe(received.put_nowait)
+                await hear(received, Hint("mail"), speaker)
                 assert [await receiver.fetch(None, 5) for _ in range(2)] == [(), ()]
 
         with caplog.at_level(logging.INFO, "holdfast"):
@@ -338,8 +338,8 @@ def test_users_and_tokens(rules: str, right: str, wrong: str, caplog: pytest.Log
 
         with caplog.at_level(logging.DEBUG, "holdfast"):
             run(act)
-    said = "\n".join(record.getMessage() for record in caplog.records)
-    assert "Authorization" in said
-    assert "wr0ng" not in said
-    assert "t0ken" not in said
-    assert "p@ss" not in said
+    output = "\n".join(record.getMessage() for record in caplog.records)
+    assert "Authorization" in output
+    assert "wr0ng" not in output
+    assert "t0ken" not in output
+    assert "p@ss" not in output

@@ -35,7 +35,7 @@ def test_what_is_opened(url: str, transport: str | None, expected: str) -> None:
     assert kind_of(url, transport) == expected
 
 
-def test_behind_a_pooler_that_is_said_apart() -> None:
+def test_behind_a_pooler_that_is_declared_separately() -> None:
     assert kind_of(PG, pooler="transaction") == "PollingTransport"
 
 
@@ -58,7 +58,7 @@ def test_a_driver_that_is_not_installed_is_named_with_its_extra(
     assert module in str(error.value)
 
 
-def test_each_store_has_a_stream_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_store_has_a_separate_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").symlink_to(tmp_path)
     same = {stream_of(url, "jobs") for url in ("sqlite:///a.db", f"sqlite:///{tmp_path}/a.db", "sqlite:///here/a.db")}
@@ -68,7 +68,7 @@ def test_each_store_has_a_stream_of_its_own(tmp_path: Path, monkeypatch: pytest.
     assert all(name.replace("-", "").isalnum() for name in same)
 
 
-def test_an_app_says_what_is_wrong_with_its_transport_beside_all_else() -> None:
+def test_an_app_reports_problems_of_its_transport_beside_all_others() -> None:
     with pytest.raises(ConfigurationError) as error:
         App("sqlite:///jobs.db", ttl="x", transport="postgres", schema="-")
     assert len(error.value.problems) == 3

@@ -18,14 +18,14 @@ from holdfast.testing.servers import PostgresServer, TcpProxy
 from holdfast.transports import postgres
 from holdfast.transports.postgres import Notification, Outbox, PostgresTransport
 
-PATIENCE = 40.0
+TIMEOUT = 40.0
 AT_ONCE = 5.0
 IDS = tuple(UUID(int=number) for number in range(1, 2000))
 
 
 def run(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await act()
 
     asyncio.run(main())
@@ -58,37 +58,37 @@ def own_database(own_server: PostgresServer) -> Iterator[str]:
 
 @asynccontextmanager
 async def listening(dsn: str, opened: "list[asyncpg.Connection] | None" = None) -> "AsyncIterator[asyncio.Queue[Hint]]":
-    transport, heard = end(dsn, opened), asyncio.Queue[Hint]()
-    await transport.subscribe(heard.put_nowait)
-    await until_heard(heard, Hint())  # it says so when it listens
+    transport, received = end(dsn, opened), asyncio.Queue[Hint]()
+    await transport.subscribe(received.put_nowait)
+    await until_received(received, Hint())  # it says so when it listens
     try:
-        yield heard
+        yield received
     finally:
         await transport.close()
 
 
-async def until_heard(heard: "asyncio.Queue[Hint]", hint: Hint) -> None:
-    while await heard.get() != hint:
+async def until_received(received: "asyncio.Queue[Hint]", hint: Hint) -> None:
+    while await received.get() != hint:
         pass
 
 
 def test_many_hints_are_few_notifications_and_none_is_missing(postgres_dsn: str) -> None:
     async def act() -> None:
-        said: asyncio.Queue[str] = asyncio.Queue()
+        output: asyncio.Queue[str] = asyncio.Queue()
         listener = await asyncpg.connect(postgres_dsn)
-        await listener.add_listener("holdfast", lambda *words: said.put_nowait(str(words[3])))
+        await listener.add_listener("holdfast", lambda *words: output.put_nowait(str(words[3])))
         speaker = end(postgres_dsn)
-        async with listening(postgres_dsn) as heard:
+        async with listening(postgres_dsn) as received:
             loop = asyncio.get_running_loop()
             started = loop.time()
             for number in range(3000):
                 await speaker.publish([Hint(f"queue-{number % 30}"), Hint(ids=(IDS[number % 40],))])
             took = loop.time() - started
             await speaker.publish([Hint("the last")])
-            await until_heard(heard, Hint("the last"))
-        payloads = [await said.get()]
+            await until_received(received, Hint("the last"))
+        payloads = [await output.get()]
         while "the last" not in payloads[-1]:
-            payloads.append(await said.get())
+            payloads.append(await output.get())
         assert len(payloads) <= took / postgres.INTERVAL + 3
         news = [msgspec.json.decode(payload, type=Notification) for payload in payloads]
         assert {queue for each in news for queue in each.queues} >= {f"queue-{number}" for number in range(30)}
@@ -99,14 +99,14 @@ def test_many_hints_are_few_notifications_and_none_is_missing(postgres_dsn: str)
     run(act)
 
 
-def test_a_program_that_enqueues_and_ends_is_heard(postgres_dsn: str) -> None:
+def test_the_hint_of_a_program_that_enqueues_and_ends_is_received(postgres_dsn: str) -> None:
     async def act() -> None:
-        async with listening(postgres_dsn) as heard:
+        async with listening(postgres_dsn) as received:
             for number in range(3):
                 # Its event loop ends with the call.
                 await asyncio.to_thread(asyncio.run, end(postgres_dsn).publish([Hint(f"queue-{number}")]))
-                await until_heard(heard, Hint(f"queue-{number}"))
-            assert heard.empty()
+                await until_received(received, Hint(f"queue-{number}"))
+            assert received.empty()
 
     run(act)
 
@@ -129,23 +129,23 @@ def test_telling_does_not_wait_for_a_database_that_does_not_answer(caplog: pytes
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate", "terminated"])
-def test_a_lost_connection_is_made_again_and_what_was_missed_wakes_everybody(
+def test_a_lost_connection_is_opened_again_and_missed_hints_wake_all_listeners(
     how: str, own_server: PostgresServer, own_database: str
 ) -> None:
     async def act() -> None:
         speaker = end(own_database)
-        async with listening(own_database) as heard:
+        async with listening(own_database) as received:
             await speaker.publish([Hint("mail")])
-            await until_heard(heard, Hint("mail"))
+            await until_received(received, Hint("mail"))
             if how == "terminated":
                 theirs = "FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
                 await asyncio.to_thread(own_server.sql, f"SELECT pg_terminate_backend(pid) {theirs}", dsn=own_database)
             else:
                 await asyncio.to_thread(own_server.restart, how)
-            await until_heard(heard, Hint())
+            await until_received(received, Hint())
             await speaker.publish([Hint("again")])
-            await until_heard(heard, Hint("again"))
-            assert heard.empty()
+            await until_received(received, Hint("again"))
+            assert received.empty()
         await speaker.close()
 
     run(act)
@@ -161,34 +161,32 @@ def test_a_half_open_connection_is_noticed(
     async def act() -> None:
         speaker, opened = end(own_database), list[asyncpg.Connection]()
         with TcpProxy(own_server.port) as proxy:
-            async with listening(proxy.through(own_database), opened) as heard:
+            async with listening(proxy.through(own_database), opened) as received:
                 proxy.blackhole(way)
                 await speaker.publish([Hint("unheard")])
                 while not opened[0].is_closed():
                     await SystemClock().sleep(0.01)
                 proxy.restore()
-                await until_heard(heard, Hint())
+                await until_received(received, Hint())
                 await speaker.publish([Hint("heard")])
-                await until_heard(heard, Hint("heard"))
+                await until_received(received, Hint("heard"))
                 assert len(opened) == 2, "the listener has not connected again"
         await speaker.close()
 
     run(act)
 
 
-def test_who_only_tells_lets_go_of_its_connection_after_a_while_and_opens_another(
-    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_publisher_closes_its_idle_connection_and_opens_another(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "PROBE", 0.05)
     monkeypatch.setattr(postgres, "IDLE", 0.1)
 
     async def act() -> None:
         opened: list[asyncpg.Connection] = []
         speaker = end(postgres_dsn, opened)
-        async with listening(postgres_dsn) as heard:
+        async with listening(postgres_dsn) as received:
             for number in range(3):
                 await speaker.publish([Hint(f"queue-{number}")])
-                await until_heard(heard, Hint(f"queue-{number}"))
+                await until_received(received, Hint(f"queue-{number}"))
                 while not opened[-1].is_closed():
                     await SystemClock().sleep(0.01)
                 await SystemClock().sleep(0.1)
@@ -196,7 +194,7 @@ def test_who_only_tells_lets_go_of_its_connection_after_a_while_and_opens_anothe
             # Whoever begins to listen keeps it.
             ours: asyncio.Queue[Hint] = asyncio.Queue()
             await speaker.subscribe(ours.put_nowait)
-            await until_heard(ours, Hint())
+            await until_received(ours, Hint())
             for _ in range(5):
                 await SystemClock().sleep(0.1)
                 assert not opened[-1].is_closed()
@@ -216,7 +214,7 @@ def test_closing_it_in_one_event_loop_soon_closes_what_others_have(postgres_dsn:
 
     thread = threading.Thread(target=serve)
     thread.start()
-    asyncio.run_coroutine_threadsafe(transport.publish([Hint("mail")]), other).result(PATIENCE)
+    asyncio.run_coroutine_threadsafe(transport.publish([Hint("mail")]), other).result(TIMEOUT)
 
     async def act() -> None:
         await transport.publish([Hint("post")])
@@ -227,24 +225,24 @@ def test_closing_it_in_one_event_loop_soon_closes_what_others_have(postgres_dsn:
 
     run(act)
     other.call_soon_threadsafe(other.stop)
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
     assert other.is_closed()
 
 
 def test_rubbish_is_ignored(postgres_dsn: str) -> None:
     async def act() -> None:
-        anybody = await asyncpg.connect(postgres_dsn)
-        async with listening(postgres_dsn) as heard:
+        another = await asyncpg.connect(postgres_dsn)
+        async with listening(postgres_dsn) as received:
             for rubbish in ("", "x", "[]", '{"queues": 7}', '{"ids": ["x"]}', "{}"):
-                await anybody.execute("SELECT pg_notify('holdfast', $1)", rubbish)
-            await anybody.execute("SELECT pg_notify('holdfast', $1)", '{"queues": ["mail"], "later": 1}')
-            assert await heard.get() == Hint("mail")
-        await anybody.close()
+                await another.execute("SELECT pg_notify('holdfast', $1)", rubbish)
+            await another.execute("SELECT pg_notify('holdfast', $1)", '{"queues": ["mail"], "later": 1}')
+            assert await received.get() == Hint("mail")
+        await another.close()
 
     run(act)
 
 
-def test_what_does_not_fit_is_for_everybody() -> None:
+def test_what_does_not_fit_wakes_every_worker() -> None:
     async def act() -> None:
         outbox = Outbox()
         outbox.add([Hint("mail"), Hint(ids=IDS[:300]), Hint("post", IDS[5:7], "crashed")])

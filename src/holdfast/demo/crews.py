@@ -17,10 +17,10 @@ GRACE = 15.0
 class Crew:
     """One supervisor and its workers. ``said``: the file their logs go to."""
 
-    def __init__(self, url: str, transport: str | None, *, processes: int, said: Path) -> None:
+    def __init__(self, url: str, transport: str | None, *, processes: int, output: Path) -> None:
         worker = ["worker", "holdfast.demo.app:app", "--processes", str(processes), "--grace", "1s"]
         environment = {**os.environ, "HOLDFAST_URL": url, TRANSPORT: transport or ""}
-        with said.open("ab") as log:
+        with output.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "holdfast.cli", *worker],
                 env=environment,
@@ -64,12 +64,12 @@ class Crew:
 
 
 @contextlib.contextmanager
-def crews(count: int, url: str, transport: str | None, *, processes: int, said: Path) -> Iterator[list[Crew]]:
+def crews(count: int, url: str, transport: str | None, *, processes: int, output: Path) -> Iterator[list[Crew]]:
     """So many supervisors with so many workers each, ended with the show."""
     made: list[Crew] = []
     try:
         for _ in range(count):
-            made.append(Crew(url, transport, processes=processes, said=said))
+            made.append(Crew(url, transport, processes=processes, output=output))
         yield made
     finally:
         for crew in made:

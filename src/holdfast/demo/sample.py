@@ -71,7 +71,7 @@ def _make(folder: Path, commits: int, mark: str) -> None:
     draft.parent.mkdir(parents=True, exist_ok=True)
     options = ["--quiet", "--template=", "--object-format=sha1", "--initial-branch=main"]
     subprocess.run(git_command("init", "--bare", *options, str(draft)), env=git_environment(), check=True)
-    story = b"".join(_Story(commits).told())
+    story = b"".join(_Story(commits).reported())
     importing = git_command(f"--git-dir={draft}", "fast-import", "--quiet", "--date-format=raw")
     subprocess.run(importing, env=git_environment(), input=story, check=True)
     (draft / "description").write_text(mark)
@@ -88,7 +88,7 @@ class _Story:
     _files: dict[bytes, list[bytes]] = field(default_factory=dict)
     _open_branch: int = 0  # the mark of the open side branch's last commit, or 0
 
-    def told(self) -> Iterator[bytes]:
+    def reported(self) -> Iterator[bytes]:
         main = 0
         for number in range(1, self.commits + 1):
             phase = number % 17

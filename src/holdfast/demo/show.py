@@ -25,7 +25,7 @@ FEWEST_COMMITS = 20
 MOST_COMMITS = 1000
 BATCHES = 40
 GLANCE = 0.02
-PATIENCE = 60.0
+TIMEOUT = 60.0
 FINISHED = ("completed", "failed", "cancelled")
 
 
@@ -69,13 +69,13 @@ class Show:
     def _play(self, folder: Path, repository: str, out: Path, commits: int) -> JobView:
         """From the first worker's start to the job's end."""
         url, transport = self._wishes.url or f"sqlite:///{folder}/jobs.db", self._wishes.transport
-        app, said = open_app(url, transport), folder / "workers.log"
+        app, output = open_app(url, transport), folder / "workers.log"
         try:
             app.migrate()
             count = self._tell_stage(url)
-            with crews(count, url, transport, processes=2 // count, said=said) as ours:
+            with crews(count, url, transport, processes=2 // count, output=output) as ours:
                 job = self._enqueue(app, repository, out, commits)
-                return self._watch(app, job, ours, said)
+                return self._watch(app, job, ours, output)
         finally:
             app.close()
 
@@ -133,22 +133,22 @@ class Show:
             if view.attempt == 1 and killed_at is None and self._wishes.kill and (mark := _half_way(view)):
                 killed_at = self._kill(app, ours, view, mark)
                 waiting_since = self._now()
-            if view.state not in ("running",) and self._now() - waiting_since > PATIENCE:
-                raise ShowFailed(f"no worker took the job within {PATIENCE:g} s; the workers said:\n{_tail(log)}")
+            if view.state not in ("running",) and self._now() - waiting_since > TIMEOUT:
+                raise ShowFailed(f"no worker took the job within {TIMEOUT:g} s; the workers said:\n{_tail(log)}")
             blocking_sleep(GLANCE)
 
     def _kill(self, app: App, ours: Sequence[Crew], view: JobView, mark: Bookmark) -> float | None:
         owner = next((worker for worker in app.workers.list() if worker.worker == view.worker), None)
         if owner is None:
             return None
-        said = f"killed worker {owner.worker} (SIGKILL) at {mark.fraction * 100:.0f} %"
+        output = f"killed worker {owner.worker} (SIGKILL) at {mark.fraction * 100:.0f} %"
         if len(ours) == 1:
             os.kill(owner.process.pid, signal.SIGKILL)
-            self._say(said)
+            self._say(output)
             return self._now()
         crew = next(crew for crew in ours if crew.has(owner.process.pid))
         many = crew.kill()
-        self._say(said)
+        self._say(output)
         self._say(f"killed its supervisor {crew.pid} with it, {many} processes in all: nobody is left there to tell")
         return self._now()
 

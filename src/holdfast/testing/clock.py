@@ -1,4 +1,4 @@
-"""A clock that moves when told to, and chance that a seed decides."""
+"""A clock that moves only when a test moves it, and randomness that a seed decides."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ _START_OF_MONOTONIC = 1_000.0
 
 
 class FakeClock:
-    """Time that stands still until ``advance``.
+    """A clock that stands still until ``advance``.
 
     >>> clock = FakeClock()
     >>> before = clock.monotonic()
@@ -28,15 +28,15 @@ class FakeClock:
         self._followers: list[Callable[[float], None]] = []
 
     def monotonic(self) -> float:
-        """Seconds; stands still in ``suspend``."""
+        """Read seconds that stand still in ``suspend``."""
         return self._monotonic
 
     def boottime(self) -> float:
-        """Seconds; runs through ``suspend``."""
+        """Read seconds that run through ``suspend``."""
         return self._boottime
 
     def wall(self) -> float:
-        """Seconds since the epoch."""
+        """Read seconds since the epoch."""
         return _START_OF_WALL + self._stepped + (self._boottime - _START_OF_MONOTONIC)
 
     async def sleep(self, seconds: float) -> None:
@@ -46,12 +46,12 @@ class FakeClock:
         await waiter
 
     def advance(self, seconds: float) -> None:
-        """Let time pass for all three clocks, and wake who slept until then."""
+        """Let time pass for all three clocks, and wake the tasks that slept until then."""
         self._monotonic += seconds
         self.suspend(seconds)
 
     def suspend(self, seconds: float) -> None:
-        """The machine sleeps: the monotonic clock stands still."""
+        """Suspend the machine: the monotonic clock stands still."""
         self._boottime += seconds
         for follower in self._followers:
             follower(seconds)
@@ -62,30 +62,30 @@ class FakeClock:
                 waiter.set_result(None)
 
     def lead(self, follower: Callable[[float], None]) -> None:
-        """From now on tell of all seconds that pass; a server's clock follows so, and not this machine's wall clock."""
+        """Call ``follower`` with all seconds that pass from now on; a server's clock follows so, and not this machine's wall clock."""
         self._followers.append(follower)
 
     def step_wall(self, seconds: float) -> None:
-        """Somebody sets the wall clock; negative: back."""
+        """Set the wall clock forward; negative seconds set it back."""
         self._stepped += seconds
 
 
 class FakeChance:
-    """Randomness of one seed; its UUIDv7 count up, whatever the time is."""
+    """Randomness of one seed; its UUIDv7 count up, at any time of the clock."""
 
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)
         self._made = 0
 
     def uuid4(self) -> UUID:
-        """128 bits."""
+        """Make 128 random bits."""
         return UUID(int=self._random.getrandbits(128))
 
     def uuid7(self) -> UUID:
-        """Greater than every one made before by this object."""
+        """Make an id greater than every one made before by this object."""
         self._made += 1
         return compose_uuid7(int(_START_OF_WALL * 1000) + self._made, self._random.getrandbits(74))
 
     def jitter(self) -> float:
-        """Uniform in [-1, 1]."""
+        """Draw a number, uniform in [-1, 1]."""
         return self._random.uniform(-1.0, 1.0)

@@ -1,4 +1,4 @@
-"""The contract of every store, as tests: subclass it, say how a store is made, and pytest runs the rest.
+"""The contract of every store, as tests: subclass it, define how a store is made, and pytest runs the rest.
 
 >>> from holdfast.stores.memory import MemoryStore
 >>> class TestMemory(StoreContract):
@@ -58,5 +58,5 @@ class StoreContract(
     """Each verb, each refusal, lost answers, races, and the clock at the edge.
 
     Override ``make_store(clock)``, which must give another handle on the same jobs each time one test calls it, and
-    ``advance(clock, seconds)`` and ``step_wall(clock, seconds)`` for a store that judges by a clock of its own.
+    ``advance(clock, seconds)`` and ``step_wall(clock, seconds)`` for a store that judges by a separate clock.
     """

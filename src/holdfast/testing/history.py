@@ -1,7 +1,7 @@
 """What happened, in order: one event format for simulated and for real processes.
 
 Three kinds of event share it. *Calls* are what a client of the store saw: invoke, then ok, fail or unknown.
-*Truth* is what the store really did, row by row, in commit order; ``by`` says with which token it was asked
+*Truth* is what the store really did, row by row, in commit order; ``by`` holds the token with which it was asked
 for, where that is known. *Life* is what processes and handlers did.
 """
 
@@ -35,9 +35,9 @@ class Phase(StrEnum):
 
 
 class JobRow(Struct, frozen=True):
-    """A job's row as far as the properties speak of it. ``witness`` is the token its last report carried as text.
+    """A job's row, as far as the properties need it. ``witness`` is the token its last report carried as text.
 
-    ``key``: its unique key, the task's name before it. ``is_known``: somebody has its task's code. ``due_in``, ``expires_in``:
+    ``key``: its unique key, the task's name before it. ``is_known``: some worker has its task's code. ``due_in``, ``expires_in``:
     seconds by the store's clock in the write that made the row, negative when they have passed. ``is_owed``: a hook;
     ``healed``: how often one has committed. ``available_at``: by the store's clock, only to be compared.
     """
@@ -111,9 +111,9 @@ class TableRow(Struct, frozen=True):
 
 
 class By(Struct, frozen=True):
-    """With what right a write was asked for. ``outcome`` tells two answers to one claim apart.
+    """The right with which a write was asked for. ``outcome`` distinguishes two answers to one claim.
 
-    Of a verb of a watched table ``outcome`` is the mark it carried.
+    Of a verb of a watched table ``outcome`` is the fence it carried.
     Of an enqueue: its ``call``, the ``parent`` under whose token it was sent, and in its answer the ``holder`` of the key.
     """
 
@@ -170,31 +170,31 @@ class History:
         return len(self.events)
 
     def add(self, event: Event) -> None:
-        """Append."""
+        """Append an event and give it its number."""
         self.events.append(event)
 
     def digest(self) -> str:
-        """Equal for equal runs, whichever interpreter made them."""
+        """Return a digest that is equal for equal runs, under every interpreter."""
         summary = hashlib.sha256()
         for event in self.events:
             summary.update(msgspec.json.encode(event))
         return summary.hexdigest()
 
     def story(self, job: UUID, *, until: int | None = None, longest: int = 60) -> str:
-        """The raw events of one job and of those who held it, up to ``until``, one a line; ``telling`` says them in English."""
+        """List the raw events of one job and of the leases that held it, up to ``until``, one a line; ``narrative`` words them."""
         events = self.events[:until]
         leases = {event.lease for event in events if event.job == job and event.lease}
         holders = {event.after.process for event in events if event.lease in leases and isinstance(event.after, LeaseRow)}
-        told = [
+        shown = [
             event
             for event in events
             if event.job == job
-            or (event.lease in leases and event.what == "lease" and _is_news(event))
+            or (event.lease in leases and event.what == "lease" and _is_relevant(event))
             or (event.what.startswith("process.") and event.process in holders)
         ]
-        skipped = len(told) - longest
+        skipped = len(shown) - longest
         lines = [f"… {skipped} earlier events"] if skipped > 0 else []
-        return "\n".join([*lines, *(str(event) for event in told[-longest:])])
+        return "\n".join([*lines, *(str(event) for event in shown[-longest:])])
 
 
 EMBEDDED = "app"  # the role of a process that runs a worker in its own event loop
@@ -206,13 +206,13 @@ def label(process: ProcessIdentity) -> str:
 
 
 def outcome_of(move: Transition) -> str:
-    """What tells one outcome under a token from another one."""
+    """Name what distinguishes one outcome under a token from another."""
     kind = move.record or (AttemptOutcome.RELEASED if move.to is State.AVAILABLE else "first try")
     return f"{move.to} {kind} {move.reason or ''} {move.failures}/{move.crashes}"
 
 
-def _is_news(event: Event) -> bool:
-    """A mere beat says nothing about a job."""
+def _is_relevant(event: Event) -> bool:
+    """Return whether the event concerns a job: a mere beat does not."""
     before, after = event.before, event.after
     is_beat = isinstance(before, LeaseRow) and isinstance(after, LeaseRow) and before.is_ended == after.is_ended
     return not is_beat or (isinstance(before, LeaseRow) and before.overdue > 0)

@@ -1,7 +1,7 @@
 """The history of real processes on one SQLite file: triggers write down what really happened to each row.
 
-The log lives in the same file, so rows, and what handlers say of themselves, are in one order: that of their commits.
-A process that is killed or frozen says nothing; whoever did it tells ``read``.
+The log lives in the same file, so rows and what handlers write themselves are in one order: that of their commits.
+A process that is killed or frozen writes nothing; the process that did it reports that to ``read``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,9 +23,9 @@ from holdfast.databases.sqlite.driver import Connection
 from holdfast.testing.history import By, Event, History, JobRow, LeaseRow, Phase, label
 from holdfast.testing.process_log import CALLS, ProcessEvent
 
-PATIENCE = 30.0
+BUSY_TIMEOUT = 30.0
 CLOCK_ERROR = 0.005
-"""Seconds by which two readings of SQLite's wall clock, which tells milliseconds, may be wrong."""
+"""Seconds by which two readings of SQLite's wall clock, which counts milliseconds, may be wrong."""
 
 _JOB = """json_object(
     'state', {0}.state, 'claim', hex({0}.claim), 'number', {0}.number, 'lease', hex({0}.lease), 'attempt', {0}.attempt,
@@ -42,11 +42,11 @@ _NOW = "(julianday('now') - 2440587.5) * 86400.0"
 
 
 @contextmanager
-def opened(database: str | PathLike[str], patience: float = PATIENCE) -> Iterator[Connection]:
-    """A connection by the library that the store uses: two libraries in one process would destroy the file."""
+def opened(database: str | PathLike[str], timeout: float = BUSY_TIMEOUT) -> Iterator[Connection]:
+    """Open a connection by the library that the store uses: two libraries in one process would destroy the file."""
     connection = driver.connect(Path(database), use_apsw=driver.is_apsw())
     try:
-        connection.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
+        connection.execute(f"PRAGMA busy_timeout = {round(timeout * 1000)}")
         yield connection
     finally:
         connection.close()
@@ -74,8 +74,8 @@ def watch(database: str | PathLike[str]) -> None:
 
 
 def tell(database: str | PathLike[str], what: str, job: UUID, token: Token | None, process: ProcessIdentity) -> None:
-    """Write down ``handler.start``, ``handler.end``, or what was acknowledged, by the one to whom it happened."""
-    after = msgspec.json.encode(_Said(process, token))
+    """Write down ``handler.start``, ``handler.end``, or what was acknowledged, in the process where it happened."""
+    after = msgspec.json.encode(_Report(process, token))
     with opened(database) as connection:
         connection.execute(
             f"INSERT INTO history (time, what, id, after) VALUES ({_NOW}, ?, ?, ?)",  # noqa: S608 - likewise
@@ -84,7 +84,7 @@ def tell(database: str | PathLike[str], what: str, job: UUID, token: Token | Non
 
 
 def read(database: str | PathLike[str], deeds: Iterable[ProcessEvent] = ()) -> History:
-    """The history so far, the deeds put where they belong."""
+    """Read the history so far, with the deeds in their order."""
     with opened(database) as connection:
         rows = connection.execute("SELECT time, what, id, before, after FROM history ORDER BY place").fetchall()
     began = rows[0][0] if rows else 0.0
@@ -104,12 +104,12 @@ def read(database: str | PathLike[str], deeds: Iterable[ProcessEvent] = ()) -> H
 
 
 def job_row(text: str | None, wall: int) -> JobRow | None:
-    """What a trigger wrote of a job, at a time of the wall clock in microseconds."""
+    """Decode what a trigger wrote of a job, at a time of the wall clock in microseconds."""
     return None if text is None else msgspec.json.decode(text, type=_Job).row(wall)
 
 
 def lease_row(text: str | None, monotonic: int) -> LeaseRow | None:
-    """What a trigger wrote of a lease, at a time of the clock that leases are judged by, in microseconds."""
+    """Decode what a trigger wrote of a lease, at a time of the clock that leases are judged by, in microseconds."""
     if text is None:
         return None
     entry = msgspec.json.decode(text, type=_Lease)
@@ -194,7 +194,7 @@ class _Beat(Struct):
     row: LeaseRow
 
 
-class _Said(Struct):
+class _Report(Struct):
     process: ProcessIdentity
     token: Token | None = None
 
@@ -210,13 +210,13 @@ def _event(time: float, what: str, key: UUID, before: str | None, after: str | N
         case "lease":
             return _lease_event(time, key, after, beats)
         case _:
-            said = msgspec.json.decode(after or "", type=_Said)
+            report = msgspec.json.decode(after or "", type=_Report)
             phase = Phase.OK if what in CALLS else Phase.LIFE
-            return Event(time=time, process=label(said.process), what=what, phase=phase, job=key, token=said.token)
+            return Event(time=time, process=label(report.process), what=what, phase=phase, job=key, token=report.token)
 
 
 def _lease_event(time: float, key: UUID, after: str | None, beats: dict[UUID, _Beat]) -> Event:
-    """The clock that leases are judged by is not SQLite's: what is left of a lease when it ends follows from its last beat."""
+    """Make the event of a lease. Its clock is not SQLite's: how much of it is left at its end follows from its last beat."""
     last = beats.get(key)
     before = None if last is None else last.row
     if after is None:
@@ -239,6 +239,6 @@ def _row(text: str | None) -> JobRow | None:
 
 
 def _text(result: str | None) -> str:
-    """A result that is a text is the token that its handler returned."""
+    """Decode a result; one that is a string is the token that its handler returned."""
     value = None if result is None else msgspec.json.decode(result)
     return value if isinstance(value, str) else ""

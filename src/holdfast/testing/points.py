@@ -1,4 +1,4 @@
-"""Places of a handler with a name; what happens there is up to ``holdfast.testing.crashes``."""
+"""Named places in a handler; ``holdfast.testing.crashes`` decides what happens there."""
 
 from collections.abc import Callable
 

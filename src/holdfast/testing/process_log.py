@@ -1,7 +1,7 @@
-"""What no database can tell: who was killed, frozen or woken, and what handlers did while their store was away.
+"""What no database can record: which processes were killed, frozen or woken, and what handlers did while their store was away.
 
-Whoever does it, or to whom it happens, says so with the time of the machine's wall clock, which a database server on
-the same machine reads too: so deeds and rows have one order.
+The process that does it, or to which it happens, writes it down with the time of the machine's wall clock. A database server
+on the same machine reads that clock too: so deeds and rows have one order.
 """
 
 import os
@@ -16,14 +16,14 @@ from holdfast._core.job import Token
 from holdfast.testing.history import Event, Phase, label
 
 CALLS = ("enqueue", "request_cancel")
-"""Deeds that say what somebody was told: it was done."""
+"""Deeds that record an acknowledgement: it was done."""
 
 
 class ProcessEvent(Struct, frozen=True, omit_defaults=True):
     """To a process ``process.end``, ``process.freeze``, ``process.thaw``; by it ``handler.start``, ``handler.end``, one of ``CALLS``.
 
     ``write.refused``: it tried to write to a job that it had lost.
-    ``time``: seconds since the epoch when it had run its last instruction, before it ran its next one, or when it spoke.
+    ``time``: seconds since the epoch when it had run its last instruction, before it ran its next one, or when it wrote this.
     """
 
     time: float
@@ -33,14 +33,14 @@ class ProcessEvent(Struct, frozen=True, omit_defaults=True):
     token: Token | None = None
 
     def event(self, began: float) -> Event:
-        """Its place in a history that began then."""
+        """Make the event in a history that began then."""
         phase = Phase.OK if self.what in CALLS else Phase.LIFE
         time = self.time - began
         return Event(time=time, process=label(self.process), what=self.what, phase=phase, job=self.job, token=self.token)
 
 
 def tell(path: Path, deed: ProcessEvent) -> None:
-    """Write it down, whole and at once, in a file that many processes share."""
+    """Append it, in one write, to a file that many processes share."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(file, b"\n" + msgspec.json.encode(deed) + b"\n")
@@ -48,8 +48,8 @@ def tell(path: Path, deed: ProcessEvent) -> None:
         os.close(file)
 
 
-def told(path: Path, start: int = 0) -> tuple[list[ProcessEvent], int]:
-    """All that was written down behind that place of the file, and up to where."""
+def read_from(path: Path, start: int = 0) -> tuple[list[ProcessEvent], int]:
+    """Read all that was written behind that offset of the file, and return the new offset."""
     if not path.exists():
         return [], start
     with path.open("rb") as file:
@@ -60,7 +60,7 @@ def told(path: Path, start: int = 0) -> tuple[list[ProcessEvent], int]:
 
 
 def _deed(line: bytes) -> ProcessEvent | None:
-    """Nothing of a line in the middle of which its writer was killed: that was never said."""
+    """Decode a line; ``None`` for one in the middle of which its writer was killed: that counts as never written."""
     try:
         return msgspec.json.decode(line, type=ProcessEvent)
     except msgspec.DecodeError:

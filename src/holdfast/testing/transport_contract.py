@@ -1,4 +1,4 @@
-"""The contract of every transport, as tests: subclass it, say how an end of it is made, and pytest runs the rest.
+"""The contract of every transport, as tests: subclass it, define how an end of it is made, and pytest runs the rest.
 
 >>> from holdfast.transports.inprocess import InProcessTransport
 >>> class TestInProcess(TransportContract):
@@ -18,23 +18,23 @@ from holdfast._core.answers import DueJob
 from holdfast._ports.transport import ClaimSource, Deliveries, Delivery, Hint, Transport
 from holdfast._system.clock import SystemRandomness
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """Seconds: for a machine that is busy with other things; nothing here takes a second."""
 MOMENT = 0.02
 AGAIN = 0.5
-"""Seconds after which a hint that was not heard is published again: any may be lost."""
+"""Seconds after which a hint that was not received is published again: any may be lost."""
 ODD = ("a.b:c-d_e", ".", "x" * 200, "= %", "ü\u202e*>", "\n\x00")
 
 Self = TypeVar("Self", bound="TransportContract")
 
 
 def ended(act: Callable[[Self], Coroutine[Any, Any, None]]) -> Callable[[Self], None]:
-    """A coroutine as a test, which must leave no task behind."""
+    """Run a coroutine as a test, which must leave no task behind."""
 
     @wraps(act)
     def test(self: Self) -> None:
         async def run() -> None:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 try:
                     await act(self)
                 finally:
@@ -51,29 +51,29 @@ def ended(act: Callable[[Self], Coroutine[Any, Any, None]]) -> Callable[[Self], 
 
 
 class Listener:
-    """What one end has heard."""
+    """What one end has received."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
-        self.heard: asyncio.Queue[Hint] = asyncio.Queue()
+        self.received: asyncio.Queue[Hint] = asyncio.Queue()
 
-    async def hears(self, is_meant: Callable[[Hint], bool], publish: Callable[[], Coroutine[Any, Any, None]]) -> Hint:
-        """The first hint that is meant, published until it is heard."""
+    async def receive(self, is_meant: Callable[[Hint], bool], publish: Callable[[], Coroutine[Any, Any, None]]) -> Hint:
+        """Return the first hint that is meant, published until it is received."""
         while True:
             await publish()
             try:
                 async with asyncio.timeout(AGAIN):
                     while True:
-                        if is_meant(hint := await self.heard.get()):
+                        if is_meant(hint := await self.received.get()):
                             return hint
             except TimeoutError:
                 continue
 
 
 class TransportContract(ABC):
-    """Hints reach whoever listens, as well as it goes; nothing raises, and nothing is left behind.
+    """Hints reach all listeners that they can; nothing raises, and nothing is left behind.
 
-    Override ``make_transport``, which gives another end each time it is called, and ``carries`` for one that tells nobody.
+    Override ``make_transport``, which gives another end each time it is called, and ``carries`` for a transport without hints.
     """
 
     carries = True
@@ -81,60 +81,60 @@ class TransportContract(ABC):
 
     @abstractmethod
     def make_transport(self) -> Transport:
-        """Another end."""
+        """Make another end of the transport."""
 
     def setup_method(self) -> None:
-        """For each test."""
+        """Prepare a test's list of ends."""
         self._opened: list[Transport] = []
 
     def open(self) -> Transport:
-        """An end that is closed with the test."""
+        """Make an end that is closed with the test."""
         self._opened.append(self.make_transport())
         return self._opened[-1]
 
     async def listener(self) -> Listener:
-        """An end that listens."""
+        """Make an end that listens."""
         listener = Listener(self.open())
-        await listener.transport.subscribe(listener.heard.put_nowait)
+        await listener.transport.subscribe(listener.received.put_nowait)
         return listener
 
     async def expect(self, listener: Listener, hint: Hint, speaker: Transport) -> None:
-        """It is heard, if hints are carried at all."""
+        """Require that it is received, if hints are carried at all."""
         if self.carries:
-            await listener.hears(lambda heard: heard == hint, lambda: speaker.publish([hint]))
+            await listener.receive(lambda received: received == hint, lambda: speaker.publish([hint]))
         else:
             await speaker.publish([hint])
-            assert listener.heard.empty()
+            assert listener.received.empty()
 
     def job(self) -> UUID:
-        """An id."""
+        """Make a new id."""
         return self.chance.uuid7()
 
     @ended
-    async def test_every_listener_hears_a_hint_for_everybody(self) -> None:
+    async def test_every_listener_receives_a_hint_for_all(self) -> None:
         listeners, speaker = [await self.listener() for _ in range(3)], self.open()
         for hint in (Hint("mail"), Hint(ids=(self.job(),))):
             for listener in listeners:
                 await self.expect(listener, hint, speaker)
 
     @ended
-    async def test_who_speaks_hears_too(self) -> None:
-        ours = await self.listener()
-        await self.expect(ours, Hint("mail"), ours.transport)
+    async def test_a_publisher_receives_its_own_hint(self) -> None:
+        open_ = await self.listener()
+        await self.expect(open_, Hint("mail"), open_.transport)
 
     @ended
     async def test_it_may_be_used_from_several_threads(self) -> None:
-        ours, speaker = await self.listener(), self.open()
+        open_, speaker = await self.listener(), self.open()
 
         async def publish() -> None:
             await asyncio.to_thread(asyncio.run, speaker.publish([Hint("mail")]))
 
         await publish()
         if self.carries:
-            await ours.hears(lambda hint: hint.queue == "mail", publish)
+            await open_.receive(lambda hint: hint.queue == "mail", publish)
 
     @ended
-    async def test_telling_nobody_nothing_or_very_much_raises_nothing(self) -> None:
+    async def test_publishing_without_listeners_nothing_or_very_much_raises_nothing(self) -> None:
         speaker = self.open()
         await speaker.publish([])
         await speaker.publish(
@@ -143,26 +143,26 @@ class TransportContract(ABC):
         await speaker.publish([Hint(f"queue-{number}") for number in range(3000)])
 
     @ended
-    async def test_very_many_ids_and_queues_wake_whoever_listens_nevertheless(self) -> None:
-        ours, ids = await self.listener(), tuple(self.job() for _ in range(3000))
+    async def test_very_many_ids_and_queues_still_wake_all_listeners(self) -> None:
+        open_, ids = await self.listener(), tuple(self.job() for _ in range(3000))
         if self.carries:
-            await ours.hears(lambda hint: bool(hint.ids) or not hint.queue, lambda: ours.transport.publish([Hint(ids=ids)]))
+            await open_.receive(lambda hint: bool(hint.ids) or not hint.queue, lambda: open_.transport.publish([Hint(ids=ids)]))
 
     @ended
     async def test_names_may_look_like_anything(self) -> None:
-        ours = await self.listener()
+        open_ = await self.listener()
         for name in ODD:
-            await self.expect(ours, Hint(name), ours.transport)
+            await self.expect(open_, Hint(name), open_.transport)
 
     @ended
-    async def test_a_closed_end_hears_nothing_and_can_be_used_again(self) -> None:
-        deaf, ours = await self.listener(), await self.listener()
-        await deaf.transport.close()
-        await deaf.transport.close()
-        while not deaf.heard.empty():
-            deaf.heard.get_nowait()
-        await self.expect(ours, Hint("mail"), deaf.transport)
-        assert deaf.heard.empty()
+    async def test_a_closed_end_receives_nothing_and_can_be_used_again(self) -> None:
+        closed, open_ = await self.listener(), await self.listener()
+        await closed.transport.close()
+        await closed.transport.close()
+        while not closed.received.empty():
+            closed.received.get_nowait()
+        await self.expect(open_, Hint("mail"), closed.transport)
+        assert closed.received.empty()
 
     @ended
     async def test_closing_what_was_never_used_is_nothing(self) -> None:
@@ -188,19 +188,19 @@ class DeliveryContract(TransportContract):
     ack_wait = 2.0
 
     def deliveries(self) -> Deliveries:
-        """An end that receives."""
+        """Make an end that receives deliveries."""
         found = self.open().deliveries
         assert found is not None
         return found
 
     async def come(self, receiver: Deliveries, most: int = 10, queues: Sequence[str] | None = None) -> list[Delivery]:
-        """The next that arrive."""
+        """Receive the next deliveries that arrive."""
         while not (found := await receiver.fetch(queues, most)):
             pass
         return list(found)
 
     async def receiver(self, queues: Sequence[str] | None = None) -> Deliveries:
-        """An end for which messages are kept from now on; it has asked for one."""
+        """Make an end for which messages are kept from now on; it has asked for one."""
         receiver = self.deliveries()
         asking = asyncio.ensure_future(receiver.fetch(queues, 1))
         while not await receiver.is_drained(queues):
@@ -210,13 +210,13 @@ class DeliveryContract(TransportContract):
         return receiver
 
     @ended
-    async def test_a_job_of_a_queue_is_delivered_to_one_receiver_with_what_was_said_of_it(self) -> None:
+    async def test_a_job_of_a_queue_is_delivered_to_one_receiver_with_all_its_details(self) -> None:
         receivers, speaker, jobs = [await self.receiver() for _ in range(3)], self.open(), [self.job() for _ in range(9)]
         await speaker.publish([Hint("mail", tuple(jobs[:4])), Hint("default", tuple(jobs[4:]), "crashed")])
         found: list[Delivery] = []
         first = list[
             UUID
-        ]()  # what has waited for its receiver may have been delivered to another meanwhile, but not as the first
+        ]()  # a job that has waited for its receiver may have been delivered to another in between, but not as the first
         while set(first) != set(jobs):
             for receiver in receivers:
                 fetched = await receiver.fetch(None, 2)
@@ -242,7 +242,7 @@ class DeliveryContract(TransportContract):
         assert found == set(jobs)
 
     @ended
-    async def test_a_message_that_is_not_acknowledged_comes_again_and_says_so(self) -> None:
+    async def test_a_message_that_is_not_acknowledged_comes_again_as_a_redelivery(self) -> None:
         receiver, job = await self.receiver(), self.job()
         await self.open().publish([Hint("default", (job,))])
         (first,) = await self.come(receiver, 1)
@@ -262,10 +262,10 @@ class DeliveryContract(TransportContract):
         assert (come.job, await idle.fetch(None, 0)) == (job, ())
 
     @ended
-    async def test_what_waits_is_seen_and_what_is_told_again_comes_once_whoever_tells_it(self) -> None:
+    async def test_waiting_jobs_are_seen_and_republished_ones_come_once_from_any_publisher(self) -> None:
         receiver, job = await self.receiver(), self.job()
-        for teller in (self.deliveries(), self.deliveries()):
-            await teller.republish([DueJob(job, "default", 7), DueJob(job, "default", 8)])
+        for publisher in (self.deliveries(), self.deliveries()):
+            await publisher.republish([DueJob(job, "default", 7), DueJob(job, "default", 8)])
         found: list[Delivery] = []
         while len(found) < 2 or not await receiver.is_drained(None):
             fetched = await receiver.fetch(None, 10)
@@ -274,5 +274,5 @@ class DeliveryContract(TransportContract):
         assert [(each.job, each.queue, each.via) for each in found] == [(job, "default", ClaimSource.SWEEP)] * 2
 
     @ended
-    async def test_who_only_wants_to_know_is_told_no_when_there_is_nobody_to_tell(self) -> None:
+    async def test_a_queue_that_no_consumer_serves_is_not_reported_as_drained(self) -> None:
         assert await self.deliveries().is_drained(["nobody serves this"]) is False

@@ -1,4 +1,4 @@
-"""Bystanding: whatever is done to one job changes no other one, wherever that is and whatever it has."""
+"""Bystanders: an action on one job changes no other job, in any state and with any data."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -26,7 +26,7 @@ class Crowd:
         self.jobs: list[UUID] = []
 
     async def gather(self) -> None:
-        """Two of each, so that nothing depends on which comes first."""
+        """Make two of each, so that nothing depends on which comes first."""
         for _ in range(2):
             for job in [await self._waiting(0.0), await self._waiting(1e6), (await self._again(prefetch=True)).id]:
                 self.jobs.append(job)
@@ -40,10 +40,10 @@ class Crowd:
                 await self._at.store.end_lease(hold.lease, CRASH)
                 await self._at.settle(rescued(hold, CRASH))
                 self.jobs.append(hold.id)
-        self._at.advance(1000.0)  # so that nothing becomes due meanwhile
+        self._at.advance(1000.0)  # so that nothing becomes due during the test
 
     async def picture(self) -> list[object]:
-        """All that can be seen of them."""
+        """Read all that can be seen of them."""
         rows = [await self._at.row(job) for job in self.jobs]
         leases = sorted((view.id, view.seen, view.holds) for view in await self._at.store.workers() if view.worker == MARK)
         return [*rows, leases, [await self._holder(row) for row in rows if PLACE_OF[row.state] is not Place.FINISHED]]
@@ -59,7 +59,7 @@ class Crowd:
         return job.id
 
     async def _again(self, *, prefetch: bool = False, policy: Policy | None = None) -> ActiveJob:
-        """One that failed once, said something, and was claimed again."""
+        """Claim again a job that failed once and reported progress."""
         at, job = self._at, await self._waiting(0.0)
         queue, lease = (await at.row(job)).queue, await at.lease(worker=MARK)
         (claim,) = await at.claim(lease, queues=(queue,), policy=policy)
@@ -72,7 +72,7 @@ class Crowd:
 
 
 async def settled(at: Scene) -> None:
-    """In every manner, alone and together with a claim."""
+    """Settle jobs in every way, by itself and together with a claim."""
     moves: list[Callable[[ActiveJob], Transition]] = [
         done,
         raised,
@@ -88,7 +88,7 @@ async def settled(at: Scene) -> None:
 
 
 async def owned(at: Scene) -> None:
-    """Started, reported on, beaten for, and taken from its owner."""
+    """Start jobs, report on them, renew their lease, and take them from their owner."""
     hold = await at.prefetched()
     assert await at.store.start([(hold.id, hold.token)]) == frozenset()
     await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, stage="t", checkpoint=b"2")])
@@ -99,7 +99,7 @@ async def owned(at: Scene) -> None:
 
 
 async def operated(at: Scene) -> None:
-    """All that operators do to a job that waits, runs and has finished; each answer speaks of it alone."""
+    """Do all that operators can do to a job that waits, runs and has finished; each answer is about that job only."""
     store = at.store
     (job,) = await at.enqueue(at.new(queue="own", key="own", payload=LONG))
     assert await store.reschedule([job], delay=5.0) == {job: State.SCHEDULED}
@@ -119,17 +119,17 @@ async def operated(at: Scene) -> None:
 
 
 async def expired(at: Scene) -> None:
-    """One that nobody started in time."""
+    """Let a job expire that no worker started in time."""
     await at.enqueue(at.new(queue="own", key="own", expires_in=1.0))
     at.advance(1.0)
     assert len(await at.store.expire(10)) == 1
 
 
 class BystandContract(Part):
-    """What is promised to those who are not meant."""
+    """What is promised to jobs that a call does not name."""
 
     @story
-    async def test_whatever_is_done_to_one_job_changes_no_other(self, at: Scene) -> None:
+    async def test_no_action_on_one_job_changes_another(self, at: Scene) -> None:
         crowd = Crowd(at)
         await crowd.gather()
         before = await crowd.picture()

@@ -19,7 +19,7 @@ LOST = EnqueueAnswer(is_lost=True)
 
 
 async def enter(at: Scene, hold: ActiveJob) -> str:
-    """What became of its transaction."""
+    """Enter a job's transaction, and return how that ended."""
     try:
         async with at.store.transaction(hold.id, hold.token, idle=5.0):
             return "open"
@@ -28,7 +28,7 @@ async def enter(at: Scene, hold: ActiveJob) -> str:
 
 
 def blocking_enter(open_: Callable[[], AbstractContextManager[object]]) -> str:
-    """The same for code without a loop."""
+    """Enter a transaction in code without a loop, and return how that ended."""
     try:
         with open_():
             return "open"
@@ -37,7 +37,7 @@ def blocking_enter(open_: Callable[[], AbstractContextManager[object]]) -> str:
 
 
 def refusal(act: Callable[[], object]) -> str:
-    """Why it was not done."""
+    """Return the text of the error that the act raised."""
     try:
         return f"done: {act()}"
     except Unsupported as error:
@@ -127,7 +127,7 @@ class ChildContract(Part):
         assert await at.send(child, under=hold) == EnqueueAnswer({child.id: Duplicate(hold.id, is_same=True)})
 
     @story
-    async def test_a_transaction_needs_the_token_or_says_that_this_store_has_none(self, at: Scene) -> None:
+    async def test_a_transaction_needs_the_token_or_is_unsupported(self, at: Scene) -> None:
         hold, other = await at.running(), await at.running()
         lost = [structs.replace(hold, token=token) for token in wrong(hold, at)] + [structs.replace(hold, id=other.id)]
         if at.store.capabilities.caller_transaction:
@@ -135,9 +135,9 @@ class ChildContract(Part):
             assert [(await enter(at, each)).split()[0] for each in lost] == ["JobLost"] * len(lost)
         else:
             for each in (hold, *lost):
-                said = await enter(at, each)
-                assert said.startswith("Unsupported")
-                assert at.store.capabilities.name in said
+                answer = await enter(at, each)
+                assert answer.startswith("Unsupported")
+                assert at.store.capabilities.name in answer
         assert await at.state(hold.id) is State.RUNNING
 
     @story
@@ -145,18 +145,18 @@ class ChildContract(Part):
         hold = await at.running()
         lost = structs.replace(hold, token=stale(hold.token))
         opens = [partial(at.store.blocking_transaction, each.id, each.token, idle=5.0) for each in (hold, lost)]
-        said = [await asyncio.to_thread(blocking_enter, open_) for open_ in opens]
+        answers = [await asyncio.to_thread(blocking_enter, open_) for open_ in opens]
         if at.store.capabilities.caller_transaction:
-            assert [each.split()[0] for each in said] == ["open", "JobLost"]
+            assert [each.split()[0] for each in answers] == ["open", "JobLost"]
         else:
-            assert all(each.startswith("Unsupported") and at.store.capabilities.name in each for each in said)
+            assert all(each.startswith("Unsupported") and at.store.capabilities.name in each for each in answers)
         assert await at.state(hold.id) is State.RUNNING
 
     @story
     async def test_a_connection_of_another_kind_is_refused_and_nothing_is_inserted(self, at: Scene) -> None:
         call, job = at.chance.uuid4(), at.new()
-        said = [refusal(partial(at.store.enqueue_within, connection, call, [job])) for connection in (object(), None)]
-        assert all(each.startswith("Unsupported") and at.store.capabilities.name in each.lower() for each in said)
+        answers = [refusal(partial(at.store.enqueue_within, connection, call, [job])) for connection in (object(), None)]
+        assert all(each.startswith("Unsupported") and at.store.capabilities.name in each.lower() for each in answers)
         assert await at.store.counts() == {}
         assert await at.store.enqueue(call, [job]) == EnqueueAnswer()
         assert await at.state(job.id) is State.AVAILABLE

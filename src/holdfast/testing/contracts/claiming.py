@@ -202,7 +202,7 @@ class ClaimContract(Part):
         assert claim.job.token.number > hold.token.number
 
     @story
-    async def test_what_an_exchange_gives_back_it_can_claim(self, at: Scene) -> None:
+    async def test_what_an_exchange_releases_it_can_claim(self, at: Scene) -> None:
         hold = await at.prefetched()
         answer = await at.exchange(released(hold), at.request(hold.lease))
         assert [claim.job.id for claim in answer.claims] == [hold.id]

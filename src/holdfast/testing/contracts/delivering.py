@@ -11,7 +11,7 @@ from holdfast._core.requests import IsolatedJobs
 from holdfast.testing.contracts.isolating import with_last_try
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, rescued, story
 
-NOBODY = UUID(int=7)
+UNKNOWN_LEASE = UUID(int=7)
 
 
 class DeliverContract(Part):
@@ -41,7 +41,7 @@ class DeliverContract(Part):
     async def test_ids_that_come_twice_or_are_unknown_change_nothing(self, at: Scene) -> None:
         (job,) = await at.enqueue(at.new(payload=b'{"n": 1}'))
         lease = await at.lease()
-        request = at.request(lease, 5, ids=[NOBODY, job, job, NOBODY])
+        request = at.request(lease, 5, ids=[UNKNOWN_LEASE, job, job, UNKNOWN_LEASE])
         (claim,) = (await at.store.exchange((), request)).claims
         assert (claim.job.id, claim.job.state, claim.job.attempt, claim.payload) == (job, State.RUNNING, 1, b'{"n": 1}')
         assert claim.job.token.claim == request.claim
@@ -87,7 +87,7 @@ class DeliverContract(Part):
         ended, old = await at.lease(), await at.lease()
         await at.store.end_lease(ended, LeaseEnd(End.CLOSED))
         assert await at.claim(ended, ids=[job]) == ()
-        assert await at.claim(NOBODY, ids=[job]) == ()
+        assert await at.claim(UNKNOWN_LEASE, ids=[job]) == ()
         at.advance(TTL + EARLY)
         assert await at.claim(old, ids=[job]) == ()
         assert await at.state(job) is State.AVAILABLE
@@ -101,7 +101,7 @@ class DeliverContract(Part):
         assert await at.state(hold.id) is State.COMPLETED
 
     @story
-    async def test_numbers_go_on_whichever_way_is_claimed(self, at: Scene) -> None:
+    async def test_numbers_go_on_for_every_way_of_claiming(self, at: Scene) -> None:
         lease, numbers = await at.lease(), []
         for ids in (True, False, True, True, False):
             (job,) = await at.enqueue(at.new())
@@ -111,7 +111,7 @@ class DeliverContract(Part):
         assert numbers == sorted(set(numbers))
 
     @story
-    async def test_a_hold_names_its_queue(self, at: Scene) -> None:
+    async def test_an_active_job_names_its_queue(self, at: Scene) -> None:
         lease = await at.lease()
         await at.enqueue(at.new(queue="mail"), at.new(queue="post", policy=Policy(timeout=1.0)))
         claims = await at.claim(lease, 2, policy=Policy(timeout=1.0))
@@ -155,7 +155,7 @@ class DeliverContract(Part):
         assert [each.job for each in await at.store.due(["task"], 10, age=2.0)] == [now, later]
 
     @story
-    async def test_due_says_which_wait_of_a_job_it_is(self, at: Scene) -> None:
+    async def test_due_returns_which_wait_of_a_job_it_is(self, at: Scene) -> None:
         (job,) = await at.enqueue(at.new())
         (claim,) = await at.claim(await at.lease())
         await at.settle(raised(claim.job))

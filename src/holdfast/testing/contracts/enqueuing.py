@@ -15,7 +15,7 @@ HOSTILE = ("'; DROP TABLE jobs; --", 'a"b\\c', "päckchen 包 🎁", "%s {0} :x 
 
 
 async def says_it_exists(at: Scene, call: UUID, *jobs: NewJob) -> bool:
-    """Whether the call is refused for good, which is how an id is said to exist."""
+    """Return whether the call is refused for good, which is how a store reports that an id exists."""
     try:
         await at.store.enqueue(call, jobs)
     except HoldfastError as error:
@@ -64,7 +64,7 @@ class EnqueueContract(Part):
         assert await at.state(job) is State.AVAILABLE
 
     @story
-    async def test_a_time_to_run_at_that_has_passed_is_due_in_its_place(self, at: Scene) -> None:
+    async def test_a_time_to_run_at_that_has_passed_is_due_in_order(self, at: Scene) -> None:
         now = datetime.fromtimestamp(at.clock.wall(), UTC)
         first, overdue = await at.enqueue(at.new(), at.new(run_at=now - timedelta(days=1)))
         claims = await at.claim(await at.lease(), 2)
@@ -99,7 +99,7 @@ class EnqueueContract(Part):
         assert await at.store.list(at.everything) == rows
 
     @story
-    async def test_a_receipt_and_not_the_jobs_ids_tells_a_copy(self, at: Scene) -> None:
+    async def test_a_receipt_and_not_the_jobs_ids_identifies_a_copy(self, at: Scene) -> None:
         call = at.chance.uuid4()
         await at.store.enqueue(call, [at.new()])
         await at.store.enqueue(call, [at.new()])
@@ -167,6 +167,6 @@ class EnqueueContract(Part):
         assert [int(claim.payload) for claim in claims] == list(range(1000))
 
     @story
-    async def test_no_jobs_are_no_trouble(self, at: Scene) -> None:
+    async def test_an_empty_enqueue_does_nothing(self, at: Scene) -> None:
         await at.enqueue()
         assert await at.store.counts() == {}

@@ -13,7 +13,7 @@ CRASH = LeaseEnd(End.CRASHED)
 
 
 async def expired(at: Scene, limit: int = 100) -> list[UUID]:
-    """Jobs that are failed for it now."""
+    """Expire jobs, and return which are failed for it now."""
     return [each.job for each in await at.store.expire(limit)]
 
 
@@ -44,7 +44,7 @@ class ExpiryContract(Part):
         assert [claim.job.id for claim in await at.claim(await at.lease(), 2)] == list(late)
 
     @story
-    async def test_next_due_speaks_of_no_expired_job(self, at: Scene) -> None:
+    async def test_next_due_ignores_expired_jobs(self, at: Scene) -> None:
         await at.enqueue(at.new(expires_in=1.0))
         assert await at.store.next_due(["task"]) == 0.0
         at.advance(1.0)
@@ -55,7 +55,7 @@ class ExpiryContract(Part):
         assert abs(due - 7.0) < EARLY
 
     @story
-    async def test_what_nobody_started_in_time_fails(self, at: Scene) -> None:
+    async def test_a_job_that_was_not_started_in_time_fails(self, at: Scene) -> None:
         job, scheduled, later, never = await at.enqueue(
             at.new(task="mail", expires_in=5.0),
             at.new(expires_in=5.0, delay=60.0),
@@ -77,7 +77,7 @@ class ExpiryContract(Part):
         assert await at.store.expire(10) == ()
 
     @story
-    async def test_they_expire_in_the_order_of_their_times_and_so_many_as_asked(self, at: Scene) -> None:
+    async def test_jobs_expire_in_the_order_of_their_times_up_to_the_limit(self, at: Scene) -> None:
         jobs = await at.enqueue(*(at.new(expires_in=wait, delay=60.0) for wait in (4.0, 1.0, 3.0, 2.0)))
         at.advance(10.0)
         assert await expired(at, 0) == []

@@ -17,7 +17,7 @@ CRASH = LeaseEnd(End.CRASHED)
 
 
 async def pair(at: Scene, *, running: bool = True) -> tuple[ActiveJob, ActiveJob]:
-    """Two jobs of one claim, in a queue of their own."""
+    """Claim two jobs at once, in a separate queue."""
     queue = str(at.chance.uuid4())
     await at.enqueue(at.new(queue=queue), at.new(queue=queue))
     limit, prefetch = (2, 0) if running else (0, 2)
@@ -26,12 +26,12 @@ async def pair(at: Scene, *, running: bool = True) -> tuple[ActiveJob, ActiveJob
 
 
 def swapped(one: ActiveJob, two: ActiveJob) -> tuple[ActiveJob, ActiveJob]:
-    """Each with the other's token."""
+    """Return each with the other's token."""
     return structs.replace(one, token=two.token), structs.replace(two, token=one.token)
 
 
 async def in_every_place(at: Scene) -> dict[State, UUID]:
-    """A job in each state that an operator can find it in."""
+    """Make a job in each state that an operator can find it in."""
     available, scheduled = await at.enqueue(at.new(), at.new(delay=60.0))
     held, completed, failed = [await at.running(policy=Policy(on_crash=CrashPolicy.HOLD)) for _ in range(3)]
     await at.store.end_lease(held.lease, CRASH)
@@ -48,7 +48,7 @@ async def in_every_place(at: Scene) -> dict[State, UUID]:
 
 
 class FenceContract(Part):
-    """What is promised to those who are written in one call."""
+    """What is promised to jobs that are written in one call."""
 
     @story
     async def test_swapped_tokens_move_nothing(self, at: Scene) -> None:
@@ -71,8 +71,8 @@ class FenceContract(Part):
     @story
     async def test_swapped_tokens_report_nothing(self, at: Scene) -> None:
         one, two = await pair(at)
-        said = [ProgressUpdate(job=hold.id, token=hold.token, stage="s") for hold in swapped(one, two)]
-        assert await at.store.report(said) == {one.id, two.id}
+        updates = [ProgressUpdate(job=hold.id, token=hold.token, stage="s") for hold in swapped(one, two)]
+        assert await at.store.report(updates) == {one.id, two.id}
         assert [(await at.row(hold.id)).stage for hold in (one, two)] == [None, None]
 
     @story
@@ -105,7 +105,7 @@ class FenceContract(Part):
         assert await answers(reopened) == dict.fromkeys((*waiting[1:], *over), State.AVAILABLE)
 
     @story
-    async def test_a_job_that_never_was_is_missing_whatever_else_there_is(self, at: Scene) -> None:
+    async def test_a_job_that_never_was_is_missing_among_all_others(self, at: Scene) -> None:
         await in_every_place(at)
         hold, over = await at.running(), await at.running()
         await at.settle(raised(hold), done(over))
@@ -123,6 +123,6 @@ class FenceContract(Part):
             await at.enqueue(at.new())
             answer = await at.exchange(done(structs.replace(two, token=token)), at.request(one.lease))
             assert (answer.answers, len(answer.claims)) == ((Answer.LOST,), 1)
-        said = [ProgressUpdate(job=hold.id, token=hold.token, stage="s") for hold in (one, two)]
-        assert await at.store.report(said) == {one.id}
+        updates = [ProgressUpdate(job=hold.id, token=hold.token, stage="s") for hold in (one, two)]
+        assert await at.store.report(updates) == {one.id}
         assert await at.settle(done(two)) == (Answer.APPLIED,)

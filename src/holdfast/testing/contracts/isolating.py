@@ -1,4 +1,4 @@
-"""Last tries: a job whose next crash would be its last runs alone, so that only it can be to blame."""
+"""Isolated attempts: a job whose next crash would be its last runs in a separate worker, so that only it can be to blame."""
 
 from datetime import UTC, datetime
 from uuid import UUID
@@ -16,13 +16,13 @@ ONLY, ALSO, LEAVE = IsolatedJobs.ONLY, IsolatedJobs.INCLUDE, IsolatedJobs.EXCLUD
 
 
 async def crash(at: Scene, hold: ActiveJob) -> None:
-    """Its worker dies under it."""
+    """End its lease as if its worker died."""
     await at.store.end_lease(hold.lease, CRASH)
     await at.settle(rescued(hold, CRASH))
 
 
 async def with_last_try(at: Scene, *, priority: int = 0, max_crashes: int = 2) -> ActiveJob:
-    """As it crashed; it waits in the default queue, and its next crash would be its last."""
+    """Make a job that crashed; it waits in the default queue, and its next crash would be its last."""
     policy = Policy(max_crashes=max_crashes)
     (job,) = await at.enqueue(at.new(priority=priority, task="last", policy=policy))
     for _ in range(max_crashes - 1):
@@ -34,7 +34,7 @@ async def with_last_try(at: Scene, *, priority: int = 0, max_crashes: int = 2) -
 
 
 class LastTryContract(Part):
-    """What is promised to those who share a worker with a job that crashed before."""
+    """What is promised to jobs that share a worker with a job that crashed before."""
 
     @story
     async def test_a_last_try_is_left_unless_it_is_asked_for(self, at: Scene) -> None:
@@ -51,7 +51,7 @@ class LastTryContract(Part):
         assert [(claim.job.id, claim.job.crashes) for claim in claims] == [(last.id, 2)]
 
     @story
-    async def test_also_means_in_its_place(self, at: Scene) -> None:
+    async def test_include_means_in_the_usual_order(self, at: Scene) -> None:
         last, (later, sooner) = await with_last_try(at), await at.enqueue(at.new(task="last"), at.new(task="last", priority=-1))
         claims = await at.claim(await at.lease(), 10, tasks=["last"], isolated=ALSO)
         assert [claim.job.id for claim in claims] == [sooner, last.id, later]
@@ -120,7 +120,7 @@ class LastTryContract(Part):
         assert await first(ALSO) == [last.id]
 
     @story
-    async def test_a_first_crash_of_three_is_no_last_try(self, at: Scene) -> None:
+    async def test_a_first_crash_of_three_needs_no_isolation(self, at: Scene) -> None:
         hold = await at.running(policy=Policy(max_crashes=3))
         await crash(at, hold)
         lease = await at.lease()
@@ -150,7 +150,7 @@ class LastTryContract(Part):
         assert len(await at.claim(lease, tasks=["last"])) == 1
 
     @story
-    async def test_next_due_speaks_of_what_the_claim_would_take(self, at: Scene) -> None:
+    async def test_next_due_counts_what_the_claim_would_take(self, at: Scene) -> None:
         last = await with_last_try(at)
         await at.enqueue(at.new(task="last", delay=30.0))
         waits = [await at.store.next_due(["last"], None, each) for each in (LEAVE, ONLY, ALSO)]
@@ -164,30 +164,30 @@ class LastTryContract(Part):
         assert claim.job.id == last.id
 
     @story
-    async def test_a_lease_says_that_it_is_for_last_tries(self, at: Scene) -> None:
-        alone = structs.replace(at.new_lease(), is_isolated=True, slots=1, grace=3.5)
+    async def test_a_lease_shows_that_it_is_for_isolated_attempts(self, at: Scene) -> None:
+        isolated = structs.replace(at.new_lease(), is_isolated=True, slots=1, grace=3.5)
         plain = structs.replace(at.new_lease(), slots=10)
-        for lease in (alone, plain):
+        for lease in (isolated, plain):
             await at.store.open_lease(lease)
         views = {view.id: (view.is_isolated, view.slots, view.grace) for view in await at.store.workers()}
-        assert views == {alone.id: (True, 1, 3.5), plain.id: (False, 10, 20.0)}
+        assert views == {isolated.id: (True, 1, 3.5), plain.id: (False, 10, 20.0)}
         at.advance(1000.0)
         views = {view.id: (view.is_isolated, view.slots, view.grace) for view in await at.store.expired(10)}
-        assert views == {alone.id: (True, 1, 3.5), plain.id: (False, 10, 20.0)}
+        assert views == {isolated.id: (True, 1, 3.5), plain.id: (False, 10, 20.0)}
 
     @story
-    async def test_s9_a_lease_for_last_tries_holds_one_at_a_time_however_often_it_asks(self, at: Scene) -> None:
+    async def test_s9_a_lease_for_isolated_attempts_holds_one_at_a_time_after_any_number_of_claims(self, at: Scene) -> None:
         busy = await at.lease()
         await at.enqueue(at.new())
         await at.claim(busy)
         for is_by_ids in (False, True):
             last = [(await with_last_try(at)).id for _ in range(2)]
-            alone = structs.replace(at.new_lease(), is_isolated=True, slots=1)
-            await at.store.open_lease(alone)
-            request = at.request(alone.id, tasks=["last"], isolated=ONLY, ids=last if is_by_ids else None)
+            isolated = structs.replace(at.new_lease(), is_isolated=True, slots=1)
+            await at.store.open_lease(isolated)
+            request = at.request(isolated.id, tasks=["last"], isolated=ONLY, ids=last if is_by_ids else None)
             for _ in range(2):
                 await at.store.exchange([], request)
-            (hold,) = await at.store.held(alone.id)
+            (hold,) = await at.store.held(isolated.id)
             assert hold.id == last[0]
             await at.settle(done(hold))
             request = structs.replace(request, claim=at.chance.uuid4())

@@ -1,4 +1,4 @@
-"""Unique keys: one unfinished job per task and key, whoever asks for another, and when."""
+"""Unique keys: one unfinished job per task and key, for every caller and at every time."""
 
 from collections.abc import Awaitable, Callable
 from uuid import UUID
@@ -17,12 +17,12 @@ Ending = Callable[[Scene, ActiveJob], Awaitable[object]]
 
 
 def copy_of(job: UUID, *, is_same: bool = True) -> Duplicate:
-    """The answer that this job has the key."""
+    """Make the answer that this job has the key."""
     return Duplicate(job, is_same)
 
 
 async def crash(at: Scene, hold: ActiveJob) -> None:
-    """Its lease ends and it is rescued by its policy."""
+    """End its lease, and rescue it by its policy."""
     await at.store.end_lease(hold.lease, CRASH)
     await at.settle(rescued(hold, CRASH))
 
@@ -96,7 +96,7 @@ class KeyContract(Part):
         assert [row.id for row in await at.store.list(at.everything)] == [holder]
 
     @story
-    async def test_payloads_are_the_same_byte_for_byte_however_long(self, at: Scene) -> None:
+    async def test_payloads_are_the_same_byte_for_byte_at_every_length(self, at: Scene) -> None:
         for number, size in enumerate((0, 1, 512, 513, 200_000)):
             (holder,) = await at.enqueue(at.new(key=str(number), payload=b"x" * size))
             same, other = at.new(key=str(number), payload=b"x" * size), at.new(key=str(number), payload=b"x" * size + b" ")
@@ -192,7 +192,7 @@ class KeyContract(Part):
         assert (await at.send(second := at.new(key="k"))).duplicates == {second.id: copy_of(holder)}
 
     @story
-    async def test_a_copy_of_a_call_gets_the_answer_of_the_first_whatever_became_of_the_key(self, at: Scene) -> None:
+    async def test_a_copy_of_a_call_gets_the_answer_of_the_first_even_when_the_key_has_changed_hands(self, at: Scene) -> None:
         (holder,) = await at.enqueue(at.new(key="k", payload=b"1"))
         calls: list[tuple[UUID, list[NewJob]]] = [
             (at.chance.uuid4(), [at.new(key="k", payload=b"1")]),
@@ -232,7 +232,7 @@ class KeyContract(Part):
         assert await at.store.reopen([hold.id]) == ReopenAnswer({hold.id: State.AVAILABLE})
 
     @story
-    async def test_only_what_was_asked_for_is_said_to_have_lost_its_key_and_only_to_its_own_task(self, at: Scene) -> None:
+    async def test_a_lost_key_is_reported_only_for_the_jobs_asked_for_and_only_to_their_task(self, at: Scene) -> None:
         asked, unasked = await at.running(key="k"), await at.running(key="l")
         await at.settle(done(asked), done(unasked))
         await at.enqueue(at.new(task="other", key="k"), at.new(key="l"))

@@ -1,4 +1,4 @@
-"""Limits: jobs that do not move, or run too long, judged by others long after their owner should have acted."""
+"""Limits: jobs that do not move, or run too long, judged by supervisors long after their owner should have acted."""
 
 from msgspec import structs
 
@@ -11,7 +11,7 @@ from holdfast._core.timing import LeaseTiming
 from holdfast.testing.contracts.scene import EARLY, TTL, Part, Scene, done, raised, released, stale, story
 
 GRACE, LIMIT = 7.0, 60.0
-PATIENCE = LIMIT + TTL + GRACE
+LATEST = LIMIT + TTL + GRACE
 LIMITS = {
     Charge.STALLED: Policy(progress_within=LIMIT, backoff=Backoff.fixed("5s")),
     Charge.TIMED_OUT: Policy(timeout=LIMIT, backoff=Backoff.fixed("5s")),
@@ -19,7 +19,7 @@ LIMITS = {
 
 
 async def started(at: Scene, policy: Policy, *, grace: float = GRACE, worker: str = "worker") -> ActiveJob:
-    """A job that runs under a new lease with that grace, which expires by nobody's judgement."""
+    """Start a job under a new lease with that grace, which expires by no supervisor's judgement."""
     lease = structs.replace(at.new_lease(worker=worker), grace=grace)
     await at.store.open_lease(lease)
     job = at.new(queue=str(lease.id))
@@ -29,23 +29,23 @@ async def started(at: Scene, policy: Policy, *, grace: float = GRACE, worker: st
 
 
 def seen(hold: ActiveJob, charge: Charge) -> Transition:
-    """Somebody else takes it for what it did."""
+    """Take it for what it did, as another supervisor would."""
     return deadline_exceeded_elsewhere(hold, charge, jitter=0.0)
 
 
 async def overdue(at: Scene) -> list[tuple[ActiveJob, Charge]]:
-    """Who is, and for what."""
+    """List the overdue jobs, and for what."""
     return [(each.job, each.charge) for each in await at.store.overdue(100)]
 
 
 class LimitContract(Part):
-    """What ``progress_within`` and ``timeout`` promise to those who judge."""
+    """What ``progress_within`` and ``timeout`` promise to the supervisors that judge."""
 
     @story
     async def test_a_job_is_overdue_once_ttl_and_grace_of_its_lease_have_passed_after_its_limit(self, at: Scene) -> None:
         for charge, policy in LIMITS.items():
             hold = await started(at, policy, worker="web-1-42-0000abcd")
-            at.advance(PATIENCE)
+            at.advance(LATEST)
             assert await at.store.overdue(10) == ()
             at.advance(EARLY)
             assert await at.store.overdue(10) == (OverdueJob(hold, "web-1-42-0000abcd", charge, LeaseTiming.of(TTL)),)
@@ -53,7 +53,7 @@ class LimitContract(Part):
             assert await at.store.overdue(10) == ()
 
     @story
-    async def test_grace_and_ttl_are_those_of_its_own_lease(self, at: Scene) -> None:
+    async def test_grace_and_ttl_are_those_of_its_lease(self, at: Scene) -> None:
         patient = await started(at, LIMITS[Charge.TIMED_OUT], grace=100.0)
         hasty = await started(at, LIMITS[Charge.TIMED_OUT], grace=0.0)
         at.advance(LIMIT + TTL + EARLY)
@@ -73,36 +73,36 @@ class LimitContract(Part):
     @story
     async def test_every_report_is_a_sign_of_progress_and_no_beat_is(self, at: Scene) -> None:
         hold, limited = await started(at, LIMITS[Charge.STALLED]), await started(at, LIMITS[Charge.TIMED_OUT])
-        at.advance(PATIENCE)
+        at.advance(LATEST)
         update = ProgressUpdate(job=hold.id, token=hold.token)
-        for said in (update, structs.replace(update, stage="walk"), structs.replace(update, checkpoint=b"1")):
-            await at.store.report([said, structs.replace(said, job=limited.id, token=limited.token)])
+        for report in (update, structs.replace(update, stage="walk"), structs.replace(update, checkpoint=b"1")):
+            await at.store.report([report, structs.replace(report, job=limited.id, token=limited.token)])
             assert hold.id not in [each.job.id for each in await at.store.overdue(10)]
-            at.advance(PATIENCE)
+            at.advance(LATEST)
             await at.store.beat([hold.lease, limited.lease])
         assert await overdue(at) == [(limited, Charge.TIMED_OUT)]
         at.advance(EARLY)
         assert await overdue(at) == [(limited, Charge.TIMED_OUT), (hold, Charge.STALLED)]
 
     @story
-    async def test_a_report_that_was_lost_is_no_progress(self, at: Scene) -> None:
+    async def test_a_report_that_was_lost_does_not_count_as_progress(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
-        at.advance(PATIENCE)
+        at.advance(LATEST)
         await at.store.report([ProgressUpdate(job=hold.id, token=stale(hold.token), stage="walk")])
         at.advance(EARLY)
         assert await overdue(at) == [(hold, Charge.STALLED)]
 
     @story
-    async def test_each_attempt_counts_anew(self, at: Scene) -> None:
+    async def test_each_attempt_counts_from_zero(self, at: Scene) -> None:
         for policy in LIMITS.values():
             hold = await started(at, policy)
-            at.advance(PATIENCE - 1.0)
+            at.advance(LATEST - 1.0)
             await at.settle(raised(hold))
             at.advance(10.0)
             await at.store.beat([hold.lease])
             (claim,) = await at.claim(hold.lease, policy=policy)
             assert claim.job.id == hold.id
-            at.advance(PATIENCE)
+            at.advance(LATEST)
             assert await at.store.overdue(10) == ()
             at.advance(EARLY)
             assert [each.job for each in await at.store.overdue(10)] == [claim.job]
@@ -116,11 +116,11 @@ class LimitContract(Part):
             (job,) = await at.enqueue(at.new())
             (claim,) = await at.claim(lease.id, 0, prefetch=1, policy=policy)
             await at.store.report([ProgressUpdate(job=job, token=claim.job.token, stage="s")])
-            at.advance(2 * PATIENCE)
+            at.advance(2 * LATEST)
             assert await at.store.overdue(10) == ()
             assert await at.settle(seen(claim.job, charge)) == (Answer.LOST,)
             await at.store.start([(job, claim.job.token)])
-            at.advance(PATIENCE)
+            at.advance(LATEST)
             await at.store.start([(job, claim.job.token)])
             assert await at.store.overdue(10) == ()
             at.advance(EARLY)
@@ -132,7 +132,7 @@ class LimitContract(Part):
     async def test_a_judge_asks_the_lease_of_the_job_and_no_less_patient_one(self, at: Scene) -> None:
         for charge, policy in LIMITS.items():
             hold, _ = await started(at, policy, grace=10 * GRACE), await started(at, policy)
-            at.advance(PATIENCE + EARLY)
+            at.advance(LATEST + EARLY)
             assert await at.settle(seen(hold, charge)) == (Answer.LOST,)
             at.advance(9 * GRACE)
             assert await at.settle(seen(hold, charge)) == (Answer.APPLIED,)
@@ -140,19 +140,19 @@ class LimitContract(Part):
     @story
     async def test_a_start_that_comes_again_takes_no_progress_back(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
-        at.advance(PATIENCE / 2)
+        at.advance(LATEST / 2)
         await at.store.report([ProgressUpdate(job=hold.id, token=hold.token)])
         assert await at.store.start([(hold.id, hold.token)]) == frozenset()
-        at.advance(PATIENCE)
+        at.advance(LATEST)
         assert await at.store.overdue(10) == ()
         at.advance(EARLY)
         assert await overdue(at) == [(hold, Charge.STALLED)]
 
     @story
-    async def test_a_report_that_arrives_late_is_no_progress(self, at: Scene) -> None:
+    async def test_a_report_that_arrives_late_does_not_count_as_progress(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
         await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, order=2)])
-        at.advance(PATIENCE)
+        at.advance(LATEST)
         await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, order=1)])
         at.advance(EARLY)
         assert await overdue(at) == [(hold, Charge.STALLED)]
@@ -165,7 +165,7 @@ class LimitContract(Part):
             assert await at.store.overdue(10) == ()
             assert await at.settle(seen(hold, charge)) == (Answer.LOST,)
             at.clock.step_wall(-2e6)
-            at.advance(PATIENCE + EARLY)
+            at.advance(LATEST + EARLY)
             assert await overdue(at) == [(hold, charge)]
             assert await at.settle(seen(hold, charge)) == (Answer.APPLIED,)
 
@@ -179,13 +179,13 @@ class LimitContract(Part):
         assert await overdue(at) == [(hold, Charge.TIMED_OUT), (slow, Charge.STALLED)]
 
     @story
-    async def test_they_are_told_longest_first_and_so_many_as_asked(self, at: Scene) -> None:
+    async def test_overdue_jobs_are_listed_longest_first_up_to_the_limit(self, at: Scene) -> None:
         holds = []
         for _ in range(4):
             holds.append(await started(at, LIMITS[Charge.STALLED]))
             at.advance(1.0)
         await at.store.report([ProgressUpdate(job=holds[0].id, token=holds[0].token)])
-        at.advance(PATIENCE)
+        at.advance(LATEST)
         expected = [*holds[1:], holds[0]]
         assert [each.job for each in await at.store.overdue(10)] == expected[:3]
         at.advance(EARLY)
@@ -198,7 +198,7 @@ class LimitContract(Part):
         for charge, policy in LIMITS.items():
             hold = await started(at, policy)
             await at.store.end_lease(hold.lease, LeaseEnd(End.CRASHED))
-            at.advance(2 * PATIENCE)
+            at.advance(2 * LATEST)
             assert await at.store.overdue(10) == ()
             assert await at.settle(seen(hold, charge)) == (Answer.LOST,)
             assert await at.state(hold.id) is State.RUNNING
@@ -206,7 +206,7 @@ class LimitContract(Part):
     @story
     async def test_a_lease_that_only_ran_out_is_living(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
-        at.advance(PATIENCE + EARLY)
+        at.advance(LATEST + EARLY)
         assert [view.id for view in await at.store.expired(10)] == [hold.lease]
         assert await overdue(at) == [(hold, Charge.STALLED)]
 
@@ -214,7 +214,7 @@ class LimitContract(Part):
     async def test_an_overdue_job_is_a_failed_attempt(self, at: Scene) -> None:
         for charge, policy in LIMITS.items():
             hold = await started(at, policy)
-            at.advance(PATIENCE + EARLY)
+            at.advance(LATEST + EARLY)
             (found,) = await at.store.overdue(10)
             assert await at.settle(seen(found.job, charge)) == (Answer.APPLIED,)
             row = await at.row(hold.id)
@@ -227,7 +227,7 @@ class LimitContract(Part):
     async def test_an_overdue_job_without_attempts_left_fails_for_it(self, at: Scene) -> None:
         for charge, policy in LIMITS.items():
             hold = await started(at, structs.replace(policy, max_attempts=1))
-            at.advance(PATIENCE + EARLY)
+            at.advance(LATEST + EARLY)
             assert await at.settle(seen(hold, charge)) == (Answer.APPLIED,)
             row = await at.row(hold.id)
             assert (row.state, row.reason) == (State.FAILED, Reason[charge.name])
@@ -236,7 +236,7 @@ class LimitContract(Part):
     @story
     async def test_a_judge_is_judged_again_in_the_write(self, at: Scene) -> None:
         moving, patient = await started(at, LIMITS[Charge.STALLED]), await started(at, LIMITS[Charge.TIMED_OUT])
-        at.advance(PATIENCE)
+        at.advance(LATEST)
         rows = [await at.row(hold.id) for hold in (moving, patient)]
         assert await at.settle(seen(moving, Charge.STALLED), seen(patient, Charge.TIMED_OUT)) == (Answer.LOST,) * 2
         assert [await at.row(hold.id) for hold in (moving, patient)] == rows
@@ -251,17 +251,17 @@ class LimitContract(Part):
     async def test_a_charge_of_one_kind_is_not_judged_by_the_other(self, at: Scene) -> None:
         for charge, other in ((Charge.STALLED, Charge.TIMED_OUT), (Charge.TIMED_OUT, Charge.STALLED)):
             hold = await started(at, LIMITS[charge])
-            at.advance(PATIENCE + EARLY)
+            at.advance(LATEST + EARLY)
             assert await at.settle(seen(hold, other)) == (Answer.LOST,)
             assert await at.settle(seen(hold, charge)) == (Answer.APPLIED,)
 
     @story
-    async def test_one_that_is_overdue_speaks_for_no_other(self, at: Scene) -> None:
+    async def test_one_overdue_job_does_not_make_others_overdue(self, at: Scene) -> None:
         for charge, policy in LIMITS.items():
             late = await started(at, policy)
             at.advance(1.0)
             other = await started(at, policy)
-            at.advance(PATIENCE - 1.0 + EARLY)
+            at.advance(LATEST - 1.0 + EARLY)
             assert await overdue(at) == [(late, charge)]
             before = await at.row(other.id)
             assert await at.settle(seen(other, charge), seen(late, charge)) == (Answer.LOST, Answer.APPLIED)
@@ -271,7 +271,7 @@ class LimitContract(Part):
     @story
     async def test_a_judge_moves_nothing_without_the_token(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.STALLED])
-        at.advance(PATIENCE + EARLY)
+        at.advance(LATEST + EARLY)
         move = seen(hold, Charge.STALLED)
         assert await at.settle(structs.replace(move, token=stale(hold.token))) == (Answer.LOST,)
         await at.settle(released(hold, code_ran=True))
@@ -282,7 +282,7 @@ class LimitContract(Part):
     async def test_owner_and_judge_say_the_same_so_either_is_the_others_copy(self, at: Scene) -> None:
         for charge, policy in LIMITS.items():
             hold = await started(at, policy)
-            at.advance(PATIENCE + EARLY)
+            at.advance(LATEST + EARLY)
             others = seen(hold, charge)
             owners = structs.replace(others, judge=Precondition.OWNER)
             assert await at.settle(owners, others) == (Answer.APPLIED, Answer.APPLIED)
@@ -292,7 +292,7 @@ class LimitContract(Part):
     async def test_a_marked_job_that_is_overdue_ends_cancelled(self, at: Scene) -> None:
         hold = await started(at, LIMITS[Charge.TIMED_OUT])
         await at.store.request_cancel([hold.id])
-        at.advance(PATIENCE + EARLY)
+        at.advance(LATEST + EARLY)
         (found,) = await at.store.overdue(10)
         assert found.job.cancel_requested
         await at.settle(seen(found.job, Charge.TIMED_OUT))

@@ -1,4 +1,4 @@
-"""Lines: what a claim leaves out hides nothing that it may take, neither in its own line nor in those behind it."""
+"""Ranges: what a claim leaves out hides nothing that it may take, neither in its range nor in those behind it."""
 
 from datetime import UTC, datetime
 from uuid import UUID
@@ -15,7 +15,7 @@ CROWDS = ("due later", "expired", "running", "of another task", "in another queu
 
 
 async def crowd(at: Scene, kind: str) -> None:
-    """Jobs that wait, or waited, longer than others in the two most urgent lines, and that no claim here may take."""
+    """Make jobs that wait, or waited, longer than others in the two most urgent ranges, and that no claim here may take."""
     for priority in (URGENT, PLAIN) * ROOM:
         if kind == "last tries":
             await with_last_try(at, priority=priority)
@@ -29,8 +29,8 @@ async def crowd(at: Scene, kind: str) -> None:
 
 
 async def claims_them_all(at: Scene, lines: dict[int, list[UUID]], isolated: IsolatedJobs = IsolatedJobs.EXCLUDE) -> None:
-    """In their order, where the room ends within a line, at its end and behind it."""
-    await at.enqueue(at.new(task=TASK, priority=URGENT, delay=EVER))  # so that this line is always looked at first
+    """Claim them in their order, with a limit that ends within a range, at its end and behind it."""
+    await at.enqueue(at.new(task=TASK, priority=URGENT, delay=EVER))  # so that this range is always looked at first
     urgent, plain, patient = (lines[priority] for priority in LINES)
     lease, first = await at.lease(), ROOM - 1
     for limit, expected in (
@@ -43,10 +43,10 @@ async def claims_them_all(at: Scene, lines: dict[int, list[UUID]], isolated: Iso
 
 
 class LineContract(Part):
-    """What a job in line is promised, whoever else stands there."""
+    """What a waiting job is promised, with any others before it."""
 
     @story
-    async def test_whoever_is_left_out_hides_nobody(self, at: Scene) -> None:
+    async def test_jobs_that_are_left_out_hide_no_other(self, at: Scene) -> None:
         for kind in CROWDS:
             await crowd(at, kind)
             lines = {}
@@ -57,7 +57,7 @@ class LineContract(Part):
             await at.store.delete([row.id for row in await at.store.list(at.everything)])
 
     @story
-    async def test_whoever_is_left_out_hides_no_last_try(self, at: Scene) -> None:
+    async def test_jobs_that_are_left_out_hide_no_isolated_attempt(self, at: Scene) -> None:
         for expires_in in (None, EVER):
             lines = {priority: [(await with_last_try(at, priority=priority)).id for _ in range(ROOM)] for priority in LINES}
             for priority in (URGENT, PLAIN) * ROOM:

@@ -1,4 +1,4 @@
-"""Cancel, reopen, reschedule and delete: what operators do to jobs wherever they are."""
+"""Cancel, reopen, reschedule and delete: what operators do to jobs in every state."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -16,7 +16,7 @@ CRASH = LeaseEnd(End.CRASHED)
 
 
 async def held_back(at: Scene) -> ActiveJob:
-    """A job that waits for an operator's decision."""
+    """Make a job that waits for an operator's decision."""
     hold = await at.running(policy=Policy(on_crash=CrashPolicy.HOLD))
     await at.store.end_lease(hold.lease, CRASH)
     await at.settle(rescued(hold, CRASH))
@@ -75,7 +75,7 @@ class OperateContract(Part):
         assert await at.store.request_cancel([]) == {}
 
     @story
-    async def test_a_mark_does_not_outlive_a_reopening(self, at: Scene) -> None:
+    async def test_a_cancellation_does_not_outlive_a_reopening(self, at: Scene) -> None:
         hold = await at.running()
         await at.store.request_cancel([hold.id])
         await at.settle(raised(hold))
@@ -137,7 +137,7 @@ class OperateContract(Part):
         assert await at.state(hold.id) is State.AVAILABLE
 
     @story
-    async def test_waiting_jobs_become_due_when_an_operator_says(self, at: Scene) -> None:
+    async def test_waiting_jobs_become_due_when_an_operator_reschedules_them(self, at: Scene) -> None:
         zone = timezone(timedelta(hours=5))
         now, later, moved = await at.enqueue(at.new(delay=60.0), at.new(), at.new(delay=60.0))
         rows = {job: await at.row(job) for job in (now, later, moved)}
@@ -181,7 +181,7 @@ class OperateContract(Part):
         assert await at.store.reschedule([]) == {}
 
     @story
-    async def test_a_job_that_nobody_owns_is_deleted_without_a_trace(self, at: Scene) -> None:
+    async def test_a_job_without_an_owner_is_deleted_without_a_trace(self, at: Scene) -> None:
         available, scheduled = await at.enqueue(at.new(payload=b"x" * 5000), at.new(delay=60.0))
         held, retried, finished, other = await held_back(at), await at.running(), await at.running(), await at.running()
         await at.settle(raised(retried), raised(other), answered(finished, Fail("no")))
@@ -196,14 +196,14 @@ class OperateContract(Part):
         assert await at.claim(await at.lease(), 10) == ()
 
     @story
-    async def test_the_long_payload_of_a_deleted_job_is_no_other_jobs(self, at: Scene) -> None:
+    async def test_the_long_payload_of_a_deleted_job_never_shows_in_another_job(self, at: Scene) -> None:
         gone, kept = await at.enqueue(at.new(payload=b"x" * 5000), at.new(payload=b"y" * 5000))
         await at.store.delete([gone])
         (claim,) = await at.claim(await at.lease(), 10)
         assert (claim.job.id, claim.payload) == (kept, b"y" * 5000)
 
     @story
-    async def test_a_job_that_somebody_owns_is_not_deleted(self, at: Scene) -> None:
+    async def test_a_job_with_an_owner_is_not_deleted(self, at: Scene) -> None:
         running, prefetched, (waiting,) = await at.running(), await at.prefetched(), await at.enqueue(at.new())
         rows = [await at.row(hold.id) for hold in (running, prefetched)]
         answer = await at.store.delete([running.id, waiting, prefetched.id])

@@ -1,4 +1,4 @@
-"""Leases: who may hold jobs, until when, and how that ends."""
+"""Leases: which worker may hold jobs, until when, and how that ends."""
 
 from uuid import UUID
 
@@ -17,17 +17,17 @@ CLOSED = LeaseEnd(End.CLOSED, is_free=True, charged_jobs={UUID(int=7): Charge.DE
 
 
 async def view_of(at: Scene, lease: object) -> LeaseView:
-    """The lease as read."""
+    """Read the view of a lease."""
     views = {view.id: view for view in (*await at.store.workers(), *await at.store.expired(100))}
     (view,) = (view for view in views.values() if view.id == lease)
     return view
 
 
 class LeaseContract(Part):
-    """What owners and those who judge them are promised."""
+    """What owners, and the supervisors that judge them, are promised."""
 
     @story
-    async def test_why_a_lease_ended_is_said_of_each_by_itself(self, at: Scene) -> None:
+    async def test_why_a_lease_ended_is_kept_for_each_lease(self, at: Scene) -> None:
         crash, close = LeaseEnd(End.CRASHED, "SIGKILL"), LeaseEnd(End.CLOSED)
         crashed, closed, alive = [await at.lease() for _ in range(3)]
         await at.store.end_lease(crashed, crash)
@@ -82,7 +82,7 @@ class LeaseContract(Part):
         assert abs((await view_of(at, alive)).overdue + TTL) < EARLY
 
     @story
-    async def test_an_expired_lease_that_nobody_ended_lives_on(self, at: Scene) -> None:
+    async def test_an_expired_lease_that_was_not_ended_lives_on(self, at: Scene) -> None:
         hold = await at.running()
         at.advance(TTL * 10)
         assert (await at.store.beat([hold.lease])).alive == {hold.lease}
@@ -90,7 +90,7 @@ class LeaseContract(Part):
         assert await at.store.held(hold.lease) == (hold,)
 
     @story
-    async def test_a_beat_tells_the_time_since_the_oldest_beat_before(self, at: Scene) -> None:
+    async def test_a_beat_returns_the_time_since_the_oldest_beat_before(self, at: Scene) -> None:
         first = await at.lease()
         at.advance(5.0)
         second = await at.lease()
@@ -107,7 +107,7 @@ class LeaseContract(Part):
         assert (await at.store.beat([])).elapsed is None
 
     @story
-    async def test_a_beat_tells_which_jobs_an_operator_marked(self, at: Scene) -> None:
+    async def test_a_beat_returns_which_jobs_an_operator_cancelled(self, at: Scene) -> None:
         lease = await at.lease()
         await at.enqueue(*(at.new() for _ in range(3)))
         claims = await at.claim(lease, 2, prefetch=1)
@@ -126,7 +126,7 @@ class LeaseContract(Part):
         assert [(await view_of(at, each)).is_draining for each in (lease, other)] == [True, False]
 
     @story
-    async def test_l7_a_lease_that_drains_ends_free_whatever_they_knew_who_ended_it(self, at: Scene) -> None:
+    async def test_l7_a_lease_that_drains_ends_free_even_if_the_caller_did_not_know_that_it_drains(self, at: Scene) -> None:
         lease, other = await at.lease(), await at.lease()
         for each in (lease, other):
             await at.enqueue(at.new())
@@ -139,7 +139,7 @@ class LeaseContract(Part):
             assert (await view_of(at, each)).end == ended
 
     @story
-    async def test_the_mark_of_a_lease_changes_with_every_beat(self, at: Scene) -> None:
+    async def test_the_version_of_a_lease_changes_with_every_beat(self, at: Scene) -> None:
         lease = at.new_lease()
         await at.store.open_lease(lease)
         seen = [(await view_of(at, lease.id)).seen]
@@ -194,7 +194,7 @@ class LeaseContract(Part):
         assert (await at.store.beat([lease])).gone == {lease}
 
     @story
-    async def test_the_late_beat_of_a_lease_that_was_ended_is_told_so(self, at: Scene) -> None:
+    async def test_the_late_beat_of_an_ended_lease_reports_that_it_ended(self, at: Scene) -> None:
         hold = await at.running()
         at.advance(TTL + 1.0)
         (view,) = await at.store.expired(10)

@@ -1,4 +1,4 @@
-"""Places in line: a job that is taken back without a wait that is meant stands where it stood, and a claim whose code never
+"""Positions in a queue: a job that is taken back without an intended wait keeps its position, and a claim whose code never
 ran leaves no trace on it."""
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ class PlaceContract(Part):
     """What a job is promised that waited, was claimed, and did not end."""
 
     @story
-    async def test_l10_a_job_that_is_given_back_is_the_next_one_claimed(self, at: Scene) -> None:
+    async def test_l10_a_job_that_is_released_is_the_next_one_claimed(self, at: Scene) -> None:
         for move in BACK.values():
             hold = await oldest(at)
             assert await at.settle(move(hold)) == (Answer.APPLIED,)
@@ -122,7 +122,7 @@ class PlaceContract(Part):
         assert [(await next_claimed(at)).id for _ in range(2)] == [hold.id, later]
 
     @story
-    async def test_l10_an_operator_who_reopens_a_job_enqueues_it_anew(self, at: Scene) -> None:
+    async def test_l10_an_operator_who_reopens_a_job_enqueues_it_again(self, at: Scene) -> None:
         hold = await oldest(at)
         await at.settle(done(hold))
         await at.store.reopen([hold.id])

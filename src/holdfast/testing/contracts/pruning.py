@@ -1,4 +1,4 @@
-"""Pruning: what is forgotten, and what must still be known until then."""
+"""Pruning: what is deleted, and what must still be known until then."""
 
 from typing import NamedTuple
 
@@ -21,25 +21,25 @@ LONG = 10 * RETENTION_FLOOR
 
 
 class Kept(NamedTuple):
-    """How much of jobs is left."""
+    """How much of the jobs is left."""
 
     jobs: int
     stubs: int
 
 
 async def kept(at: Scene) -> Kept:
-    """What is listed."""
+    """Count what is listed."""
     rows = await at.store.list(at.everything)
     return Kept(len(rows), len([row for row in rows if row.is_stub]))
 
 
 async def running(at: Scene, retention: float) -> ActiveJob:
-    """A job of a task with that retention."""
+    """Start a job of a task with that retention."""
     return await at.running(policy=Policy(retention=retention))
 
 
 async def pruned(at: Scene, limit: int = ALL) -> tuple[int, int]:
-    """Jobs and stubs of one pass."""
+    """Run one pass, and return how many jobs and stubs it deleted."""
     answer = await at.store.prune(limit)
     return answer.jobs, answer.stubs
 
@@ -73,7 +73,7 @@ class PruneContract(Part):
         assert await pruned(at) == (1, 0)
 
     @story
-    async def test_unfinished_jobs_are_kept_for_ever(self, at: Scene) -> None:
+    async def test_unfinished_jobs_are_never_pruned(self, at: Scene) -> None:
         policy = Policy(retention=0.0)
         await at.enqueue(at.new(policy=policy), at.new(policy=policy, delay=1e9))
         retried = await running(at, 0.0)
@@ -89,8 +89,8 @@ class PruneContract(Part):
     async def test_no_retention_is_shorter_than_the_floor_but_only_the_outcome_is_kept_so_long(self, at: Scene) -> None:
         for retention in (0.0, SHORT):
             hold = await running(at, retention)
-            said = ProgressUpdate(job=hold.id, token=hold.token, stage="s", fraction=0.5, message="m", checkpoint=b"1")
-            await at.store.report([said])
+            update = ProgressUpdate(job=hold.id, token=hold.token, stage="s", fraction=0.5, message="m", checkpoint=b"1")
+            await at.store.report([update])
             await at.settle(done(hold, b'"secret"'))
             before = await at.row(hold.id)
             if retention:
@@ -109,7 +109,7 @@ class PruneContract(Part):
             assert await at.store.get(hold.id) is None
 
     @story
-    async def test_what_nobody_ran_is_pruned_by_the_policy_it_was_enqueued_with(self, at: Scene) -> None:
+    async def test_a_job_that_never_ran_is_pruned_by_the_policy_it_was_enqueued_with(self, at: Scene) -> None:
         policy = Policy(retention=SHORT)
         cancelled, late = await at.enqueue(at.new(policy=policy), at.new(policy=policy, expires_in=1.0))
         at.advance(1.0)
@@ -169,7 +169,7 @@ class PruneContract(Part):
         await at.settle(done(stub), done(whole), done(keyed))
         await at.store.prune(ALL)
         before = await at.row(stub.id)
-        await at.enqueue(at.new(key="k"))  # nobody's loss: the stub would not have come back anyway
+        await at.enqueue(at.new(key="k"))  # nothing is lost: the stub would not have come back anyway
         states = {stub.id: State.COMPLETED, whole.id: State.AVAILABLE, keyed.id: State.COMPLETED}
         assert await at.store.reopen([stub.id, whole.id, keyed.id]) == ReopenAnswer(states)
         assert await at.row(stub.id) == before
@@ -192,7 +192,7 @@ class PruneContract(Part):
         assert (await at.row(hold.id)).attempts == ()
 
     @story
-    async def test_of_a_job_that_snoozes_or_is_given_back_for_ever_only_the_floor_is_remembered(self, at: Scene) -> None:
+    async def test_of_a_job_that_snoozes_or_is_released_endlessly_only_the_newest_attempts_are_kept(self, at: Scene) -> None:
         hold = await at.running(policy=Policy(retention=LONG))
         queues = ((await at.row(hold.id)).queue,)
         again = Snooze(0.0)
@@ -213,7 +213,7 @@ class PruneContract(Part):
         before = await at.row(hold.id)
         assert (await at.store.prune(ALL)).attempts == 0
         at.advance(RETENTION_FLOOR - 1.0)
-        # The oldest first: two snoozed, one given back with and one without code of it having run, and one that failed.
+        # The oldest first: two snoozed, one released with and one without code of it having run, and one that failed.
         assert [(await at.store.prune(2)).attempts for _ in range(3)] == [2, 1, 0]
         assert await at.settle(last, first) == (Answer.APPLIED, Answer.LOST)
         kept = await at.row(hold.id)
@@ -235,7 +235,7 @@ class PruneContract(Part):
             assert await at.row(hold.id) == before
 
     @story
-    async def test_the_newest_attempts_are_read_however_many_there_are(self, at: Scene) -> None:
+    async def test_only_the_newest_of_many_attempts_are_read(self, at: Scene) -> None:
         older, hold = await at.running(), await at.running()
         await at.settle(raised(older))
         queues = ((await at.row(hold.id)).queue,)

@@ -42,7 +42,7 @@ class QueueContract(Part):
         assert await at.claim(hold.lease, queues=(queue,)) == ()
 
     @story
-    async def test_next_due_speaks_of_no_paused_queue(self, at: Scene) -> None:
+    async def test_next_due_ignores_paused_queues(self, at: Scene) -> None:
         await at.enqueue(at.new(queue="a"))
         await at.store.pause(["a", "none"], is_paused=True)
         assert await at.store.next_due(["task"]) is None
@@ -67,7 +67,7 @@ class QueueContract(Part):
         assert (await at.store.queues())[0] == QueueView(name="a", paused_at=at.now)
 
     @story
-    async def test_queues_are_told_by_name_with_what_is_in_them(self, at: Scene) -> None:
+    async def test_queues_are_listed_by_name_with_what_is_in_them(self, at: Scene) -> None:
         assert await at.store.queues() == ()
         await at.enqueue(at.new(queue="b"), at.new(queue="b", delay=9.0), at.new(queue="a"), at.new(queue="b", task="other"))
         hold = await at.running()

@@ -15,7 +15,7 @@ CRASH = LeaseEnd(End.EXPIRED)
 
 
 class RaceContract(Part):
-    """What holds however calls interleave."""
+    """What holds under every order of calls."""
 
     @story
     async def test_each_job_is_claimed_by_exactly_one(self, at: Scene) -> None:
@@ -122,7 +122,7 @@ class RaceContract(Part):
         assert await at.store.counts() == {("", State.AVAILABLE): 10}
 
     @story
-    async def test_a_key_that_is_given_back_goes_to_one_at_most(self, at: Scene) -> None:
+    async def test_a_key_that_becomes_free_goes_to_one_at_most(self, at: Scene) -> None:
         stores = [at.another() for _ in range(5)]
         for round_ in range(10):
             key = str(round_)

@@ -9,7 +9,7 @@ from holdfast.testing.contracts.scene import EARLY, Part, Scene, answered, done,
 
 
 async def one_of_each(at: Scene) -> dict[State, JobRecord]:
-    """A job in each state that this store can show."""
+    """Make a job in each state that this store can show."""
     completed, failed, retried = await at.running(), await at.running(), await at.running()
     await at.settle(done(completed), answered(failed, Fail("no")), raised(retried))
     prefetched, running = await at.prefetched(), await at.running()
@@ -130,7 +130,7 @@ class ReadContract(Part):
         assert await at.store.migrate() == (after, after)
 
     @story
-    async def test_a_check_says_what_is_right_and_wrong(self, at: Scene) -> None:
+    async def test_a_check_reports_what_is_right_and_wrong(self, at: Scene) -> None:
         found = await at.store.check()
         assert found
         assert all(isinstance(finding, Check) and finding.name and finding.message for finding in found)
@@ -138,6 +138,6 @@ class ReadContract(Part):
         assert not [finding for finding in found if finding.level == "error"]
 
     @story
-    async def test_a_store_says_who_it_is(self, at: Scene) -> None:
+    async def test_a_store_has_a_name(self, at: Scene) -> None:
         assert at.store.capabilities.name
         assert at.store.capabilities.lease_clock in ("kernel", "server", "none")

@@ -12,7 +12,7 @@ from holdfast.testing.contracts.scene import BOOM, Part, Scene, done, raised, re
 CRASH = LeaseEnd(End.CRASHED)
 
 
-def said(
+def update_of(
     hold: ActiveJob,
     *,
     stage: str | None = None,
@@ -20,13 +20,13 @@ def said(
     message: str | None = None,
     checkpoint: bytes | None = None,
 ) -> ProgressUpdate:
-    """What its handler said."""
+    """Make the report of its handler."""
     update = ProgressUpdate(job=hold.id, token=hold.token, stage=stage, fraction=fraction, message=message)
     return structs.replace(update, checkpoint=checkpoint)
 
 
 def wrong(hold: ActiveJob, at: Scene) -> list[Token]:
-    """Tokens that are not its own."""
+    """List tokens that are not its token."""
     return [stale(hold.token), stale(hold.token, -1), Token(at.chance.uuid4(), hold.token.number), Token(None, hold.token.number)]
 
 
@@ -70,17 +70,17 @@ class ReportContract(Part):
         assert [await at.state(each.id) for each in (hold, other)] == [State.CLAIMED, State.RUNNING]
 
     @story
-    async def test_what_arrives_after_something_that_was_said_later_changes_nothing(self, at: Scene) -> None:
+    async def test_a_report_that_arrives_after_a_later_one_changes_nothing(self, at: Scene) -> None:
         hold, other = await at.running(), await at.running()
 
         def nth(order: int | None, what: str) -> ProgressUpdate:
-            return structs.replace(said(hold, stage=what, message=what, checkpoint=what.encode()), order=order)
+            return structs.replace(update_of(hold, stage=what, message=what, checkpoint=what.encode()), order=order)
 
         assert await at.store.report([nth(2, "second")]) == frozenset()
         later = await at.row(hold.id)
         at.advance(1.0)
-        first = structs.replace(said(hold, stage="first", fraction=0.1, message="first", checkpoint=b"first"), order=1)
-        assert await at.store.report([first, structs.replace(said(other, stage="other"), order=1)]) == frozenset()
+        first = structs.replace(update_of(hold, stage="first", fraction=0.1, message="first", checkpoint=b"first"), order=1)
+        assert await at.store.report([first, structs.replace(update_of(other, stage="other"), order=1)]) == frozenset()
         assert await at.row(hold.id) == later
         assert (await at.row(other.id)).stage == "other"
         assert await at.store.report([nth(None, "numberless")]) == frozenset()
@@ -91,20 +91,20 @@ class ReportContract(Part):
         assert (await at.row(hold.id)).checkpoint == b"second once more"
 
     @story
-    async def test_the_next_attempt_counts_what_it_says_from_the_start(self, at: Scene) -> None:
+    async def test_the_next_attempt_counts_its_reports_from_the_start(self, at: Scene) -> None:
         hold = await at.running()
-        await at.store.report([structs.replace(said(hold, checkpoint=b"1"), order=7)])
+        await at.store.report([structs.replace(update_of(hold, checkpoint=b"1"), order=7)])
         await at.settle(released(hold))
         (again,) = await at.claim(await at.lease())
         hold = again.job
-        await at.store.report([structs.replace(said(hold, checkpoint=b"2"), order=1)])
+        await at.store.report([structs.replace(update_of(hold, checkpoint=b"2"), order=1)])
         assert (await at.row(hold.id)).checkpoint == b"2"
 
     @story
     async def test_progress_and_checkpoints_are_on_the_row(self, at: Scene) -> None:
         hold = await at.running()
         at.advance(1.0)
-        update = said(hold, stage="clone", fraction=0.25, message="half of half", checkpoint=b'{"next": 1}')
+        update = update_of(hold, stage="clone", fraction=0.25, message="half of half", checkpoint=b'{"next": 1}')
         assert await at.store.report([update]) == frozenset()
         row, now = await at.row(hold.id), datetime.fromtimestamp(at.clock.wall(), UTC)
         assert (row.stage, row.fraction, row.message, row.checkpoint) == ("clone", 0.25, "half of half", b'{"next": 1}')
@@ -112,15 +112,17 @@ class ReportContract(Part):
         assert (row.state, row.token) == (State.RUNNING, hold.token)
 
     @story
-    async def test_what_is_not_said_stays_and_the_latest_wins(self, at: Scene) -> None:
+    async def test_what_is_not_reported_stays_and_the_latest_wins(self, at: Scene) -> None:
         hold = await at.running()
-        await at.store.report([said(hold, stage="clone", checkpoint=b"1")])
+        await at.store.report([update_of(hold, stage="clone", checkpoint=b"1")])
         at.advance(1.0)
-        await at.store.report([said(hold, fraction=0.1), said(hold, stage="walk", fraction=0.2), said(hold, message="")])
+        await at.store.report(
+            [update_of(hold, fraction=0.1), update_of(hold, stage="walk", fraction=0.2), update_of(hold, message="")]
+        )
         row = await at.row(hold.id)
         assert (row.stage, row.fraction, row.message, row.checkpoint) == ("walk", 0.2, "", b"1")
         at.advance(1.0)
-        await at.store.report([said(hold)])
+        await at.store.report([update_of(hold)])
         after = await at.row(hold.id)
         assert (after.stage, after.fraction, after.message, after.checkpoint) == ("walk", 0.2, "", b"1")
         assert after.last_progress_at == datetime.fromtimestamp(at.clock.wall(), UTC)
@@ -129,11 +131,11 @@ class ReportContract(Part):
     async def test_a_report_without_the_token_changes_nothing_and_others_land(self, at: Scene) -> None:
         hold, other = await at.running(), await at.running()
         before = await at.row(hold.id)
-        stolen = [structs.replace(said(hold, stage="stolen", checkpoint=b"0"), token=token) for token in wrong(hold, at)]
+        stolen = [structs.replace(update_of(hold, stage="stolen", checkpoint=b"0"), token=token) for token in wrong(hold, at)]
         for update in stolen:
             assert await at.store.report([update]) == {hold.id}
-        unknown = structs.replace(said(hold, stage="x"), job=at.chance.uuid7())
-        assert await at.store.report([*stolen, unknown, said(other, stage="fine")]) == {hold.id, unknown.job}
+        unknown = structs.replace(update_of(hold, stage="x"), job=at.chance.uuid7())
+        assert await at.store.report([*stolen, unknown, update_of(other, stage="fine")]) == {hold.id, unknown.job}
         assert await at.row(hold.id) == before
         assert (await at.row(other.id)).stage == "fine"
 
@@ -143,36 +145,36 @@ class ReportContract(Part):
             hold = await at.running()
             await at.settle(move(hold))
             before = await at.row(hold.id)
-            assert await at.store.report([said(hold, stage="late", checkpoint=b"0")]) == {hold.id}
+            assert await at.store.report([update_of(hold, stage="late", checkpoint=b"0")]) == {hold.id}
             assert await at.row(hold.id) == before
 
     @story
     async def test_a_zombie_reports_until_its_job_has_moved_and_never_after(self, at: Scene) -> None:
         hold = await at.running()
         await at.store.end_lease(hold.lease, CRASH)
-        assert await at.store.report([said(hold, stage="mine")]) == frozenset()
+        assert await at.store.report([update_of(hold, stage="mine")]) == frozenset()
         await at.settle(rescued(hold, CRASH))
         (claim,) = await at.claim(await at.lease())
-        assert await at.store.report([said(hold, stage="zombie", checkpoint=b"0")]) == {hold.id}
+        assert await at.store.report([update_of(hold, stage="zombie", checkpoint=b"0")]) == {hold.id}
         row = await at.row(hold.id)
         assert (row.stage, row.checkpoint, row.token) == ("mine", None, claim.job.token)
 
     @story
     async def test_a_prefetched_job_may_be_reported_on(self, at: Scene) -> None:
         hold = await at.prefetched()
-        assert await at.store.report([said(hold, checkpoint=b"1")]) == frozenset()
+        assert await at.store.report([update_of(hold, checkpoint=b"1")]) == frozenset()
         assert (await at.row(hold.id)).checkpoint == b"1"
 
     @story
     async def test_checkpoints_come_back_byte_for_byte(self, at: Scene) -> None:
         hold = await at.running()
         for checkpoint in (b"", b'"\\u0000"', "ä🎁".encode(), b"x" * 65_536):
-            assert await at.store.report([said(hold, checkpoint=checkpoint, stage="ä'\n🎁", message="%s :x")]) == frozenset()
+            assert await at.store.report([update_of(hold, checkpoint=checkpoint, stage="ä'\n🎁", message="%s :x")]) == frozenset()
             row = await at.row(hold.id)
             assert (row.checkpoint, row.stage, row.message) == (checkpoint, "ä'\n🎁", "%s :x")
 
     @story
-    async def test_a_late_result_is_kept_on_the_record_of_its_own_attempt(self, at: Scene) -> None:
+    async def test_a_late_result_is_kept_on_the_record_of_its_attempt(self, at: Scene) -> None:
         hold = await at.running()
         await at.store.end_lease(hold.lease, CRASH)
         await at.settle(rescued(hold, CRASH))

@@ -1,4 +1,4 @@
-"""Rescues: what is remembered of the attempt that was cut short, and the hook that is owed for it."""
+"""Rescues: what is kept of the attempt that was interrupted, and the hook that is owed for it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -20,52 +20,52 @@ CRASH = LeaseEnd(End.CRASHED, "SIGKILL")
 PAUSE, ALL = 20.0, 100
 DAY = 86400.0
 TASKS = ("task",)
-HEALS = Policy(has_rescue_hook=True, max_crashes=20, max_attempts=20, backoff=Backoff.fixed("0s"))
-ENDS_AT_ONCE = structs.replace(HEALS, on_crash=CrashPolicy.FAIL)
-HOLDS = structs.replace(HEALS, on_crash=CrashPolicy.HOLD)
+HOOKED = Policy(has_rescue_hook=True, max_crashes=20, max_attempts=20, backoff=Backoff.fixed("0s"))
+ENDS_AT_ONCE = structs.replace(HOOKED, on_crash=CrashPolicy.FAIL)
+HOLDS = structs.replace(HOOKED, on_crash=CrashPolicy.HOLD)
 
 
 async def crash(at: Scene, hold: ActiveJob, why: LeaseEnd = CRASH) -> JobRecord:
-    """Its worker's lease ends, and somebody takes the job."""
+    """End its worker's lease, and take the job."""
     await at.store.end_lease(hold.lease, why)
     assert await at.settle(rescued(hold, why)) == (Answer.APPLIED,)
     return await at.row(hold.id)
 
 
-async def crashed(at: Scene, policy: Policy = HEALS) -> JobRecord:
-    """A job whose first worker has died."""
+async def crashed(at: Scene, policy: Policy = HOOKED) -> JobRecord:
+    """Make a job whose first worker has died."""
     return await crash(at, await at.running(policy=policy))
 
 
-async def again(at: Scene, row: JobRecord, policy: Policy = HEALS) -> ActiveJob:
-    """Its next attempt."""
+async def again(at: Scene, row: JobRecord, policy: Policy = HOOKED) -> ActiveJob:
+    """Claim its next attempt."""
     (claim,) = await at.claim(await at.lease(worker="second"), queues=(row.queue,), policy=policy)
     return claim.job
 
 
 async def offered(at: Scene, *, limit: int = ALL, pause: float = PAUSE) -> list[JobRecord]:
-    """Whose hooks are to be tried alone."""
+    """List the jobs whose hooks are to be tried in isolation."""
     return list(await at.store.owed_hooks(TASKS, limit, pause=pause))
 
 
 @asynccontextmanager
-async def healing(at: Scene, row: JobRecord, mark: datetime | None = None) -> AsyncIterator[None]:
-    """The transaction of its hook."""
+async def hook_transaction(at: Scene, row: JobRecord, mark: datetime | None = None) -> AsyncIterator[None]:
+    """Open the transaction of its hook."""
     async with at.store.transaction(row.id, row.token, idle=5.0, hook_due_at=mark or row.hook_due_at):
         yield
 
 
-async def heal(at: Scene, row: JobRecord, mark: datetime | None = None) -> str:
-    """What became of its hook."""
+async def run_hook(at: Scene, row: JobRecord, mark: datetime | None = None) -> str:
+    """Run its hook, and return how that ended."""
     try:
-        async with healing(at, row, mark):
+        async with hook_transaction(at, row, mark):
             return "healed"
     except JobLost:
         return "lost"
 
 
-def blocking_heal(at: Scene, row: JobRecord) -> str:
-    """The same in a thread."""
+def blocking_run_hook(at: Scene, row: JobRecord) -> str:
+    """Run its hook in a thread, and return how that ended."""
     try:
         with at.store.blocking_transaction(row.id, row.token, idle=5.0, hook_due_at=row.hook_due_at):
             return "healed"
@@ -74,7 +74,7 @@ def blocking_heal(at: Scene, row: JobRecord) -> str:
 
 
 def refusal(at: Scene, row: JobRecord) -> Iterator[str]:
-    """What a store without transactions says."""
+    """Yield the refusals of a store without transactions."""
     for open_ in (at.store.transaction, at.store.blocking_transaction):
         try:
             open_(row.id, row.token, idle=5.0, hook_due_at=row.hook_due_at)
@@ -83,10 +83,10 @@ def refusal(at: Scene, row: JobRecord) -> Iterator[str]:
 
 
 class RescueContract(Part):
-    """What a task with an ``on_rescue``, and everybody who asks why a job runs again, is promised."""
+    """What is promised to a task with an ``on_rescue``, and to every reader who asks why a job runs again."""
 
     @story
-    async def test_a_row_remembers_which_attempt_was_cut_short_and_the_claim_says_it(self, at: Scene) -> None:
+    async def test_a_row_keeps_which_attempt_was_interrupted_and_the_claim_returns_it(self, at: Scene) -> None:
         for why, reason in (
             (CRASH, "crashed"),
             (LeaseEnd(End.EXPIRED), "expired"),
@@ -101,35 +101,35 @@ class RescueContract(Part):
             assert (await at.row(row.id)).rescue == row.rescue
 
     @story
-    async def test_one_that_never_was_rescued_says_nothing(self, at: Scene) -> None:
+    async def test_a_job_that_never_was_rescued_has_no_interruption(self, at: Scene) -> None:
         for settle in (done, raised, lambda hold: answered(hold, Retry()), lambda hold: answered(hold, Snooze(for_="1s"))):
-            hold = await at.running(policy=HEALS)
+            hold = await at.running(policy=HOOKED)
             await at.settle(settle(hold))
             row = await at.row(hold.id)
             assert (row.rescue, row.hook_due_at) == (None, None)
         assert await offered(at) == []
 
     @story
-    async def test_code_that_never_ran_is_no_rescue_and_takes_none_away(self, at: Scene) -> None:
+    async def test_an_attempt_whose_code_never_ran_adds_no_rescue_and_removes_none(self, at: Scene) -> None:
         row = await crash(at, await at.prefetched())
         assert (row.rescue, row.hook_due_at) == (None, None)
         row = await crashed(at)
-        (claim,) = await at.claim(await at.lease(), 0, prefetch=1, queues=(row.queue,), policy=HEALS)
+        (claim,) = await at.claim(await at.lease(), 0, prefetch=1, queues=(row.queue,), policy=HOOKED)
         assert (claim.rescue, claim.hook_due_at) == (row.rescue, row.hook_due_at)
         later = await crash(at, claim.job)
         assert (later.rescue, later.hook_due_at) == (row.rescue, row.hook_due_at)
 
     @story
-    async def test_a_hook_is_owed_if_the_claim_said_that_there_is_one(self, at: Scene) -> None:
+    async def test_a_hook_is_owed_if_the_claim_declared_that_there_is_one(self, at: Scene) -> None:
         row = await crashed(at)
         assert row.rescue is not None
         assert row.hook_due_at == row.rescue.at
-        (claim,) = await at.claim(await at.lease(), queues=(row.queue,), policy=HEALS)
+        (claim,) = await at.claim(await at.lease(), queues=(row.queue,), policy=HOOKED)
         assert claim.hook_due_at == row.hook_due_at
         assert (await crashed(at, Policy())).hook_due_at is None
 
     @story
-    async def test_it_stays_owed_whatever_becomes_of_the_job_until_that_completes(self, at: Scene) -> None:
+    async def test_a_hook_stays_owed_in_every_state_of_the_job_until_that_completes(self, at: Scene) -> None:
         row = await crashed(at)
         settles: tuple[Callable[[ActiveJob], Transition], ...] = (
             raised,
@@ -156,7 +156,7 @@ class RescueContract(Part):
         (ended,) = await offered(at)
         assert (ended.id, ended.state, ended.rescue) == (row.id, State.CANCELLED, row.rescue)
         await at.store.reopen([row.id])
-        (claim,) = await at.claim(await at.lease(), queues=(row.queue,), policy=HEALS)
+        (claim,) = await at.claim(await at.lease(), queues=(row.queue,), policy=HOOKED)
         assert (claim.rescue, claim.hook_due_at) == (row.rescue, ended.hook_due_at)
         assert await offered(at) == []
 
@@ -175,7 +175,7 @@ class RescueContract(Part):
     async def test_others_who_judge_a_limit_leave_the_same(self, at: Scene) -> None:
         limits = {Charge.STALLED: {"progress_within": 1.0}, Charge.TIMED_OUT: {"timeout": 1.0}}
         for charge, limit in limits.items():
-            hold = await at.running(policy=structs.replace(HEALS, **limit))
+            hold = await at.running(policy=structs.replace(HOOKED, **limit))
             assert await at.settle(deadline_exceeded_elsewhere(hold, charge, jitter=0.0)) == (Answer.LOST,)
             assert (await at.row(hold.id)).rescue is None
             at.advance(TTL + 100.0)
@@ -186,7 +186,7 @@ class RescueContract(Part):
 
     @story
     async def test_a_rescue_sent_again_changes_nothing(self, at: Scene) -> None:
-        hold = await at.running(policy=HEALS)
+        hold = await at.running(policy=HOOKED)
         row = await crash(at, hold)
         at.advance(1.0)
         assert await at.settle(rescued(hold, CRASH)) == (Answer.APPLIED,)
@@ -196,7 +196,7 @@ class RescueContract(Part):
     async def test_what_ended_or_is_held_is_offered_and_nothing_else(self, at: Scene) -> None:
         failed, held = await crashed(at, ENDS_AT_ONCE), await crashed(at, HOLDS)
         waiting, running = await crashed(at), await again(at, await crashed(at))
-        finished = await at.running(policy=HEALS)
+        finished = await at.running(policy=HOOKED)
         await at.settle(raised(finished))
         assert await at.store.owed_hooks(("other",), ALL, pause=PAUSE) == ()
         assert [(row.id, row.state, row.token, row.payload) for row in await offered(at)] == [
@@ -252,11 +252,11 @@ class RescueContract(Part):
         assert {*ids, *(row.id for row in await offered(at))} == rows
 
     @story
-    async def test_while_it_is_owed_the_whole_job_is_kept_however_short_its_retention(self, at: Scene) -> None:
+    async def test_while_a_hook_is_owed_the_whole_job_is_kept_under_any_retention(self, at: Scene) -> None:
         short = structs.replace(ENDS_AT_ONCE, retention=0.0)
-        ended, waiting = await crashed(at, short), await crashed(at, structs.replace(HEALS, retention=0.0))
+        ended, waiting = await crashed(at, short), await crashed(at, structs.replace(HOOKED, retention=0.0))
         await at.store.request_cancel([waiting.id])
-        retried = structs.replace(HEALS, retention=0.0)
+        retried = structs.replace(HOOKED, retention=0.0)
         failed, completed = [await again(at, await crashed(at, retried), retried) for _ in range(2)]
         await at.settle(answered(failed, Fail("no")), done(completed))
         others = [completed.id, *[(await crashed(at, structs.replace(short, has_rescue_hook=False))).id for _ in range(2)]]
@@ -266,33 +266,33 @@ class RescueContract(Part):
         at.advance(HOOK_RETENTION - RETENTION_FLOOR - 1.0)
         assert (await at.store.prune(ALL)).jobs == 0
         assert {(row.id, row.payload) for row in await offered(at)} == {(job, b"{}") for job in (ended.id, waiting.id, failed.id)}
-        at.advance(2 * DAY)  # some stores forget whole days
+        at.advance(2 * DAY)  # some stores delete entire days
         assert (await at.store.prune(ALL)).jobs >= 3
         assert await at.store.list(at.everything) == ()
 
-    # healing
+    # hooks
 
     @story
-    async def test_a_store_without_transactions_says_so(self, at: Scene) -> None:
+    async def test_a_store_without_transactions_refuses_them(self, at: Scene) -> None:
         row = await crashed(at, ENDS_AT_ONCE)
         if at.store.capabilities.caller_transaction:
-            assert await heal(at, row) == "healed"
+            assert await run_hook(at, row) == "healed"
         else:
-            said = list(refusal(at, row))
-            assert len(said) == 2
-            assert all(at.store.capabilities.name in each for each in said)
+            refusals = list(refusal(at, row))
+            assert len(refusals) == 2
+            assert all(at.store.capabilities.name in each for each in refusals)
 
     @story
-    async def test_its_transaction_takes_the_mark_away_wherever_the_job_is(self, at: Scene) -> None:
+    async def test_the_hooks_transaction_clears_it_in_every_state_of_the_job(self, at: Scene) -> None:
         if not at.store.capabilities.caller_transaction:
             return
         running = await again(at, await crashed(at))
         for job in (running.id, (await crashed(at, ENDS_AT_ONCE)).id, (await crashed(at, HOLDS)).id):
             row = await at.row(job)
-            assert await heal(at, row) == "healed"
+            assert await run_hook(at, row) == "healed"
             left = await at.row(job)
             assert (left.hook_due_at, left.rescue, left.state, left.token) == (None, row.rescue, row.state, row.token)
-            assert await heal(at, row) == "lost"
+            assert await run_hook(at, row) == "lost"
         assert await offered(at) == []
         assert await at.settle(done(running)) == (Answer.APPLIED,)
 
@@ -302,7 +302,7 @@ class RescueContract(Part):
             return
         for policy in (ENDS_AT_ONCE, HOLDS):
             row = await crashed(at, policy)
-            assert [await asyncio.to_thread(blocking_heal, at, row) for _ in range(2)] == ["healed", "lost"]
+            assert [await asyncio.to_thread(blocking_run_hook, at, row) for _ in range(2)] == ["healed", "lost"]
             assert (await at.row(row.id)).hook_due_at is None
 
     @story
@@ -311,14 +311,14 @@ class RescueContract(Part):
             return
         row = await crashed(at, ENDS_AT_ONCE)
         try:
-            async with healing(at, row):
+            async with hook_transaction(at, row):
                 raise KeyError(row.id)
         except KeyError:
             assert await at.row(row.id) == row
-        assert await heal(at, row) == "healed"
+        assert await run_hook(at, row) == "healed"
 
     @story
-    async def test_only_with_its_token_and_its_mark(self, at: Scene) -> None:
+    async def test_a_hook_needs_its_token_and_its_due_time(self, at: Scene) -> None:
         if not at.store.capabilities.caller_transaction:
             return
         row, other = await crashed(at, ENDS_AT_ONCE), await crashed(at, HOLDS)
@@ -330,27 +330,27 @@ class RescueContract(Part):
             structs.replace(row, id=at.chance.uuid7()),
             structs.replace(row, hook_due_at=at.now + timedelta(seconds=1)),
         )
-        assert [await heal(at, each) for each in wrong] == ["lost"] * len(wrong)
+        assert [await run_hook(at, each) for each in wrong] == ["lost"] * len(wrong)
         marked = {each.id: each for each in await offered(at)}
-        assert await heal(at, row) == "lost"
-        assert await heal(at, marked[row.id]) == "healed"
+        assert await run_hook(at, row) == "lost"
+        assert await run_hook(at, marked[row.id]) == "healed"
 
     @story
-    async def test_who_was_rescued_meanwhile_heals_nothing(self, at: Scene) -> None:
+    async def test_a_hook_of_an_attempt_that_was_rescued_again_changes_nothing(self, at: Scene) -> None:
         if not at.store.capabilities.caller_transaction:
             return
         hold = await again(at, await crashed(at))
         row = await at.row(hold.id)
         at.advance(1.0)
         left = await crash(at, hold)
-        assert await heal(at, row) == "lost"
+        assert await run_hook(at, row) == "lost"
         assert (await at.row(hold.id)).hook_due_at == left.hook_due_at
 
     @story
-    async def test_what_was_healed_is_kept_no_longer_than_others_may_be(self, at: Scene) -> None:
+    async def test_a_job_whose_hook_has_run_is_kept_no_longer_than_others(self, at: Scene) -> None:
         if not at.store.capabilities.caller_transaction:
             return
         row = await crashed(at, ENDS_AT_ONCE)
-        assert await heal(at, row) == "healed"
+        assert await run_hook(at, row) == "healed"
         at.advance(HOOK_RETENTION + 2 * DAY)
         assert (await at.store.prune(ALL)).jobs == 1

@@ -1,4 +1,4 @@
-"""What a test of a store needs: a clock it can move, jobs, leases and claims in few words."""
+"""What a test of a store needs: a clock it can move; jobs, leases and claims in few words."""
 
 import asyncio
 import sys
@@ -26,7 +26,7 @@ from holdfast.testing.clock import FakeChance, FakeClock
 Result = TypeVar("Result")
 
 TTL = 30.0
-EARLY = 0.001  # less than any duration a test speaks of, more than any store rounds to
+EARLY = 0.001  # less than any duration in a test, more than any store rounds to
 PROCESS = ProcessIdentity("web-1", 42, 7, "boot", "pid:[1]", "time:[1]")
 BOOM = Failure("ValueError", "boom", "Traceback …")
 
@@ -54,22 +54,22 @@ class Scene:
         self.store = self.another()
 
     def another(self) -> Store:
-        """One more store object on the same jobs."""
+        """Make one more store object on the same jobs."""
         store = self._contract.make_store(self.clock)
         self._closing.push_async_callback(store.close)
         return store
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass for the store."""
         self._contract.advance(self.clock, seconds)
 
     def step_wall(self, seconds: float) -> None:
-        """Set the clock by which the store knows when jobs are due, and when they may be forgotten."""
+        """Set the clock by which the store knows when jobs are due, and when they may be deleted."""
         self._contract.step_wall(self.clock, seconds)
 
     @property
     def now(self) -> datetime:
-        """What the wall clock says."""
+        """Read the wall clock."""
         return datetime.fromtimestamp(self.clock.wall(), UTC)
 
     def new(
@@ -86,7 +86,7 @@ class Scene:
         key: str | None = None,
         tags: tuple[str, ...] = (),
     ) -> NewJob:
-        """A job to be."""
+        """Make a job to be enqueued."""
         return NewJob(
             id=self.chance.uuid7(),
             task=task,
@@ -102,20 +102,20 @@ class Scene:
         )
 
     async def enqueue(self, *jobs: NewJob) -> tuple[UUID, ...]:
-        """Their ids, once they are durable."""
+        """Enqueue jobs, and return their ids once they are durable."""
         assert await self.send(*jobs) == EnqueueAnswer()
         return tuple(job.id for job in jobs)
 
     async def send(self, *jobs: NewJob, under: ActiveJob | None = None) -> EnqueueAnswer:
-        """What a call of its own is answered."""
+        """Enqueue jobs in one call, and return its answer."""
         return await self.store.enqueue(self.chance.uuid4(), jobs, under=None if under is None else (under.id, under.token))
 
     def new_lease(self, *, ttl: float = TTL, worker: str = "worker", process: ProcessIdentity = PROCESS) -> NewLease:
-        """A lease to be."""
+        """Make a lease to be opened."""
         return NewLease(self.chance.uuid4(), worker, process, LeaseTiming.of(ttl), ("default",), ("task",))
 
     async def lease(self, *, ttl: float = TTL, worker: str = "worker") -> UUID:
-        """An open lease."""
+        """Open a lease, and return its id."""
         lease = self.new_lease(ttl=ttl, worker=worker)
         assert await self.store.open_lease(lease)
         return lease.id
@@ -132,7 +132,7 @@ class Scene:
         isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         ids: Sequence[UUID] | None = None,
     ) -> ClaimRequest:
-        """A claim to be, under a claim id of its own."""
+        """Make a claim to be sent, under a new claim id."""
         return ClaimRequest(
             lease=lease,
             claim=self.chance.uuid4(),
@@ -156,40 +156,40 @@ class Scene:
         isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         ids: Sequence[UUID] | None = None,
     ) -> tuple[Claim, ...]:
-        """What the store hands out."""
+        """Claim, and return the jobs that the store hands out."""
         wish = {"prefetch": prefetch, "tasks": tasks, "queues": queues, "policy": policy, "isolated": isolated, "ids": ids}
         return (await self.store.exchange((), self.request(lease, limit, **wish))).claims  # type: ignore[arg-type]
 
     async def running(self, *, policy: Policy | None = None, key: str | None = None, payload: bytes = b"{}") -> ActiveJob:
-        """A new job, in a queue of its own, that runs under a new lease."""
+        """Start a new job, in a separate queue, under a new lease."""
         job = self.new(queue=str(self.chance.uuid4()), key=key, payload=payload)
         await self.enqueue(job)
         (claim,) = await self.claim(await self.lease(), queues=(job.queue,), policy=policy)
         return claim.job
 
     async def prefetched(self) -> ActiveJob:
-        """A new job, in a queue of its own, that is claimed but not started."""
+        """Claim a new job, in a separate queue, without starting it."""
         job = self.new(queue=str(self.chance.uuid4()))
         await self.enqueue(job)
         (claim,) = await self.claim(await self.lease(), 0, prefetch=1, queues=(job.queue,))
         return claim.job
 
     async def settle(self, *transitions: Transition) -> tuple[Answer, ...]:
-        """Their answers."""
+        """Settle, and return the answers."""
         return (await self.store.exchange(transitions)).answers
 
     async def exchange(self, transition: Transition, request: ClaimRequest) -> ExchangeAnswer:
-        """Both in one write."""
+        """Settle and claim in one write."""
         return await self.store.exchange([transition], request)
 
     async def row(self, job: UUID) -> JobRecord:
-        """The job in full."""
+        """Read the job in full."""
         record = await self.store.get(job)
         assert record is not None
         return record
 
     async def state(self, job: UUID) -> State:
-        """What the job is doing."""
+        """Read the state of the job."""
         return (await self.row(job)).state
 
 
@@ -205,50 +205,50 @@ async def insist(store: Store, transitions: Sequence[Transition], request: Claim
 
 
 def done(hold: ActiveJob, result: bytes = b"null") -> Transition:
-    """The handler returned."""
+    """Make the transition of a handler that returned."""
     return answered(hold, Done(result))
 
 
 def raised(hold: ActiveJob, failure: Failure = BOOM) -> Transition:
-    """The handler raised."""
+    """Make the transition of a handler that raised."""
     return answered(hold, Raised(failure))
 
 
 def answered(hold: ActiveJob, outcome: Outcome) -> Transition:
-    """The handler answered."""
+    """Make the transition of a handler with this outcome."""
     return finish(hold, outcome, jitter=0.0)
 
 
 def rescued(hold: ActiveJob, why: LeaseEnd) -> Transition:
-    """Somebody takes it from an owner whose lease has ended."""
+    """Make the transition by which a supervisor takes it from an owner whose lease has ended."""
     return rescue(hold, why, jitter=0.0)
 
 
 def released(hold: ActiveJob, *, code_ran: bool = False) -> Transition:
-    """The owner gives it back."""
+    """Make the transition by which the owner releases it."""
     return release(hold, code_ran=code_ran)
 
 
 def stale(token: Token, number: int = 1000) -> Token:
-    """A token that was never given out."""
+    """Make a token that was never handed out."""
     return Token(token.claim, token.number + number)
 
 
 def in_threads(*acts: Callable[[], Awaitable[Result]]) -> tuple[Result, ...]:
-    """Each in a thread and a loop of its own, all at once, with threads that take turns as often as they can."""
+    """Run each in a separate thread and loop, all at once, with threads that switch as often as they can."""
     line = Barrier(len(acts))
 
     async def run(act: Callable[[], Awaitable[Result]]) -> Result:
         line.wait()
         return await act()
 
-    patience = sys.getswitchinterval()
+    interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(len(acts)) as threads:
             return tuple(threads.map(lambda act: asyncio.run(run(act)), acts))
     finally:
-        sys.setswitchinterval(patience)
+        sys.setswitchinterval(interval)
 
 
 Self = TypeVar("Self", bound=Contract)
@@ -265,7 +265,7 @@ def play(contract: Contract, act: Callable[[Scene], Awaitable[None]]) -> None:
 
 
 def story(act: Callable[[Self, Scene], Awaitable[None]]) -> Callable[[Self], None]:
-    """A test that is a coroutine in a scene, as a test that a runner can call."""
+    """Turn a coroutine in a scene into a test that a runner can call."""
 
     def test(self: Self) -> None:
         play(self, lambda at: act(self, at))
@@ -275,11 +275,11 @@ def story(act: Callable[[Self, Scene], Awaitable[None]]) -> Callable[[Self], Non
 
 
 class Part(ABC):
-    """Base of the parts: what a subclass must tell."""
+    """Base of the parts: what a subclass must define."""
 
     @abstractmethod
     def make_store(self, clock: FakeClock) -> Store:
-        """A store that reads this clock; each call of one test gives another handle on the same jobs."""
+        """Make a store that reads this clock; each call of one test gives another handle on the same jobs."""
 
     def advance(self, clock: FakeClock, seconds: float) -> None:
         """Let time pass; override it for a store whose clock is its server's."""
@@ -290,5 +290,5 @@ class Part(ABC):
         clock.step_wall(seconds)
 
     def run(self, story: Coroutine[Any, Any, None]) -> None:
-        """In an event loop; override it for stores that share what belongs to a loop and is dear, such as connections."""
+        """Run it in an event loop; override it for stores that share expensive objects of a loop, such as connections."""
         asyncio.run(story)

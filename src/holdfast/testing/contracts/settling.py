@@ -37,7 +37,7 @@ OUTCOMES: tuple[Outcome, ...] = (
 
 
 def settles(hold: ActiveJob) -> list[Transition]:
-    """Every kind of settle an owner sends."""
+    """List every kind of settle that an owner sends."""
     return [done(hold), *(answered(hold, outcome) for outcome in OUTCOMES), released(hold, code_ran=True), cancelled(hold)]
 
 
@@ -58,7 +58,7 @@ class SettleContract(Part):
         assert await at.store.held(hold.lease) == ()
 
     @story
-    async def test_a_failed_attempt_waits_in_line_with_its_record(self, at: Scene) -> None:
+    async def test_a_failed_attempt_waits_in_its_queue_with_its_record(self, at: Scene) -> None:
         hold = await at.running()
         await at.store.report([ProgressUpdate(job=hold.id, token=hold.token, stage="half", checkpoint=b"1")])
         at.advance(4.0)
@@ -74,7 +74,7 @@ class SettleContract(Part):
         assert (record.started_at, record.ended_at) == (now - timedelta(seconds=4), now)
 
     @story
-    async def test_every_outcome_leads_where_it_says(self, at: Scene) -> None:
+    async def test_every_outcome_leads_to_its_state(self, at: Scene) -> None:
         for settle in settles(await at.running()):
             hold = await at.running()
             move = structs.replace(settle, job=hold.id, token=hold.token)
@@ -126,7 +126,7 @@ class SettleContract(Part):
         assert await at.state(hold.id) is State.RUNNING
 
     @story
-    async def test_a_waiting_job_belongs_to_nobody(self, at: Scene) -> None:
+    async def test_a_waiting_job_has_no_owner(self, at: Scene) -> None:
         hold = await at.running()
         await at.settle(raised(hold))
         pending = (await at.row(hold.id)).token
@@ -246,7 +246,7 @@ class SettleContract(Part):
     @story
     async def test_a_rescue_needs_a_lease_that_has_ended(self, at: Scene) -> None:
         hold = await at.running()
-        await at.lease()  # somebody else's, alive all the time
+        await at.lease()  # another worker's, alive all the time
         before = await at.row(hold.id)
         assert await at.settle(rescued(hold, CRASH)) == (Answer.LOST,)
         at.advance(TTL + 1.0)
@@ -302,7 +302,7 @@ class SettleContract(Part):
         assert await at.state(hold.id) is State.COMPLETED
 
     @story
-    async def test_a_marked_job_that_does_not_complete_ends_cancelled_whoever_settles_it(self, at: Scene) -> None:
+    async def test_a_cancelled_job_that_does_not_complete_ends_cancelled_under_every_settle(self, at: Scene) -> None:
         for settle in [*settles(await at.running()), rescued(await at.running(), CRASH), released(await at.running())]:
             hold = await at.running()
             await at.store.request_cancel([hold.id])
@@ -333,7 +333,7 @@ class SettleContract(Part):
             assert (row.state, row.claimed_at is None, row.started_at) == (State.CANCELLED, False, None)
 
     @story
-    async def test_a_marked_job_that_is_given_back_ends_without_the_error_of_an_earlier_attempt(self, at: Scene) -> None:
+    async def test_a_cancelled_job_that_is_released_ends_without_the_error_of_an_earlier_attempt(self, at: Scene) -> None:
         hold = await at.running()
         await at.settle(raised(hold))
         at.advance(10.0)

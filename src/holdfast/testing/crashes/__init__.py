@@ -6,7 +6,7 @@
         recovery = crash_at("after charge", charge.bind(order=7))
         assert recovery.count("charged") == 1
 
-No fixture and no plugin: they are functions that raise ``AssertionError``, for any test runner. Each has a store of its own, a
+No fixture and no plugin: they are functions that raise ``AssertionError``, for any test runner. Each has a separate store, a
 SQLite file in a temporary folder, and leaves no process behind.
 """
 

@@ -9,12 +9,12 @@ from holdfast._system import guard
 from holdfast._system.clock import blocking_sleep
 
 PAUSE = 0.005
-# Whatever ends the test's process, also a SIGKILL, closes the pipe that this one reads: nobody else would wake the stopped.
+# If the test's process ends, even by SIGKILL, the pipe that this one reads is closed: no other process would wake the stopped ones.
 _MOURNER = 'read -r _; kill -KILL "$@"'
 
 
 class Ice:
-    """Everybody of the session of a process. A guard that woke would kill them at once, so it is not woken."""
+    """All processes of a session. A guard that woke would kill them at once, so it is not woken."""
 
     def __init__(self, pid: int) -> None:
         self._session = os.getsid(pid)
@@ -24,7 +24,7 @@ class Ice:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the worker has ended."""
+        """Return whether the worker has ended."""
         stat = guard.read_stat(self._session)
         return stat is None or not stat.is_alive
 
@@ -35,11 +35,11 @@ class Ice:
             blocking_sleep(PAUSE)
 
     def thaw(self) -> None:
-        """They go on, the guard excepted."""
+        """Let them go on, except for the guard."""
         self._send(signal.SIGCONT, [pid for pid in self._pids if not _is_guard(pid)])
 
     def melt(self) -> None:
-        """Nobody is left."""
+        """Kill all that are left."""
         for pid in self._living():
             guard.kill_member(pid, self._session)
         self._mourner.kill()

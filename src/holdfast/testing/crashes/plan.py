@@ -1,4 +1,4 @@
-"""What the processes of a trial are told, and what they tell: two files in its folder."""
+"""What the processes of a trial read, and what they write: two files in its folder."""
 
 import os
 from enum import StrEnum
@@ -11,13 +11,13 @@ from msgspec import Struct
 from holdfast.settings import Settings
 
 VARIABLE = "HOLDFAST_CRASH_PLAN"
-"""In the environment of the processes of a trial: where their plan is."""
+"""The variable in the environment of a trial's processes that holds the path of their plan."""
 TARGET = "holdfast.testing.crashes.trial_process:app"
-"""What they run."""
+"""The module that they run."""
 
 
 class Blow(StrEnum):
-    """What is done to a process at a point."""
+    """What happens to a process at a point."""
 
     KILL = "killed"
     FREEZE = "frozen"
@@ -38,28 +38,28 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def mark(self) -> Path:
-        """There as soon as somebody was struck: nobody else will be."""
+        """The file that exists as soon as one process was struck: no other process will be."""
         return Path(self.folder, "struck")
 
     @property
     def thaw(self) -> Path:
-        """There as soon as the frozen may go on."""
+        """The file that exists as soon as the frozen processes may go on."""
         return Path(self.folder, "thaw")
 
     @property
     def journal(self) -> "Journal":
-        """Which points were reached."""
+        """The file of the points that were reached."""
         return Journal(Path(self.folder, "journal"))
 
     def write(self, name: str) -> Path:
-        """To a file of the trial's folder."""
+        """Write the plan to a file of the trial's folder."""
         path = Path(self.folder, name)
         path.write_bytes(msgspec.json.encode(self))
         return path
 
     @classmethod
     def read(cls) -> "Plan":
-        """This process' own."""
+        """Read the plan of this process."""
         return msgspec.json.decode(Path(os.environ[VARIABLE]).read_bytes(), type=cls)
 
 
@@ -75,13 +75,13 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """One line for each point that was reached, by whichever process."""
+    """One line for each point that was reached, by any process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def add(self, entry: Entry) -> None:
-        """In one write, so that lines of several processes do not mix."""
+        """Add an entry in one write, so that lines of several processes do not mix."""
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.write(file, msgspec.json.encode(entry) + b"\n")
@@ -89,6 +89,6 @@ class Journal:
             os.close(file)
 
     def read(self) -> list[Entry]:
-        """All of them."""
+        """Read all entries so far."""
         lines = self._path.read_bytes().splitlines() if self._path.exists() else []
         return [msgspec.json.decode(line, type=Entry) for line in lines]

@@ -1,4 +1,4 @@
-"""What became of a job that was hurt, and whether that is a recovery."""
+"""How a job that was hurt ended, and whether that is a recovery."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -26,12 +26,12 @@ class Recovery(Struct, frozen=True, kw_only=True):
     reached: tuple[str, ...]
 
     def count(self, point: str) -> int:
-        """How often a point was reached: put one where something happens that must happen once."""
+        """Count how often a point was reached: put one where something happens that must happen once."""
         return self.reached.count(point)
 
     @classmethod
     def of(cls, job: JobView, struck: Entry, entries: Sequence[Entry]) -> "Recovery":
-        """From what the store and the journal say."""
+        """Derive it from the store's record and the journal."""
         record = _cut_short(job)[0]
         again = job.started_at if job.attempt > record.attempt else record.ended_at
         seconds = (again or record.ended_at or job.created_at).timestamp() - struck.time
@@ -39,7 +39,7 @@ class Recovery(Struct, frozen=True, kw_only=True):
 
 
 def problems_of(job: JobView, ends: State) -> list[str]:
-    """Why this is no recovery, if it is none."""
+    """List the reasons why this is not a recovery."""
     found = []
     if job.state is not ends:
         error = "" if job.error is None else f": {job.error.type}: {job.error.message}"
@@ -57,23 +57,23 @@ def problems_of(job: JobView, ends: State) -> list[str]:
 
 
 def has_failed_again(job: JobView) -> bool:
-    """Whether an attempt after the one that was cut short has failed, so that it did not recover at once."""
+    """Return whether an attempt after the interrupted one has failed, so that it did not recover at once."""
     cut = _cut_short(job)
     return any(record.outcome is AttemptOutcome.FAILED and record.attempt > cut[0].attempt for record in job.attempts if cut)
 
 
 def story_of(job: JobView, entries: Sequence[Entry]) -> str:
-    """What happened, line by line."""
-    told = [(entry.time, f"{_by(entry)} reached {entry.point!r}{_blow(entry)}") for entry in entries]
+    """Describe what happened, line by line."""
+    steps = [(entry.time, f"{_by(entry)} reached {entry.point!r}{_blow(entry)}") for entry in entries]
     for record in job.attempts:
         error = "" if record.error is None else f": {record.error.type}: {record.error.message}"
-        told.append((_seconds(record.ended_at), f"attempt {record.attempt} {record.outcome}{error}"))
+        steps.append((_seconds(record.ended_at), f"attempt {record.attempt} {record.outcome}{error}"))
     if job.finished_at is not None:
-        told.append((_seconds(job.finished_at), f"the job {job.state} with attempt {job.attempt}"))
+        steps.append((_seconds(job.finished_at), f"the job {job.state} with attempt {job.attempt}"))
     else:
-        told.append((max([_seconds(job.available_at), *(time for time, _ in told)]), f"the job is {job.state}"))
+        steps.append((max([_seconds(job.available_at), *(time for time, _ in steps)]), f"the job is {job.state}"))
     began = job.created_at.timestamp()
-    return "\n".join(f"  {time - began:6.3f} s  {text}" for time, text in sorted(told, key=lambda each: each[0]))
+    return "\n".join(f"  {time - began:6.3f} s  {text}" for time, text in sorted(steps, key=lambda each: each[0]))
 
 
 def _cut_short(job: JobView) -> list[AttemptView]:

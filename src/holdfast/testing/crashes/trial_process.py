@@ -26,14 +26,14 @@ PAUSE = 0.002
 
 
 def __getattr__(name: str) -> App:
-    """``app``: made when a worker asks for it, so that importing this module does nothing."""
+    """Make ``app`` when a worker asks for it, so that importing this module does nothing."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         return _enter()
     except ConfigurationError:
         raise
-    except Exception as error:  # above all no AttributeError: that would mean that there is no such name here
+    except Exception as error:  # above all not an AttributeError: that would mean that there is no such name here
         raise ConfigurationError([f"a worker cannot import the App of the test: {type(error).__name__}: {error}"]) from error
 
 
@@ -60,7 +60,7 @@ def _enter() -> App:
 
 
 def _import(name: str, file: str | None) -> None:
-    """By its name or, as pytest does with ``--import-mode=importlib``, by its file."""
+    """Import it by its name or, as pytest does with ``--import-mode=importlib``, by its file."""
     try:
         import_module(name, "to import in a worker")
     except ConfigurationError as error:
@@ -88,13 +88,13 @@ def _set_up(place: str) -> None:
 
 
 class Trap:
-    """Notes every point, and strikes the first to reach the one that it waits at."""
+    """Notes every point, and strikes the first process to reach the one that it waits at."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._clock = plan, SystemClock()
 
     def reached(self, name: str) -> None:
-        """By the code that runs here and now."""
+        """Note a point that the code running here and now has reached."""
         plan, hold = self._plan, CURRENT.get()
         blow = plan.blow if name == plan.point and self._is_first() else None
         job, attempt = (None, None) if hold is None else (hold.id, hold.attempt)
@@ -102,7 +102,7 @@ class Trap:
         if blow is Blow.KILL:
             os.kill(os.getpid(), signal.SIGKILL)
         elif blow is Blow.FREEZE:
-            while not plan.thaw.exists():  # stopped here from outside, when nobody is inside a write
+            while not plan.thaw.exists():  # stopped here from outside, while no process is inside a write
                 blocking_sleep(PAUSE)
 
     def _is_first(self) -> bool:
@@ -114,14 +114,14 @@ class Trap:
 
 
 def _watch_jobs() -> None:
-    """What a handler says through its job are points, too, so that its code needs no change."""
+    """Make points of a handler's progress reports, too, so that its code needs no change."""
     progress, save, enqueue = JobContext._progress, JobContext._save, JobContext._enqueue
 
     async def watched_progress(self: JobContext, stage: str | None, fraction: float | None, message: str | None) -> None:
         await progress(self, stage, fraction, message)
-        for said in (stage, message):
-            if said is not None:
-                points.point(said)
+        for text in (stage, message):
+            if text is not None:
+                points.point(text)
 
     async def watched_save(self: JobContext, value: Json) -> None:
         await save(self, value)

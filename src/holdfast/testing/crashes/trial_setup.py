@@ -1,4 +1,4 @@
-"""From a job to be, in a test, to the plan by which other processes run it."""
+"""From a job that a test prepares to the plan by which other processes run it."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -21,9 +21,9 @@ GRACE = 1.0
 def plan_of(
     job: PreparedJob, *, point: str, blow: Blow, folder: str, url: str | None, setup: Callable[[], object] | None
 ) -> Plan:
-    """``ConfigurationError`` when other processes could not run it."""
+    """Make the plan; raises ``ConfigurationError`` when other processes could not run it."""
     if not isinstance(job, PreparedJob):
-        raise ConfigurationError([f"{job!r} is no job to be: pass a task with its arguments, as in charge.bind(order=7)"])
+        raise ConfigurationError([f"{job!r} is not a prepared job: pass a task with its arguments, as in charge.bind(order=7)"])
     if job.options.within is not None:
         raise ConfigurationError(["within: the job is written to the store of the crash test; leave within out"])
     url = url or f"sqlite:///{folder}/jobs.db"
@@ -57,13 +57,13 @@ def plan_of(
 
 
 def _home_of(task: TaskDefinition) -> tuple[str, str, App]:
-    """Where other processes find the App that has this very task; most likely beside its handler."""
+    """Find where other processes can import the App that has this very task; most likely beside its handler."""
     for name, module in _modules(task.function.__module__):
         for attribute, value in tuple(vars(module).items()):
-            # By its class, as attributes of lazy objects of others are not for us to ask.
+            # By its class, because lazy objects of other libraries must not be asked for attributes.
             if issubclass(type(value), App) and value.registry.get(task.name) is task:
                 return name, attribute, value
-    remedy = "its worker is another process, and must import it: keep App and handler at the top of a module, no script"
+    remedy = "its worker is another process, and must import it: keep App and handler at the top of a module, not in a script"
     raise ConfigurationError([f"task {task.name}: no module has its App; {remedy}"])
 
 

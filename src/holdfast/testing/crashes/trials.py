@@ -1,4 +1,4 @@
-"""``crash_at`` and ``freeze_at``: one job, a store of its own, real workers, and what becomes of it."""
+"""``crash_at`` and ``freeze_at``: one job, a separate store, real workers, and how it ends."""
 
 import asyncio
 import shutil
@@ -46,10 +46,10 @@ def crash_at(
 ) -> Recovery:
     """Run a job in a worker process that is killed (SIGKILL) at the first ``point``, and assert that one more attempt ends it.
 
-    ``AssertionError``, with what happened, when the point is not reached, when it ends otherwise than in the state
+    Raises ``AssertionError``, with what happened, when the point is not reached, when it ends otherwise than in the state
     ``ends``, needs more than one attempt more, or takes longer than ``within``. A point is what the handler calls
     ``point(…)``, a stage or message of its ``job.progress``, ``"checkpoint"`` or ``"enqueue"`` once one is durable.
-    ``setup``, a function of a module, is called in each worker first: there it can put a fake in its place. The store is a
+    ``setup``, a function of a module, is called in each worker first: there it can install a fake. The store is a
     SQLite file in a temporary folder, or what ``url`` names.
 
     >>> recovery = crash_at("after charge", charge.bind(order=7))  # doctest: +SKIP
@@ -72,11 +72,11 @@ def freeze_at(
     within: Duration = "20s",
     ttl: Duration = "1.5s",
 ) -> Recovery:
-    """Freeze a job's worker and its supervisor at the first ``point`` for longer than their lease (``ttl``), thaw them when
-    another worker has ended the job, and assert that the zombie, which runs on from the point, changes nothing any more.
+    """Freeze a job's worker and its supervisor at the first ``point`` for longer than their lease (``ttl``). Thaw them when
+    another worker has ended the job. Assert that the zombie, which runs on from the point, changes nothing any more.
 
-    As ``crash_at`` otherwise. It takes a little longer than the ``ttl``. What a zombie does outside of the store nobody
-    can stop, so this is the test of idempotency keys, fencing tokens and ``job.transaction()``.
+    As ``crash_at`` otherwise. It takes a little longer than the ``ttl``. What a zombie does outside of the store cannot
+    be stopped, so this is the test of idempotency keys, fencing tokens and ``job.transaction()``.
 
     >>> recovery = freeze_at("before charge", charge.bind(order=7))  # doctest: +SKIP
     >>> assert recovery.count("charged") == 1  # doctest: +SKIP
@@ -99,7 +99,7 @@ def freeze_at(
 
 
 class Trial:
-    """The job and whoever runs it."""
+    """The job and the processes that run it."""
 
     def __init__(self, plan: Plan, ends: State, within: float) -> None:
         self._plan, self._ends, self._within = plan, ends, within
@@ -109,24 +109,24 @@ class Trial:
         self._crews: list[Crew] = []
 
     def enqueue(self, job: PreparedJob) -> None:
-        """The job, for whoever starts."""
+        """Enqueue the job for the workers that start."""
         (self._handle,) = PORTAL.run(Desk(self._connections).enqueue([job.job()]))
 
     def start(self, processes: int, timing: LeaseTiming | None = None) -> Crew:
-        """A supervisor and its workers; with leases of that timing, or the App's."""
+        """Start a supervisor and its workers; with leases of that timing, or the App's."""
         settings = self._plan.settings
         plan = structs.replace(self._plan, settings=structs.replace(settings, timing=timing or settings.timing))
         self._crews.append(Crew(plan.write(f"plan-{len(self._crews)}"), processes))
         return self._crews[-1]
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """End all processes, and delete the folder."""
         for crew in self._crews:
             crew.end()
         PORTAL.run(self._connections.close())
 
     def until_struck(self) -> Entry:
-        """Who reached the point."""
+        """Wait until a process has reached the point, and return its entry."""
         __tracebackhide__ = True
 
         def struck() -> Entry | None:
@@ -139,7 +139,7 @@ class Trial:
         return self._until(struck, f"{self._plan.point!r} was not reached", self._handle)
 
     def until_ended(self, struck: Entry) -> JobView:
-        """The job that was hurt, once it has ended or is held."""
+        """Wait until the job that was hurt has ended or is held."""
         __tracebackhide__ = True
         handle = self._of(struck)
 
@@ -152,14 +152,14 @@ class Trial:
         return self._until(ended, f"after {self._plan.point!r} the job did not end", handle)
 
     def recovery(self, struck: Entry, job: JobView) -> Recovery:
-        """``AssertionError`` if it is none."""
+        """Return the recovery; raises ``AssertionError`` if it is not one."""
         __tracebackhide__ = True
         if problems := problems_of(job, self._ends):
             self._fail(f"after {self._plan.point!r} the job did not recover once: {'; '.join(problems)}", self._of(struck))
         return Recovery.of(job, struck, self._plan.journal.read())
 
     def freeze(self, crew: Crew, ice: Ice) -> None:
-        """All of them, and nobody inside a write: in a SQLite file that would stop every other writer for as long."""
+        """Stop all of them while no process is inside a write: in a SQLite file that would stop every other writer for as long."""
         __tracebackhide__ = True
 
         def frozen() -> bool:
@@ -174,7 +174,7 @@ class Trial:
         self._until(frozen, f"at {self._plan.point!r} the file stays locked by an open transaction", self._handle)
 
     def thaw(self, crew: Crew, ice: Ice) -> None:
-        """They go on, and find out; return when nothing of the frozen worker runs any more."""
+        """Let them go on and find out; return when nothing of the frozen worker runs any more."""
         __tracebackhide__ = True
         self._plan.thaw.touch()
         ice.thaw()
@@ -182,7 +182,7 @@ class Trial:
         self._until(lambda: ice.is_gone, "the thawed worker did not end", self._handle)
 
     def require_untouched(self, struck: Entry, before: JobView) -> JobView:
-        """How the job is after the zombie has ended. What that answered may be kept on its attempt, for people to read."""
+        """Return the job after the zombie has ended. The zombie's result may be kept on its attempt, for people to read."""
         __tracebackhide__ = True
         after = self._of(struck).get()
         if _without_late(after) != _without_late(before):
@@ -240,10 +240,10 @@ def _without_late(job: JobView) -> JobView:
 
 
 def _is_locked(url: str) -> bool:
-    """Whether somebody is inside a write of a SQLite file, and stays there; a server writes itself."""
+    """Return whether a process is inside a write of a SQLite file, and stays there; a server writes itself."""
     if not url.startswith("sqlite:"):
         return False
-    with history_sqlite.opened(Path(url.removeprefix("sqlite:///")), patience=0.1) as connection:
+    with history_sqlite.opened(Path(url.removeprefix("sqlite:///")), timeout=0.1) as connection:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except OperationalError:

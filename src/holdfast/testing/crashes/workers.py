@@ -19,7 +19,7 @@ from holdfast.app import open_store, open_table, open_transport
 from holdfast.testing.crashes.plan import TARGET, VARIABLE
 
 GENTLE = 2.0
-"""Seconds for workers to end by themselves; whatever still runs then is killed."""
+"""Seconds for workers to end by themselves; after that they are killed."""
 PAUSE = 0.005
 OPTIONS = {"worker": WorkerOptions(), "log_level": "warning", "log_format": "text"}
 
@@ -49,7 +49,7 @@ class Crew:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why its workers refuse to work."""
+        """The reasons why its workers refuse to start."""
         return self._supervisor.problems
 
     def freeze(self) -> None:
@@ -59,12 +59,12 @@ class Crew:
         self._stands.wait()
 
     def thaw(self) -> None:
-        """It goes on."""
+        """Let the supervisor go on."""
         self._stands.clear()
         self._goes.set()
 
     def end(self) -> None:
-        """Nothing of it is left, nor of what its workers have started."""
+        """End it with all that its workers have started."""
         self.thaw()
         for action in (self._supervisor.drain, self._supervisor.drain):
             self._ask(action)
@@ -85,11 +85,11 @@ class Crew:
         self._goes.wait()
 
     async def _cut(self) -> None:
-        """Code runs on, or the store does not answer: whatever it is, nobody waits for it."""
-        wards = tuple(self._supervisor.workers)
-        for ward in wards:
-            ward.kill("the test is over", is_free=True)
-        await asyncio.gather(*(ward.child.wait() for ward in wards))
+        """Kill the workers: their code runs on, or the store does not answer, and neither is waited for."""
+        workers = tuple(self._supervisor.workers)
+        for worker in workers:
+            worker.kill("the test is over", is_free=True)
+        await asyncio.gather(*(worker.child.wait() for worker in workers))
         self._tasks[0].cancel()
 
     def _ask(self, action: Callable[[], None]) -> None:
@@ -100,7 +100,7 @@ class Crew:
 
 
 def _sweep(mark: bytes) -> None:
-    """What handlers have started in sessions of its own outlives their worker, but not the test."""
+    """Kill what handlers have started in separate sessions: it outlives their worker, but must not outlive the test."""
     swept = []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc") if guard.sees_processes() else ())):
         try:
@@ -108,7 +108,7 @@ def _sweep(mark: bytes) -> None:
                 guard.kill_member(pid, os.getsid(pid))
                 swept.append(pid)
         except OSError:
-            pass  # gone, or somebody else's
+            pass  # gone, or of another user
     for _ in range(round(GENTLE / PAUSE)):  # on a busy machine it takes a killed one its turn to die
         if not any((stat := guard.read_stat(pid)) and stat.is_alive for pid in swept):
             break

@@ -19,7 +19,7 @@ PORTS = {"postgres": 54320, "nats": 42220, "bucket": 9000}
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run one until told to end."""
+    """Run one server until Ctrl-C or SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m holdfast.testing.servers", description=__doc__)
     parser.add_argument("server", choices=sorted(PORTS))
     parser.add_argument("--port", type=int, help=f"where it listens, on this machine only; {PORTS} if left out")

@@ -1,4 +1,4 @@
-"""A bucket in memory that speaks as much S3 as `obstore` asks for, and fails as often as it is told to."""
+"""A bucket in memory that implements as much S3 as `obstore` needs, and fails as often as a test asks."""
 
 import asyncio
 import threading
@@ -14,12 +14,19 @@ from xml.sax.saxutils import escape
 from holdfast.testing.servers.process import free_port
 
 _PAGE = 1000
-_SAID = {200: "OK", 204: "No Content", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+_PHRASES = {
+    200: "OK",
+    204: "No Content",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
 _STAMP = "2026-01-01T00:00:00.000Z"
 
 
 class Request(NamedTuple):
-    """What was asked. ``key``: of the object, empty where the bucket itself is meant."""
+    """What a client asks for. ``key``: of the object, empty where the bucket itself is meant."""
 
     method: str
     key: str
@@ -28,14 +35,14 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is said to it."""
+    """The response to a request."""
 
     status: int
     body: bytes = b""
 
 
 class BucketServer:
-    """Objects by key, in a thread of its own: PUT, GET, HEAD, DELETE, many deleted at once, lists. Whoever asks may do anything.
+    """Objects by key, in a separate thread: PUT, GET, HEAD, DELETE, bulk deletes, lists. Every client may do anything.
 
     Objects that are ``locked`` are never deleted. ``seed``: of the chance by which it fails.
 
@@ -58,16 +65,16 @@ class BucketServer:
 
     @property
     def url(self) -> str:
-        """Where the bucket is."""
+        """The URL of the bucket."""
         return f"http://127.0.0.1:{self.port}/{self.name}"
 
     def fail(self, *, failing: float = 0.0, losing: float = 0.0, refusing: float = 0.0) -> None:
-        """From now on such a part of all calls is refused with a 503, or done and its answer lost; and of a bulk delete's keys
-        such a part is left, and said so. Without any, all is well again."""
+        """Refuse from now on such a part of all calls with a 503, or carry it out and lose its answer. Of a bulk delete's keys
+        such a part stays, and the answer lists it. Without arguments no call fails."""
         self._failing, self._losing, self._refusing = failing, losing, refusing
 
     def close(self) -> None:
-        """End; its objects stay to be looked at."""
+        """Stop serving; its objects can still be inspected."""
         if self._thread.is_alive():
             self._do(self._end())
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -123,7 +130,7 @@ class BucketServer:
         return Request(method, key, dict(parse_qsl(query, keep_blank_values=True)), body)
 
     def _judge(self, request: Request) -> Answer | None:
-        """Do it, or fail; ``None``: nobody hears what became of it."""
+        """Carry out the request, or fail; ``None``: the client gets no answer."""
         self.calls[request.method] += 1
         if self._chance.random() < self._failing:
             self.calls["failed"] += 1
@@ -155,16 +162,16 @@ class BucketServer:
 
     def _delete_all(self, body: bytes) -> bytes:
         self.calls["deletes"] += 1
-        said = []
+        parts = []
         for key in _keys(body):
             code = "AccessDenied" if key in self.locked else "InternalError" if self._chance.random() < self._refusing else ""
             if code:
                 self.calls["refused"] += 1
-                said.append(f"<Error><Key>{escape(key)}</Key><Code>{code}</Code><Message>{code}</Message></Error>")
+                parts.append(f"<Error><Key>{escape(key)}</Key><Code>{code}</Code><Message>{code}</Message></Error>")
             else:
                 self.objects.pop(key, None)
-                said.append(f"<Deleted><Key>{escape(key)}</Key></Deleted>")
-        return _xml("DeleteResult", "".join(said))
+                parts.append(f"<Deleted><Key>{escape(key)}</Key></Deleted>")
+        return _xml("DeleteResult", "".join(parts))
 
     def _list(self, query: dict[str, str]) -> bytes:
         prefix, after = query.get("prefix", ""), query.get("continuation-token", query.get("start-after", ""))
@@ -181,13 +188,13 @@ class BucketServer:
 
 
 def _keys(body: bytes) -> list[str]:
-    """Of a bulk delete, whichever name space its XML is in."""
+    """Read the keys of a bulk delete, in any namespace of its XML."""
     return [each.text or "" for each in ElementTree.fromstring(body).iter() if each.tag.rpartition("}")[2] == "Key"]
 
 
 def _written(request: Request, answer: Answer) -> bytes:
     head = [
-        f"HTTP/1.1 {answer.status} {_SAID[answer.status]}",
+        f"HTTP/1.1 {answer.status} {_PHRASES[answer.status]}",
         f"Content-Length: {len(answer.body)}",
         "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT",
         'ETag: "0"',

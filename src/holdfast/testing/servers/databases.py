@@ -1,4 +1,4 @@
-"""The databases of a PostgreSQL server, ours or another's, by its own ``psql``: no driver is needed."""
+"""The databases of a PostgreSQL server, started here or elsewhere, by its ``psql``: no driver is needed."""
 
 import itertools
 import os
@@ -16,21 +16,21 @@ class Databases:
         self._dsn, self._psql = dsn, psql
 
     def dsn(self, database: str) -> str:
-        """The address of a database."""
+        """Return the address of a database."""
         return urlunsplit(urlsplit(self._dsn)._replace(path=f"/{database}"))
 
     def create(self, *, template: str = "template0") -> str:
-        """A fresh one, a copy of another to which nobody is connected; its address."""
+        """Make a fresh database, a copy of one without connections, and return its address."""
         name = f"test_{os.getpid()}_{next(_numbers)}"
         self.sql(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.dsn(name)
 
     def drop(self, dsn: str) -> None:
-        """Away with it, whoever is still connected; nothing if it is gone."""
+        """Drop a database even if clients are connected; do nothing if it is gone."""
         self.sql(f"DROP DATABASE IF EXISTS {name_of(dsn)} WITH (FORCE)")
 
     def sql(self, *statements: str, dsn: str | None = None) -> str:
-        """What statements answer: a line for each row, ``|`` between columns; a ``RuntimeError`` with what the server said."""
+        """Run statements and return a line for each row, ``|`` between columns. A ``RuntimeError`` has the server's message."""
         words = [str(self._psql), "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", dsn or self._dsn]
         for statement in statements:
             words += ["-c", statement]
@@ -41,5 +41,5 @@ class Databases:
 
 
 def name_of(dsn: str) -> str:
-    """The database that an address names."""
+    """Return the database that an address names."""
     return urlsplit(dsn).path.removeprefix("/")

@@ -31,11 +31,11 @@ class NatsServer(Server):
 
     @property
     def url(self) -> str:
-        """``nats://…``"""
+        """The address, such as ``nats://127.0.0.1:4222``."""
         return f"nats://127.0.0.1:{self.port}"
 
     def forget(self) -> None:
-        """Delete everything it has stored, as a new machine in its place would; only while it is stopped."""
+        """Delete everything it has stored, as if a new machine replaced it; only while it is stopped."""
         shutil.rmtree(self.folder / "store", ignore_errors=True)
 
     def _words(self) -> Sequence[str | Path]:
@@ -50,7 +50,7 @@ class NatsServer(Server):
 
 
 def find_nats() -> Path:
-    """Where it is."""
+    """Return the path of the program."""
     beside = Path(sysconfig.get_path("scripts")) / "nats-server"
     found = str(beside) if beside.exists() else shutil.which("nats-server")
     if found is None:

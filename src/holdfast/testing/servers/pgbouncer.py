@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.testing.servers.postgres import PostgresServer
-from holdfast.testing.servers.process import Server, ServerMissing, as_nobody
+from holdfast.testing.servers.process import Server, ServerMissing, as_other_user
 
 
 class PgBouncer(Server):
@@ -29,11 +29,11 @@ class PgBouncer(Server):
         self._settings = {"pool_mode": "transaction", "default_pool_size": "20", "max_client_conn": "500", **settings}
 
     def dsn(self, database: str = "postgres", *, user: str = "postgres") -> str:
-        """The address of a database, through this pooler."""
+        """Return the address of a database, through this pooler."""
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
     def through(self, dsn: str) -> str:
-        """The same database and user as an address of the server's own."""
+        """Translate an address of the server to one through this pooler."""
         return dsn.replace(f":{self._behind.port}/", f":{self.port}/")
 
     def _words(self) -> Sequence[str | Path]:
@@ -50,7 +50,7 @@ class PgBouncer(Server):
         lines = "".join(f"{name} = {value}\n" for name, value in settings.items())
         conf = self.folder / "pgbouncer.ini"
         conf.write_text(f"[databases]\n* = host=127.0.0.1 port={self._behind.port}\n[pgbouncer]\n{lines}")
-        return as_nobody(self._program, conf)
+        return as_other_user(self._program, conf)
 
     def _is_ready(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1.0):
@@ -59,14 +59,14 @@ class PgBouncer(Server):
 
 
 def find_pgbouncer() -> Path:
-    """Where it is."""
+    """Return the path of the program."""
     if not has_pgbouncer():
         raise ServerMissing("pgbouncer is missing: apt-get install pgbouncer")
     return Path(shutil.which("pgbouncer", path=_folders()) or "")
 
 
 def has_pgbouncer() -> bool:
-    """Whether it is installed."""
+    """Return whether the program is installed."""
     return shutil.which("pgbouncer", path=_folders()) is not None
 
 

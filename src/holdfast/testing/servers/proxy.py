@@ -1,4 +1,4 @@
-"""A bad network: a TCP proxy that delays, swallows, cuts and refuses when told to."""
+"""A bad network: a TCP proxy that delays, swallows, cuts and refuses as a test asks."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ _RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
 
 
 class TcpProxy:
-    """Between clients and a server on this machine, in a thread of its own, so that tests may block.
+    """Between clients and a server on this machine, in a separate thread, so that tests may block.
 
     ``up`` is what clients send, ``down`` what the server answers.
 
@@ -39,28 +39,28 @@ class TcpProxy:
         self._listener: asyncio.Server | None = None
 
     def through(self, url: str) -> str:
-        """The same address with this proxy in the place of the server."""
+        """Return the same address with this proxy instead of the server."""
         return url.replace(f":{self._behind[1]}", f":{self.port}")
 
     @property
     def connections(self) -> int:
-        """How many are open now."""
+        """The number of open connections."""
         return len(self._links)
 
     def delay(self, seconds: float) -> None:
-        """From now on each piece takes so much longer, both ways."""
+        """Delay each piece by ``seconds`` from now on, both ways."""
         self._up.delay = self._down.delay = seconds
 
     def blackhole(self, way: Literal["up", "down", "both"] = "both") -> None:
-        """Connections stay, and new ones are taken; but what goes this way is gone, an end too, and nobody is told."""
+        """Swallow what goes this way, the end of a connection too, and report nothing; connections stay, and new ones are taken."""
         self._up.is_blackhole, self._down.is_blackhole = way != "down", way != "up"
 
     def cut_after(self, *, up: int | None = None, down: int | None = None) -> None:
-        """So many more bytes pass this way, of all connections together; that of the last byte is then reset, once."""
+        """Reset a connection once ``up`` or ``down`` bytes more have passed this way, over all connections: that of the last byte."""
         self._up.left, self._down.left = up, down
 
     def half_open(self) -> None:
-        """The server sees every connection end; its clients are told nothing."""
+        """End every connection towards the server only; its clients notice nothing."""
         self._do(self._forsake)
 
     def reset(self) -> None:
@@ -72,7 +72,7 @@ class TcpProxy:
         self._do(self._cut)
 
     def restore(self) -> None:
-        """All is well again; connections that have lost something are reset."""
+        """Work normally again; connections that have lost something are reset."""
         self._do(self._restore)
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class TcpProxy:
     async def _cut(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
-            # Who was just being let in would for ever be left on the threshold of one that is closed.
+            # A client that is just being accepted would be left waiting by a server that is closed.
             for door in listener.sockets:
                 self._loop.remove_reader(door.fileno())
             for _ in range(_THRESHOLD):
@@ -119,8 +119,8 @@ class TcpProxy:
         await self._reset()
 
     async def _restore(self) -> None:
-        self._up.heal()
-        self._down.heal()
+        self._up.restore()
+        self._down.restore()
         for link in self._links:
             if link.has_lost:
                 link.reset()
@@ -155,18 +155,18 @@ class TcpProxy:
 
 
 class _Way:
-    """What becomes of the bytes that go one way."""
+    """The bytes that go one way, and what happens to them."""
 
     def __init__(self) -> None:
-        self.heal()
+        self.restore()
 
-    def heal(self) -> None:
+    def restore(self) -> None:
         self.delay = 0.0
         self.is_blackhole = False
         self.left: int | None = None
 
     def take(self, chunk: bytes) -> bytes:
-        """What of it still passes."""
+        """Return what of it still passes."""
         if self.left is None:
             return chunk
         passing = chunk[: self.left]
@@ -208,7 +208,7 @@ class _Link:
 
 
 async def _carry(link: _Link, source: _End, target: _End, way: _Way) -> None:
-    """All that comes, until it ends; a connection that ends badly ends well for the other side, unless both are reset."""
+    """Carry all that comes, until it ends; a connection that ends badly ends well for the other side, unless both are reset."""
     is_over = False
     while not is_over:
         chunk = b""
