@@ -1,4 +1,4 @@
-"""The composition root: App wires store, transport, clock and host. The only file that knows all rooms."""
+"""The composition root: App wires store, transport, clock and host. The only file that knows all packages."""
 
 import os
 import sys
@@ -126,11 +126,11 @@ class App(TaskRegistrar, RowsDeclarations):
         group.join(self.registry, self._connections)
 
     def load(self) -> None:
-        """Import the modules that ``imports`` names, so that their tasks are registered; whoever runs jobs does it first."""
+        """Import the modules that ``imports`` names, so that their tasks are registered; every process that runs jobs does it first."""
         import_all(self._imports)
 
     def lifespan(self) -> Lifespan:
-        """A fresh one, for one worker."""
+        """Make a fresh lifespan, for one worker."""
         opening = self._lifespan
         return Lifespan(None if opening is None else lambda: opening(self))
 
@@ -159,11 +159,11 @@ class App(TaskRegistrar, RowsDeclarations):
         return subscribe
 
     def worker(self, *, concurrency: int | None = None, queues: Sequence[str] | None = None) -> "EmbeddedWorker":
-        """A worker inside the running event loop, from entry to exit, for web applications and the like.
+        """Run a worker inside the running event loop, from entry to exit, for web applications and the like.
 
-        The exit drains: running jobs get the App's ``grace``. It beats from a thread of its own, so a loop that is blocked
+        The exit drains: running jobs get the App's ``grace``. It beats from a separate thread, so a loop that is blocked
         keeps its jobs. This process is never killed and no signal is touched: code that cannot be cancelled runs on, fenced.
-        ``holdfast worker`` ends such code, and is the better place for jobs that compute. Last tries run here, not alone.
+        ``holdfast worker`` ends such code, and is the better choice for jobs that compute. Last tries run here, not isolated.
 
         >>> async with app.worker(concurrency=10, queues=["mail"]):  # doctest: +SKIP
         ...     await serve()
@@ -178,11 +178,11 @@ class App(TaskRegistrar, RowsDeclarations):
         return EmbeddedWorker(structs.replace(rooms, runner_host=self._runner_host()))
 
     async def arun_due(self, *, limit: int = 10_000, concurrency: int = 1) -> int:
-        """Run all jobs that are due, here and now, and answer how many that were: for tests, which then need no worker.
+        """Run all jobs that are due, here and now, and return how many that were: for tests, which then need no worker.
 
         They run one after the other, in the order in which a worker would claim them, and those that they enqueue or
         retry for now run too; jobs due later do not. What handlers raise is recorded on their jobs, never raised here.
-        ``limit`` ends it when a job enqueues itself for ever. ``concurrency``: for jobs that wait for each other.
+        ``limit`` ends it when a job enqueues itself endlessly. ``concurrency``: for jobs that wait for each other.
         Rows that are due when it begins are worked off, too.
 
         >>> app.run_due()  # doctest: +SKIP
@@ -195,16 +195,16 @@ class App(TaskRegistrar, RowsDeclarations):
         self.load()
         options = options_of(concurrency, None)
         if type(limit) is not int or limit < 1:
-            raise ConfigurationError([f"limit={limit!r}: use a whole number from 1"])
+            raise ConfigurationError([f"limit={limit!r}: use an integer from 1"])
         await enqueue_all_runs(self.registry.rows_tasks(), self._tables, self._connections.client(), self._connections.chance)
         return await RunDue(self._rooms(options, lambda _: self._connections.store)).run(limit)
 
     async def amigrate(self) -> tuple[int, int]:
-        """Bring the store's schema up to date; versions before and after."""
+        """Bring the store's schema up to date; return the versions before and after."""
         return await self._connections.store.migrate()
 
     async def acreate_roles(self) -> tuple[str, ...]:
-        """Roles of the database for those who need less than everything: to enqueue, to work, to read, to own; their names.
+        """Make roles of the database for users who need less than everything: to enqueue, to work, to read, to own. Return their names.
 
         Grant them to users who log in. Repeatable, and to be repeated after ``migrate``.
 
@@ -217,7 +217,7 @@ class App(TaskRegistrar, RowsDeclarations):
         return await store.create_roles()
 
     async def acheck(self) -> tuple[Check, ...]:
-        """What is right and wrong with settings, tasks, store, workers and queues: all findings at once."""
+        """Find what is right and wrong with settings, tasks, store, workers and queues, all at once."""
         from holdfast._engine.operators.check import check, check_rows, check_transport
 
         found = await check(self._connections.store, self.settings, self.registry)
@@ -225,7 +225,7 @@ class App(TaskRegistrar, RowsDeclarations):
         return (*found, *hints, *await check_rows(self.watches.values()))
 
     async def aprune(self) -> Pruned:
-        """Forget now what supervisors forget by and by: jobs past their retention, and old receipts; how much that was."""
+        """Delete now what supervisors delete gradually: jobs past their retention, and old receipts; return how much that was."""
         return await self._connections.client().prune()
 
     async def abackup(self, path: str | os.PathLike[str]) -> Backup:
@@ -247,7 +247,7 @@ class App(TaskRegistrar, RowsDeclarations):
     run_due = blocking(arun_due)
 
     def _move(self, settings: Settings) -> None:
-        """Live in another store from now on: a crash test keeps away from the one that the App was told."""
+        """Move to another store: a crash test must not use the one in the App's settings."""
         self._connections.move(settings)
         self.settings = settings
 
@@ -271,7 +271,7 @@ class App(TaskRegistrar, RowsDeclarations):
         )
 
     def _runner_host(self) -> RunnerHost | None:
-        """``ConfigurationError`` when there are tasks with ``process=True`` that another process could not import."""
+        """Return the host for runners; ``ConfigurationError`` when another process could not import tasks with ``process=True``."""
         if not has_process_tasks(self.registry):
             return None
         from holdfast._system.runner_host import SystemRunnerHost
@@ -284,7 +284,7 @@ class App(TaskRegistrar, RowsDeclarations):
         return InProcessTransport(self._listeners) if is_inside else open_transport(settings)
 
     def _another_store(self, settings: Settings) -> Store:
-        """With connections of its own, where connections are what one has."""
+        """Open the store once more, with separate connections, where a store has connections."""
         return self._connections.store if _scheme(settings.url) == "memory" else open_store(settings)
 
     async def _recover(self, now: bool) -> Sequence[Rescued]:
@@ -315,7 +315,7 @@ def tables_of(app: App) -> Tables:
 
 
 def open_store(settings: Settings) -> Store:
-    """The store a URL names; drivers are loaded only now."""
+    """Open the store a URL names; drivers are loaded only now."""
     clock, scheme = SystemClock(), _scheme(settings.url)
     if scheme == "memory":
         from holdfast.stores.memory import MemoryStore
@@ -343,7 +343,7 @@ def _open_postgres(settings: Settings) -> "PostgresStore":
 
 
 def open_table(url: str, watch: TableSpec) -> Table:
-    """The table a watch names, in the database of that URL; drivers are loaded only now."""
+    """Open the table a watch names, in the database of that URL; drivers are loaded only now."""
     from holdfast._system.host import SystemHost
 
     try:
@@ -354,7 +354,7 @@ def open_table(url: str, watch: TableSpec) -> Table:
 
 
 def open_transport(settings: Settings) -> Transport:
-    """How workers that share the URL's store learn of work; drivers are loaded only now."""
+    """Open the transport by which workers that share the URL's store learn of work; drivers are loaded only now."""
     address = None if settings.transport is None else TransportUrl.of(settings.transport)
     if address is not None and address.kind == "nats":
         return _open_nats(address, settings)

@@ -16,9 +16,9 @@ HoldfastError
 ├── SchemaMissing
 ├── SchemaTooNew
 ├── Unsupported             this store cannot do that, by its nature
-├── RowsLost                .keys: rows of a batch that are somebody else's by now; the transaction is rolled back
+├── RowsLost                .keys: rows of a batch that another worker has by now; the transaction is rolled back
 └── InsideEventLoop         a blocking call inside a running loop; names the a-twin
-JobLost                     a BaseException: the job belongs to somebody else now, the handler must end
+JobLost                     a BaseException: the job belongs to another worker now, the handler must end
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class MissingExtra(ConfigurationError):
 
 
 class PayloadInvalid(HoldfastError, ValueError):
-    """A payload does not fit the task's signature, or is no JSON."""
+    """A payload does not fit the task's signature, or is not JSON."""
 
 
 class PayloadTooLarge(PayloadInvalid):
@@ -123,9 +123,9 @@ class Unsupported(HoldfastError):
 
 
 class RowsLost(HoldfastError):
-    """Rows of a batch were taken from it meanwhile: nothing of the transaction that would have finished them is left.
+    """Rows of a batch were taken from it: nothing of the transaction that would have finished them is left.
 
-    ``keys``: which ones. ``batch.open`` has the others, which can be finished in a transaction of their own.
+    ``keys``: which ones. ``batch.open`` has the others, which can be finished in a separate transaction.
     """
 
     def __init__(self, message: str, keys: Sequence[object]) -> None:
@@ -141,4 +141,4 @@ class InsideEventLoop(HoldfastError):
 
 
 class JobLost(BaseException):
-    """The job belongs to somebody else now; the handler must end. A BaseException, so that no ``except Exception`` hides it."""
+    """The job belongs to another worker now; the handler must end. A BaseException, so that no ``except Exception`` hides it."""

@@ -14,7 +14,7 @@ from holdfast.errors import ConfigurationError
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What an App was told, checked; durations in seconds. A worker sends it to its supervisor over the pipe."""
+    """The settings of an App, checked; durations in seconds. A worker sends them to its supervisor over the pipe."""
 
     url: str
     timing: LeaseTiming
@@ -44,7 +44,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         schema: str = "holdfast",
         pooler: str | None = None,
     ) -> Self:
-        """Settings from what the user wrote; ``ConfigurationError`` with every problem found."""
+        """Make settings from what the user wrote; raises ``ConfigurationError`` with every problem found."""
         # size: two lines for each setting, one to take it and one to hand it on
         reader = _Reader()
         address = url or os.environ.get("HOLDFAST_URL", "")
@@ -57,7 +57,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         pulse = None if beat is None else reader.seconds("beat", beat)
         slack = None if margin is None else reader.seconds("margin", margin)
         recover, poll = reader.seconds("recovery_interval", recovery_interval), reader.seconds("poll_interval", poll_interval)
-        block, patience = reader.seconds("max_block", max_block), reader.seconds("grace", grace)
+        block, grace_seconds = reader.seconds("max_block", max_block), reader.seconds("grace", grace)
         timing = LeaseTiming.of(life, pulse, slack)
         # A rule that was read with a stand-in for a bad value would only confuse.
         rules = [] if reader.refused("ttl", "beat", "margin") else timing.problems()
@@ -71,7 +71,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             recovery_interval=recover,
             poll_interval=poll,
             max_block=block,
-            grace=patience,
+            grace=grace_seconds,
             reconcile=reconcile,  # type: ignore[arg-type]
             transport=transport,
             schema=schema,
@@ -80,15 +80,15 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 def problems_of_url(url: str, pooler: str | None = None) -> list[str]:
-    """What is wrong with a store's URL, naming the remedy."""
+    """List what is wrong with a store's URL, each with the remedy."""
     if not isinstance(url, str):
-        return [f"{url!r} names no store: pass a text such as 'sqlite:///jobs.db'"]
+        return [f"{url!r} is not a store URL: pass a string such as 'sqlite:///jobs.db'"]
     scheme, found, rest = url.partition("://")
     if found and scheme in location.SCHEMES:
         return location.problems_of_location(url, pooler)
     if not found or scheme not in ("sqlite", "memory"):
         there_are = "there are sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database and memory://"
-        return [f"{public_url(url)!r} names no store; {there_are}"]
+        return [f"{public_url(url)!r} is not a store URL: {there_are}"]
     problems = [] if pooler is None else [f"pooler={pooler!r}: leave it out, only a postgresql:// store is reached through one"]
     path = rest.removeprefix("/")
     if scheme == "memory" and rest:
@@ -99,7 +99,7 @@ def problems_of_url(url: str, pooler: str | None = None) -> list[str]:
 
 
 def public_url(url: str) -> str:
-    """The URL without what only its owner may know."""
+    """Return the URL without what only its owner may know."""
     return url if url.startswith(("sqlite://", "memory://")) else location.public_url(url)
 
 
@@ -110,17 +110,17 @@ def _without_options(url: str) -> str:
 
 
 class _Reader:
-    """Reads durations and keeps every problem, so that a user mends all of them at once."""
+    """Reads durations and keeps every problem, so that a user can fix all of them at once."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
     def refused(self, *names: str) -> bool:
-        """Whether the value of any of them was no duration."""
+        """Return whether the value of any of them was not a duration."""
         return any(problem.startswith(f"{name}: ") for problem in self.problems for name in names)
 
     def seconds(self, name: str, value: Duration) -> float:
-        """The value in seconds; a problem and any number if it is no duration."""
+        """Read the value in seconds; if it is not a duration, note a problem and return any number."""
         try:
             return seconds(value)
         except ValueError as error:
@@ -129,7 +129,7 @@ class _Reader:
 
 
 def stream_of(url: str, schema: str) -> str:
-    """A stream for each store: many files, and every memory, have the same schema."""
+    """Name a stream for each store: many files, and every memory store, have the same schema."""
     match url.partition("://")[0]:
         case "sqlite":
             return f"{schema}-{sha256(os.fsencode(os.path.realpath(url.removeprefix('sqlite:///')))).hexdigest()[:12]}"

@@ -20,7 +20,7 @@ CLOSING = 5.0
 class Portal:
     """A thread with an event loop, started when first needed.
 
-    One is enough for a process, however many Apps it has: everything that belongs to an App is kept by the App.
+    One is enough for a process with any number of Apps: everything that belongs to an App is kept by the App.
     A forked child has no such thread, so it forgets its parent's and starts its own.
     """
 
@@ -33,7 +33,7 @@ class Portal:
         atexit.register(self.close)
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Its result, waited for in this thread; Ctrl-C cancels it."""
+        """Wait in this thread for its result; Ctrl-C cancels it."""
         try:
             future = asyncio.run_coroutine_threadsafe(coroutine, self._open())
         except BaseException:
@@ -46,7 +46,7 @@ class Portal:
             raise
 
     def close(self) -> None:
-        """End the thread, and whatever still runs in it; the next call starts another."""
+        """End the thread, with all that still runs in it; the next call starts another."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is not None and thread is not None:
@@ -54,15 +54,15 @@ class Portal:
             thread.join(CLOSING)
 
     def before_fork(self) -> None:
-        """Before a fork."""
+        """Acquire the lock, so that the child inherits a consistent state."""
         self._lock.acquire()
 
     def after_fork_in_parent(self) -> None:
-        """After it, in the parent."""
+        """Release the lock in the parent."""
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        """After it, in the child. The parent's loop is kept, unused: closing it would touch what the parent still waits on."""
+        """Forget the thread in the child. The parent's loop is kept, unused: closing it would touch what the parent still waits on."""
         self._of_parent += [self._loop, self._thread]
         self._lock, self._loop, self._thread = threading.Lock(), None, None
 
@@ -83,11 +83,11 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 PORTAL = Portal()
-_TASKS: "set[asyncio.Task[None]]" = set()  # a loop does not keep those that nobody else does
+_TASKS: "set[asyncio.Task[None]]" = set()  # a loop keeps only weak references to its tasks
 
 
 def refuse_inside_loop(twin: str) -> None:
-    """``InsideEventLoop``, naming the async twin, when this thread runs an event loop."""
+    """Raise ``InsideEventLoop``, naming the async twin, when this thread runs an event loop."""
     if asyncio._get_running_loop() is not None:
         raise InsideEventLoop(twin)
 
@@ -104,7 +104,7 @@ def soon(action: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def blocking(afunction: Callable[Parameters, Coroutine[Any, Any, Result]]) -> Callable[Parameters, Result]:
-    """The same call for code without an event loop; inside a running loop it raises ``InsideEventLoop``, which it would block.
+    """Make the same call for code without an event loop; inside a running loop it raises ``InsideEventLoop``.
 
     >>> class Clerk:
     ...     async def aask(self) -> int:

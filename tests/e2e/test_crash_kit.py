@@ -303,7 +303,7 @@ def test_a_setup_that_fails_is_reported() -> None:
     [
         (crash_shop.greet, {}, r"pass a task with its arguments, as in charge.bind\(order=7\)"),
         (crash_shop.greet.bind(name="ada"), {"url": "memory://"}, "memory:// lives inside one process"),
-        (crash_shop.greet.bind(name="ada"), {"url": "shop.db"}, "names no store"),
+        (crash_shop.greet.bind(name="ada"), {"url": "shop.db"}, "is not a store URL"),
         (
             crash_shop.greet.bind(name="ada"),
             {"ends": "running"},

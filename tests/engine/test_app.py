@@ -205,7 +205,7 @@ def test_an_option_that_does_not_exist_is_named_with_those_that_do() -> None:
 
 @pytest.mark.parametrize("url", [5, b"sqlite:///x.db"])
 def test_a_url_that_is_no_text_is_a_wrong_setting(url: object) -> None:
-    with pytest.raises(ConfigurationError, match="names no store"):
+    with pytest.raises(ConfigurationError, match="is not a store URL"):
         App(url)  # type: ignore[arg-type]
 
 

@@ -118,7 +118,7 @@ def test_a_table_is_in_the_apps_own_database_unless_said_otherwise(databases: Da
         ({"queue": "a b"}, "queue='a b'"),
         ({"concurrency": 0}, "concurrency=0: use a whole number from 1"),
         ({"url": None}, "memory:// has no tables: pass url="),
-        ({"url": "ftp://x"}, "names no store"),
+        ({"url": "ftp://x"}, "is not a store URL"),
     ],
 )
 def test_options_that_cannot_work_are_refused_with_what_to_do(app: App, options: dict[str, Any], text: str) -> None:
