@@ -1,6 +1,6 @@
-"""How did the code of a repository evolve? The analyzer in an app of your own, and it survives the death of its worker.
+"""How did the code of a repository evolve? The analyzer in your App, where it survives the death of its worker.
 
-pip install 'holdfast[demo]', then as README.md says.
+pip install 'holdfast[demo]', then see README.md.
 """
 
 from pathlib import Path

@@ -53,9 +53,9 @@ contents = app.rows(
 
 @pastes.handler
 def delete_pastes(batch: SyncBatch) -> None:
-    """The paste and its count in one commit, so that each is counted once, whoever dies or wakes up late.
+    """Delete the paste and lower its count in one commit, so that each is counted once, even if a worker dies or wakes up late.
 
-    The cache may be told twice, so it is told before: whoever dies between the two tells it again.
+    The cache may be invalidated twice, so that happens before: after a crash between the two steps the next attempt repeats it.
     """
     cache.forget(batch.keys)
     pause(len(batch))
@@ -71,9 +71,9 @@ def delete_pastes(batch: SyncBatch) -> None:
 
 @contents.handler
 def delete_objects(batch: SyncBatch) -> None:
-    """Nobody takes up a content again whose count has come to zero, so its object may be deleted twice, and however late.
+    """Delete objects whose count is zero: no paste uses such a content again, so its object may be deleted twice, at any time.
 
-    Objects that the bucket did not let go stay open: their rows go back, and come with a later batch.
+    Objects that the bucket did not delete stay open: their rows are retried with a later batch.
     """
     pause(len(batch))
     key_of = {row["object"]: row["id"] for row in batch.rows}

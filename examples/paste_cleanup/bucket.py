@@ -12,7 +12,7 @@ AT_ONCE = 1000  # what one bulk delete of S3 takes
 
 
 class Bucket:
-    """``PASTES_BUCKET`` says which, as https://host/name; who asks is told by AWS_ACCESS_KEY_ID and its kin, or by nobody.
+    """``PASTES_BUCKET`` names it, as https://host/name; credentials come from AWS_ACCESS_KEY_ID and its kin, if they are set.
 
     Its calls block, and belong into threads.
     """
@@ -31,15 +31,15 @@ class Bucket:
         )
 
     def put(self, name: str, text: bytes) -> None:
-        """Store an object."""
+        """Store an object under its name."""
         obstore.put(self._store, name, text)
 
     def get(self, name: str) -> bytes:
-        """An object's text."""
+        """Read the text of an object."""
         return bytes(obstore.get(self._store, name).bytes())
 
     def names(self) -> set[str]:
-        """Of all objects."""
+        """List the names of all objects."""
         return {found["path"] for page in obstore.list(self._store) for found in page}
 
     def delete(self, names: Sequence[str]) -> list[str]:

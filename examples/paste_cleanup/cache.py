@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Cache:
-    """``PASTES_CACHE`` says where."""
+    """``PASTES_CACHE`` holds its address."""
 
     def __init__(self) -> None:
         self.folder = Path(os.environ.get("PASTES_CACHE", "cache"))

@@ -33,7 +33,7 @@ class Moment(NamedTuple):
 
 
 def drawn(moments: Sequence[Moment], width: int) -> Group:
-    """For a terminal: a column for each moment, the last ones where there is no room for all."""
+    """Draw for a terminal: a column for each moment, only the last ones where space is short."""
     shown = moments[-max(width - 2, 1) :]
     rows = []
     for level in range(HEIGHT, 0, -1):
@@ -48,7 +48,7 @@ def drawn(moments: Sequence[Moment], width: int) -> Group:
 
 
 def written(moments: Sequence[Moment]) -> str:
-    """As SVG."""
+    """Write the chart as SVG."""
     end = max(moments[-1].time, 0.001)
     places = [LEFT + WIDE * moment.time / end for moment in moments]
     bottom = TOP + HIGH + STRIP

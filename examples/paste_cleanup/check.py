@@ -1,4 +1,4 @@
-"""Is everything as it must be? ``python check.py`` says so, as JSON; its exit code is 1 while something is wrong."""
+"""Is everything as it must be? ``python check.py`` prints the answer as JSON; its exit code is 1 while something is wrong."""
 
 import json
 import sys

@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def paste(text: bytes, seconds: float) -> int:
-    """Its number. A text that is there is not stored again, unless its last paste has gone already."""
+    """Store a paste and return its number. An existing text is not stored again, unless its last paste has gone already."""
     number, mark = Random().getrandbits(62), "?" if IS_SQLITE else "%s"
     with connected() as connection:
         content = _taken(connection, digest(text), mark) or _stored(connection, text, mark)
@@ -42,7 +42,7 @@ def _taken(connection: Any, digest: str, mark: str) -> int | None:
 
 
 def _stored(connection: Any, text: bytes, mark: str) -> int:
-    """Under a name that no object ever had. Somebody may have stored the same text meanwhile: then that is taken."""
+    """Store it under a name that no object ever had. If another process stored the same text at the same time, take that one."""
     content = Random().getrandbits(62)
     name = f"contents/{content:016x}"
     Bucket().put(name, text)

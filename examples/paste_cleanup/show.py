@@ -23,7 +23,7 @@ LOOK = 0.25
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=4)
-    parser.add_argument("--kill-every", type=float, default=2.0, metavar="SECONDS", help="0: nobody is killed")
+    parser.add_argument("--kill-every", type=float, default=2.0, metavar="SECONDS", help="0: no worker is killed")
     parser.add_argument("--svg", type=Path, default=Path("chart.svg"))
     asked = parser.parse_args()
     app.migrate()

@@ -48,7 +48,7 @@ def connected() -> Iterator[Any]:
 
 
 def create(connection: Any) -> None:
-    """Both tables."""
+    """Create both tables, with their indexes."""
     for statement in TABLES.format(time="text" if IS_SQLITE else "timestamptz").split(";")[:-1]:
         connection.execute(statement)
 
@@ -66,7 +66,7 @@ def insert(connection: Any, table: str, rows: Iterable[tuple[Any, ...]]) -> None
 
 
 def lower_uses(connection: Any, by: Mapping[int, int]) -> None:
-    """So many pastes less for each content; one without any is unused, for good.
+    """Lower each content's count of pastes; one without any is unused, for good.
 
     Locked in the order of their ids: two batches with the same contents wait for one another, and do not lock each other out.
     """
