@@ -21,7 +21,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure; 0 also when a target is missed: a benchmark tells, it does not judge."""
+    """Measure; return 0 also when a target is missed: a benchmark reports, it does not judge."""
     options = _parser().parse_args(arguments)
     console = Console(width=160 if not sys.stdout.isatty() else None)
     for name in options.stores or RACES:

@@ -72,7 +72,7 @@ class Reports:
         return [start for start in self.starts.values() if (start.job, start.attempt) not in self.ends]
 
     async def until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Wait for it; ``TimeoutError`` says what did not come."""
+        """Wait for it; ``TimeoutError`` names what did not come."""
         give_up = time.monotonic() + TIMEOUT
         while not is_so():
             if time.monotonic() > give_up:
@@ -82,7 +82,7 @@ class Reports:
 
 
 async def measure(reports: Reports, kill: Kill, kills: int, concurrency: int) -> list[float]:
-    """Kill so many times at any moment; seconds from the kill to the next start, for every job that was running."""
+    """Kill workers ``kills`` times at any moment; return the seconds from the kill to the next start, for every job that was running."""
     waits: list[float] = []
     for number in range(1, kills + 1):
         await reports.until(lambda: len(reports.running()) >= concurrency, "a worker with all slots taken")
@@ -110,7 +110,7 @@ async def kill_one(reports: Reports, kill: Kill) -> list[float]:
 
 
 async def fill(app: App, waiting: int, seconds: float) -> None:
-    """Enqueue so many jobs, all due at once."""
+    """Enqueue ``waiting`` jobs, all due at once."""
     wait = define(app)
     for start in range(0, waiting, BULK):
         await wait.aenqueue_many([{"seconds": seconds}] * min(BULK, waiting - start))

@@ -45,7 +45,7 @@ Figures = dict[str, float]
 
 
 async def rate_of(count: int, act: Awaitable[None]) -> float:
-    """Jobs per second."""
+    """Return the jobs per second."""
     started = time.perf_counter()
     await act
     return count / (time.perf_counter() - started)
@@ -80,9 +80,9 @@ async def latencies(peer: Queue, sizes: Sizes) -> Figures:
     await peer.ping()
     async with running(peer, reports):
         await until(lambda: len(_lines(reports)) == 1)
-        os.sync()  # nobody waits for the disk because of what was before
+        os.sync()  # no figure includes the disk writes of what was before
         for n in range(sizes.pings):
-            await asyncio.sleep(0.01 + 0.02 * (n * 0.618 % 1))  # never in step with anybody's polling
+            await asyncio.sleep(0.01 + 0.02 * (n * 0.618 % 1))  # never in step with a peer's polling
             await peer.ping()
         await until(lambda: len(_lines(reports)) > sizes.pings)
     found = sorted(float(line) * 1000 for line in _lines(reports)[1:])
@@ -102,7 +102,7 @@ async def running(peer: Queue, reports: Path | None = None) -> AsyncIterator[Non
     try:
         yield
     except TimeoutError as error:
-        raise TimeoutError(f"{error}; the worker said:\n{output.read_text()[-4000:]}") from None
+        raise TimeoutError(f"{error}; the end of the worker's log:\n{output.read_text()[-4000:]}") from None
     finally:
         worker.send_signal(signal.SIGTERM)
         try:

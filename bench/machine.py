@@ -26,7 +26,7 @@ def machine(folder: Path) -> dict[str, str]:
 
 
 def _waits_for_disk(probe: Path) -> tuple[float, float]:
-    """What each commit waits for whoever makes it, in milliseconds: usually, and once in a hundred times."""
+    """Measure what each commit waits for under every library, in milliseconds: usually, and once in a hundred times."""
     waits = []
     with probe.open("wb", buffering=0) as file:
         file.write(bytes(PAGE * PROBES))

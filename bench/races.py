@@ -1,4 +1,4 @@
-"""Who runs against whom on which store, and what Holdfast promises there."""
+"""The races: which peers run on which store, and what Holdfast promises there."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Ours(Queue, Protocol):
         ...
 
     def seed(self, state: State, count: int) -> None:
-        """So many jobs that nobody will run now."""
+        """Write ``count`` jobs that no worker will run now."""
         ...
 
 
@@ -42,11 +42,11 @@ class Ground(Protocol):
     """What all peers of a race stand on."""
 
     def about(self) -> str:
-        """Version and settings."""
+        """Return version and settings."""
         ...
 
     def place(self, name: str) -> Place:
-        """A fresh one."""
+        """Make a fresh database."""
         ...
 
     def clear(self, place: Place) -> None:

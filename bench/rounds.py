@@ -1,4 +1,4 @@
-"""Rounds: every peer once in each, one after the other, so that whatever the machine does meanwhile happens to all."""
+"""Rounds: every peer once in each, one after the other, so that a slow moment of the machine happens to all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LogLine = Callable[[str], None]
 
 
 class Limits(Struct, frozen=True):
-    """So many rounds, none of them begun after so many seconds."""
+    """The number of rounds, and the seconds after which none is begun."""
 
     rounds: int
     seconds: float
@@ -73,7 +73,7 @@ class Play:
         for number in range(1, limits.rounds + 1):
             if number > 1 and time.monotonic() - began > limits.seconds:
                 return number - 1
-            # Holdfast stays between the peers and the crowds; whoever was first is last in the next round.
+            # Holdfast stays between the peers and the crowds; the first peer of a round is last in the next one.
             for act in acts if number % 2 else reversed(acts):
                 self._log_line(f"{self._race.title}, round {number} of {limits.rounds}: {await act()}")
         return limits.rounds

@@ -1,7 +1,7 @@
 """Keep the documents true to the tree; `make check` runs this.
 
-Every path in the tables of CONTRIBUTING.md exists (seen from the root or from src/holdfast), every test that docs/promises.md,
-docs/pitfalls.md and docs/proof.md name exists, and every relative link in the Markdown files of the root and of docs/ leads somewhere.
+Every path in the tables of CONTRIBUTING.md exists (seen from the root or from src/holdfast). Every test that docs/promises.md,
+docs/pitfalls.md and docs/proof.md name exists. Every relative link in the Markdown files of the root and of docs/ leads somewhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def check_map(root: Path) -> Iterator[str]:
 
 
 def check_promises(root: Path) -> Iterator[str]:
-    """Yield the tests that the documents name and nobody has written."""
+    """Yield the tests that the documents name and that do not exist."""
     for page in ("docs/promises.md", "docs/pitfalls.md", "docs/proof.md"):
         text = (root / page).read_text(encoding="utf-8") if (root / page).exists() else ""
         for number, line in enumerate(text.splitlines(), 1):

@@ -1,6 +1,6 @@
 """Keep the language of the tree plain; `make check` and the commit-msg hook run this.
 
-W1: a word that the language guide bans, in docstrings, comments, messages and documents. W2: a retired word in a name we define.
+W1: a word that the language guide bans, in docstrings, comments, messages and documents. W2: a retired word in a defined name.
 D1: a docstring that does not begin with a verb in the imperative. D2: a docstring of a function that has fewer than four words.
 S1: a sentence of more than 35 words. T1: the name of a test over 100 characters, or with a banned word. C1: the subject of a commit.
 `# language: word – why` in a file (in Markdown: `<!-- language: word – why -->`) allows a word, or a rule, in that file.
@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[1]
 BASELINE = "scripts/language_baseline.json"
 FOLDERS = ("src", "proof", "scripts", "bench", "examples", "tests")
 DOCUMENTS = ("*.md", "docs/**/*.md", "bench/**/*.md", "examples/**/*.md")
-SKIPPED = ("tests/simulation/stories/", "scripts/language_rules.py", "tests/house/test_language.py")
+SKIPPED = ("tests/simulation/stories/", "bench/results/", "scripts/language_rules.py", "tests/house/test_language.py")
 IMPERATIVE = ("src", "proof")
 
 ALLOWED = re.compile(r"language: ([^–\n]+) – \S")

@@ -32,7 +32,7 @@ TOOLS = ("spin", "gcc")
 
 @dataclass(frozen=True)
 class Search:
-    """One model with its flags. ``mutant``: the guard that is taken out; ``ends``: also that no run goes on for ever."""
+    """One model with its flags. ``mutant``: the guard that is removed; ``ends``: also that no run is endless."""
 
     model: str
     file: Path
@@ -52,7 +52,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search says of itself. ``broken``: the assertion, or endless run, that it met; ``cut``: why it proves nothing."""
+    """The outcome of a search. ``broken``: the assertion, or endless run, that it met; ``cut``: why it proves nothing."""
 
     states: int = 0
     transitions: int = 0
@@ -75,7 +75,7 @@ def searches(table: Path, only: Sequence[str] = ()) -> list[Search]:
 
 
 def read(output: str) -> Found:
-    """What a verifier has printed. Nothing holds unless it says that it searched everything and met no error."""
+    """Read what a verifier has printed. Nothing holds unless it reports that it searched everything and met no error."""
     closing = re.search(r"State-vector \d+ byte, depth reached (\d+), errors: (\d+)", output)
     if closing is None:
         return Found(cut=f"the search ended early: {output.strip()[-300:] or 'it printed nothing'}")
@@ -119,7 +119,7 @@ def run(search: Search, folder: Path) -> Found:
 
 
 def place_of_violation(search: Search, folder: Path) -> str:
-    """The comment beside the assertion that broke, which says what it protects, and where it stands."""
+    """Find the comment beside the assertion that broke, which names what it protects, and its position."""
     command = ["spin", "-t", "-k", f"{search.file.name}.trail", *search.defines, str(search.file)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
     place = re.search(r"spin: (\S+\.pml):(\d+), Error: assertion violated", done.stdout)
@@ -132,7 +132,7 @@ def place_of_violation(search: Search, folder: Path) -> str:
 
 
 def verdict(search: Search, found: Found) -> tuple[bool, str]:
-    """Whether it is as it should be, and the line that says so."""
+    """Return whether it is as it should be, and the line that reports it."""
     size = f"{found.states:,} states, {found.transitions:,} transitions, depth {found.depth:,}, {found.seconds:.1f} s"
     if search.mutant is None:
         also = ", and every run ends" if search.ends else ""

@@ -29,7 +29,7 @@ WORDS = (
     Word(r"whatever|whichever|wherever(?! (?:needed|possible|necessary))|however(?!,)", "'any …', 'wherever needed': rewrite"),
     Word(
         r"(?<!there )(?<!there's )\b(?:is|are|was|were) no (?!longer|more|less|fewer|later|earlier|older|newer|better|worse|"
-        r"\w+er than)[a-z]+",
+        r"faster|slower|\w+er than)[a-z]+",
         "negate the verb: 'is not a …'",
     ),
     Word(r"in vain|nevertheless", "without effect; still"),

@@ -94,13 +94,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", choices=sorted(TESTS), required=True)
     parser.add_argument("--file", action="append", help="only guards of this file of queries; may be repeated")
     parser.add_argument("--match", default="", help="only guards with this in their name")
-    parser.add_argument("--most", type=int, help="at most so many")
+    parser.add_argument("--most", type=int, help="how many at most")
     parser.add_argument("--new", action="store_true", help="only those of which no killer is known")
     parser.add_argument(
         "--known", action="store_true", help="each by its known killer, and by others only if that fails to kill it"
     )
-    parser.add_argument("--quick", action="store_true", help="without the tests that say that they are long, such as the model")
-    parser.add_argument("--tests", type=int, help="at most so many tests for one mutant, besides those that are likely")
+    parser.add_argument("--quick", action="store_true", help="without the tests that are marked as long, such as the model")
+    parser.add_argument("--tests", type=int, help="how many tests at most for one mutant, besides those that are likely")
     parser.add_argument("--forget", action="store_true", help="as if no killer were known")
     parser.add_argument("--lanes", type=int, default=1, help="processes (1)")
     parser.add_argument("--verbose", action="store_true", help="tell of each, also with --known")
@@ -125,7 +125,7 @@ def _equivalent(store: str) -> Killers:
 
 
 def _excuse(excused: Killers, file: str, name: str) -> str | None:
-    """Why no test can notice; said of one guard, or with ``#*`` of all of that text, in one file or in all."""
+    """Return why no test can notice; excused for one guard, or with ``#*`` for all of that text, in one file or in all."""
     for known in (excused.get(file, {}), excused.get("*", {})):
         reason = known.get(name) or known.get(f"{name.partition(' #')[0]} #*")
         if reason:
@@ -144,7 +144,7 @@ def _killer(killers: Killers, file: str, guard: Guard) -> str:
 
 
 def _remember(store: str, killers: Killers, verdicts: Sequence[Verdict]) -> None:
-    """Guards that are gone are forgotten, and killers that kill no more; what others have found meanwhile stays."""
+    """Write the killers without guards that are gone and killers that no longer kill; what other runs have found stays."""
     there = {(file, guard.name) for file, guard in _guards(store)}
     found = _killers(store)
     for verdict in verdicts:
@@ -170,7 +170,7 @@ def _try_known(given: argparse.Namespace, chosen: Sequence[Place], killers: Kill
 
 
 def _try(given: argparse.Namespace, chosen: Sequence[Place], killers: Killers, *, is_known: bool = False) -> list[str]:
-    """Who kills them is known then; answers tests that fail without any mutant too."""
+    """Try the mutants, whose killers may be known; return also tests that fail without any mutant."""
     verdicts: list[Verdict] = []
     depth = {"is_quick": given.quick, "most": given.tests}
     mutants = [_mutant(given.store, file, guard, {} if given.forget else killers, is_known=is_known) for file, guard in chosen]
@@ -201,7 +201,7 @@ def _run(store: str, mutants: Sequence[Mutant], folder: Path, *, lanes: int, dep
 
 
 def _answers(running: Sequence[tuple[subprocess.Popen[bytes], Path]]) -> Iterator[Verdict]:
-    """As they come."""
+    """Yield the verdicts as they come."""
     read = [0] * len(running)
     while True:
         is_over = all(process.poll() is not None for process, _ in running)
@@ -263,7 +263,7 @@ def _matching(pattern: str) -> list[str]:
 
 
 def _uses(store: str) -> Path:
-    """What was learnt of tests; a test that is changed so that it uses more than before is known anew by another name."""
+    """Return the file of what was learnt of tests; a test that now uses more than before is learnt again by another name."""
     return ROOT / ".pytest_cache" / f"mutants-{store}.json"
 
 

@@ -63,7 +63,7 @@ Pids = Callable[[], list[int]]
 
 
 class Moment(NamedTuple):
-    """So many rows of each status, and whether a process has just been killed."""
+    """The number of rows in each status, and whether a process has just been killed."""
 
     side: str
     time: float
@@ -193,7 +193,7 @@ def panel(moments: Sequence[Moment], left: float, end: float) -> Iterator[str]:
 
 
 def read(path: Path) -> list[Moment]:
-    """What was measured."""
+    """Read what was measured."""
     with path.open(newline="") as file:
         return [Moment(row[0], float(row[1]), *map(int, row[2:])) for row in [*csv.reader(file)][1:]]
 

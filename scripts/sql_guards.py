@@ -1,4 +1,4 @@
-"""Finds the guards in a file of SQL, and for each the edit that takes it out.
+"""Finds the guards in a file of SQL, and for each the edit that removes it.
 
 A guard is what keeps a statement from touching, taking or answering more than it should: each operand of AND and OR, the
 condition of a WHERE, ON, HAVING, WHEN or iif(), a LIMIT, a row lock, and DO NOTHING. A condition becomes ``(… OR TRUE)``, an

@@ -1,4 +1,4 @@
-"""Which folders of tests `pytest --long today` takes the long tests of: one each day, and the one whose rooms the last day changed most."""
+"""Which folders of tests `pytest --long today` takes the long tests of: one each day, and the one whose code the last day changed most."""
 
 from __future__ import annotations
 

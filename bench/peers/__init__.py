@@ -36,7 +36,7 @@ class Command(Struct, frozen=True):
 
 
 class Peer(Protocol):
-    """One library at its best settings that lose nothing, on a place of its own.
+    """One library at its best settings that lose nothing, in a separate database.
 
     Payloads are ``{"n": i}``. A job counts as enqueued when its store has it on disk, and as run when its store knows.
     """
@@ -59,7 +59,7 @@ class Peer(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of the place."""
+        """Close its connections and files."""
         ...
 
 
@@ -69,7 +69,7 @@ class Queue(Peer, Protocol):
     share: float
 
     async def enqueue_together(self, count: int, callers: int) -> None:
-        """So many callers at once, each one by one."""
+        """Enqueue from ``callers`` callers at once, each one by one."""
         ...
 
     async def enqueue_in_bulk(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Holdfast through its front door, on whatever store; where its rows are looked at, see the two files beside this one."""
+"""Holdfast through its front door, on any store; the two files beside this one inspect its rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Holdfast:
 
     @classmethod
     def about(cls, store: str) -> str:
-        """Version and settings."""
+        """Return version and settings."""
         return f"{version('holdfast')}, {store}; holdfast worker --concurrency {cls.concurrency} --log-level warning"
 
     async def prepare(self) -> Self:

@@ -69,9 +69,9 @@ class HoldfastOnPostgres(Holdfast):
         await super().close()
 
     def seed(self, state: State, count: int) -> None:
-        """So many jobs that nobody will run now: finished; or waiting, half for tomorrow, half for an unknown task.
+        """Write ``count`` jobs that no worker will run now: finished; or waiting, half for tomorrow, half for an unknown task.
 
-        Each has been enqueued by a call of its own.
+        Each has been enqueued by a separate call.
         """
         self._looking.do(_SEED_WAITING if state is State.AVAILABLE else _SEED_FINISHED, count)
         self._looking.do(_SEED_RECEIPTS, count)

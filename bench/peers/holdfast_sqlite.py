@@ -89,9 +89,9 @@ class HoldfastOnSqlite(Holdfast):
         await super().close()
 
     def seed(self, state: State, count: int) -> None:
-        """So many jobs that nobody will run now: finished; or waiting, half for tomorrow, half for an unknown task.
+        """Write ``count`` jobs that no worker will run now: finished; or waiting, half for tomorrow, half for an unknown task.
 
-        Each has been enqueued by a call of its own.
+        Each has been enqueued by a separate call.
         """
         self._file.create_function("key_of", 1, _key_of)
         self._file.execute("PRAGMA synchronous = OFF")

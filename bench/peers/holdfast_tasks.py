@@ -17,7 +17,7 @@ def jobs_of(app: App) -> Jobs:
 
     @app.task
     async def noop(n: int) -> None:
-        """Nothing."""
+        """Do nothing and return."""
 
     @app.task
     async def ping(sent: float) -> None:

@@ -18,7 +18,7 @@ def jobs_of(queue: SqliteHuey) -> tuple[Callable[[int], object], Callable[[float
     """The same two tasks on any file: ``noop`` and ``ping``."""
 
     def noop(n: int) -> None:
-        """Nothing."""
+        """Do nothing and return."""
 
     def ping(sent: float) -> None:
         """Say how long it took to get here."""

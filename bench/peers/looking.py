@@ -1,4 +1,4 @@
-"""A look at a peer's tables, on a connection of our own."""
+"""A look at a peer's tables, on a separate connection."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class Looking:
         self._connection.execute(statement, arguments or None)
 
     def close(self) -> None:
-        """Done."""
+        """Close the connection, if it is open."""
         self._connection.close()

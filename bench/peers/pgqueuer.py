@@ -1,4 +1,4 @@
-"""pgqueuer on asyncpg, tuned as its guide says: an asyncpg pool, large batches, its autovacuum settings, uvloop."""
+"""pgqueuer on asyncpg, tuned as its guide advises: an asyncpg pool, large batches, its autovacuum settings, uvloop."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def payload_of(n: int) -> bytes:
 
 
 async def main() -> None:
-    """Work until told to stop."""
+    """Work until a signal comes."""
     pool = await asyncpg.create_pool(os.environ["BENCH_URL"], min_size=CONNECTIONS, max_size=CONNECTIONS)
     worker = PgQueuer(AsyncpgPoolDriver(pool))
 

@@ -18,7 +18,7 @@ def app_on(url: str) -> App:
 
     @app.task(name="noop")
     async def noop(n: int) -> None:
-        """Nothing."""
+        """Do nothing and return."""
 
     @app.task(name="ping")
     async def ping(sent: float) -> None:
@@ -31,7 +31,7 @@ def app_on(url: str) -> App:
 
 
 async def main() -> None:
-    """Work until told to stop."""
+    """Work until a signal comes."""
     app = app_on(os.environ["BENCH_URL"])
     async with app.open_async():
         await app.run_worker_async(concurrency=CONCURRENCY)

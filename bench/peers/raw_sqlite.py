@@ -20,7 +20,7 @@ VALUES (?, 'noop', 'default', 0, 'available', ?, ?, '{"max_attempts":3,"max_cras
 
 
 class Raw:
-    """``sqlite3`` and one INSERT, in the caller's own thread: an event loop would stand still meanwhile."""
+    """``sqlite3`` and one INSERT, in the caller's thread: an event loop would stand still in that time."""
 
     name = "raw"
     is_threaded = False

@@ -20,7 +20,7 @@ from bench.peers_torture import report
 from bench.peers_torture.catalogue import SETTINGS, Setting
 from bench.peers_torture.redis import RedisServer
 from bench.peers_torture.sight import RedisSight, Sight, TableSight
-from bench.peers_torture.trial import JOBS, Fault, Pace, Place, Trial
+from bench.peers_torture.trial import JOBS, Fault, Place, Timing, Trial
 from bench.peers_torture.verdict import Finding
 from holdfast.testing.servers import PostgresServer, ServerMissing
 
@@ -39,7 +39,7 @@ class Ground:
         self._redis = redis
 
     def about(self) -> dict[str, str]:
-        """Machine and servers."""
+        """Describe the machine and the servers."""
         return {
             "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
             "python": platform.python_version(),
@@ -47,8 +47,8 @@ class Ground:
             "redis": self._redis.version() if self._redis else "not installed",
         }
 
-    def trial(self, setting: Setting, fault: Fault, pace: Pace) -> Trial:
-        """On a place of its own."""
+    def trial(self, setting: Setting, fault: Fault, pace: Timing) -> Trial:
+        """Make a trial with a separate database."""
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         if setting.completed:
             url = self._postgres.create_database()
@@ -65,9 +65,9 @@ class Ground:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Hold the trials; 0 whatever is found: this tells, it does not judge. 1 if a trial could not be held."""
+    """Hold the trials; return 0 for every finding: this reports, it does not judge. 1 if a trial could not be held."""
     options = _parser().parse_args(arguments)
-    pace = Pace(steps=options.steps, window=options.window, settling=options.settling)
+    pace = Timing(steps=options.steps, window=options.window, settling=options.settling)
     settings = [each for each in SETTINGS if not options.only or {each.peer, each.title} & set(options.only)]
     console = Console(width=160 if not sys.stdout.isatty() else None)
     with _ground() as ground:

@@ -1,4 +1,4 @@
-"""Who runs: each peer with its defaults, and with what its own documentation recommends where that is something else."""
+"""The peers: each with its defaults, and with what its own documentation recommends where that is something else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """One row of the table. Every worker has a concurrency of 10; nothing else differs from the defaults but what ``text`` says."""
+    """One row of the table. Every worker has a concurrency of 10; ``text`` names all other deviations from the defaults."""
 
     peer: str
     name: str
@@ -21,11 +21,11 @@ class Setting(Struct, frozen=True, kw_only=True):
     restarts: bool = False
     """A killed worker is started again after some seconds, under its own name."""
     tells: bool = False
-    """The other worker is told after some seconds to recover what the victim had."""
+    """The other worker is asked after some seconds to recover what the victim had."""
 
     @property
     def title(self) -> str:
-        """Of the row."""
+        """The title of the row."""
         return f"{self.peer}, {self.name}"
 
     def versions(self) -> str | None:

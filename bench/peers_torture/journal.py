@@ -19,7 +19,7 @@ FILE, WORKER, STEPS, STEP = "PEERS_JOURNAL", "PEERS_WORKER", "PEERS_STEPS", "PEE
 
 
 class Run(Struct):
-    """One run of a job by one process: ``end`` says how it ended, ``None`` is not at all."""
+    """One run of a job by one process: ``end`` is how it ended, ``None`` is not at all."""
 
     job: int
     name: str
@@ -31,7 +31,7 @@ class Run(Struct):
 
 
 async def work(job: int) -> None:
-    """So many steps of so many seconds, for handlers that are coroutines."""
+    """Work in steps of equal length, for handlers that are coroutines."""
     with _written(job) as step:
         for _ in range(_steps()):
             await asyncio.sleep(_seconds())

@@ -1,4 +1,4 @@
-"""All processes of one worker, however its library arranges them: found by the environment they inherit, and by descent."""
+"""All processes of one worker, in every arrangement of its library: found by the environment they inherit, and by descent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def of_worker(file: Path, worker: str | None = None) -> set[int]:
 
 
 def freeze(file: Path, worker: str | None = None) -> set[int]:
-    """Stop them all, those also that were born meanwhile."""
+    """Stop them all, those also that were born in the meantime."""
     frozen: set[int] = set()
     while more := of_worker(file, worker) - frozen:
         _send(signal.SIGSTOP, more)
@@ -51,7 +51,7 @@ def is_alive(pid: int) -> bool:
 
 
 def start(arguments: list[str], environment: dict[str, str], log: Path, folder: Path) -> subprocess.Popen[bytes]:
-    """A process in a session of its own, its words in the log."""
+    """Start a process in a separate session, its output in the log."""
     with log.open("ab") as words:
         return subprocess.Popen(
             arguments,

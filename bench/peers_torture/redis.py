@@ -12,7 +12,7 @@ from holdfast.testing.servers import Server, ServerMissing
 
 
 class RedisServer(Server):
-    """Debian's, on a free port, nothing on disk; each trial has a database of its own."""
+    """Debian's, on a free port, nothing on disk; each trial has a separate database."""
 
     name = "redis"
 
@@ -30,7 +30,7 @@ class RedisServer(Server):
         return f"redis://127.0.0.1:{self.port}/{self._count}"
 
     def version(self) -> str:
-        """Of the server."""
+        """Return the version of the server."""
         output = subprocess.run([self._program, "--version"], capture_output=True, text=True, check=True).stdout
         return output.split("v=")[1].split()[0]
 

@@ -26,12 +26,12 @@ COLUMNS = (
 
 
 def rows(settings: Sequence[Setting], findings: Findings) -> list[tuple[str, ...]]:
-    """The table's."""
+    """Make the rows of the table."""
     return [_row(setting, findings.get(setting.title, {})) for setting in settings]
 
 
 def table(found: Sequence[tuple[str, ...]]) -> Table:
-    """For the terminal."""
+    """Make the table for the terminal."""
     shown = Table(*COLUMNS)
     for row in found:
         shown.add_row(*row)
@@ -91,7 +91,7 @@ def _twice(found: Finding) -> str:
 
 
 def _accepted(found: Finding) -> str:
-    """Of those that were run anew: elsewhere there was nobody whose job the frozen worker could have completed."""
+    """Count accepted completions among jobs that were run again: only there another owner existed."""
     if not found.recovered:
         return "nobody took over"
     refused = found.ended_late - found.accepted

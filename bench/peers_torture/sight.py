@@ -1,4 +1,4 @@
-"""A look at a peer's own rows, on a connection of our own."""
+"""A look at a peer's own rows, on a separate connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Sight(Protocol):
         ...
 
     def close(self) -> None:
-        """Done."""
+        """Close the connection, if it is open."""
         ...
 
 

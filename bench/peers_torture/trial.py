@@ -32,7 +32,7 @@ LAST_LOOKS = 6  # rows are completed a little after their handlers have ended
 TIMEOUT = 180.0  # for a start; all trials start at once
 
 
-class Pace(Struct, frozen=True):
+class Timing(Struct, frozen=True):
     """How long things take, in seconds but for ``steps``."""
 
     steps: int = 20
@@ -50,7 +50,7 @@ class Pace(Struct, frozen=True):
 
     @property
     def before_thaw(self) -> float:
-        """How long somebody else has run the frozen worker's jobs by then: less than they need to overtake it."""
+        """How long another worker has run the frozen worker's jobs by then: less than they need to overtake it."""
         return 0.1 * self.steps * self.step
 
     @property
@@ -79,7 +79,7 @@ class Place(Struct, frozen=True):
 class Trial:
     """Runs once."""
 
-    def __init__(self, setting: Setting, fault: Fault, place: Place, pace: Pace, sight: Callable[[], Sight]) -> None:
+    def __init__(self, setting: Setting, fault: Fault, place: Place, pace: Timing, sight: Callable[[], Sight]) -> None:
         self.setting = setting
         self.fault = fault
         self._place = place
@@ -88,10 +88,10 @@ class Trial:
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self._completed: dict[int, float] = {}
         self._sight: Sight | None = None
-        self._is_told = False
+        self._is_asked = False
 
     async def run(self, starts: asyncio.Semaphore) -> Finding:
-        """From empty tables to figures; a trial that could not be held says why. ``starts`` are the places for starting."""
+        """Run from empty tables to figures; a trial that could not be held reports why. ``starts`` limits concurrent starts."""
         try:
             async with starts:
                 await self._begin()
@@ -132,7 +132,7 @@ class Trial:
         return find(self.setting.title, self.fault, JOBS, seen)
 
     async def _victim(self) -> str:
-        """Who holds most of the jobs, once they are well under way."""
+        """Return the worker that holds most of the jobs, once they are well under way."""
         await self._until(lambda: len(self._runs()) >= JOBS or self._age_of_first() > self._pace.before_fault, "jobs have begun")
         held = [run for run in self._runs() if run.end is None]
         victim = max(WORKERS, key=lambda name: sum(run.worker == name for run in held))
@@ -150,7 +150,7 @@ class Trial:
             await self._look(victim, fault)
 
     async def _freeze(self, victim: str, fault: float) -> float:
-        """Freeze it until somebody else runs its jobs, or the window is over; then let it go on. When that was."""
+        """Freeze it until another worker runs its jobs, or the window is over; then let it go on. Return when that was."""
         frozen = await asyncio.to_thread(processes.freeze, self._place.journal, victim)
         held = {run.job for run in self._runs() if run.worker == victim and run.end is None}
         while not self._is_taken_over(held, fault) and self._since(fault) < self._pace.window:
@@ -168,13 +168,13 @@ class Trial:
         assert self._sight is not None
         for job in await asyncio.to_thread(self._sight.completed):
             self._completed.setdefault(job, time.monotonic())
-        if self.setting.tells and not self._is_told and self._since(fault) > self._pace.tell:
-            self._is_told = True
+        if self.setting.tells and not self._is_asked and self._since(fault) > self._pace.tell:
+            self._is_asked = True
             self._workers[next(name for name in WORKERS if name != victim)].send_signal(signal.SIGUSR1)
         await asyncio.sleep(LOOK)
 
     def _is_taken_over(self, held: set[int], fault: float) -> bool:
-        """All of them, or as many as there will be, have been run by somebody else for a little while."""
+        """Return whether another worker has run all of them, or as many as there will be, for a little while."""
         new = {run.job: run.start for run in reversed(self._runs()) if run.job in held and run.start > fault}
         if not new:
             return False
@@ -182,7 +182,7 @@ class Trial:
         return self._since(min(new.values())) > 2 * enough or (new.keys() == held and self._since(max(new.values())) > enough)
 
     def _is_over(self) -> bool:
-        """Everything is completed, and nobody is running anything."""
+        """Return whether everything is completed, and no worker is running anything."""
         return len(self._completed) == JOBS and not self._is_running()
 
     def _is_running_late(self, fault: float) -> bool:

@@ -1,4 +1,4 @@
-"""Counting: from what the handlers wrote and what the peer's own rows said, to the figures of one trial."""
+"""Counting: from what the handlers wrote and the peer's own rows contained to the figures of one trial."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOGETHER = 1.0
 
 
 class Seen(Struct, kw_only=True):
-    """What one trial has seen; times as in the journal. ``thawed`` is ``None`` where nobody was frozen."""
+    """What one trial has seen; times as in the journal. ``thawed`` is ``None`` where no worker was frozen."""
 
     runs: Sequence[Run]
     victim: str
@@ -44,7 +44,7 @@ class Finding(Struct, kw_only=True):
     longest: float = 0.0
     """Seconds: the longest time that two runs of one job were at work at once."""
     ended_late: int = 0
-    """Runs of the frozen worker that ended regularly while somebody else was running the job."""
+    """Runs of the frozen worker that ended regularly while another worker was running the job."""
     accepted: int = 0
     """Jobs that the store called completed after the frozen worker's end, before the new owner's."""
     frozen_for: float | None = None
@@ -52,7 +52,7 @@ class Finding(Struct, kw_only=True):
 
 
 def find(setting: str, fault: str, jobs: int, seen: Seen) -> Finding:
-    """Count."""
+    """Count the figures of one trial."""
     lost = {run.job: run for run in seen.runs if _was_hit(run, seen)}
     again = {run.job: run.start - seen.fault for run in reversed(seen.runs) if run.job in lost and _is_new(run, seen)}
     both = [_together(one, other, seen) for one, other in combinations(seen.runs, 2) if one.job == other.job]
@@ -101,7 +101,7 @@ def _ended_late(run: Run, seen: Seen) -> bool:
 
 
 def _was_accepted(run: Run, seen: Seen) -> bool:
-    """The row was completed while the only one who may complete it was still at work."""
+    """Return whether the row was completed while the only worker with a right to complete it was still at work."""
     at = seen.completed.get(run.job)
     return at is not None and at >= run.last and any(_is_owner(other, at, seen) for other in _others(run, seen))
 

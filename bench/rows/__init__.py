@@ -1,1 +1,1 @@
-"""What ``app.rows`` costs in a table of somebody else's: beside ten million rows, and beside a loop that protects nothing."""
+"""What ``app.rows`` costs in a user's table: beside ten million rows, and beside a loop that protects nothing."""

@@ -50,7 +50,7 @@ def _run(name: str, ground: Ground, folder: Path, options: argparse.Namespace, c
         is_sound = all(plan.is_sound for plan in looked)
         report.show_plans(f"{title}, beside {options.rows:,} rows", looked, console)
         report.show_claims(f"{title}, {crowd.BATCH:,} rows a call, beside {options.rows:,}", took, console)
-        # What a plan says in full is for whoever looks into one that is not sound.
+        # The full text of a plan is needed only to understand one that is not as it should be.
         found |= {
             "plans": [structs.replace(plan, text="" if plan.is_sound else plan.text) for plan in looked],
             "milliseconds": took,

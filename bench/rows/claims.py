@@ -67,7 +67,7 @@ async def _timed(act: Callable[[], Awaitable[Answer]]) -> tuple[float, Answer]:
 
 @contextmanager
 def _looking_on(site: Site) -> Iterator[None]:
-    """Somebody makes a backup, so that no dead row may be forgotten meanwhile."""
+    """Make a backup at the same time, so that no dead row may be forgotten."""
     with psycopg.connect(site.url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute("SELECT count(*) FROM (SELECT FROM pastes LIMIT 1) AS one")

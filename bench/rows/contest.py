@@ -71,7 +71,7 @@ CONTESTANTS = [Contestant(name, work) for work in WORKS for name in (HAND, OURS,
 
 
 def hold(ground: Ground, count: int, limits: Limits, book: Book, log_line: LogLine) -> int:
-    """Whole rounds while there is time, at least one; how many. Whoever was first is last in the next."""
+    """Run rounds while there is time, at least one; return how many. The first of a round is last in the next."""
     began = time.monotonic()
     for number in range(1, limits.rounds + 1):
         if number > 1 and time.monotonic() - began > limits.seconds:
@@ -85,7 +85,7 @@ def hold(ground: Ground, count: int, limits: Limits, book: Book, log_line: LogLi
 
 
 def _rates(contestant: Contestant, ground: Ground, count: int) -> tuple[float, float]:
-    """Rows per second, and per second of computing, from the first that is somebody's to the last that is done."""
+    """Return rows per second, and per second of computing, from the first that is claimed to the last that is done."""
     place = ground.place("rows")
     site = Site(place)
     _fill(site, count)
@@ -129,7 +129,7 @@ def _running(contestant: Contestant, site: Site) -> Iterator[subprocess.Popen[by
     try:
         yield process
     except TimeoutError as error:
-        raise TimeoutError(f"{error}; {contestant.name} said:\n{output.read_text()[-4000:]}") from None
+        raise TimeoutError(f"{error}; the end of the log of {contestant.name}:\n{output.read_text()[-4000:]}") from None
     finally:
         process.send_signal(signal.SIGTERM)
         try:

@@ -1,4 +1,4 @@
-"""How much computing time processes have used: on a machine that others use too it says more than the clock on the wall. Linux only."""
+"""How much computing time processes have used: on a shared machine a steadier figure than the clock on the wall. Linux only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PARENT, _TIMES = 1, slice(11, 15)  # after the name, which may have anything in
 
 
 def used_by(*roots: int) -> float:
-    """Seconds, of these processes, their descendants, and whatever of those has ended and been waited for; 0 where nobody says."""
+    """Sum the seconds of these processes, their descendants, and ended children that were waited for; 0 where that is unknown."""
     facts = {pid: fact for pid in _pids() if (fact := _facts_of(pid)) is not None}
     family, size = set(roots) & set(facts), -1
     while len(family) > size:
@@ -27,4 +27,4 @@ def _facts_of(pid: int) -> list[str] | None:
     try:
         return (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
-        return None  # it has ended meanwhile
+        return None  # it has ended in the meantime

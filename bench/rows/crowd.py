@@ -1,8 +1,8 @@
-"""Ten million rows of somebody else's, most of them done; and what of them is due, in progress, stuck, or old enough to go.
+"""Ten million rows of a user's table, most of them done; and which of them are due, in progress, stuck, or old enough to delete.
 
 Of a hundred rows five are due and one is later; of a thousand one is in progress, every second of those for too long. What is due
 in the first eight tenths of the table became so in the order in which it lies there; in the rest, in no order: each of a batch's
-rows is on a page of its own.
+rows is on a separate page.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def open_on(site: Site, *, owner: str | None = None) -> Table:
 
 
 def fill(site: Site, count: int) -> None:
-    """Nobody tidies up there but the benchmark."""
+    """Fill the table; autovacuum is off, and only the benchmark vacuums."""
     site.say(_TABLE)
     if site.kind == "postgres":
         site.say("ALTER TABLE pastes SET (autovacuum_enabled = false)")
@@ -70,5 +70,5 @@ def fill(site: Site, count: int) -> None:
 
 
 def due_again(site: Site) -> None:
-    """What was due at the beginning, and is done meanwhile."""
+    """Make due again what was due at the beginning, and is done by now."""
     site.say("UPDATE pastes SET status = 'LIVE', claimed_at = NULL WHERE id % 20 = 0 AND status = 'DELETED'")

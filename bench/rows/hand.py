@@ -1,5 +1,5 @@
-"""``python -m bench.rows.hand URL [counted]``: the loop that one writes by hand. Whoever dies in it leaves rows in progress for ever,
-and whoever wakes up late finishes rows that are somebody else's by now."""
+"""``python -m bench.rows.hand URL [counted]``: the loop that one writes by hand. If it dies, its rows stay in progress indefinitely;
+if it wakes up late, it finishes rows that another worker has by now."""
 
 from __future__ import annotations
 

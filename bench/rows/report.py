@@ -38,7 +38,7 @@ def show_claims(title: str, found: Figures, console: Console) -> None:
 
 
 def show_contest(title: str, book: Book, console: Console) -> None:
-    """Who gets how many rows done."""
+    """Print how many rows each contestant gets done."""
     table = Table(f"{title}, rows/s, median over the rounds", HAND, OURS, "ratio", OWNED, "ratio", f"≥ {LEAST:g}")
     for work, text in _figures():
         found = [book.ratio((work, name), (work, HAND)) or 0.0 for name in (OURS, OWNED)]

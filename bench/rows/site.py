@@ -1,4 +1,4 @@
-"""A database with a table of somebody else's, on PostgreSQL or SQLite."""
+"""A database with a user's table, on PostgreSQL or SQLite."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Site:
             self._connection.execute("PRAGMA journal_mode = WAL")
 
     def say(self, statement: str, *values: object) -> list[Any]:
-        """All its rows."""
+        """Run a statement and return all its rows."""
         text = statement.format(**WORDS[self.kind])
         if self.kind == "postgres":
             text = text.replace("%", "%%").replace("?", "%s") if values else text
@@ -40,7 +40,7 @@ class Site:
         return list(cursor.fetchall()) if cursor.description else []
 
     def tidy(self) -> None:
-        """What filling it has left behind belongs to nobody who is measured; statistics are fresh."""
+        """Clean up after the filling, so that no contestant pays for it; statistics are fresh."""
         self.say("VACUUM (ANALYZE)" if self.kind == "postgres" else "ANALYZE")
         self.checkpoint()
 
@@ -56,5 +56,5 @@ class Site:
         return int((Path(data) / "postmaster.pid").read_text().splitlines()[0])
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection to it."""
         self._connection.close()

@@ -1,4 +1,4 @@
-"""The handlers that are measured, as Holdfast's worker imports them: the environment says which."""
+"""The handlers that are measured, as Holdfast's worker imports them: the environment chooses which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m bench.backlog` kills workers behind a backlog and times every job; the figures are no test's."""
+"""`python -m bench.backlog` kills workers behind a backlog and times every job; no test judges the figures."""
 
 import re
 import subprocess

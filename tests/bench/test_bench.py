@@ -1,4 +1,4 @@
-"""`make bench` measures everything it promises: every peer, every figure, a table, a chart. The numbers are nobody's test."""
+"""`make bench` measures everything it promises: every peer, every figure, a table, a chart. No test judges the numbers."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""`python -m bench.rows` measures all it promises; the numbers are nobody's test, but which index a statement uses is."""
+"""`python -m bench.rows` measures all it promises; no test judges the numbers, but which index a statement uses."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""`python -m bench.peers_torture` counts what it says it counts; what it finds of others is nobody's test."""
+"""`python -m bench.peers_torture` counts what it claims to count; no test judges what it finds of others."""
 
 import json
 import subprocess

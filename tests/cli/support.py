@@ -39,7 +39,7 @@ def enqueue(payload: str = '{"repo_url": "u"}', task: str = "analyze") -> str:
 
 
 def claim(folder: Path, task: str, limit: int = 1, *, worker: str = "elsewhere-7-0000", is_dead: bool = False) -> list[UUID]:
-    """Have somebody run jobs of that task, and die if wanted; which ones."""
+    """Have another worker run jobs of that task, and die if wanted; return which ones."""
 
     async def take() -> list[UUID]:
         store, chance = open_store(App(url(folder)).settings), SystemRandomness()

@@ -12,8 +12,8 @@ def test_a_copy_is_made_and_is_a_store(folder: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(f"1 jobs copied to {folder}/copy.db (")
     assert [each["id"] for each in answer("jobs", "list", "--url", f"sqlite:///{folder}/copy.db")] == [job]
-    said = answer("backup", "another.db", "--app", "shop")
-    assert (said["path"], said["jobs"]) == (f"{folder}/another.db", 1)
+    printed = answer("backup", "another.db", "--app", "shop")
+    assert (printed["path"], printed["jobs"]) == (f"{folder}/another.db", 1)
 
 
 def test_a_file_that_is_there_is_refused(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a worker says at its start and at its end."""
+"""What a worker prints at its start and at its end."""
 
 import json
 import logging

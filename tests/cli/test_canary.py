@@ -1,4 +1,4 @@
-"""A secret in a payload, result, checkpoint or exception is seen by whoever asks for that job, and by nobody else."""
+"""A secret in a payload, result, checkpoint or exception is shown only to a reader that asks for that job."""
 
 import importlib
 import logging
@@ -119,7 +119,7 @@ def test_a_secret_is_on_no_page_but_that_of_its_job(vault: App, monkeypatch: pyt
 
 def run_all(vault: App, listen: Callable[[Event], object] = lambda event: None) -> dict[str, str]:
     """A job of every task, each run to its end; their ids."""
-    producer = App(vault.settings.url)  # without the code, so nobody checks what it sends
+    producer = App(vault.settings.url)  # without the code, so no signature checks what it sends
     for app in (vault, producer):
         app.on("*")(listen)
     jobs = {task: str(producer.enqueue(task, secret=SECRET).id) for task in TASKS}

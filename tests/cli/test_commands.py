@@ -134,11 +134,11 @@ def test_wrong_input_ends_with_a_line_that_names_the_remedy(folder: Path, words:
 
 def test_a_store_out_of_reach_is_its_own_exit_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(self: App) -> None:
-        raise StoreUnavailable("nobody answers")
+        raise StoreUnavailable("no server answers")
 
     monkeypatch.setattr(App, "migrate", away)
     done = run("migrate", "shop")
-    assert (done.exit_code, done.stderr.splitlines()[0]) == (75, "error: nobody answers")
+    assert (done.exit_code, done.stderr.splitlines()[0]) == (75, "error: no server answers")
 
 
 def test_text_from_payloads_cannot_steer_a_terminal(folder: Path) -> None:

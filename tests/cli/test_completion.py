@@ -10,7 +10,7 @@ from tests.cli.support import enqueue, run, url
 
 
 def offered(line: str) -> list[str]:
-    """What bash is told for the word that is being typed at the end of the line."""
+    """Return what bash is offered for the word that is being typed at the end of the line."""
     words = line.split(" ")
     environment = {"_HOLDFAST_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     done = CliRunner().invoke(root, [], prog_name="holdfast", env=environment)

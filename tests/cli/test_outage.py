@@ -1,4 +1,4 @@
-"""An outage is told in few lines."""
+"""An outage is logged in few lines."""
 
 import logging
 

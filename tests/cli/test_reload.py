@@ -11,7 +11,7 @@ from holdfast.cli.serve import WorkerCommand
 
 
 class Acts:
-    """A clock whose every sleep does the next thing, as an editor might meanwhile."""
+    """A clock whose every sleep does the next thing, as an editor might in that time."""
 
     def __init__(self, *acts: Callable[[], object]) -> None:
         self._acts = list(acts)
@@ -28,7 +28,7 @@ def nothing() -> None:
 
 
 def changed(folder: Path, *acts: Callable[[], object]) -> tuple[list[str], list[str]]:
-    """Names of the files changed, and what was said."""
+    """Return the names of the files changed, and what was printed."""
     output: list[str] = []
     changes = Changes(folder, Acts(*acts), output.append)
     return [path.name for path in asyncio.run(changes.wait())], output
@@ -85,7 +85,7 @@ class FakeSupervisor:
 
 
 class FakeChanges:
-    """Changes when told to."""
+    """Changes when the test asks."""
 
     def __init__(self) -> None:
         self.happened: asyncio.Queue[list[Path]] = asyncio.Queue()

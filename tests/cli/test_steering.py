@@ -1,4 +1,4 @@
-"""Many jobs at once: what is chosen, asked, done and told."""
+"""Many jobs at once: what is chosen, asked, done and printed."""
 
 import json
 from pathlib import Path

@@ -16,7 +16,7 @@ from holdfast.demo.languages import language_of
 
 @dataclass
 class FakeJob:
-    """A job which remembers what it was told, and cancels its handler at the n-th checkpoint or progress."""
+    """A job which keeps what was reported to it, and cancels its handler at the n-th checkpoint or progress."""
 
     attempt: int = 1
     checkpoint_value: object = None
@@ -91,7 +91,7 @@ def _change(path: bytes, content: bytes | tuple[bytes, bytes] | None) -> bytes:
 
 
 def counted_by_brute_force(repository: Path, commit: str) -> dict[str, object]:
-    """The totals of one commit, counted from its whole tree, every blob read anew."""
+    """Count the totals of one commit from its whole tree, every blob read again."""
     languages: Counter[str] = Counter()
     rest: Counter[str] = Counter()
     for entry in git(repository, "ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")[:-1]:
@@ -120,7 +120,7 @@ def _lines(repository: Path, blob: str) -> int | None:
 
 
 def children_of_this_process() -> set[int]:
-    """Child processes which live or are zombies, from /proc, so that nobody is forgotten."""
+    """List child processes which live or are zombies, from /proc, so that none is forgotten."""
     found = set()
     for entry in Path("/proc").iterdir():
         try:

@@ -196,7 +196,7 @@ def test_a_sample_is_even_and_keeps_both_ends(sample: Path, tmp_path: Path, undi
     by_commit = {row["commit"]: row for row in everything}
     assert (result["commits"], result["sampled"], len(rows)) == (120, 13, 13)
     assert (rows[0], rows[-1]) == (everything[0], everything[-1])
-    assert all(row == by_commit[row["commit"]] for row in rows)  # a sampled row is what the whole analysis says
+    assert all(row == by_commit[row["commit"]] for row in rows)  # a sampled row equals that of the whole analysis
 
 
 def test_work_may_lie_elsewhere(sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes]) -> None:

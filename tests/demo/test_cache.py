@@ -1,4 +1,4 @@
-"""The cache of clones: shared, killed at any point, damaged, full – whoever comes next gets a whole clone of what is there now."""
+"""The cache of clones: shared, killed at any point, damaged, full – the next analysis gets a whole clone of what is there now."""
 
 import asyncio
 import errno
@@ -81,7 +81,7 @@ def test_what_was_fetched_once_is_linked_and_only_new_objects_come(root: Path, s
     assert (tip(tmp_path / "two"), is_whole(tmp_path / "two")) == (news, True)
     kept = newest(CloneCache(root, Children()).entry(url))
     assert kept is not None
-    assert len(packs(kept)) == 2  # the first clone's, and one with the news alone
+    assert len(packs(kept)) == 2  # the first clone's, and one with only the new objects
     assert packs(tmp_path / "one") < packs(tmp_path / "two") == packs(kept)  # the same files, by hard links
 
 
@@ -142,7 +142,7 @@ def test_a_path_needs_no_cache(source: Path, tmp_path: Path) -> None:
     assert entries(cache_root(tmp_path)) == before
 
 
-def test_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "asked"))
     assert cache_root(tmp_path / "work") == tmp_path / "asked" / "holdfast" / "clones"
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -197,7 +197,7 @@ def taking(root: Path, url: str, target: Path, **environment: str) -> "subproces
 
 
 def test_two_processes_at_once_fetch_once(root: Path, source: Path, tmp_path: Path) -> None:
-    hook = tmp_path / "hook.sh"  # the server's, which tells when it sends and waits until it may
+    hook = tmp_path / "hook.sh"  # the server's, which signals when it sends and waits until it may
     hook.write_text(f'#!/bin/sh\necho sent >> {tmp_path}/sent\nread go < {tmp_path}/go\nexec "$@"\n')
     hook.chmod(0o755)
     os.mkfifo(tmp_path / "go")
@@ -262,7 +262,7 @@ def test_half_a_clone_is_never_taken_for_one(root: Path, source: Path, tmp_path:
     with ExitStack() as held:
         steps = CloneCache(root, Children()).clone(f"file://{source}", tmp_path / "one", held)
         next(steps)
-        assert not (entry / "draft-x").exists()  # gone before another one takes its room
+        assert not (entry / "draft-x").exists()  # gone before another one takes its space
         list(steps)
     assert is_whole(tmp_path / "one")
     assert entries(entry) == ["clone-1", "lock"]
@@ -336,7 +336,7 @@ def test_a_damaged_clone_in_the_cache_is_replaced(source: Path, tmp_path: Path, 
     spoilt(cache_root(tmp_path), url, how)
     try:
         result = analyze(FakeJob(), Request(url, str(tmp_path / "out")))
-    except Unreachable:  # seen late, while counting; the next attempt is sound
+    except Unreachable:  # seen late, while counting; the next attempt is whole
         result = analyze(FakeJob(), Request(url, str(tmp_path / "out")))
     assert result["commits"] == 2
     assert result["languages"] == {"Python": 501}

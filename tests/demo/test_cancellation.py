@@ -1,4 +1,4 @@
-"""Cancellation ends an analysis at once, wherever it is, and with it every process and thread."""
+"""Cancellation ends an analysis at once, at every point, and with it every process and thread."""
 
 import asyncio
 import os
@@ -156,7 +156,7 @@ def endless_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def seconds_to_cancel(request: Request, reached: Path) -> float:
     """How long a cancelled analysis still takes, once it is in the middle of what never ends; the best of three.
 
-    Of three, because a slow machine is no failing.
+    Of three, because a slow machine must not fail the test.
     """
     found = []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The chart renders, whatever the history, and its figures are right."""
+"""The chart renders for every history, and its figures are right."""
 
 import json
 import struct
@@ -113,7 +113,7 @@ def test_a_long_history_is_read_as_what_the_chart_shows(tmp_path: Path, indent: 
     assert isinstance(read["history"], list)
     assert len(read["history"]) == 1400
     assert points_of(read["history"]) == points_of(rows)
-    (tmp_path / "other.json").write_text(json.dumps(result, indent=indent))  # somebody else's formatting
+    (tmp_path / "other.json").write_text(json.dumps(result, indent=indent))  # formatted by another program
     assert read_result(tmp_path / "other.json") == result
     assert {name: read[name] for name in result if name != "history"} == {n: v for n, v in result.items() if n != "history"}
 

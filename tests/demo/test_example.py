@@ -1,4 +1,4 @@
-"""examples/code_evolution works as its README says, with a repository of our own in place of the one on the network."""
+"""examples/code_evolution works as its README describes, with a local repository instead of the one on the network."""
 
 import os
 import re

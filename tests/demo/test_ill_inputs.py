@@ -1,4 +1,4 @@
-"""Whatever a repository, a path or an address looks like: it is analyzed and said, or refused with what to do."""
+"""A repository, a path or an address of any form is analyzed and reported, or refused with the remedy."""
 
 import errno
 import os
@@ -131,7 +131,7 @@ def test_every_form_of_repository_is_analyzed(tmp_path: Path, kind: str) -> None
 @pytest.mark.parametrize("which", ["out", "work"])
 def test_a_folder_that_can_be_none_is_refused(tmp_path: Path, out: str, which: str) -> None:
     paths = {"out": str(tmp_path), which: out} if which == "out" or out else {"out": "\0"}
-    with pytest.raises(BadRepository, match=f"`{'out' if not out else which}` is no usable path"):
+    with pytest.raises(BadRepository, match=f"`{'out' if not out else which}` is not a usable path"):
         Request("x", **paths)  # type: ignore[arg-type]
 
 
@@ -157,7 +157,7 @@ def test_a_full_disk_may_be_tried_again_and_loses_nothing(sample: Path, tmp_path
             analyze(job, request)
     again = job.reborn()
     assert analyze(again, request)["commits"] == 120
-    assert again.output[0][2] == "resumed at commit 120 of 120"
+    assert again.reports[0][2] == "resumed at commit 120 of 120"
 
 
 def test_a_batch_is_bounded_because_it_is_held_in_memory(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_what_is_missing_is_not_fetched_by_a_program_the_repository_names(tmp_pa
         git(trap, "config", f"remote.origin.{setting}", value)
     git(trap, "config", "core.sshCommand", str(program))
     for path in trap.glob("objects/pack/*"):
-        path.unlink()  # the commits too, so that whoever looks at the repository itself would have to fetch
+        path.unlink()  # the commits too, so that a reader of the repository itself would have to fetch
     (trap / "objects" / "pack" / "x.promisor").touch()
     assert isinstance(refused(trap, tmp_path / "out"), BadRepository)
     assert isinstance(refused(f"file://{trap}", tmp_path / "out"), BadRepository)

@@ -1,4 +1,4 @@
-"""The journal of rows: what it vouches for is what comes back, whatever its size."""
+"""The journal of rows: what it commits is what comes back, at every size."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A worker stays small, however long the history it tells: measured in a real one, git apart."""
+"""A worker stays small at any length of history: measured in a real one, git apart."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Bad input is refused in one sentence which says what to do."""
+"""Bad input is refused in one sentence which names the remedy."""
 
 import subprocess
 from importlib import util
@@ -27,7 +27,7 @@ def refusal(repository: str | Path, out: Path) -> AnalysisError:
 
 @pytest.mark.parametrize("repository", ["", "  ", "--upload-pack=touch /tmp/owned", "-h", "a\0b"])
 def test_what_looks_like_an_option_is_not_a_repository(tmp_path: Path, repository: str) -> None:
-    assert "no path or URL" in str(refusal(repository, tmp_path / "out"))
+    assert "not a path or URL" in str(refusal(repository, tmp_path / "out"))
 
 
 def test_no_repository_there(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def test_the_owner_is_killed_half_way_and_the_job_goes_on_from_its_checkpoint(tm
     chart = Path(output.splitlines()[-1])
     assert chart.is_file()
     assert chart == tmp_path / "holdfast-demo" / "sample" / "evolution.png"
-    left_alone = show(tmp_path, "--no-kill", "--out", "calm")
-    assert "SIGKILL" not in left_alone.stdout
+    undisturbed = show(tmp_path, "--no-kill", "--out", "calm")
+    assert "SIGKILL" not in undisturbed.stdout
     calm = tmp_path / "calm" / "sample" / chart.name
     assert chart.with_suffix(".csv").read_bytes() == calm.with_suffix(".csv").read_bytes()
     reported, expected = (json.loads(path.with_suffix(".json").read_text()) for path in (chart, calm))

@@ -1,4 +1,4 @@
-"""Runs the blocks of one page as they come, in one namespace and in the current folder; a program of its own, for `pages`."""
+"""Runs the blocks of one page as they come, in one namespace and in the current folder; a separate program, for `pages`."""
 
 import json
 import os
@@ -9,7 +9,7 @@ DONE = "-- done "
 
 
 def forget(written: list[str]) -> None:
-    """Modules whose files were written anew."""
+    """Unload modules whose files were written again."""
     for name, module in list(sys.modules.items()):
         if getattr(module, "__file__", None) in written:
             del sys.modules[name]

@@ -1,8 +1,8 @@
 """The pages of the documentation, and running what is on them as a reader would: block after block, in one folder.
 
 A `python` block that begins with `# name.py` is a file of that name. Any other is run, in one interpreter per page; lines
-that begin with `#> ` are what it prints. A `console` block holds commands behind `$ `, typed into one shell per page, and
-below them what they answer, in which `…` stands for anything; an answer that begins with `error:` is that of a command that
+that begin with `#> ` are what it prints. A `console` block holds commands behind `$ `, typed into one shell per page. Below them
+stands what they answer, in which `…` stands for anything; an answer that begins with `error:` is that of a command that
 fails. `sleep` is left out: instead, what is asked about jobs and rows is asked until it is answered as shown. A block behind
 `<!-- not run: why -->` is only read.
 """
@@ -47,7 +47,7 @@ class Block(NamedTuple):
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """The position of the block, for messages."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     @property
@@ -90,12 +90,12 @@ def is_like(output: str, shown: str) -> bool:
 
 
 def answers_of(block: Block) -> str:
-    """What a python block says that it prints."""
+    """Return what a python block claims to print."""
     return "\n".join(line.strip()[3:] for line in block.text.splitlines() if line.strip().startswith("#> "))
 
 
 class Reader:
-    """Somebody who types what a page says, in an empty folder."""
+    """A reader who types the blocks of a page, in an empty folder."""
 
     def __init__(self, folder: Path, more: Mapping[str, str]) -> None:
         self.folder = folder
@@ -108,7 +108,7 @@ class Reader:
         self._written: list[str] = []
 
     def run(self, block: Block) -> None:
-        """Do what a block says; ``AssertionError`` if it does not work as written."""
+        """Do what a block shows; ``AssertionError`` if it does not work as written."""
         if block.file is not None:
             path = self.folder / block.file
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,7 @@ def _until_done(stream: IO[str]) -> tuple[str, str]:
 
 
 def read(block: Block) -> None:
-    """Look at a block that is not run: it must be what it says it is."""
+    """Look at a block that is not run: it must be of the kind that it declares."""
     if block.language == "python":
         ast.parse(block.text, block.where)
     for command in commands_of(block) if block.language == "console" else ():

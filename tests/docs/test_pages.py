@@ -23,7 +23,7 @@ def name_of(page: Path) -> str:
 
 @pytest.fixture
 def environment(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    """What the page says is there: a server of PostgreSQL with the database that it names, one of NATS."""
+    """Provide what the page expects: a server of PostgreSQL with the database that it names, one of NATS."""
     text = page.read_text(encoding="utf-8")
     named = re.search(r"postgresql:///(\w+)", text)
     if named is None:

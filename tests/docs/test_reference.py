@@ -59,7 +59,7 @@ SOURCES = sorted((ROOT / "src/holdfast").rglob("*.py"))
 EVENTS = (ROOT / "src/holdfast/_engine/events.py").read_text()
 
 OF_THE_ENGINE = {"mark_lost", "mark_cancelled", "mark_draining", "was_told", "on_begun"}
-"""Names of a job that are no business of its handler's."""
+"""Names of a job that its handler does not need."""
 ATTRIBUTES: dict[type, set[str]] = {
     Rows: {"settings"},
     Batch: {"job"},

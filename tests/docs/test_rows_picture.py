@@ -1,4 +1,4 @@
-"""The picture of the stuck table shows what was measured, and what was measured is what its page says."""
+"""The picture of the stuck table shows what was measured, and its page states what was measured."""
 
 from itertools import groupby
 

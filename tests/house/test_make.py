@@ -17,7 +17,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A folder with our Makefile and pyproject.toml, and nothing else."""
+    """Make a folder with the Makefile and pyproject.toml, and nothing else."""
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path

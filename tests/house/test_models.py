@@ -41,7 +41,7 @@ def search(*, mutant: str | None = None) -> Search:
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A table of its own beside the models."""
+    """Make a separate table beside the models."""
     for model in (ROOT / "models").glob("*.pml"):
         (tmp_path / model.name).symlink_to(model)
     (tmp_path / "checks.toml").write_text(SMALL)

@@ -1,4 +1,4 @@
-"""Guards of SQL are found, and what is taken out is what was meant; what is remembered of them speaks of guards that exist."""
+"""Guards of SQL are found, and the right edit removes each; what is stored about them names guards that exist."""
 
 import json
 import re
@@ -123,7 +123,7 @@ def test_of_every_guard_a_test_that_fails_without_it_is_known_or_why_there_is_no
 
 @dataclass
 class Trial:
-    """A run of the tool on the guards of one file, in which known killers, and then those that are searched, kill so many."""
+    """A run of the tool on the guards of one file; known killers, and then those that are searched, kill a given number."""
 
     folder: Path
     monkeypatch: pytest.MonkeyPatch
@@ -138,12 +138,12 @@ class Trial:
     def remember(self, killers: dict[str, str]) -> None:
         (self.folder / "killers_sqlite.json").write_text(json.dumps({self.file: killers}))
 
-    def run(self, *options: str, kill: Callable[[mutate_sql.Mutant], str], fails_alone: str = "") -> int:
+    def run(self, *options: str, kill: Callable[[mutate_sql.Mutant], str], fails_unmutated: str = "") -> int:
         def run(*given: Any, **depth: Any) -> Iterator[mutate_sql.Verdict]:
             for mutant in given[1]:
                 yield {**dict.fromkeys(("where", "tests", "seconds"), 0), "name": mutant["name"], "killer": kill(mutant)}
             if given[1]:
-                yield {"name": mutate_sql.CONTROL, "killer": fails_alone, "where": "call", "tests": 1, "seconds": 0}
+                yield {"name": mutate_sql.CONTROL, "killer": fails_unmutated, "where": "call", "tests": 1, "seconds": 0}
 
         self.monkeypatch.setattr(mutate_sql, "_run", run)
         return mutate_sql.main(["--store", "sqlite", "--file", self.file, *options])
@@ -191,5 +191,5 @@ def test_a_guard_that_nothing_notices_is_open_and_remembered_as_such(
 
 
 def test_a_killer_that_fails_without_a_mutant_proves_nothing(trial: Trial, capsys: pytest.CaptureFixture[str]) -> None:
-    assert trial.run("--known", kill=first, fails_alone="tests/a.py::test_old") == 1
+    assert trial.run("--known", kill=first, fails_unmutated="tests/a.py::test_old") == 1
     assert "fails without any mutant" in capsys.readouterr().out

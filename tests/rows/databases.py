@@ -1,4 +1,4 @@
-"""Databases with a table of somebody's, and what watches over it: each story runs on PostgreSQL and on SQLite."""
+"""Databases with a table of a user's, and the App that watches it: each story runs on PostgreSQL and on SQLite."""
 
 import asyncio
 import sqlite3
@@ -40,14 +40,14 @@ Story = Callable[[Table], Awaitable[None]]
 
 
 class Ground:
-    """One database. ``say`` runs a statement of somebody else's, with the words of ``TYPES`` put in."""
+    """One database. ``say`` runs a statement of another program, with the words of ``TYPES`` filled in."""
 
     def __init__(self, kind: str, place: str) -> None:
         self.kind, self.place, self._closing = kind, place, AsyncExitStack()
         self.url = f"sqlite:///{place}" if kind == "sqlite" else place
 
     def say(self, statement: str, *values: object) -> list[Any]:
-        """All its rows."""
+        """Run a statement and return all its rows."""
         text = statement.format(**TYPES[self.kind])
         if self.kind == "sqlite":
             # By the same library: one process must not open a file by both.
@@ -67,7 +67,7 @@ class Ground:
         self.fill(count)
 
     def fill(self, count: int) -> None:
-        """More of them."""
+        """Add more pending rows."""
         numbers = "WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < %s) "
         if count:
             self.say(f"INSERT INTO pastes (id, status) {numbers} SELECT id, 'NEW' FROM n", count) if self.kind == "sqlite" else (
@@ -118,7 +118,7 @@ def keys(claimed: ClaimedRows | Sequence[dict[str, Any]], name: str = "id") -> l
 
 
 def file_in(folder: Path) -> Ground:
-    """A SQLite file."""
+    """Make a SQLite file in the folder."""
     path = folder / "theirs.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")

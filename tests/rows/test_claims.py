@@ -85,7 +85,7 @@ def test_claims_of_several_at_once_are_disjoint_and_leave_nothing(ground: Ground
                 found += rows
             return found
 
-        await asyncio.gather(*(each.has_due() for each in tables))  # nobody is ahead because others still connect
+        await asyncio.gather(*(each.has_due() for each in tables))  # no table is ahead because others still connect
         found = await asyncio.gather(*(drain(each, name) for name, each in enumerate(tables)))
         ids = [id for part in found for (id,) in part]
         assert sorted(ids) == list(range(1, 601))
@@ -214,7 +214,7 @@ def test_no_two_claims_of_one_microsecond_have_one_stamp(postgres: Ground) -> No
 
 
 def touch(ground: Ground, change: str) -> None:
-    """Whenever a row is changed, somebody else's code changes it too."""
+    """Add a trigger: when a row is changed, another program's code changes it too."""
     if ground.kind == "postgres":
         ground.say(f"CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN new.{change}; RETURN new; END$$")
         ground.say("CREATE TRIGGER touch BEFORE UPDATE ON pastes FOR EACH ROW EXECUTE FUNCTION touch()")

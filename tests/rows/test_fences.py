@@ -1,4 +1,4 @@
-"""Whoever lost a row changes nothing of it any more."""
+"""An owner that lost a row changes nothing of it any more."""
 
 from typing import Any
 

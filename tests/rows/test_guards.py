@@ -1,4 +1,4 @@
-"""What each condition of a statement is there for, where no other story tells: see ``scripts/mutate_sql.py``."""
+"""The purpose of each condition of a statement, where no other test shows it: see ``scripts/mutate_sql.py``."""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""Whatever does not fit is told before anything is claimed, each with its remedy, and nothing is changed by looking."""
+"""Everything that does not fit is reported before anything is claimed, each with its remedy, and looking changes nothing."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.rows.databases import ENDING, OWNED, Ground
 
 
 def inspected(ground: Ground, **options: Any) -> Findings:
-    """What a look at the table tells."""
+    """Return what an inspection of the table reports."""
     found: list[Findings] = []
 
     async def act(table: Table) -> None:
@@ -21,7 +21,7 @@ def inspected(ground: Ground, **options: Any) -> Findings:
 
 
 def the_problem(ground: Ground, **options: Any) -> str:
-    """The only one."""
+    """Return the only problem."""
     (problem,) = inspected(ground, **options).problems
     return problem
 
@@ -150,7 +150,7 @@ def test_sql_that_the_database_does_not_understand(ground: Ground, options: dict
     assert says in problem
 
 
-def test_a_trigger_is_a_warning_if_it_runs_with_our_writes(ground: Ground) -> None:
+def test_a_trigger_is_a_warning_if_it_runs_with_writes_of_holdfast(ground: Ground) -> None:
     ground.make()
     if ground.kind == "postgres":
         ground.say("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END'")

@@ -1,4 +1,4 @@
-"""Beside a million rows every statement looks at little more than what it answers, however old the statistics are."""
+"""Beside a million rows every statement reads little more than it answers, with statistics of any age."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ def watching(**options: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def full(postgres_server: PostgresServer) -> Iterator[Ground]:
-    """Never analyzed."""
+    """Make a table that was never analyzed."""
     dsn = postgres_server.create_database()
     ground = Ground("postgres", dsn)
     yield filled(ground, before=lambda: ground.say("ALTER TABLE pastes SET (autovacuum_enabled = false)") and None)

@@ -13,7 +13,7 @@ WATCHER = "watcher"
 
 
 def output(ground: Ground, **options: Any) -> str:
-    """Why a run that would claim all there is is refused; the table is as it was."""
+    """Return why a run that would claim all there is is refused; the table is as it was."""
     app, before = App("memory://"), contents(ground)
     rows = app.rows(options.pop("table", "pastes"), **{**PLAIN, "url": ground.url, "name": "pastes", **options})
 
@@ -146,5 +146,5 @@ def test_a_table_that_only_another_schema_has(postgres: Ground) -> None:
 
 
 def assert_says(problem: str, remedy: str) -> None:
-    """In these words."""
+    """Require these words in the problem."""
     assert re.search(remedy, problem, re.DOTALL), problem

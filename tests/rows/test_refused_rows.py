@@ -14,7 +14,7 @@ FROZEN = "row is frozen"
 
 
 def made(ground: Ground, how: str, count: int, refused: str, **options: Any) -> None:
-    """The table, which refuses what ``refused`` says of a new row."""
+    """Make the table, which refuses new rows to which ``refused`` applies."""
     if how == "check":
         ground.make(count, more=f", CHECK (NOT ({refused}))", **options)
         return
@@ -23,7 +23,7 @@ def made(ground: Ground, how: str, count: int, refused: str, **options: Any) -> 
 
 
 def frozen(ground: Ground, when: str, event: str = "BEFORE UPDATE", raised: str = "ABORT") -> None:
-    """A trigger."""
+    """Add a trigger that refuses changes."""
     if ground.kind == "sqlite":
         body = f"BEGIN SELECT RAISE({raised}, '{FROZEN}'); END"
         ground.say(f"CREATE TRIGGER frozen {event} ON pastes WHEN {when} {body}")
@@ -147,7 +147,7 @@ def test_more_refused_rows_than_a_batch_has_are_gone_past(ground: Ground, batch:
 
     async def act(table: Table) -> None:
         frozen(ground, "OLD.id <= 20")
-        for _ in range(raises):  # a claim goes past so many batches
+        for _ in range(raises):  # a claim skips this many batches
             with pytest.raises(HoldfastError):
                 await table.claim("", batch)
         claimed = await table.claim("", batch)

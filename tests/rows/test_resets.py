@@ -1,4 +1,4 @@
-"""Rows are taken from whoever has had them for too long: few at a time, the oldest first, and each as it is at that moment."""
+"""Rows are taken from owners that have had them for too long: few at a time, the oldest first, each as it is at that moment."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs of handlers on real tables: every row once, every effect once, nothing left with nobody."""
+"""Runs of handlers on real tables: every row once, every effect once, no row left in progress."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +31,7 @@ class Shop:
         return self.app.jobs.list()[0]
 
     def counted(self) -> dict[str, int]:
-        """Rows by status."""
+        """Count the rows by status."""
         found = list(self.ground.statuses().values())
         return {status: found.count(status) for status in sorted(set(found))}
 

@@ -1,4 +1,4 @@
-"""What only SQLite is like: one file of the user's, whose settings and tables are nobody else's business."""
+"""What only SQLite is like: one file of the user's, whose settings and tables Holdfast leaves as they are."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from tests.rows.test_inspection import inspected, the_problem
 
 
 def table_on(ground: Ground, **options: Any) -> SqliteTable:
-    """One with options of its own."""
+    """Make a table with these options."""
     chosen = {"clock": SystemClock(), "chance": SystemRandomness(), "process": PROCESS, **options}
     return SqliteTable(ground.place, watch(), **chosen)
 
@@ -55,7 +55,7 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 def test_a_file_that_may_not_be_written(sqlite: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     sqlite.make()
-    monkeypatch.setattr(os, "access", lambda path, how: False)  # whoever runs this may be root
+    monkeypatch.setattr(os, "access", lambda path, how: False)  # the user who runs this may be root
     assert "this user may not write to it" in the_problem(sqlite)
 
 
@@ -265,7 +265,7 @@ def test_the_same_with_apsw_as_the_store_has_it(sqlite: Ground, monkeypatch: pyt
 
 
 async def dawdle(block: AbstractAsyncContextManager[RowWriter]) -> None:
-    """Say something to the file for ever."""
+    """Send statements to the file until cancelled."""
     async with block as tx:
         await tx.move([(1,)], RowOutcome.DONE)
         while True:

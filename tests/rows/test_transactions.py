@@ -59,7 +59,7 @@ def prepared(ground: Ground) -> None:
 
 
 def number(ground: Ground) -> int:
-    """The count."""
+    """Read the count of effects."""
     return int(ground.say("SELECT number FROM contents")[0][0])
 
 

@@ -1,4 +1,4 @@
-"""Keys of one column or several, of whatever type, in names of whatever spelling; statuses that are no texts."""
+"""Keys of one column or several, of every type, in names of every spelling; statuses that are not strings."""
 
 import asyncio
 from datetime import datetime
@@ -15,7 +15,7 @@ ONE = "00000000-0000-7000-8000-000000000001"
 
 
 async def through_everything(table: Table, columns: tuple[str, ...], *, count: int = 2) -> None:
-    """Claimed, given back, reset and done, by the keys that were read."""
+    """Claim, release, reset and finish rows, by the keys that were read."""
     first = await table.claim("one", 9)
     keys = [tuple(row[name] for name in columns) for row in first.rows]
     assert len(keys) == len(set(keys)) == count

@@ -1,4 +1,4 @@
-"""Rows that are all of a batch are found by their mark, and judged as if each had been named."""
+"""Rows that are all of a batch are found by their fence, and judged as if each had been named."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""A plugin that says which tests there were none of."""
+"""A plugin that reports which tests did not exist."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The bucket in memory speaks S3 as obstore does, and fails as it was told to."""
+"""The bucket in memory understands S3 as obstore uses it, and fails as often as a test asks."""
 
 import signal
 import subprocess

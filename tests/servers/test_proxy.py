@@ -1,4 +1,4 @@
-"""The bad network does what it says, and nothing else."""
+"""The bad network does what its methods promise, and nothing else."""
 
 import gc
 import socket
@@ -16,7 +16,7 @@ SHORT = 0.2
 
 
 class Echo(socketserver.BaseRequestHandler):
-    """Says what it hears, and that the other side is gone."""
+    """Echoes what it receives, and notes that the other side is gone."""
 
     def handle(self) -> None:
         self.server.received += 1  # type: ignore[attr-defined]

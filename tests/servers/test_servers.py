@@ -32,7 +32,7 @@ with PostgresServer() as server:
 
 
 def is_running(pid: int) -> bool:
-    """Not counting one that nobody has buried yet."""
+    """Return whether it runs, not counting a zombie that no process has reaped yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A check is red for a transport by which no hint arrives, whatever the reason."""
+"""A check is red for a transport by which no hint arrives, for every cause."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""JetStream on bad days: its server dies, forgets, freezes or refuses, and somebody deletes or fills the stream."""
+"""JetStream on bad days: its server dies, forgets, freezes or refuses, and an operator deletes or fills the stream."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from holdfast.transports.nats.transport import NatsTransport
 
 TIMEOUT = 40.0
 AT_ONCE = 5.0
-"""Seconds: whoever tells must not wait; a busy machine may."""
+"""Seconds: a publishing caller must not wait; a busy machine may."""
 STREAM = "shop"
 JOBS = [UUID(int=number) for number in range(1, 100)]
 
@@ -82,7 +82,7 @@ async def deliver(speaker: NatsTransport, receiver: NatsTransport, job: UUID) ->
 
 
 async def hear(received: "asyncio.Queue[Hint]", hint: Hint, speaker: NatsTransport) -> None:
-    """Published until it is heard."""
+    """Publish it until it is received."""
     while True:
         await speaker.publish([hint])
         try:

@@ -1,4 +1,4 @@
-"""Which transport an App opens: what fits its store, or what it was told."""
+"""Which transport an App opens: what fits its store, or what its settings name."""
 
 import sys
 from pathlib import Path

@@ -60,7 +60,7 @@ def own_database(own_server: PostgresServer) -> Iterator[str]:
 async def listening(dsn: str, opened: "list[asyncpg.Connection] | None" = None) -> "AsyncIterator[asyncio.Queue[Hint]]":
     transport, received = end(dsn, opened), asyncio.Queue[Hint]()
     await transport.subscribe(received.put_nowait)
-    await until_received(received, Hint())  # it says so when it listens
+    await until_received(received, Hint())  # the first hint comes when it listens
     try:
         yield received
     finally:
@@ -114,7 +114,7 @@ def test_the_hint_of_a_program_that_enqueues_and_ends_is_received(postgres_dsn: 
 def test_telling_does_not_wait_for_a_database_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
     async def act() -> None:
         async def connect() -> Any:
-            raise ConnectionRefusedError("nobody there")
+            raise ConnectionRefusedError("no server there")
 
         transport = PostgresTransport(connect, "holdfast", name="a database", clock=SystemClock(), chance=SystemRandomness())
         async with asyncio.timeout(AT_ONCE):
@@ -191,7 +191,7 @@ def test_a_publisher_closes_its_idle_connection_and_opens_another(postgres_dsn: 
                     await SystemClock().sleep(0.01)
                 await SystemClock().sleep(0.1)
                 assert len(opened) == number + 1
-            # Whoever begins to listen keeps it.
+            # A connection that begins to listen is kept.
             ours: asyncio.Queue[Hint] = asyncio.Queue()
             await speaker.subscribe(ours.put_nowait)
             await until_received(ours, Hint())

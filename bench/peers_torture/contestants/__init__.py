@@ -1,4 +1,4 @@
-"""The libraries, one file each, each run in a process of its own: see ``bench.peers_torture.run``."""
+"""The libraries, one file each, each run in a separate process: see ``bench.peers_torture.run``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Contestant(Protocol):
     """The verbs that every file has; a worker works until it is killed."""
 
     def prepare(self, order: Order) -> None:
-        """Make its tables."""
+        """Make the tables of the library."""
         ...
 
     def enqueue(self, order: Order, count: int) -> None:
@@ -46,5 +46,5 @@ class Contestant(Protocol):
         ...
 
     def work(self, order: Order) -> None:
-        """Be one worker."""
+        """Run as one worker."""
         ...

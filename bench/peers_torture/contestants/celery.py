@@ -1,4 +1,4 @@
-"""Celery on Redis, its workers with processes of their own."""
+"""Celery on Redis, its workers with pool processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"defaults": {}, "acks_late": _LATE, "acks
 
 
 def prepare(order: Order) -> None:
-    """Redis needs nothing."""
+    """Do nothing: Redis needs no tables."""
 
 
 def enqueue(order: Order, count: int) -> None:

@@ -1,7 +1,7 @@
 """DBOS: a queue of workflows of one step each.
 
-Without its Conductor, a service, nobody notices that an executor has died: it recovers its own workflows when it is started
-again. Under the setting ``told`` we are the Conductor: SIGUSR1 tells a worker to recover what the other one had.
+Without its Conductor, a service, no process notices that an executor has died: it recovers its own workflows when it is started
+again. Under the setting ``told`` the trial acts as the Conductor: SIGUSR1 asks a worker to recover what the other one had.
 """
 
 from __future__ import annotations

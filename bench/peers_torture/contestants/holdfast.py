@@ -10,9 +10,9 @@ from bench.peers_torture import journal
 from bench.peers_torture.contestants import CONCURRENCY, SETTING, Order, numbers
 from holdfast import App
 
-_IS_ALONE = os.environ.get(SETTING) == "as on two machines"
+_IS_ISOLATED = os.environ.get(SETTING) == "as on two machines"
 
-app = App(os.environ.get("HOLDFAST_URL", "memory://"), reconcile="off" if _IS_ALONE else "process")
+app = App(os.environ.get("HOLDFAST_URL", "memory://"), reconcile="off" if _IS_ISOLATED else "process")
 
 
 @app.task
@@ -30,7 +30,7 @@ def enqueue(order: Order, count: int) -> None:
 
 
 def work(order: Order) -> None:
-    """``holdfast worker``; it says that it is up from the process that imports the tasks."""
+    """Run ``holdfast worker``; it reports that it is up from the process that imports the tasks."""
     target = "bench.peers_torture.contestants.holdfast_worker:app"
     options = ["--concurrency", str(CONCURRENCY), "--log-level", "warning"]
     os.execv(sys.executable, [sys.executable, "-m", "holdfast.cli", "worker", target, *options])

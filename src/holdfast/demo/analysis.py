@@ -1,8 +1,8 @@
-"""The story of an analysis: clone → walk → count → report, told again from the last checkpoint when a worker dies.
+"""An analysis step by step: clone → walk → count → report, resumed at the last checkpoint when a worker dies.
 
 What a killed analysis leaves lies in its work directory, named after the job: the clone, the walked commits, the rows counted so far.
-The checkpoint says which of that is valid. Every attempt writes files of its own, so that a worker which was frozen, lost the job and
-wakes up disturbs nobody; what it copies from its predecessor is only what the checkpoint vouches for.
+The checkpoint records which of that is valid. Every attempt writes separate files, so that a worker which was frozen, lost the job and
+wakes up disturbs no other; it copies from its predecessor only what the checkpoint covers.
 """
 
 import os
@@ -33,8 +33,8 @@ from holdfast.errors import MissingExtra
 
 Sleep = Callable[[float], Awaitable[None]]
 _LARGEST_BATCH = 10_000  # a batch is held in memory
-_LONGEST_PACE = 240.0  # seconds; the task says that it makes progress within five minutes
-_NO_ROOM = "look at the disk and the rights of `out` and `work`; the next attempt goes on at the last checkpoint"
+_LONGEST_PACE = 240.0  # seconds; the task promises progress within five minutes
+_NO_ROOM = "check the disk and the rights of `out` and `work`; the next attempt goes on at the last checkpoint"
 # Where each stage lies in the fraction of the whole, which only ever grows.
 _SPANS = {"clone": (0.0, 0.1), "walk": (0.1, 0.15), "count": (0.15, 0.95), "report": (0.95, 1.0)}
 
@@ -78,7 +78,7 @@ class Request:
         folder_of(self.work or self.out, "work")
 
     def folder(self, job: object) -> Path:
-        """The job's work directory: the same in every attempt, another for every job."""
+        """Return the job's work directory: the same in every attempt, another for every job."""
         parent = folder_of(self.work, "work") if self.work else folder_of(self.out, "out") / ".work"
         return parent / re.sub(r"[^\w-]", "-", str(job))
 
@@ -88,7 +88,7 @@ class Request:
 
 
 async def analyze_repository(job: Reporter, request: Request, *, sleep: Sleep) -> dict[str, object]:
-    """Finds out how the code of a repository evolved; the result names the files written. Resumes from the job's checkpoint.
+    """Analyze how the code of a repository evolved; the result names the files written. Resumes from the job's checkpoint.
 
     Raises AnalysisError, MissingExtra or ChartFailed.
     """
@@ -117,7 +117,7 @@ async def analyze_repository(job: Reporter, request: Request, *, sleep: Sleep) -
 
 
 def _finished(checkpoint: object) -> dict[str, object] | None:
-    """The result of an earlier attempt which wrote everything, but died before it could say so."""
+    """Return the result of an earlier attempt which wrote everything, but died before it could report that."""
     done = checkpoint.get("done") if isinstance(checkpoint, dict) and checkpoint.get("version") == VERSION else None
     files = done.get("files") if isinstance(done, dict) else None
     is_there = isinstance(files, dict) and all(Path(str(path)).is_file() for path in files.values())
@@ -125,7 +125,7 @@ def _finished(checkpoint: object) -> dict[str, object] | None:
 
 
 def _discard(request: Request, folder: Path, children: Children) -> None:
-    """The damage may be in the cache, and must not be there for the next attempt."""
+    """Remove the clone and its copy in the cache: one of them is damaged, and the next attempt must not find it."""
     if is_url(locate(request.repository)):
         CloneCache(cache_root(folder.parent), children).discard(request.repository)
 
@@ -247,7 +247,7 @@ class _Analysis:
         return mark
 
     def _open_journal(self, mark: Bookmark) -> Journal:
-        """Kept by the step that opens it: whoever is cancelled meanwhile never hears of it."""
+        """Open a journal, and keep it from the step that opens it: a caller that is cancelled at this moment would never receive it."""
         path = self._folder / f"rows-{self._job.attempt}"
         if mark.next == 0:
             journal = Journal.begin(path)
@@ -256,7 +256,7 @@ class _Analysis:
         return self._open_files.enter_context(journal)
 
     def _position(self, mark: Bookmark, git: Git, commits: CommitFile) -> tuple[Tally, str]:
-        """The totals so far and the tree they belong to: those of the last valid row, or nothing and the empty tree."""
+        """Return the totals so far and the tree they belong to: those of the last valid row, or nothing and the empty tree."""
         if mark.next == 0:
             return Tally(), git.ask("hash-object", "-t", "tree", "/dev/null")
         row = last_row(self._folder / mark.rows, mark.length, mark.next) or {}
@@ -299,7 +299,7 @@ class _Analysis:
         return {**head, "files": {kind: str(self._request.file(kind)) for kind in KINDS}}
 
     def _draw(self) -> None:
-        """Draws in a child process: matplotlib takes 100 MB which a worker never gives back."""
+        """Draw in a child process: matplotlib takes 100 MB which a worker would never release."""
         source, svg, png = (str(self._request.file(kind)) for kind in ("json", "svg", "png"))
         command = [sys.executable, "-m", "holdfast.demo.chart", source, "--svg", svg, "--png", png]
         _run_child(self._workshop, command)
@@ -323,7 +323,7 @@ def _run_child(workshop: Workshop, command: Sequence[str]) -> None:
 
 
 def _rows_of_batch(counting: Iterator[Commit | None], tally: Tally, journal: Journal) -> Iterator[int]:
-    """Writes a row for every commit counted; yields how many of the batch are done, also between slices of a big one."""
+    """Write a row for every commit counted; yield how many of the batch are done, also between slices of a big one."""
     done = 0
     for commit in counting:
         if commit is not None:

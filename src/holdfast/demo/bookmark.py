@@ -1,4 +1,4 @@
-"""Where a killed analysis goes on: the value of its checkpoint, small whatever the history."""
+"""Where a killed analysis goes on: the value of its checkpoint, small for a history of any length."""
 
 from dataclasses import asdict, dataclass
 from typing import Self
@@ -13,7 +13,7 @@ class Bookmark:
     """The pinned tip, the files in the work directory by name, and how far they are valid.
 
     `next` is the position of the first commit not yet counted, `length` the valid bytes of `rows`; `fraction` is the progress of the
-    whole analysis when it was saved, for whoever watches. The tip is pinned, so that a repository which moves meanwhile changes nothing.
+    whole analysis when it was saved, for observers. The tip is pinned, so that commits made during the analysis change nothing.
 
     >>> Bookmark("c0ffee", "clone-1", "commits-1", "rows-1", commits=9, sampled=9, shallow=False).to_json()["next"]
     0
@@ -31,12 +31,12 @@ class Bookmark:
     fraction: float = 0.0
 
     def to_json(self) -> dict[str, object]:
-        """The value given to `job.checkpoint`."""
+        """Return the value for `job.checkpoint`."""
         return {"version": VERSION, **asdict(self)}
 
     @classmethod
     def from_json(cls, value: object) -> Self | None:
-        """The bookmark in a checkpoint, or None for another version's or somebody else's: then the analysis starts anew."""
+        """Read the bookmark in a checkpoint; None for one of another version or program: then the analysis starts again."""
         if not isinstance(value, dict) or value.get("version") != VERSION:
             return None
         try:

@@ -1,8 +1,8 @@
 """Clones of URLs, kept and shared: what came over the network once does not come again.
 
-A folder per URL holds `lock` and `clone-<n>`, complete and never changed. Whoever holds the lock makes `clone-<n+1>` from it in a
-draft – a copy by hard links, plus what is new – and renames that; a killed one leaves a draft, which is rubbish to everybody. Each
-analysis then works on a copy of its own (hard links again), so no lock is held while it counts, and eviction can disturb nobody.
+A folder per URL holds `lock` and `clone-<n>`, complete and never changed. The owner of the lock makes `clone-<n+1>` from it in a
+draft – a copy by hard links, plus what is new – and renames that; a killed one leaves a draft, which is rubbish to all others. Each
+analysis then works on a separate copy (hard links again), so no lock is held while it counts, and eviction disturbs no analysis.
 """
 
 import fcntl
@@ -47,7 +47,7 @@ def cache_root(work: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far a clone is: the fraction done, in 0-1, and words for whoever waits.
+    """How far a clone is: the fraction done, in 0-1, and words for observers.
 
     >>> Step(0.5, "cloning flask: 50%").part
     0.5
@@ -72,7 +72,7 @@ class Lock:
 
     @classmethod
     def of(cls, entry: Path) -> Self | None:
-        """The lock, or None while somebody else has it. Raises OSError where files cannot be locked."""
+        """Take the lock; None while another process has it. Raises OSError where files cannot be locked."""
         entry.mkdir(exist_ok=True)
         path = entry / "lock"
         try:
@@ -96,7 +96,7 @@ class Lock:
         return self._descriptor
 
     def touch(self) -> None:
-        """Notes that the entry was used now."""
+        """Note that the entry was used now."""
         os.utime(self._held())
 
     def close(self) -> None:
@@ -128,11 +128,11 @@ class CloneCache:
         self._longest_unused = longest_unused
 
     def entry(self, url: str) -> Path:
-        """The folder of one URL, user name and password included: they decide what may be read."""
+        """Return the folder of one URL, user name and password included: they decide what may be read."""
         return self.root / f"{repository_name(url)}-{sha256(url.encode()).hexdigest()[:16]}"
 
     def clone(self, url: str, target: Path, held: ExitStack) -> Iterator[Step]:
-        """Makes `target` a clone of what is at the URL by now; whatever happens, `held` releases the lock in the end.
+        """Make `target` a clone of what is at the URL by now; on every way out `held` releases the lock.
 
         Raises AnalysisError.
         """
@@ -179,7 +179,7 @@ class CloneCache:
         return lock
 
     def _renew(self, url: str, old: Path, draft: Path) -> Generator[Step, None, bool]:
-        """Makes the draft from the clone there is; False when that cannot be used and a new one is due."""
+        """Make the draft from the existing clone; return False when that cannot be used and a new one is due."""
         # a shallow one would stay shallow, although its origin may be whole by now
         if (old / "shallow").exists() or len(list(old.glob("objects/pack/*.pack"))) >= MOST_PACKS:
             return False
@@ -195,7 +195,7 @@ class CloneCache:
         return True
 
     def discard(self, url: str) -> None:
-        """Forgets a clone which turned out to be damaged, unless somebody is at it."""
+        """Delete a clone which turned out to be damaged, unless another process uses it."""
         if (entry := self.entry(url)).exists():
             self._evict(entry)
 
@@ -220,7 +220,7 @@ class CloneCache:
 
     def _throw_away(self, entry: Path) -> None:
         trash = Path(tempfile.mkdtemp(prefix=".trash-", dir=self.root))
-        entry.rename(trash / "entry")  # so that nobody who comes now finds half of it
+        entry.rename(trash / "entry")  # so that no process that comes now finds half of it
         self._children.remove(trash)
 
     def _sweep(self, entry: Path, keep: Path | None) -> None:
@@ -230,7 +230,7 @@ class CloneCache:
 
 
 def newest(entry: Path) -> Path | None:
-    """The complete clone of an entry, if there is one.
+    """Return the complete clone of an entry, if there is one.
 
     >>> newest(Path("/nowhere")) is None
     True

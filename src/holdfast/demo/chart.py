@@ -46,7 +46,7 @@ def draw(result: Mapping[str, object], svg: Path, png: Path) -> None:
             "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial", "sans-serif"],
             "font.size": 11,
             "axes.unicode_minus": False,
-            # a repository may be called "$x$", and that is no formula
+            # a repository may be called "$x$", which is not a formula
             "text.parse_math": False,
         }
     )
@@ -124,7 +124,7 @@ def _scales(axes: "Axes", points: Sequence[Point]) -> None:
 
 
 def _labels(axes: "Axes", bands: Sequence[Band]) -> None:
-    """A label beside the end of each band, in the order of the stack, pushed apart where bands are thin."""
+    """Write a label beside the end of each band, in the order of the stack, pushed apart where bands are thin."""
     top = axes.get_ylim()[1]
     below, middles = 0.0, []
     for band in bands:
@@ -189,7 +189,7 @@ def _number(count: int, noun: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, complain: Callable[[str], object] = sys.stderr.write) -> int:
-    """The child's command line; exit code 1 and one line when matplotlib is missing.
+    """Run the child's command line; exit code 1 and one line when matplotlib is missing.
 
     >>> main(["evolution.json", "--svg", "a.svg", "--png", "a.png"])   # doctest: +SKIP
     0

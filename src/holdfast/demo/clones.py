@@ -16,23 +16,23 @@ _TIP = "refs/heads/holdfast-tip"
 
 
 def clone(children: Children, repository: str, target: Path) -> Iterator[float]:
-    """Clones the branch HEAD points to, bare, without hooks or templates; yields the fraction done, in 0-1.
+    """Clone the branch HEAD points to, bare, without hooks or templates; yield the fraction done, in 0-1.
 
-    The target appears only when the clone is complete, so that whoever finds it may use it.
+    The target appears only when the clone is complete, so that any process that finds it may use it.
     Raises AnalysisError; nothing of the repository is checked out or run.
     """
     source = locate(repository)
     partial = target.with_name(target.name + ".part")
     yield from _transfer(children, repository, [*_BARE, "--", source, str(partial)])
-    # it may hold a password, and nobody asks for it any more
+    # it may hold a password, and no later step needs it
     yield from _transfer(children, repository, [f"--git-dir={partial}", "config", "--remove-section", "remote.origin"])
     partial.rename(target)
 
 
 def update(children: Children, repository: str, folder: Path) -> Iterator[float]:
-    """Fetches what HEAD of the repository reaches by now into a clone, and points the clone's HEAD there. Raises AnalysisError.
+    """Fetch what HEAD of the repository reaches by now into a clone, and point the clone's HEAD there. Raises AnalysisError.
 
-    Killed half-way it may leave locks of git's own behind, so only a clone which is nobody's yet is updated.
+    Killed half-way it may leave locks of git behind, so only a clone which no analysis uses yet is updated.
     """
     git_dir = f"--git-dir={folder}"
     unpacked = "fetch.unpackLimit=1"  # a pack per update can be counted and linked; loose files come in thousands

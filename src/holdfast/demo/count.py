@@ -25,7 +25,7 @@ _AT_ONCE = 60  # ids asked for in one go: 60 × 65 bytes fit even into the small
 _SLICE = 512  # changes per slice, so that a huge first commit reports progress too
 _LONGEST_PATH = 1024 * 1024  # bytes; no file system knows a longer one
 # A few trees that hold each other's copies make billions of files, and git holds all changes of a commit in memory before it
-# tells the first. The largest repositories known have fewer files than this, and need less memory.
+# prints the first. The largest repositories known have fewer files than this, and need less memory.
 MOST_CHANGES = 5_000_000
 DIFF_MEMORY = 2 * 2**30
 _LEAVE_IT = "leave this repository out: it is made to exhaust whoever reads it"
@@ -99,7 +99,7 @@ def _size(header: bytes, name: bytes) -> int:
 
 
 def count_lines(content: IO[bytes], size: int) -> int:
-    """Reads `size` bytes and answers their lines (a last one without newline counts), or BINARY; never holds more than 64 KiB.
+    """Read `size` bytes and return their lines (a last one without newline counts), or BINARY; never hold more than 64 KiB.
 
     >>> import io
     >>> count_lines(io.BytesIO(b"one\\ntwo"), 7), count_lines(io.BytesIO(b"a\\0b"), 3)
@@ -155,7 +155,7 @@ class Tally:
     submodules: int = 0
 
     def add(self, change: Change, lines: int) -> None:
-        """Applies one change, given the lines of its blob."""
+        """Apply one change, given the lines of its blob."""
         language = language_of(change.path)
         if change.mode == _SUBMODULE:
             self.submodules += change.sign
@@ -211,7 +211,7 @@ def count_commits(git: Git, blobs: BlobCounter, tally: Tally, base: str, commits
 
 
 class _Exhausting(Exception):
-    """Too many changes for us."""
+    """There are too many changes to analyze."""
 
 
 @contextmanager
@@ -231,7 +231,7 @@ def _apply(blobs: BlobCounter, tally: Tally, changes: Sequence[Change]) -> None:
 
 
 def _changes(output: IO[bytes]) -> Iterator[Change | None]:
-    """Parses raw diffs: None where the next pair of trees begins, else both sides of each changed path.
+    """Parse raw diffs: None where the next pair of trees begins, else both sides of each changed path.
 
     A pair's header ends with a newline, everything else with NUL: the next header stands before the next entry's fields.
     """
@@ -258,5 +258,5 @@ def _pieces(output: IO[bytes]) -> Iterator[bytes]:
         yield from whole
         if len(rest) > _LONGEST_PATH:
             raise BadRepository("a file has a name of more than 1 MiB", remedy=_LEAVE_IT)
-    if rest.endswith(b"\n"):  # headers of pairs without a difference; anything else was cut off, and git's exit code says why
+    if rest.endswith(b"\n"):  # headers of pairs without a difference; anything else was cut off, and git's exit code shows why
         yield rest

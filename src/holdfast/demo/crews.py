@@ -31,7 +31,7 @@ class Crew:
 
     @property
     def pid(self) -> int:
-        """The supervisor's."""
+        """The process id of the supervisor."""
         return self._process.pid
 
     def has(self, pid: int) -> bool:
@@ -56,7 +56,7 @@ class Crew:
             self.kill()
 
     def _pids(self) -> list[int]:
-        """The supervisor first, then its children, then theirs."""
+        """List the supervisor first, then its children, then theirs."""
         parents, found = _parents(), [self.pid]
         for known in found:
             found += [pid for pid, parent in parents.items() if parent == known]
@@ -65,7 +65,7 @@ class Crew:
 
 @contextlib.contextmanager
 def crews(count: int, url: str, transport: str | None, *, processes: int, output: Path) -> Iterator[list[Crew]]:
-    """So many supervisors with so many workers each, ended with the show."""
+    """Start `count` supervisors with `processes` workers each; end them with the show."""
     made: list[Crew] = []
     try:
         for _ in range(count):
@@ -77,7 +77,7 @@ def crews(count: int, url: str, transport: str | None, *, processes: int, output
 
 
 def _parents() -> dict[int, int]:
-    """The parent of each process."""
+    """Read the parent of each process."""
     if sees_processes():
         stats = {int(name): read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
         return {pid: stat.parent for pid, stat in stats.items() if stat is not None}

@@ -8,7 +8,7 @@ ChartFailed(RuntimeError)   the child process which draws died
 
 
 class AnalysisError(ValueError):
-    """A repository cannot be analyzed; `remedy` says what to do, so that the message alone is enough.
+    """A repository cannot be analyzed; `remedy` names what to do, so that the message is enough.
 
     >>> AnalysisError("there are no commits", remedy="commit something first").remedy
     'commit something first'
@@ -76,9 +76,9 @@ _NOT_THERE = (
 
 
 def explain_clone(shown: str, complaint: str) -> AnalysisError:
-    """Turns git's complaint about a clone into what went wrong and what to do, because its last line alone misleads.
+    """Turn git's complaint about a clone into what went wrong and what to do, because its last line by itself misleads.
 
-    The order matters: ssh says "Could not read from remote repository" after every failure, the cause stands before it.
+    The order matters: ssh prints "Could not read from remote repository" after every failure, the cause stands before it.
 
     >>> explain_clone("https://x/y", "fatal: unable to access 'https://x/y/': Could not resolve host: x").remedy
     'check the address and the network, then try again'
@@ -108,12 +108,12 @@ def explain_clone(shown: str, complaint: str) -> AnalysisError:
     return BadRepository(f"{shown} cannot be cloned ({why})", remedy="run `git fsck` there")
 
 
-# What ssh and git say after every failure, whatever the cause, which stands before it.
+# What ssh and git print after every failure; the cause stands before it.
 _CHORUS = ("fatal: could not read from remote repository", "please make sure you have the correct", "and the repository exists.")
 
 
 def last_line(complaint: str) -> str:
-    """The last line of git's complaint that says something, at most 300 characters.
+    """Return the last line of git's complaint that has content, at most 300 characters.
 
     >>> last_line("ssh: no route to host\\nfatal: Could not read from remote repository.\\n")
     'ssh: no route to host'

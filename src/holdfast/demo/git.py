@@ -44,7 +44,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\\]+@[^/:]+:")
 
 
 class GitFailed(Exception):
-    """A git command refused; the message is its last words.
+    """A git command refused; the message is the end of its output.
 
     >>> str(GitFailed("fatal: bad object"))
     'fatal: bad object'
@@ -52,7 +52,7 @@ class GitFailed(Exception):
 
 
 class GitKilled(Exception):
-    """Somebody else ended git, out of memory perhaps: the repository is not to blame, so the job may try again.
+    """Another process ended git, for example because memory ran out: the repository is not to blame, so the job may try again.
 
     >>> str(GitKilled("git was ended by signal 9"))
     'git was ended by signal 9'
@@ -60,7 +60,7 @@ class GitKilled(Exception):
 
 
 def failure_of(code: int, words: str) -> GitFailed | GitKilled:
-    """What an exit code means.
+    """Interpret an exit code.
 
     >>> failure_of(-9, "")
     GitKilled('git was ended by signal 9')
@@ -69,7 +69,7 @@ def failure_of(code: int, words: str) -> GitFailed | GitKilled:
 
 
 def git_environment(*, is_offline: bool = False) -> dict[str, str]:
-    """The environment of every git child: no prompts, English, no foreign repository, known transports only.
+    """Return the environment of every git child: no prompts, English, no foreign repository, known transports only.
 
     Offline: none at all. A question never needs one, and a repository's own settings may name a program to fetch what it lacks.
 
@@ -82,7 +82,7 @@ def git_environment(*, is_offline: bool = False) -> dict[str, str]:
 
 
 def git_command(*arguments: str) -> list[str]:
-    """A git command line with the settings which keep it safe and its output stable.
+    """Return a git command line with the settings which keep it safe and its output stable.
 
     >>> git_command("version")[-1]
     'version'
@@ -91,7 +91,7 @@ def git_command(*arguments: str) -> list[str]:
 
 
 def locate(repository: str) -> str:
-    """What `git clone` gets: a URL as it is, or the absolute path of the repository a path lies in.
+    """Return what `git clone` gets: a URL as it is, or the absolute path of the repository a path lies in.
 
     Raises BadRepository for what looks like an option, is empty, or has no repository.
 
@@ -100,14 +100,14 @@ def locate(repository: str) -> str:
     """
     if not repository.strip() or "\0" in repository or repository.startswith("-") or not is_text(repository):
         raise BadRepository(
-            f"{repository!r} is no path or URL of a repository", remedy="pass a path or URL, like /home/me/project"
+            f"{repository!r} is not a path or URL of a repository", remedy="pass a path or URL, like /home/me/project"
         )
     try:
         return _located(repository)
     except PermissionError:
         raise BadRepository(f"no rights to read {repository}", remedy="give the worker's user read access") from None
-    except (OSError, RuntimeError) as error:  # too long a name, a home directory nobody has, links in a circle
-        raise BadRepository(f"{repository[:300]} is no usable path ({_reason(error)})", remedy="check the path") from None
+    except (OSError, RuntimeError) as error:  # too long a name, an unknown home directory, links in a circle
+        raise BadRepository(f"{repository[:300]} is not a usable path ({_reason(error)})", remedy="check the path") from None
 
 
 def _located(repository: str) -> str:
@@ -130,7 +130,7 @@ def _reason(error: Exception) -> str:
 
 
 def is_url(repository: str) -> bool:
-    """Does it have the form of a URL, or of ssh's short one? (A path may have it too.)
+    """Return whether it has the form of a URL, or of ssh's short one. (A path may have it too.)
 
     >>> is_url("git@example.org:team/tool.git"), is_url("/home/me/tool")
     (True, False)
@@ -139,7 +139,7 @@ def is_url(repository: str) -> bool:
 
 
 def is_text(name: str) -> bool:
-    """Can it be written as UTF-8? A name with stray bytes (surrogates) can stand in no result and no message.
+    """Return whether it can be written as UTF-8: a name with other bytes (surrogates) fits in no result and no message.
 
     >>> is_text("ü"), is_text("caf\\udce9")
     (True, False)
@@ -148,7 +148,7 @@ def is_text(name: str) -> bool:
 
 
 def without_secrets(repository: str) -> str:
-    """A repository's address fit for results and messages: user names and tokens of URLs are left out.
+    """Make a repository's address fit for results and messages: user names and tokens of URLs are left out.
 
     >>> without_secrets("https://me:token@example.org/x.git")
     'https://example.org/x.git'
@@ -157,7 +157,7 @@ def without_secrets(repository: str) -> str:
 
 
 def repository_name(repository: str) -> str:
-    """A short name for titles and folders, of letters, digits, `.`, `_` and `-` only.
+    """Make a short name for titles and folders, of letters, digits, `.`, `_` and `-` only.
 
     >>> repository_name("git@example.org:team/tool.git"), repository_name("/tmp/my project/")
     ('tool', 'my-project')
@@ -179,13 +179,13 @@ class Git:
         self.children = children
 
     def ask(self, *arguments: str) -> str:
-        """The short answer of one command, stripped; raises GitFailed or GitKilled, as everything here does."""
+        """Return the short answer of one command, stripped; raises GitFailed or GitKilled, as everything here does."""
         with self.stream(*arguments) as output:
             return output.read().decode("ascii", "replace").strip()
 
     @contextmanager
     def stream(self, *arguments: str, lines: Sequence[str] = (), memory: int | None = None) -> Iterator[IO[bytes]]:
-        """A command's output while it runs, fed with `lines`; raises GitFailed at its end when git failed.
+        """Yield a command's output while it runs, fed with `lines`; raises GitFailed at its end when git failed.
 
         `memory`: the most bytes git may allocate.
 
@@ -207,7 +207,7 @@ class Git:
                 raise failure_of(code, stderr.read(65536).decode("utf-8", "replace"))
 
     def converse(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """A long-lived command with pipes at both ends; whoever starts it ends it with `children.end`."""
+        """Start a long-lived command with pipes at both ends; the caller ends it with `children.end`."""
         return self._start(arguments, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def _start(
@@ -221,7 +221,7 @@ class Git:
 
 
 def tip_of(git: Git, repository: str) -> str:
-    """The commit HEAD points to; raises BadRepository for a repository without commits."""
+    """Return the commit HEAD points to; raises BadRepository for a repository without commits."""
     try:
         return git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     except GitFailed:
@@ -231,8 +231,8 @@ def tip_of(git: Git, repository: str) -> str:
 
 
 def damaged(repository: str, reason: object) -> AnalysisError:
-    """What to say when git cannot read its own history."""
-    why = re.sub(r" \(stored in [^)]*\)", "", str(reason))  # a place in our clone, which is gone when somebody reads this
+    """Make the error for a git that cannot read its history."""
+    why = re.sub(r" \(stored in [^)]*\)", "", str(reason))  # a path in the work clone, which is gone when the message is read
     shown = without_secrets(repository)
     if is_url(locate(repository)):  # git checks what it receives, so the damage came later
         return Unreachable(f"our clone of {shown} is damaged ({why}) and thrown away", remedy="try again")

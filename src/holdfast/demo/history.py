@@ -34,12 +34,12 @@ class Commit:
     is_mainline: bool
 
     def line(self) -> bytes:
-        """The commit as a line whose width depends on the repository's hash alone."""
+        """Return the commit as a line whose width depends on the repository's hash only."""
         return f"{self.id} {self.tree} {self.date:>10} {int(self.is_mainline)}\n".encode()
 
     @classmethod
     def from_line(cls, line: bytes) -> "Commit":
-        """The inverse of `line`."""
+        """Read the commit of a line that `line` made."""
         name, tree, date, is_mainline = line.decode().split()
         return cls(name, tree, int(date), is_mainline == "1")
 
@@ -54,7 +54,7 @@ class CommitFile:
         self.count = path.stat().st_size // self._width if self._width else 0
 
     def read(self, start: int, stop: int) -> list[Commit]:
-        """The commits at positions start … stop - 1, fewer at the end."""
+        """Return the commits at positions start … stop - 1, fewer at the end."""
         with self._path.open("rb") as file:
             file.seek(start * self._width)
             data = file.read(max(0, min(stop, self.count) - start) * self._width)
@@ -88,9 +88,9 @@ class Walk:
 
 
 def walk(git: Git, tip: str, limit: int | None, target: Path) -> Iterator[Walk]:
-    """Writes the sampled commits up to `tip` to `target`, which appears only when complete; yields the Walk, growing.
+    """Write the sampled commits up to `tip` to `target`, which appears only when complete; yield the Walk, growing.
 
-    Reads rev-list as a stream: git holds the history, we hold one commit. Raises GitFailed.
+    Reads rev-list as a stream: git holds the history, this process holds one commit. Raises GitFailed.
     """
     everything = int(git.ask("rev-list", "--count", tip))
     mainline = int(git.ask("rev-list", "--count", "--first-parent", tip))

@@ -38,15 +38,15 @@ class Journal:
 
     @classmethod
     def begin(cls, path: Path) -> Self:
-        """An empty journal, whatever was there."""
+        """Begin an empty journal; an existing file is replaced."""
         path.unlink(missing_ok=True)
         return cls(path)
 
     @classmethod
     def resume(cls, old: Path, length: int, path: Path, *, check: Callable[[], object] = lambda: None) -> Self:
-        """Goes on after the first `length` bytes of `old`, in a file of its own; calls `check`, which may raise, now and then.
+        """Go on after the first `length` bytes of `old`, in a separate file; call `check`, which may raise, now and then.
 
-        Its own, because a frozen worker which lost this job may wake up and append to the old one.
+        Separate, because a frozen worker which lost this job may wake up and append to the old one.
         """
         if old == path:
             os.truncate(path, length)
@@ -58,17 +58,17 @@ class Journal:
         return cls(path)
 
     def append(self, row: Row) -> None:
-        """Adds a row, not yet durable."""
+        """Add a row, not yet durable."""
         self._file.write(encode(row).encode() + b"\n")
 
     def commit(self) -> int:
-        """Makes all rows durable; the journal's length in bytes."""
+        """Make all rows durable; return the journal's length in bytes."""
         self._file.flush()
         os.fsync(self._file.fileno())
         return self._file.tell()
 
     def close(self) -> None:
-        """Closes the file; what was not committed may or may not be there."""
+        """Close the file; what was not committed may or may not be there."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -79,7 +79,7 @@ class Journal:
 
 
 def rows_of(path: Path, length: int) -> Iterator[dict[str, object]]:
-    """The rows in the first `length` bytes, one at a time, so that a long history is never in memory.
+    """Yield the rows in the first `length` bytes, one at a time, so that a long history is never in memory.
 
     >>> list(rows_of(Path("/dev/null"), 0))
     []
@@ -92,7 +92,7 @@ def rows_of(path: Path, length: int) -> Iterator[dict[str, object]]:
 
 
 def last_row(path: Path, length: int, count: int) -> dict[str, object] | None:
-    """The last of exactly `count` rows in the first `length` bytes, or None when the file does not hold them.
+    """Return the last of exactly `count` rows in the first `length` bytes; None when the file does not hold them.
 
     >>> last_row(Path("/nowhere"), 8, 1) is None
     True

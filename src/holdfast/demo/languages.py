@@ -125,7 +125,7 @@ _GENERATED_ENDS = (
 
 
 def language_of(path: bytes) -> str | None:
-    """The language of a path as git stores it, or None for what people did not write here (vendored, generated).
+    """Return the language of a path as git stores it; None for what people did not write here (vendored, generated).
 
     Names are bytes and stay bytes: a repository may hold any encoding, or none.
 

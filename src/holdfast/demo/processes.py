@@ -19,7 +19,7 @@ Channel = int | IO[bytes]
 
 
 class Ended(Exception):
-    """The analysis was cancelled while its thread worked; nobody but the cancelled caller ever sees it.
+    """The analysis was cancelled while its thread worked; only the cancelled caller ever sees it.
 
     >>> isinstance(Ended(), Exception)
     True
@@ -29,7 +29,7 @@ class Ended(Exception):
 class Children:
     """Every child process of one analysis, so that none can outlive it.
 
-    Each child leads a process group of its own (git starts helpers), but stays in the worker's session:
+    Each child leads a process group (git starts helpers), but stays in the worker's session:
     when the worker dies by SIGKILL, its supervisor ends the whole session, clones included.
 
     >>> children = Children()
@@ -51,7 +51,7 @@ class Children:
         stderr: Channel = subprocess.DEVNULL,
         memory: int | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Starts a child, or raises Ended: under the lock, so that no child slips past a kill.
+        """Start a child, or raise Ended: under the lock, so that no child slips past a kill.
 
         `memory`: the most bytes it may allocate, files it maps apart; where the system cannot limit that, it is unlimited.
 
@@ -80,14 +80,14 @@ class Children:
         code = process.wait()
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
-                with contextlib.suppress(OSError):  # closing flushes, and nobody listens any more
+                with contextlib.suppress(OSError):  # closing flushes, and the child may have closed its end
                     pipe.close()
         with self._lock:
             self._alive.discard(process)
         return code
 
     def wait(self, process: subprocess.Popen[bytes]) -> int:
-        """Waits for a child which ends by itself; its exit code, or Ended when it was killed from outside.
+        """Wait for a child which ends by itself; return its exit code. Raises Ended when it was killed from outside.
 
         >>> children = Children()
         >>> children.wait(children.start(["false"], environment={"PATH": os.environ["PATH"]}))
@@ -99,7 +99,7 @@ class Children:
         return code
 
     def kill(self) -> None:
-        """Sends SIGKILL to every group and lets no new child start; returns at once.
+        """Send SIGKILL to every group and let no new child start; return at once.
 
         >>> Children().kill()
         """
@@ -109,7 +109,7 @@ class Children:
                 _kill_group(process)
 
     def reap(self) -> None:
-        """Waits for what `kill` ended, so that no zombie process stays behind.
+        """Wait for what `kill` ended, so that no zombie process stays behind.
 
         >>> Children().reap()
         """
@@ -117,7 +117,7 @@ class Children:
             self.end(process)
 
     def raise_if_ended(self) -> None:
-        """Raises Ended once `kill` was called, for loops which would otherwise run on.
+        """Raise Ended once `kill` was called, for loops which would otherwise run on.
 
         >>> Children().raise_if_ended()
         """
@@ -125,7 +125,7 @@ class Children:
             raise Ended
 
     def pause(self, seconds: float) -> None:
-        """Waits that long, or raises Ended as soon as `kill` is called.
+        """Wait that long, or raise Ended as soon as `kill` is called.
 
         >>> Children().pause(0.001)
         """
@@ -133,7 +133,7 @@ class Children:
         self.raise_if_ended()
 
     def remove(self, folder: Path) -> None:
-        """Removes a folder or a file with all that is in it, whatever stands in the way; raises Ended between two files.
+        """Remove a folder or a file with all that is in it, against all obstacles; raise Ended between two files.
 
         >>> Children().remove(Path("/nowhere/at/all"))
         """
@@ -160,7 +160,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 class Workshop:
     """One thread for the blocking work of one analysis, and its children; leaving it ends both, cancelled or not.
 
-    A thread of its own instead of `asyncio.to_thread`: a full default pool can neither delay a step nor keep a cancelled one.
+    A separate thread instead of `asyncio.to_thread`: a full default pool can neither delay a step nor keep a cancelled one.
 
     >>> async def main() -> int:
     ...     async with Workshop() as workshop:
@@ -174,11 +174,11 @@ class Workshop:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-demo")
 
     async def run(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs one blocking step in the thread; a cancelled caller leaves at once and `__aexit__` waits for the step to end."""
+        """Run one blocking step in the thread; a cancelled caller leaves at once and `__aexit__` waits for the step to end."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: step(*args, **kwargs))
 
     async def next(self, steps: Iterator[T]) -> T | None:
-        """Runs a generator up to its next yield, or answers None at its end: long work in slices between which we report."""
+        """Run a generator up to its next yield; return None at its end: long work in slices with a progress report between them."""
         return await self.run(next, steps, None)
 
     async def __aenter__(self) -> Self:
@@ -194,7 +194,7 @@ class Workshop:
 
 
 async def _settled(future: asyncio.Future[T]) -> None:
-    """Waits until the future is done whoever cancels us meanwhile, because leaving early would leave a thread behind."""
+    """Wait until the future is done, even if the caller is cancelled: leaving early would leave a thread behind."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:

@@ -1,4 +1,4 @@
-"""The results as files: JSON and CSV, streamed row by row and byte for byte the same however often the analysis was killed."""
+"""The results as files: JSON and CSV, streamed row by row and byte for byte the same after any number of kills."""
 
 import csv
 import os
@@ -15,7 +15,7 @@ COUNTERS = ("files", "binary", "large", "vendored", "symlinks", "submodules")
 
 
 def write_json(head: Mapping[str, object], rows: Rows, target: Path) -> None:
-    """Writes the whole result as one JSON object, keys sorted, a line per key and per commit of `history`.
+    """Write the whole result as one JSON object, keys sorted, a line per key and per commit of `history`.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "x.json"
@@ -43,7 +43,7 @@ def _write_rows(file: TextIO, rows: Iterable[Row]) -> None:
 
 
 def write_csv(rows: Rows, target: Path) -> None:
-    """Writes a line per commit and a column per language, in alphabetical order; dates in ISO 8601, UTC.
+    """Write a line per commit and a column per language, in alphabetical order; dates in ISO 8601, UTC.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "x.csv"
@@ -63,7 +63,7 @@ def write_csv(rows: Rows, target: Path) -> None:
 
 
 def languages_of(row: Row) -> dict[str, int]:
-    """The lines per language of a row.
+    """Return the lines per language of a row.
 
     >>> languages_of({"languages": {"C": 7}})
     {'C': 7}
@@ -75,7 +75,7 @@ def languages_of(row: Row) -> dict[str, int]:
 
 @contextmanager
 def replaced(target: Path) -> Iterator[TextIO]:
-    """A file which takes the target's place only when it is complete and durable.
+    """Open a file which replaces the target only when it is complete and durable.
 
     The name of the draft holds the process, so that an attempt which lost its job cannot write into its successor's.
     """

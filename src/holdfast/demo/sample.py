@@ -1,7 +1,7 @@
 """A lively repository made to order: the same commits, ids included, on every machine.
 
-The story it tells in any number of commits: a prototype in Python, a web page in JavaScript which is renamed to TypeScript, a core
-which moves to Rust and takes over from Python; with branches merged back, files deleted, pictures, a submodule and awkward names.
+In any number of commits it shows: a prototype in Python, then a web page in JavaScript which is renamed to TypeScript. Then a core
+which moves to Rust and takes over from Python. With branches merged back, files deleted, pictures, a submodule and awkward names.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ _RENAMES = {b"web/main.js": b"web/main.ts"}
 
 
 def generate(folder: Path, commits: int = 400) -> str:
-    """Makes a bare repository with exactly that many commits on `main`; the id of its tip. An earlier one like it is kept.
+    """Make a bare repository with exactly that many commits on `main`; return the id of its tip. An earlier one like it is kept.
 
     Raises BadRepository when something else is in the folder.
 
@@ -82,17 +82,17 @@ def _make(folder: Path, commits: int, mark: str) -> None:
 
 @dataclass(slots=True)
 class _Story:
-    """Tells a stream for `git fast-import`: one block per commit."""
+    """Yields a stream for `git fast-import`: one block per commit."""
 
     commits: int
     _files: dict[bytes, list[bytes]] = field(default_factory=dict)
-    _open_branch: int = 0  # the mark of the open side branch's last commit, or 0
+    _open_branch: int = 0  # fast-import's mark of the open side branch's last commit, or 0
 
     def reported(self) -> Iterator[bytes]:
         main = 0
         for number in range(1, self.commits + 1):
             phase = number % 17
-            if phase in (8, 10, 12) and main and number + 6 < self.commits:  # room for the merge
+            if phase in (8, 10, 12) and main and number + 6 < self.commits:  # there is space for the merge
                 yield self._commit(number, b"side", self._open_branch or main, 0)
                 self._open_branch = number
             else:
@@ -110,7 +110,7 @@ class _Story:
             parts.append(f"from :{parent}\n".encode())
         if merged:
             parts.append(f"merge :{merged}\n".encode())
-        # a side branch only adds a file of its own, so that merging it is plain
+        # a side branch only adds a separate file, so that merging it is plain
         changes = self._aside(number, branch, merged) if merged or branch == b"side" else self._changes(number)
         return b"".join([*parts, *changes, b"\n"])
 
@@ -148,7 +148,7 @@ class _Story:
 
 
 def _extras(number: int, commits: int) -> Iterator[bytes]:
-    """What counting must not trip over: binary files, links, a submodule, generated and empty files."""
+    """Yield what counting must not trip over: binary files, links, a submodule, generated and empty files."""
     if number == min(3, commits):
         yield b"M 120000 inline docs/link.md\n" + _data(b"../README.md")
         yield b"M 160000 " + b"1234567890" * 4 + b" external/library\n"
@@ -166,7 +166,7 @@ def _written(name: bytes, number: int, count: int) -> list[bytes]:
 
 
 def _dice(number: int, what: str) -> int:
-    """A number which looks random and is the same everywhere."""
+    """Return a number which looks random and is the same everywhere."""
     return int.from_bytes(hashlib.blake2b(f"{number} {what}".encode(), digest_size=4).digest(), "big")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.demo.history import even_positions
 from holdfast.demo.languages import OTHER
 
-_BANDS = 8  # languages with a band of their own
+_BANDS = 8  # languages with a separate band
 _POINTS = 1400  # one per pixel
 _ROW = '{"binary":'  # how a row of evolution.json begins, and nothing else in it
 
@@ -39,7 +39,7 @@ class Band:
 
 
 def points_of(history: Sequence[Mapping[str, object]]) -> list[Point]:
-    """The main line of a history as at most 1,400 points whose dates never go back.
+    """Thin the main line of a history to at most 1,400 points whose dates never go back.
 
     >>> [point.date for point in points_of([{"date": 5, "mainline": True, "languages": {}}])]
     [5]
@@ -51,7 +51,7 @@ def points_of(history: Sequence[Mapping[str, object]]) -> list[Point]:
 
 
 def read_result(source: Path) -> dict[str, object]:
-    """The content of an evolution.json, its history thinned to what the chart shows: memory does not grow with history.
+    """Read the content of an evolution.json, its history thinned to what the chart shows: memory does not grow with history.
 
     >>> read_result(Path("evolution.json"))["name"]   # doctest: +SKIP
     'flask'
@@ -103,7 +103,7 @@ def straightened(dates: Sequence[int]) -> list[int]:
 
 
 def bands_of(points: Sequence[Point], limit: int = _BANDS) -> list[Band]:
-    """The languages with the most lines over all of time, largest at the tip first, and the rest as one last band "Other".
+    """Choose the languages with the most lines over all of time, largest at the tip first, and the rest as one last band "Other".
 
     >>> [band.language for band in bands_of([Point(0, {"C": 1, "D": 2}), Point(1, {"C": 9, "D": 2, "E": 1})], limit=2)]
     ['C', 'D', 'Other']

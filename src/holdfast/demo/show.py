@@ -1,4 +1,4 @@
-"""`holdfast demo`: an analysis whose worker is killed half-way, told as it happens."""
+"""`holdfast demo`: an analysis whose worker is killed half-way, printed as it happens."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
 
 
 class ShowFailed(Exception):
-    """The show cannot go on; the message says why and what to do."""
+    """The show cannot go on; the message names the cause and the remedy."""
 
 
 class Show:
@@ -87,7 +87,7 @@ class Show:
         return 2
 
     def _repository(self, folder: Path) -> tuple[str, str, int]:
-        """Whose history is told: the one asked for, the one we stand in, or one made to order."""
+        """Choose the repository: the one asked for, the one of the current folder, or a generated one."""
         asked = self._wishes.repo
         try:
             where = locate("." if asked is None else asked)
@@ -134,7 +134,7 @@ class Show:
                 killed_at = self._kill(app, ours, view, mark)
                 waiting_since = self._now()
             if view.state not in ("running",) and self._now() - waiting_since > TIMEOUT:
-                raise ShowFailed(f"no worker took the job within {TIMEOUT:g} s; the workers said:\n{_tail(log)}")
+                raise ShowFailed(f"no worker took the job within {TIMEOUT:g} s; the end of their log:\n{_tail(log)}")
             blocking_sleep(GLANCE)
 
     def _kill(self, app: App, ours: Sequence[Crew], view: JobView, mark: Bookmark) -> float | None:
@@ -186,7 +186,7 @@ def _bar(left: float, right: float, width: int = 40) -> str:
 
 
 def _half_way(view: JobView) -> Bookmark | None:
-    """The checkpoint, if it was saved in the middle of the work."""
+    """Return the checkpoint, if it was saved in the middle of the work."""
     mark = Bookmark.from_json(view.checkpoint)
     return mark if view.state == "running" and mark is not None and 0.45 <= mark.fraction <= 0.6 else None
 

@@ -1,4 +1,4 @@
-"""Where a show is played: its app, on whatever store; a server's workers are told apart as if they were on two machines."""
+"""The App of a show, on any store; on a server, workers are distinguished as if they were on two machines."""
 
 from holdfast import App
 
@@ -16,7 +16,7 @@ def is_served(url: str) -> bool:
 
 
 def open_app(url: str, transport: str | None = None) -> App:
-    """An app on that store; on a server's as if each supervisor had a machine of its own, where only leases tell who is dead."""
+    """Open an App on that store; on a server as if each supervisor had a separate machine, where only leases show which worker died."""
     if is_served(url):
         return App(url, transport=transport, ttl=TTL, recovery_interval="0.5s", reconcile="off")
     return App(url, transport=transport)

@@ -12,7 +12,7 @@ from holdfast.demo.errors import BadRepository
 async def analyze(
     job: Job, repo: str, out: str, max_commits: int | None = None, batch: int = 50, *, pace: float = 0.0, work: str | None = None
 ) -> dict[str, object]:
-    """Finds out how the code of the git repository at `repo` (path or URL) evolved; writes `out`/evolution.{json,csv,svg,png}.
+    """Analyze how the code of the git repository at `repo` (path or URL) evolved; write `out`/evolution.{json,csv,svg,png}.
 
     A killed analysis goes on at its last checkpoint, one every `batch` commits. Relative paths are the worker's.
 
@@ -23,7 +23,7 @@ async def analyze(
 
 
 def register(app: App) -> Task[..., Coroutine[Any, Any, dict[str, object]], ...]:
-    """Adds `analyze` to an app; a bad repository fails at once, because trying again would not make it better.
+    """Add `analyze` to an app; a bad repository fails at once, because trying again would not make it better.
 
     >>> analyze = register(App("sqlite:///jobs.db"))   # doctest: +SKIP
     """
@@ -31,5 +31,5 @@ def register(app: App) -> Task[..., Coroutine[Any, Any, dict[str, object]], ...]
 
 
 async def _pause(seconds: float) -> None:
-    # asyncio.sleep is for the clock room alone; this wait paces a show and decides nothing
+    # asyncio.sleep is reserved for the clock module; this wait paces a show and decides nothing
     await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=seconds)

@@ -15,7 +15,7 @@ _JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def folder_of(asked: str, what: str) -> Path:
-    """The absolute path of a folder somebody asked for; raises BadRepository for what can be none.
+    """Return the absolute path of a folder that the caller named; raises BadRepository for what cannot be one.
 
     >>> folder_of("/tmp/../tmp/x", "out")
     PosixPath('/tmp/../tmp/x')
@@ -24,13 +24,15 @@ def folder_of(asked: str, what: str) -> Path:
         if asked.strip() and "\0" not in asked and is_text(asked):
             return Path(asked).expanduser().absolute()
         reason = "no text" if asked.strip() else "empty"
-    except RuntimeError as error:  # the home directory of nobody
+    except RuntimeError as error:  # the home directory of an unknown user
         reason = str(error).rstrip(".")
-    raise BadRepository(f"`{what}` is no usable path: {asked[:100]!r} ({reason})", remedy="pass a folder the worker may write to")
+    raise BadRepository(
+        f"`{what}` is not a usable path: {asked[:100]!r} ({reason})", remedy="pass a folder the worker may write to"
+    )
 
 
 def prepare(children: Children, folder: Path, out: Path) -> None:
-    """Makes an empty work folder and the folder of the results; raises BadRepository where that is not possible."""
+    """Make an empty work folder and the folder of the results; raises BadRepository where that is not possible."""
     try:
         children.remove(folder)
         folder.mkdir(parents=True)
@@ -52,7 +54,7 @@ def _unwritable(reason: str) -> BadRepository:
 
 
 def forget(children: Children, folder: Path) -> None:
-    """Removes a work folder, and the folder of all work when this was the last."""
+    """Remove a work folder, and the folder of all work when this was the last."""
     children.remove(folder)
     if folder.parent.name == ".work":
         with suppress(OSError):  # another job's work is in it
@@ -60,7 +62,7 @@ def forget(children: Children, folder: Path) -> None:
 
 
 def _forget_abandoned(children: Children, folder: Path) -> None:
-    """A cancelled job leaves its work, because it cannot know that nobody will go on; so somebody has to clean up."""
+    """Remove the work of cancelled jobs after a week: a cancelled job cannot know that no later attempt will go on."""
     now = _changed(folder)
     for other in folder.parent.iterdir():
         if _JOB.fullmatch(other.name) and now - _changed(other) > _ABANDONED:
