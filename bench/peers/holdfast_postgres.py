@@ -23,8 +23,8 @@ FROM generate_series(1, %s) AS series (n)
 """
 _SEED_FINISHED = """
 INSERT INTO holdfast.finished (
-    id, forget_at, day, state, claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes, created_at,
-    available_at, claimed_at, started_at, finished_at, policy, payload, result
+    id, delete_after, delete_day, state, claim_id, claim_number, worker, task, queue, priority, cancel_requested, attempt,
+    failures, crashes, created_at, available_at, claimed_at, started_at, finished_at, policy, payload, result
 )
 SELECT
     gen_random_uuid(), now() + interval '7 days', ((now() + interval '7 days') AT TIME ZONE 'UTC')::date, 'completed',

@@ -25,8 +25,8 @@ SELECT id FROM holdfast_jobs WHERE state = 'available' AND task = 'noop' ORDER B
 _SEED = """
 WITH RECURSIVE series (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < :count)
 INSERT INTO holdfast_jobs (
-    id, task, queue, priority, state, claim, number, worker, attempt, created_at, available_at, claimed_at, started_at,
-    finished_at, forget_at, policy, result, payload
+    id, task, queue, priority, state, claim_id, claim_number, worker, attempt, created_at, available_at, claimed_at, started_at,
+    finished_at, delete_after, policy, result, payload
 )
 SELECT
     key_of(:now + n),

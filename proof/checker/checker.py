@@ -49,7 +49,7 @@ class _Job(Struct):
 class _Lease(Struct):
     row: LeaseRow
     at: float
-    beaten_at: float
+    renewed_at: float
     is_ended: bool = False
 
 
@@ -245,8 +245,8 @@ class Checker:
 
     def _expect_bound(self, job: UUID, track: _Job, lease: _Lease | None) -> None:
         if track.orphaned_at is not None and self._rules.bound is not None and self._now >= self._calm_since:
-            beaten_at = 0.0 if lease is None else lease.beaten_at  # also by a beat that was on its way when its sender died
-            took = self._now - max(track.orphaned_at, self._calm_since, beaten_at, self._ledger.unlocked_at[job])
+            renewed_at = 0.0 if lease is None else lease.renewed_at  # also by a beat that was on its way when its sender died
+            took = self._now - max(track.orphaned_at, self._calm_since, renewed_at, self._ledger.unlocked_at[job])
             self.report.recoveries.append(took)
             # A row that was locked is asked for again in the next round of recovery.
             is_local = track.was_in_care and self._ledger.unlocked_at[job] <= track.orphaned_at
@@ -270,8 +270,8 @@ class Checker:
             self._expect("S3", is_older, None, "{} was renewed after its end", event.lease)
         elif known is not None and after.is_ended:
             self._see_lease_end(event, known, after)
-        beaten_at = event.time if known is None or not after.is_ended else known.beaten_at
-        self._leases[event.lease] = _Lease(after, event.time, beaten_at, after.is_ended)
+        renewed_at = event.time if known is None or not after.is_ended else known.renewed_at
+        self._leases[event.lease] = _Lease(after, event.time, renewed_at, after.is_ended)
 
     def _see_lease_end(self, event: Event, known: _Lease, after: LeaseRow) -> None:
         holder = self._processes[after.process]

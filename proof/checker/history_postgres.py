@@ -122,14 +122,14 @@ def lease_row(text: str | None, now: datetime) -> LeaseRow | None:
 
 class _Job(Struct):
     state: State
-    number: int
+    claim_number: int
     policy: str
     attempt: int
     failures: int
     crashes: int
-    claim: UUID | None = None
+    claim_id: UUID | None = None
     lease: UUID | None = None
-    is_marked: bool = False
+    cancel_requested: bool = False
     message: str | None = None
     result: str | None = None
     task: str = ""
@@ -145,13 +145,13 @@ class _Job(Struct):
         )
         return JobRow(
             state=self.state,
-            token=Token(self.claim, self.number),
+            token=Token(self.claim_id, self.claim_number),
             lease=self.lease,
             attempt=self.attempt,
             failures=self.failures,
             crashes=self.crashes,
             policy=msgspec.json.decode(self.policy, type=Policy),
-            is_cancel_requested=self.is_marked,
+            is_cancel_requested=self.cancel_requested,
             witness=self.message or "",
             result=_text(self.result),
             task=self.task,
@@ -174,13 +174,13 @@ class _Lease(Struct):
     slots: int
     tasks: str
     ended_at: datetime | None = None
-    why: str | None = None
+    end_reason: str | None = None
 
     def identity(self) -> ProcessIdentity:
         return msgspec.json.decode(self.process, type=ProcessIdentity)
 
     def end(self) -> LeaseEnd | None:
-        return None if self.ended_at is None or self.why is None else msgspec.json.decode(self.why, type=LeaseEnd)
+        return None if self.ended_at is None or self.end_reason is None else msgspec.json.decode(self.end_reason, type=LeaseEnd)
 
     def row(self, time: float) -> LeaseRow:
         timing, why = msgspec.json.decode(self.timing, type=LeaseTiming), self.end()

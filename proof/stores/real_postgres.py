@@ -46,11 +46,11 @@ CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql VOLA
 _EMPTY: Final = """
 SELECT string_agg(format('DELETE FROM %I.%I', relnamespace::regnamespace, relname), '; ') FROM pg_class
 WHERE relnamespace IN ('holdfast'::regnamespace, 'history'::regnamespace) AND relkind IN ('r', 'p') AND NOT relispartition
-    AND relname NOT IN ('versions', 'days')
+    AND relname NOT IN ('versions', 'partition_days')
 """
 VACUUM: Final = 25  # worlds after which the remains of earlier ones are cleared away
 _NEW: Final = "SELECT place, move, what, id, before::text, after::text FROM history.rows WHERE place > $1 ORDER BY place"
-_PAUSED: Final = "SELECT queue FROM holdfast.paused"
+_PAUSED: Final = "SELECT queue FROM holdfast.paused_queues"
 
 Answer = TypeVar("Answer")
 

@@ -69,7 +69,7 @@ class TestSeveralLines(TestLinesFirst):
     @pytest.fixture(autouse=True)
     def as_if_there_were_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def due(trail: ClaimCursor) -> tuple[str, tuple[Any, ...]]:
-            return "due_lines", (*zip(*trail.lines, strict=True), *_where(trail.seen), trail.slack)
+            return "due_ranges", (*zip(*trail.ranges, strict=True), *_where(trail.seen), trail.slack)
 
         monkeypatch.setattr(ClaimCursor, "due", property(due))
 

@@ -70,9 +70,9 @@ MOVES = {
 ALIKE_LATER = {frozenset(("done", "done otherwise"))}
 
 
-def after(move: Transition, *, is_marked: bool = False) -> tuple[JobRecord, SettledAttempt | None]:
-    row = structs.replace(ROW, cancel_requested=is_marked)
-    return settled(row, move.with_cancellation(cancel_requested=is_marked), NOW), attempt_to_keep(row, move, NOW)
+def after(move: Transition, *, cancel_requested: bool = False) -> tuple[JobRecord, SettledAttempt | None]:
+    row = structs.replace(ROW, cancel_requested=cancel_requested)
+    return settled(row, move.with_cancellation(cancel_requested=cancel_requested), NOW), attempt_to_keep(row, move, NOW)
 
 
 @pytest.mark.parametrize("first", MOVES)
@@ -94,7 +94,7 @@ def test_only_the_same_outcome_is_recognised_after_a_reopening(first: str, secon
 
 @pytest.mark.parametrize("first", MOVES)
 def test_a_settle_that_a_mark_turned_is_recognised(first: str) -> None:
-    row, ended = after(MOVES[first], is_marked=True)
+    row, ended = after(MOVES[first], cancel_requested=True)
     assert row.state is (State.COMPLETED if first.startswith("done") else State.CANCELLED)
     assert is_duplicate_settle(MOVES[first], row, ended)
 

@@ -82,7 +82,7 @@ class Figures:
             "rows lost": sum(lost),
             "rows reset": sum(reset),
             "runs out of crashes": len(re.findall(r" job\.rescued .*task=rows\..* to=failed ", said)),
-            "batches that took too long": said.count(" rows.tight "),
+            "batches that took too long": said.count(" rows.batch_slow "),
             "MiB of a worker": self._memory["worker"] // 1024,
             "MiB of a supervisor": self._memory["supervisor"] // 1024,
         }

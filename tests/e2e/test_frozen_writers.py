@@ -26,7 +26,7 @@ from holdfast.databases.sqlite import driver
 connection = driver.connect(Path(sys.argv[1]), use_apsw=driver.is_apsw())
 connection.execute("PRAGMA busy_timeout = 60000")
 connection.execute("BEGIN IMMEDIATE")
-connection.execute("UPDATE holdfast_sequence SET number = number")
+connection.execute("UPDATE holdfast_sequence SET claim_number = claim_number")
 print("inside", flush=True)
 sys.stdin.readline()
 connection.execute("ROLLBACK")

@@ -27,12 +27,12 @@ LEASE, JOB, CLAIM = UUID(int=1), UUID(int=2), UUID(int=3)
 
 BACK = """
 WITH gone AS (DELETE FROM holdfast.{} RETURNING *)
-INSERT INTO holdfast.pending (id, task, queue, priority, available_at, created_at, number, crashes, policy)
-SELECT id, task, queue, priority, available_at, created_at, number, {}, policy FROM gone
+INSERT INTO holdfast.pending (id, task, queue, priority, available_at, created_at, claim_number, crashes, policy)
+SELECT id, task, queue, priority, available_at, created_at, claim_number, {}, policy FROM gone
 """
 """A move by hand: from where, with how many crashes."""
 KEYED = """
-INSERT INTO holdfast.pending (id, task, queue, priority, available_at, created_at, number, policy, unique_key)
+INSERT INTO holdfast.pending (id, task, queue, priority, available_at, created_at, claim_number, policy, unique_key)
 SELECT gen_random_uuid(), 'task', 'default', 0, now(), now(), 0, '{}', 'key' FROM generate_series(1, 2)
 """
 
@@ -102,7 +102,7 @@ def test_a_whole_life_is_recorded_in_order_and_breaks_nothing(postgres_dsn: str)
     [
         (BACK.format("finished", 0), "S4"),
         ("DELETE FROM holdfast.finished", "S6"),
-        ("UPDATE holdfast.leases SET ended_at = NULL, why = NULL", "S3"),
+        ("UPDATE holdfast.leases SET ended_at = NULL, end_reason = NULL", "S3"),
     ],
 )
 def test_a_wrong_write_after_the_end_is_seen(postgres_dsn: str, wrong: str, name: str) -> None:
@@ -113,14 +113,14 @@ def test_a_wrong_write_after_the_end_is_seen(postgres_dsn: str, wrong: str, name
 @pytest.mark.parametrize(
     ("wrong", "name"),
     [
-        ("UPDATE holdfast.active SET claim = gen_random_uuid()", "S1"),
+        ("UPDATE holdfast.active SET claim_id = gen_random_uuid()", "S1"),
         ("UPDATE holdfast.active SET message = 'somebody else'", "S3"),
         (BACK.format("active", 3), "S9"),
-        ("UPDATE holdfast.active SET number = number - 1", "S2"),
+        ("UPDATE holdfast.active SET claim_number = claim_number - 1", "S2"),
         ("DELETE FROM holdfast.active", "S6"),
-        ("""UPDATE holdfast.leases SET ended_at = now(), why = '{"reason": "expired"}'""", "S5"),
+        ("""UPDATE holdfast.leases SET ended_at = now(), end_reason = '{"reason": "expired"}'""", "S5"),
         ("UPDATE holdfast.active SET progress_at = now()", "L2"),
-        ("UPDATE holdfast.active SET is_marked = true; UPDATE holdfast.active SET is_marked = false", "S10"),
+        ("UPDATE holdfast.active SET cancel_requested = true; UPDATE holdfast.active SET cancel_requested = false", "S10"),
         (KEYED, "S11"),
     ],
 )

@@ -23,9 +23,9 @@ from proof.checker.checker import Report, Rules, check
 
 OURS = ProcessIdentity("host", 1, 1, "boot", "pid", "clock")
 LEASE, JOB, CLAIM = UUID(int=1), UUID(int=2), UUID(int=3)
-RELEASED = "UPDATE holdfast_jobs SET state = 'available', claim = NULL, lease = NULL"
+RELEASED = "UPDATE holdfast_jobs SET state = 'available', claim_id = NULL, lease = NULL"
 CLAIMED = """
-    UPDATE holdfast_jobs SET state = 'running', claim = zeroblob(16), number = number + 1, attempt = attempt + 1,
+    UPDATE holdfast_jobs SET state = 'running', claim_id = zeroblob(16), claim_number = claim_number + 1, attempt = attempt + 1,
         lease = (SELECT id FROM holdfast_leases)
 """
 
@@ -87,9 +87,9 @@ def test_what_is_done_before_and_after_all_writes_is_recorded_in_order(database:
 @pytest.mark.parametrize(
     ("wrong", "name"),
     [
-        ("UPDATE holdfast_jobs SET state = 'available', claim = NULL", "S4"),
+        ("UPDATE holdfast_jobs SET state = 'available', claim_id = NULL", "S4"),
         ("DELETE FROM holdfast_jobs", "S6"),
-        ("UPDATE holdfast_leases SET ended_at = NULL, why = NULL", "S3"),
+        ("UPDATE holdfast_leases SET ended_at = NULL, end_reason = NULL", "S3"),
     ],
 )
 def test_a_wrong_write_after_the_end_is_seen(database: Path, wrong: str, name: str) -> None:
@@ -99,16 +99,16 @@ def test_a_wrong_write_after_the_end_is_seen(database: Path, wrong: str, name: s
 @pytest.mark.parametrize(
     ("wrong", "name"),
     [
-        ("UPDATE holdfast_jobs SET claim = zeroblob(16)", "S1"),
+        ("UPDATE holdfast_jobs SET claim_id = zeroblob(16)", "S1"),
         ("UPDATE holdfast_jobs SET message = 'somebody else'", "S3"),
         ("UPDATE holdfast_jobs SET state = 'completed', result = '\"somebody else\"'", "S13"),
-        ("UPDATE holdfast_jobs SET number = number - 1", "S2"),
-        ("UPDATE holdfast_jobs SET state = 'available', claim = NULL, lease = NULL, crashes = 3", "S9"),
-        ('UPDATE holdfast_leases SET ended_at = 1, why = \'{"reason": "expired"}\'', "S5"),
+        ("UPDATE holdfast_jobs SET claim_number = claim_number - 1", "S2"),
+        ("UPDATE holdfast_jobs SET state = 'available', claim_id = NULL, lease = NULL, crashes = 3", "S9"),
+        ('UPDATE holdfast_leases SET ended_at = 1, end_reason = \'{"reason": "expired"}\'', "S5"),
         ("UPDATE holdfast_jobs SET progress_at = 1", "L2"),
-        ("UPDATE holdfast_jobs SET is_marked = 1; UPDATE holdfast_jobs SET is_marked = 0", "S10"),
-        (f"UPDATE holdfast_jobs SET is_marked = 1; {RELEASED}", "S10"),
-        (f"{RELEASED}; INSERT INTO holdfast_paused VALUES ('default', 1); {CLAIMED}", "S1"),
+        ("UPDATE holdfast_jobs SET cancel_requested = 1; UPDATE holdfast_jobs SET cancel_requested = 0", "S10"),
+        (f"UPDATE holdfast_jobs SET cancel_requested = 1; {RELEASED}", "S10"),
+        (f"{RELEASED}; INSERT INTO holdfast_paused_queues VALUES ('default', 1); {CLAIMED}", "S1"),
         (f"""UPDATE holdfast_leases SET tasks = '["another"]'; {RELEASED}; {CLAIMED}""", "S16"),
         (f"""{RELEASED}; {CLAIMED}; UPDATE holdfast_jobs SET state = 'completed', result = '"' || message || '"'""", "S3"),
     ],
@@ -120,8 +120,9 @@ def test_a_wrong_write_to_an_active_job_is_seen(tmp_path: Path, wrong: str, name
 
 def test_what_is_allowed_of_these_is_not_found_wrong(tmp_path: Path) -> None:
     asyncio.run(one_job(tmp_path / "jobs.db", is_finished=False))
-    marked = "UPDATE holdfast_jobs SET is_marked = 1; UPDATE holdfast_jobs SET state = 'cancelled', lease = NULL"
-    allowed = f"{RELEASED}; INSERT INTO holdfast_paused VALUES ('default', 1); DELETE FROM holdfast_paused; {CLAIMED}; {marked}"
+    marked = "UPDATE holdfast_jobs SET cancel_requested = 1; UPDATE holdfast_jobs SET state = 'cancelled', lease = NULL"
+    paused = "INSERT INTO holdfast_paused_queues VALUES ('default', 1); DELETE FROM holdfast_paused_queues"
+    allowed = f"{RELEASED}; {paused}; {CLAIMED}; {marked}"
     report = after(tmp_path / "jobs.db", allowed)
     assert not report.violations, report.explain(history_sqlite.read(tmp_path / "jobs.db"))
 

@@ -30,7 +30,7 @@ CLIENT, BOSS = "c-1-1", "s-1-1"
 TWIN = Token(UUID(int=13), 1)
 """A claim with the number of the first."""
 OPEN = Rules(is_complete=False)
-TOKEN_CHECK = re.compile(r"\w+\.claim = settle\.claim AND \w+\.number = settle\.number AND")
+TOKEN_CHECK = re.compile(r"\w+\.claim_id = settle\.claim_id AND \w+\.claim_number = settle\.claim_number AND")
 STORIES = Path(__file__).parent / "stories"
 CLIENTS, OURS, THEIRS = (ProcessIdentity("host", number, 1, "boot", "pid", "clock") for number in (1, 2, 3))
 

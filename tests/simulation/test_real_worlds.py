@@ -41,7 +41,7 @@ def _lease_ended_unseen() -> Iterator[None]:
     """The end of a lease no longer asks whether it was renewed or has run out."""
     query = QUERIES["end_lease"]
     intact = query.statement
-    query.statement = intact.replace(":seen = beats || ':' || expires_at", "1").replace(
+    query.statement = intact.replace(":seen = renewals || ':' || expires_at", "1").replace(
         "expires_at < :monotonic, :is_overdue", "1, :is_overdue"
     )
     assert query.statement != intact
@@ -60,7 +60,7 @@ def _lease_ended_early(monkeypatch: pytest.MonkeyPatch) -> None:
     sql = StoreDatabase._sql
 
     def broken(store: StoreDatabase, name: str) -> str:
-        guard = "$4 = lease.beats || ':' || extract(epoch FROM lease.expires_at) AND lease.expires_at < excluded.ended_at"
+        guard = "$4 = lease.renewals || ':' || extract(epoch FROM lease.expires_at) AND lease.expires_at < excluded.ended_at"
         text = sql(store, name)
         assert name != "end_lease" or guard in text
         return text.replace(guard, "$4 <> ''")

@@ -36,9 +36,9 @@ KINDS = {
 _EMPTY = """
 SELECT string_agg(format('DELETE FROM holdfast.%I', relname), ';') FROM pg_class
 WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
-AND relname NOT IN ('versions', 'days')
+AND relname NOT IN ('versions', 'partition_days')
 """
-_DAYS = "SELECT d::text FROM holdfast.days d UNION ALL SELECT relname FROM pg_class WHERE relispartition ORDER BY 1"
+_DAYS = "SELECT d::text FROM holdfast.partition_days d UNION ALL SELECT relname FROM pg_class WHERE relispartition ORDER BY 1"
 
 
 class Tenant(PostgresStore):

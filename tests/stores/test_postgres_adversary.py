@@ -107,15 +107,16 @@ def test_a_call_of_many_keyed_jobs_does_not_compare_them_with_each_other(databas
 
 _FULL = """
 INSERT INTO holdfast.unique_keys SELECT 'task', n::text || ' of others', gen_random_uuid(), '' FROM generate_series(1, 2000) n;
-INSERT INTO holdfast.bodies SELECT gen_random_uuid(), '' FROM generate_series(1, 2000);
-INSERT INTO holdfast.attempts (job, number, claim, day, sent_to, attempt, worker)
-    SELECT gen_random_uuid(), n, gen_random_uuid(), (SELECT last FROM holdfast.days), 'completed', 2, '' FROM generate_series(1, 2000) n;
+INSERT INTO holdfast.payloads SELECT gen_random_uuid(), '' FROM generate_series(1, 2000);
+INSERT INTO holdfast.attempts (job, claim_number, claim_id, delete_day, requested_state, attempt, worker)
+    SELECT gen_random_uuid(), n, gen_random_uuid(), (SELECT last FROM holdfast.partition_days), 'completed', 2, ''
+    FROM generate_series(1, 2000) n;
 INSERT INTO holdfast.finished (
-    id, day, forget_at, state, number, task, queue, priority, is_marked, attempt, failures, crashes, created_at, available_at,
-    finished_at, policy, payload
+    id, delete_day, delete_after, state, claim_number, task, queue, priority, cancel_requested, attempt, failures, crashes,
+    created_at, available_at, finished_at, policy, payload
 ) SELECT
-    gen_random_uuid(), (SELECT last FROM holdfast.days), now(), 'completed', n, 'task', 'default', 0, false, 1, 0, 0, now(), now(),
-    now(), '{}', '' FROM generate_series(1, 2000) n
+    gen_random_uuid(), (SELECT last FROM holdfast.partition_days), now(), 'completed', n, 'task', 'default', 0, false, 1, 0, 0, now(),
+    now(), now(), '{}', '' FROM generate_series(1, 2000) n
 """
 
 
@@ -188,16 +189,16 @@ _WRONG = {
         FULL JOIN holdfast.unique_keys ON job = id AND key = unique_key
         WHERE id IS NULL OR unique_key IS NOT NULL AND job IS NULL
     """,
-    "an attempt twice": "SELECT job FROM holdfast.attempts GROUP BY job, number, claim HAVING count(*) > 1",
+    "an attempt twice": "SELECT job FROM holdfast.attempts GROUP BY job, claim_number, claim_id HAVING count(*) > 1",
     "an attempt of nobody, or that is kept for longer or shorter than its job": """
         SELECT job FROM holdfast.attempts LEFT JOIN holdfast.jobs ON jobs.id = job LEFT JOIN holdfast.finished ON finished.id = job
-        WHERE jobs.id IS NULL OR attempts.day <> coalesce(finished.day, '-infinity')
+        WHERE jobs.id IS NULL OR attempts.delete_day <> coalesce(finished.delete_day, '-infinity')
     """,
-    "a payload without a job": "SELECT job FROM holdfast.bodies WHERE job NOT IN (SELECT id FROM holdfast.jobs)",
+    "a payload without a job": "SELECT job FROM holdfast.payloads WHERE job NOT IN (SELECT id FROM holdfast.jobs)",
     "a job without its payload": "SELECT id FROM holdfast.jobs WHERE payload IS NULL",
 }
 _EMPTY = "DELETE FROM holdfast.{}"
-_TABLES = ("pending", "active", "finished", "attempts", "bodies", "receipts", "unique_keys", "leases")
+_TABLES = ("pending", "active", "finished", "attempts", "payloads", "receipts", "unique_keys", "leases")
 
 
 def _verbs(at: Scene, job: NewJob, hold: ActiveJob) -> dict[str, Verb]:

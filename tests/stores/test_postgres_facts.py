@@ -54,7 +54,7 @@ def test_tables_of_others_are_nothing_to_us(database: str) -> None:
         owner.execute(BESIDE)
         owner.execute("ALTER TABLE holdfast.unique_keys SET (autovacuum_vacuum_threshold = 1000000)")
         owner.execute(DEAD.format("beside.pending", "n", 100_001))
-        owner.execute(DEAD.format("holdfast.paused", "n::text, now()", 100_001))
+        owner.execute(DEAD.format("holdfast.paused_queues", "n::text, now()", 100_001))
         owner.execute(DEAD.format("holdfast.unique_keys", "'', n::text, gen_random_uuid(), ''", 5))
         owner.execute("SELECT pg_stat_force_next_flush()")
     found = facts(database)
@@ -98,7 +98,7 @@ def test_days_of_others_are_nothing_to_us(home: Home) -> None:
     async def act(at: Scene) -> None:
         day = today(at)
         at.advance(3 * DAY)
-        found = await at.store._fetch("passed_days", "holdfast", day + timedelta(days=3))  # type: ignore[attr-defined]
+        found = await at.store._fetch("past_partitions", "holdfast", day + timedelta(days=3))  # type: ignore[attr-defined]
         expected = [
             (f"{parent}_{name}", True) for name in names(day + timedelta(days=1), 2) for parent in ("finished", "attempts")
         ]
@@ -138,13 +138,15 @@ def test_an_owner_is_given_what_is_in_the_schema_and_not_its_own(database: str) 
         kinds = {"r": "TABLE", "p": "TABLE", "v": "VIEW", "S": "SEQUENCE"}
         question = "SELECT relkind::text, relname::text FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace"
         there = {(kinds[kind], name) for kind, name in link.execute(question) if kind in kinds} - {("TABLE", "pending")}
-        there |= {("FUNCTION", "take_key"), ("FUNCTION", "take_keys"), ("FUNCTION", "make_days")}
-    found = [row["statement"] for row in asked(database, "others_belongings", "holdfast", "an_owner")]
+        there |= {("FUNCTION", "take_key"), ("FUNCTION", "take_keys"), ("FUNCTION", "make_partitions")}
+    found = [row["statement"] for row in asked(database, "objects_to_reassign", "holdfast", "an_owner")]
     assert found[0] == "ALTER SCHEMA holdfast OWNER TO an_owner"
     assert sorted(found[1:]) == sorted(f"ALTER {kind} holdfast.{name} OWNER TO an_owner" for kind, name in there)
     with psycopg.connect(database, autocommit=True) as link:
         link.execute("ALTER SCHEMA holdfast OWNER TO an_owner")
-        assert "SCHEMA" not in " ".join(row["statement"] for row in asked(database, "others_belongings", "holdfast", "an_owner"))
+        assert "SCHEMA" not in " ".join(
+            row["statement"] for row in asked(database, "objects_to_reassign", "holdfast", "an_owner")
+        )
         link.execute("REASSIGN OWNED BY an_owner TO postgres")
         link.execute("DROP ROLE an_owner")
 
@@ -152,7 +154,7 @@ def test_an_owner_is_given_what_is_in_the_schema_and_not_its_own(database: str) 
 def test_a_schema_of_ours_is_one_that_has_its_versions(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as link:
         link.execute(BESIDE)
-    found = {schema: asked(database, "place", schema)[0]["exists"] for schema in ("holdfast", "beside", "nowhere")}
+    found = {schema: asked(database, "connected_database", schema)[0]["exists"] for schema in ("holdfast", "beside", "nowhere")}
     assert found == {"holdfast": True, "beside": False, "nowhere": False}
 
 
@@ -162,16 +164,16 @@ LONG = b"x" * 5000
 def rows(home: Home) -> tuple[list[date], list[date], int]:
     """The days of jobs and of attempts, and how many payloads are kept apart."""
     days = [
-        [day for (day,) in home.sql(f"SELECT day FROM holdfast.{table} WHERE day > '-infinity' ORDER BY 1")]
+        [day for (day,) in home.sql(f"SELECT delete_day FROM holdfast.{table} WHERE delete_day > '-infinity' ORDER BY 1")]
         for table in ("finished", "attempts")
     ]
-    return days[0], sorted(set(days[1])), home.sql("SELECT count(*) FROM holdfast.bodies")[0][0]
+    return days[0], sorted(set(days[1])), home.sql("SELECT count(*) FROM holdfast.payloads")[0][0]
 
 
 def test_what_is_forgotten_with_a_day_is_of_days_that_have_passed(home: Home) -> None:
     async def act(at: Scene) -> None:
         async def forget(limit: int, *, whole: bool) -> tuple[int, int]:
-            ((jobs, attempts),) = await at.store._fetch("forget_days", cutoff, limit, whole)  # type: ignore[attr-defined]
+            ((jobs, attempts),) = await at.store._fetch("empty_partitions", cutoff, limit, whole)  # type: ignore[attr-defined]
             return jobs, attempts
 
         cutoff = today(at) + timedelta(days=3)
@@ -187,7 +189,7 @@ def test_what_is_forgotten_with_a_day_is_of_days_that_have_passed(home: Home) ->
         assert await forget(10, whole=False) == (1, 0)
         assert rows(home) == ([passed] + [coming] * 3, [passed, coming], 3)
         assert await forget(10, whole=False) == (0, 0)
-        attempts = len(home.sql("SELECT 1 FROM holdfast.attempts WHERE day = %s", passed))
+        attempts = len(home.sql("SELECT 1 FROM holdfast.attempts WHERE delete_day = %s", passed))
         assert await forget(attempts - 1, whole=True) == (1, attempts - 1)
         assert await forget(10, whole=True) == (0, 1)
         assert rows(home) == ([coming] * 3, [coming], 3)
@@ -203,7 +205,7 @@ def test_no_more_is_forgotten_at_once_than_asked(home: Home) -> None:
             await finished(at, Policy(retention=2 * DAY), payload)
         cutoff, left = today(at) + timedelta(days=5), 4
         for expected in (2, 2, 0):
-            ((jobs, _),) = await at.store._fetch("forget_days", cutoff, 2, True)  # type: ignore[attr-defined]
+            ((jobs, _),) = await at.store._fetch("empty_partitions", cutoff, 2, True)  # type: ignore[attr-defined]
             left -= jobs
             assert (jobs, len(home.sql("SELECT 1 FROM holdfast.finished"))) == (expected, left)
 

@@ -144,7 +144,7 @@ def test_l11_a_locked_record_of_an_earlier_attempt_delays_its_own_job_and_no_oth
         with locked(home, "attempts", f"job = '{stuck.id}'"):
             assert await at_once(home, at.settle(raised_for_good(stuck), raised_for_good(free))) == (BUSY, APPLIED)
         assert await at.settle(raised_for_good(stuck)) == (APPLIED,)
-        assert home.sql("SELECT count(*) FROM holdfast.attempts WHERE day = '-infinity'") == [(0,)]
+        assert home.sql("SELECT count(*) FROM holdfast.attempts WHERE delete_day = '-infinity'") == [(0,)]
 
     play(Stage(home), act)
 
@@ -345,19 +345,21 @@ def test_l11_a_note_on_a_locked_record_is_named_and_its_siblings_are_written(hom
 # what is deleted
 
 
-@pytest.mark.parametrize(("table", "column"), [("finished_other", "id"), ("bodies", "job"), ("attempts_other", "job")])
+@pytest.mark.parametrize(("table", "column"), [("finished_other", "id"), ("payloads", "job"), ("attempts_other", "job")])
 def test_l11_a_locked_row_delays_the_forgetting_of_its_own_job_and_no_other(home: Home, table: str, column: str) -> None:
     async def act(at: Scene) -> None:
         stuck, free = [await at.running(payload=LONG, policy=Policy(max_attempts=1)) for _ in range(2)]
         await at.settle(raised(stuck), raised(free))
-        home.sql("UPDATE holdfast.finished SET day = '-infinity'")
-        home.sql("UPDATE holdfast.attempts SET day = '-infinity'")
+        home.sql("UPDATE holdfast.finished SET delete_day = '-infinity'")
+        home.sql("UPDATE holdfast.attempts SET delete_day = '-infinity'")
         at.step_wall(Policy().retention + EARLY)
         with locked(home, table, f"{column} = '{stuck.id}'", "KEY SHARE"):
             assert (await at_once(home, at.store.prune(100))).jobs == 1
             assert set(await states(at)) == {stuck.id}
         assert (await at.store.prune(100)).jobs == 1
-        assert [home.sql(f"SELECT count(*) FROM holdfast.{name}") for name in ("finished", "bodies", "attempts")] == [[(0,)]] * 3
+        assert [home.sql(f"SELECT count(*) FROM holdfast.{name}") for name in ("finished", "payloads", "attempts")] == [
+            [(0,)]
+        ] * 3
 
     play(Stage(home), act)
 
@@ -367,11 +369,11 @@ def test_l11_a_locked_payload_delays_the_stub_of_its_own_job_and_no_other(home: 
         stuck, free = [await at.running(payload=LONG, policy=Policy(retention=1.0)) for _ in range(2)]
         await at.settle(done(stuck), done(free))
         at.step_wall(1.0 + EARLY)
-        with locked(home, "bodies", f"job = '{stuck.id}'", "KEY SHARE"):
+        with locked(home, "payloads", f"job = '{stuck.id}'", "KEY SHARE"):
             assert (await at_once(home, at.store.prune(100))).stubs == 1
             assert not (await at.row(stuck.id)).is_stub
         assert (await at.store.prune(100)).stubs == 1
-        assert home.sql("SELECT count(*) FROM holdfast.bodies") == [(0,)]
+        assert home.sql("SELECT count(*) FROM holdfast.payloads") == [(0,)]
 
     play(Stage(home), act)
 
@@ -381,7 +383,7 @@ def test_s6_a_finished_job_that_changes_while_it_is_chosen_keeps_its_payload(hom
     async def act(at: Scene) -> None:
         hold = await at.running(payload=LONG, policy=Policy(retention=retention))
         await at.settle(done(hold))
-        home.sql("UPDATE holdfast.finished SET day = '-infinity'")
+        home.sql("UPDATE holdfast.finished SET delete_day = '-infinity'")
         at.step_wall(retention + EARLY)
         with paused(home, at.store, "prune"):
             pruning = asyncio.ensure_future(at.store.prune(100))
@@ -394,7 +396,9 @@ def test_s6_a_finished_job_that_changes_while_it_is_chosen_keeps_its_payload(hom
     play(Stage(home), act)
 
 
-@pytest.mark.parametrize(("table", "column"), [("pending", "id"), ("bodies", "job"), ("attempts", "job"), ("unique_keys", "job")])
+@pytest.mark.parametrize(
+    ("table", "column"), [("pending", "id"), ("payloads", "job"), ("attempts", "job"), ("unique_keys", "job")]
+)
 def test_l11_a_locked_row_delays_the_purging_of_its_own_job_and_no_other(home: Home, table: str, column: str) -> None:
     async def act(at: Scene) -> None:
         await at.enqueue(*(at.new(payload=LONG, key=key) for key in "kl"))
@@ -404,7 +408,7 @@ def test_l11_a_locked_row_delays_the_purging_of_its_own_job_and_no_other(home: H
             assert (await at_once(home, at.store.purge("default", 100))).jobs == 1
             assert set(await states(at)) == {stuck.id}
         assert (await at.store.purge("default", 100)).jobs == 1
-        names = ("pending", "bodies", "attempts", "unique_keys")
+        names = ("pending", "payloads", "attempts", "unique_keys")
         assert [home.sql(f"SELECT count(*) FROM holdfast.{name}") for name in names] == [[(0,)]] * 4
 
     play(Stage(home), act)
@@ -419,13 +423,13 @@ def test_l4_deleting_locks_no_row_of_other_jobs(home: Home, verb: str) -> None:
         holds = [claim.job for claim in await at.claim(await at.lease(), 2, queues=("default",), policy=last)]
         holds += [claim.job for claim in await at.claim(await at.lease(), 2, queues=("other",))]
         await at.settle(*(structs.replace(raised(hold), delay=None) for hold in holds))
-        home.sql("UPDATE holdfast.finished SET day = '-infinity', forget_at = finished_at")
-        home.sql("UPDATE holdfast.attempts SET day = '-infinity'")
+        home.sql("UPDATE holdfast.finished SET delete_day = '-infinity', delete_after = finished_at")
+        home.sql("UPDATE holdfast.attempts SET delete_day = '-infinity'")
         at.step_wall(RETENTION_FLOOR)
         async with rival(home) as busy:
             deleted = await (busy.prune(100) if verb == "prune" else busy.purge("default", 100))
             assert deleted.jobs == 2
-            for table in ("bodies", "attempts", "unique_keys"):
+            for table in ("payloads", "attempts", "unique_keys"):
                 assert len(home.sql(f"SELECT job FROM holdfast.{table} FOR UPDATE SKIP LOCKED")) == 2
 
     play(Stage(home), act)

@@ -20,10 +20,10 @@ from tests.stores.test_postgres_adversary import _WRONG
 from tests.stores.test_postgres_partitions import DAY, place
 
 _PICTURE = {
-    "attempts": "SELECT job, number, day::text, sent_to FROM holdfast.attempts WHERE job = ANY(%s) ORDER BY 1, 2",
-    "bodies": "SELECT job, length(payload) FROM holdfast.bodies WHERE job = ANY(%s) ORDER BY 1",
+    "attempts": "SELECT job, claim_number, delete_day::text, requested_state FROM holdfast.attempts WHERE job = ANY(%s) ORDER BY 1, 2",
+    "payloads": "SELECT job, length(payload) FROM holdfast.payloads WHERE job = ANY(%s) ORDER BY 1",
     "unique_keys": "SELECT task, key, job FROM holdfast.unique_keys WHERE job = ANY(%s) ORDER BY 1, 2",
-    "finished": "SELECT id, day::text, forget_at FROM holdfast.finished WHERE id = ANY(%s) ORDER BY 1",
+    "finished": "SELECT id, delete_day::text, delete_after FROM holdfast.finished WHERE id = ANY(%s) ORDER BY 1",
 }
 
 
@@ -108,7 +108,7 @@ def test_who_ends_together_with_another_may_have_another_day(home: Home) -> None
         await at.store.request_cancel([hold.id for hold in holds])
         both = [await retried(at, Policy(retention=days * DAY)) for days in (2, 3)]
         await at.settle(*(answered(hold, Fail("no")) for hold in both))
-        question = "SELECT DISTINCT day FROM holdfast.{} WHERE {} = %s"
+        question = "SELECT DISTINCT delete_day FROM holdfast.{} WHERE {} = %s"
         for hold, days in zip([*holds, *both], (2, 3, 2, 3), strict=True):
             day = (at.now + timedelta(days=days)).date()
             assert home.sql(question.format("finished", "id"), hold.id) == [(day,)]
@@ -162,7 +162,7 @@ def test_l11_a_retention_that_cannot_be_read_keeps_no_job_from_expiring(home: Ho
         at.advance(3.0)
         assert [each.job for each in await at.store.expire(10)] == [*jobs[:2]]
         assert await at.store.request_cancel([jobs[2]]) == {jobs[2]: State.CANCELLED}
-        kept = home.sql("SELECT DISTINCT forget_at - finished_at FROM holdfast.finished WHERE id <> %s", jobs[1])
+        kept = home.sql("SELECT DISTINCT delete_after - finished_at FROM holdfast.finished WHERE id <> %s", jobs[1])
         assert kept == [(timedelta(days=7),)]
 
     play(Stage(home), act)
@@ -176,7 +176,7 @@ def test_a_job_that_expires_or_is_cancelled_is_kept_for_the_retention_on_its_row
         at.advance(2.0)
         assert len(await at.store.expire(10)) == 1
         await at.store.request_cancel([early])
-        kept = home.sql("SELECT extract(epoch FROM forget_at - finished_at)::float FROM holdfast.finished")
+        kept = home.sql("SELECT extract(epoch FROM delete_after - finished_at)::float FROM holdfast.finished")
         assert [each for (each,) in kept] == pytest.approx([seconds] * 2, abs=1e-6)
 
     play(Stage(home), act)
@@ -229,7 +229,7 @@ def test_a_claim_alone_is_one_statement(home: Home, monkeypatch: pytest.MonkeyPa
         lease = await at.lease()
         asked.clear()
         assert len(await at.claim(lease)) == 1
-        assert asked == ["claim due_walk"]
+        assert asked == ["claim due_all_ranges"]
 
     play(Stage(home), act)
 

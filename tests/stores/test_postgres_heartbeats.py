@@ -15,7 +15,7 @@ FEW_BYTES = 64 * 1024
 
 _SEED = """
 INSERT INTO holdfast.active (
-    id, claim, number, lease, worker, task, queue, priority, state, is_marked, attempt, failures, crashes, created_at,
+    id, claim_id, claim_number, lease, worker, task, queue, priority, state, cancel_requested, attempt, failures, crashes, created_at,
     available_at, claimed_at, started_at, policy, payload
 )
 SELECT

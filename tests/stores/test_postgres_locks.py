@@ -29,9 +29,9 @@ DAY = 86400.0
 # what somebody else has locked is passed by
 
 WAYS: dict[str, Callable[[Sequence[UUID]], tuple[Any, ...]]] = {
-    "due_line": lambda _: ("task", "default", 0, datetime.min, UUID(int=0)),
-    "due_lines": lambda _: (["task", "other"], ["default"] * 2, [0, 0], *SEEN_NOTHING, 2),
-    "due_walk": lambda _: (None, 2),
+    "due_range": lambda _: ("task", "default", 0, datetime.min, UUID(int=0)),
+    "due_ranges": lambda _: (["task", "other"], ["default"] * 2, [0, 0], *SEEN_NOTHING, 2),
+    "due_all_ranges": lambda _: (None, 2),
     "due_ids": lambda ids: (ids, None),
 }
 
@@ -116,7 +116,7 @@ async def pruned(at: Scene, kind: str) -> int:
 
 
 async def forgotten(at: Scene, kind: str) -> int:
-    ((jobs, attempts),) = await at.store._fetch("forget_days", date.max, 10, True)  # type: ignore[attr-defined]
+    ((jobs, attempts),) = await at.store._fetch("empty_partitions", date.max, 10, True)  # type: ignore[attr-defined]
     return int({"jobs": jobs, "attempts": attempts}[kind])
 
 
@@ -320,9 +320,9 @@ def test_l4_who_is_offered_one_hook_leaves_the_others_to_others(home: Home, poli
 @pytest.mark.parametrize("way", WAYS)
 def test_s1_a_claim_judges_again_what_was_put_off_while_it_waited(home: Home, way: str) -> None:
     async def act(at: Scene) -> None:
-        first, second = await at.enqueue(at.new(), at.new(priority=0 if way == "due_line" else 1))
+        first, second = await at.enqueue(at.new(), at.new(priority=0 if way == "due_range" else 1))
         request = at.request(await at.lease(), tasks=["task"])
-        where = (["task"] * 2, ["default"] * 2, [0, 1], *SEEN_NOTHING, 0) if way == "due_lines" else WAYS[way]([first, second])
+        where = (["task"] * 2, ["default"] * 2, [0, 1], *SEEN_NOTHING, 0) if way == "due_ranges" else WAYS[way]([first, second])
         values = (*packing.settling(()), *packing.claiming(request), *where)
         with paused(home, at.store, f"claim {way}"):
             claiming = asyncio.ensure_future(at.store._fetch(f"claim {way}", *values))  # type: ignore[attr-defined]

@@ -96,7 +96,9 @@ def test_a_job_lives_with_its_day_and_all_of_it_goes_with_that(homes: Homes, kin
         assert (await at.store.prune(ALL)).jobs == 1
         assert day not in partitions(home) + partitions(home, "attempts")
         assert await at.store.get(hold.id) is None
-        assert [home.sql(f"SELECT count(*) FROM holdfast.{each}") for each in ("finished", "attempts", "bodies")] == [[(0,)]] * 3
+        assert [home.sql(f"SELECT count(*) FROM holdfast.{each}") for each in ("finished", "attempts", "payloads")] == [
+            [(0,)]
+        ] * 3
         assert await at.store.prune(ALL) == Pruned()
 
     play(In(home), act)
@@ -244,17 +246,17 @@ def test_many_who_prune_at_once_drop_a_day_once(home: Home) -> None:
 def test_a_long_row_that_was_locked_takes_its_payload_with_its_day(home: Home) -> None:
     async def act(at: Scene) -> None:
         hold = await finished(at, Policy(retention=2 * DAY), payload=b"x" * 5000)
-        assert home.sql("SELECT job FROM holdfast.bodies") == [(hold.id,)]
+        assert home.sql("SELECT job FROM holdfast.payloads") == [(hold.id,)]
         at.advance(4 * DAY)
         with psycopg.connect(home.dsn) as reader:
             reader.execute("SELECT id FROM holdfast.finished FOR UPDATE")
             pruning = asyncio.ensure_future(at.store.prune(ALL))
             detaching = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%%DETACH%%' AND wait_event_type = 'Lock'"
             await eventually(lambda: home.sql(detaching), within=STALL)
-            assert home.sql("SELECT count(*) FROM holdfast.bodies") == [(1,)]
+            assert home.sql("SELECT count(*) FROM holdfast.payloads") == [(1,)]
             reader.rollback()
             assert (await pruning).jobs == 1
-        assert home.sql("SELECT count(*) FROM holdfast.bodies") == [(0,)]
+        assert home.sql("SELECT count(*) FROM holdfast.payloads") == [(0,)]
 
     play(In(home), act)
 
@@ -262,7 +264,7 @@ def test_a_long_row_that_was_locked_takes_its_payload_with_its_day(home: Home) -
 @pytest.mark.parametrize("asked", ["'9999-01-01'", "'0001-01-01'", "'infinity'", "'-infinity'", "NULL"])
 def test_a_far_day_that_is_asked_for_makes_no_far_partitions(home: Home, asked: str) -> None:
     async def act(at: Scene) -> None:
-        home.sql(f"SELECT holdfast.make_days({asked})")
+        home.sql(f"SELECT holdfast.make_partitions({asked})")
         assert all(f"{today(at):%Y%m%d}" < name <= f"{today(at) + timedelta(days=AHEAD + 1):%Y%m%d}" for name in partitions(home))
         at.advance(3 * DAY)
         await at.store.prune(ALL)

@@ -40,7 +40,7 @@ _OPTIONS = "SELECT name, setting FROM pg_settings WHERE name LIKE 'enable_%' OR 
 _DUE = "now() - interval '1 hour' + n * interval '1 microsecond'"
 _LATER = "now() + interval '1 day' + n * interval '1 microsecond'"
 _OVER = "n, false, 1, 0, 0, now(), now(), now() + interval '7 days', '\\x7b7d'"
-_OVER_COLUMNS = "number, is_marked, attempt, failures, crashes, available_at, finished_at, forget_at, payload"
+_OVER_COLUMNS = "claim_number, cancel_requested, attempt, failures, crashes, available_at, finished_at, delete_after, payload"
 
 
 class Plans:
@@ -87,8 +87,8 @@ def looked_at(node: dict[str, Any]) -> int:
 REQUEST = ClaimRequest(
     lease=LEASE, claim=CLAIM, tasks={"due": Policy(), "other": Policy()}, limit=ROOM, isolated=IsolatedJobs.INCLUDE
 )
-ONE = ClaimCursor(lines=(("due", "default", 0),))
-TWO = ClaimCursor(lines=(("due", "default", 0), ("due", "default", -1)), slack=ROOM)
+ONE = ClaimCursor(ranges=(("due", "default", 0),))
+TWO = ClaimCursor(ranges=(("due", "default", 0), ("due", "default", -1)), slack=ROOM)
 
 
 def held(count: int) -> list[tuple[UUID, Token]]:
@@ -121,12 +121,12 @@ def statements() -> dict[str, tuple[Any, ...]]:
     """With values for each."""
     jobs = [JOB] + [job for job, _ in held(3)]
     return {
-        "lines": packing.lines(REQUEST, ROOM),
+        "ranges": packing.ranges(REQUEST, ROOM),
         **dict(exchange(trail) for trail in (ONE, TWO)),
-        "claim due_line": (*packing.settling(()), *packing.claiming(REQUEST), *ONE.due[1]),
-        "claim due_walk": (*packing.settling(()), *packing.claiming(REQUEST), *packing.walking(REQUEST, ROOM)),
+        "claim due_range": (*packing.settling(()), *packing.claiming(REQUEST), *ONE.due[1]),
+        "claim due_all_ranges": (*packing.settling(()), *packing.claiming(REQUEST), *packing.walking(REQUEST, ROOM)),
         "claim due_ids": (*packing.settling(()), *packing.claiming(REQUEST), jobs, None),
-        "settle": (*packing.settling(moves(ROOM, snooze=True)), packing.said(moves(ROOM, snooze=True))),
+        "settle": (*packing.settling(moves(ROOM, snooze=True)), packing.rare_kinds(moves(ROOM, snooze=True))),
         "exchange_answers": packing.tokens(held(ROOM)),
         "start": packing.starts(held(ROOM))[0],
         "report": (*packing.tokens(held(3)), [None] * 3, [0.5] * 3, [None] * 3, [None] * 3, [1] * 3),
@@ -137,7 +137,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "delete": (jobs,),
         "purge": ("default", ROOM, None),
         "expire": (ROOM,),
-        "unhealed": (["due"], ROOM, 1.0, 3600.0),
+        "owed_hooks": (["due"], ROOM, 1.0, 3600.0),
         "beat": ([LEASE], False),
         "held": (LEASE, ROOM),
         "expired": (ROOM,),
@@ -148,7 +148,7 @@ def statements() -> dict[str, tuple[Any, ...]]:
         "get": (JOB, ROOM),
         "pause": (["default"],),
         "prune": (ROOM, 900_000_000),
-        "forget_days": (date(2020, 1, 1), ROOM, True),
+        "empty_partitions": (date(2020, 1, 1), ROOM, True),
         "store_facts": (900_000_000, 3_600_000_000, ROOM),
     }
 
@@ -180,13 +180,13 @@ def plans(postgres_server: PostgresServer) -> Iterator[Plans]:
     more = {"more": _OVER_COLUMNS, "values": _OVER, "state": "completed"}
     sql(_FILL.format(table="finished", kind="b000", task="due", priority=0, count=MILLION, **more))
     more = {
-        "more": "claim, number, lease, worker, attempt, failures, crashes, available_at, claimed_at, started_at, payload",
+        "more": "claim_id, claim_number, lease, worker, attempt, failures, crashes, available_at, claimed_at, started_at, payload",
         "values": f"'{CLAIM}', n, '{LEASE}', 'w', 1, 0, 0, now(), now(), now(), '\\x7b7d'",
         "state": "running",
     }
     sql(_FILL.format(table="active", kind="c000", task="due", priority=0, count=10_000, **more))
     sql(
-        "INSERT INTO holdfast.leases (id, worker, process, timing, ttl, grace, queues, tasks, slots, is_isolated, opened_at, beaten_at,"
+        "INSERT INTO holdfast.leases (id, worker, process, timing, ttl, grace, queues, tasks, slots, is_isolated, opened_at, renewed_at,"
         " expires_at) VALUES (%s, 'w', '{}', '{}', 30, 20, '[]', '[]', 9, false, now(), now(), now() + interval '1 day')",
         [LEASE],
     )

@@ -36,7 +36,7 @@ class World:
     async def build(self, home: Home) -> None:
         """Each kind of line before, between and after those that count."""
         everybody: list[NewJob] = []
-        kinds: dict[str, list[UUID]] = {"state = 'held'": [], "proviso = '-infinity'": []}
+        kinds: dict[str, list[UUID]] = {"state = 'held'": [], "claimable_until = '-infinity'": []}
         for task, queue in product(("0", *KNOWN, "z"), ("1", "m", "n", "paused", "x")):
             new = partial(self.at.new, task=task, queue=queue)
             held = [new(priority=priority) for priority in (-3, 0, 4)]
@@ -90,7 +90,7 @@ def test_lines_are_those_in_which_jobs_are_due_the_most_urgent_first(home: Home,
         await world.build(home)
         for queues, isolated in ASKED:
             request = await request_in(world, queues, isolated, MANY)
-            found = await at.store._fetch("lines", *packing.lines(request, most))  # type: ignore[attr-defined]
+            found = await at.store._fetch("ranges", *packing.ranges(request, most))  # type: ignore[attr-defined]
             expected = list(dict.fromkeys(map(line_of, world.chosen(request))))[:most]
             assert [(row["task"], row["queue"], row["priority"]) for row in found] == expected
             assert not any(row["is_isolated"] for row in found)
@@ -104,7 +104,7 @@ def test_lines_say_whether_the_lease_runs_one_job_alone(home: Home) -> None:
         for is_isolated in (True, False):
             lease = structs.replace(at.new_lease(), is_isolated=is_isolated)
             await at.store.open_lease(lease)
-            (row,) = await at.store._fetch("lines", *packing.lines(at.request(lease.id), 1))  # type: ignore[attr-defined]
+            (row,) = await at.store._fetch("ranges", *packing.ranges(at.request(lease.id), 1))  # type: ignore[attr-defined]
             assert row["is_isolated"] is is_isolated
 
     play(Stage(home), act)
@@ -117,7 +117,7 @@ async def taken(world: World, name: str, request: ClaimRequest, where: Sequence[
 
 
 @pytest.mark.parametrize("limit", [1, 3, MANY])
-@pytest.mark.parametrize("way", ["due_walk", "due_lines", "due_line", "due_ids"])
+@pytest.mark.parametrize("way", ["due_all_ranges", "due_ranges", "due_range", "due_ids"])
 def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: str, limit: int) -> None:
     async def act(at: Scene) -> None:
         world = World(at)
@@ -129,11 +129,11 @@ def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: 
             lines = list(dict.fromkeys(map(line_of, jobs)))
             where: Sequence[Any]
             match way:
-                case "due_walk":
+                case "due_all_ranges":
                     where = packing.walking(request, limit)
-                case "due_lines":
+                case "due_ranges":
                     where = (*zip(*lines, strict=True), None, None, None, 0)
-                case "due_line":
+                case "due_range":
                     jobs = [job for job in jobs if line_of(job) == lines[-1]]
                     where = (*lines[-1], datetime.min, UUID(int=0))
                 case _:
@@ -147,14 +147,14 @@ def test_each_way_to_claim_takes_the_first_that_can_be_claimed(home: Home, way: 
     play(Stage(home), act)
 
 
-@pytest.mark.parametrize("way", ["due_line", "due_lines"])
+@pytest.mark.parametrize("way", ["due_range", "due_ranges"])
 def test_claims_along_lines_go_on_after_what_was_taken_last(home: Home, way: str) -> None:
     async def act(at: Scene) -> None:
         world, (first, second, third) = World(at), await at.enqueue(*(at.new(task="a", priority=1) for _ in range(3)))
         at.advance(1.0)
         urgent = await at.enqueue(*(at.new(task="a") for _ in range(3)))
         request = await request_in(world, None, LEAVE, 2)
-        if way == "due_line":
+        if way == "due_range":
             assert await taken(world, way, request, ("a", "default", 0, at.now, urgent[0])) == list(urgent[1:])
         else:
             where = (["a", "a"], ["default"] * 2, [0, 1])
@@ -165,16 +165,16 @@ def test_claims_along_lines_go_on_after_what_was_taken_last(home: Home, way: str
     play(Stage(home), act)
 
 
-@pytest.mark.parametrize("way", ["due_walk", "due_lines", "due_line", "due_ids"])
+@pytest.mark.parametrize("way", ["due_all_ranges", "due_ranges", "due_range", "due_ids"])
 def test_no_way_to_claim_takes_from_a_queue_that_was_paused_meanwhile(home: Home, way: str) -> None:
     async def act(at: Scene) -> None:
         world, job = World(at), at.new(task="a")
         await at.enqueue(job)
         request = await request_in(world, None, LEAVE, 1)
         where: Sequence[Any] = {
-            "due_walk": packing.walking(request, 1),
-            "due_lines": (["a"], ["default"], [0], None, None, None, 0),
-            "due_line": ("a", "default", 0, datetime.min, UUID(int=0)),
+            "due_all_ranges": packing.walking(request, 1),
+            "due_ranges": (["a"], ["default"], [0], None, None, None, 0),
+            "due_range": ("a", "default", 0, datetime.min, UUID(int=0)),
             "due_ids": ([job.id], None),
         }[way]
         for is_paused in (True, False):

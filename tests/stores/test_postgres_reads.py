@@ -15,11 +15,11 @@ from tests.stores.test_postgres_plans import JOB, LEASE, REQUEST, Plans
 MANY, ROOM = 500, 3
 FEW = 100
 ASKED = structs.replace(REQUEST, limit=ROOM)
-ONE = ClaimCursor(lines=(("due", "default", 0),))
-TWO = ClaimCursor(lines=(("due", "default", 0), ("due", "default", -1)))
+ONE = ClaimCursor(ranges=(("due", "default", 0),))
+TWO = ClaimCursor(ranges=(("due", "default", 0), ("due", "default", -1)))
 
 _WAITING = """
-INSERT INTO holdfast.pending (id, task, queue, priority, state, available_at, created_at, policy, payload, proviso)
+INSERT INTO holdfast.pending (id, task, queue, priority, state, available_at, created_at, policy, payload, claimable_until)
 SELECT gen_random_uuid(), '{}', '{}', {}, '{}', now() + {} * interval '1 hour', now(), '{{}}', '', {} FROM generate_series(1, {})
 """
 _LINES = [
@@ -32,8 +32,8 @@ _LINES = [
 ]
 _ACTIVE = """
 INSERT INTO holdfast.active (
-    id, claim, number, lease, worker, task, queue, priority, state, attempt, failures, crashes, created_at, available_at, claimed_at,
-    started_at, policy, payload
+    id, claim_id, claim_number, lease, worker, task, queue, priority, state, attempt, failures, crashes, created_at, available_at,
+    claimed_at, started_at, policy, payload
 ) SELECT gen_random_uuid(), gen_random_uuid(), n, '{}', '', 'due', 'default', 0, 'running', 1, 0, 0, now(), now(), now(), now(), '{{}}', ''
 FROM generate_series(1, {}) AS n
 """
@@ -41,7 +41,7 @@ FROM generate_series(1, {}) AS n
 
 _OWNER = """
 INSERT INTO holdfast.leases (
-    id, worker, process, timing, ttl, grace, queues, tasks, slots, is_isolated, opened_at, beaten_at, expires_at
+    id, worker, process, timing, ttl, grace, queues, tasks, slots, is_isolated, opened_at, renewed_at, expires_at
 ) VALUES ('{}', 'w', '{{}}', '{{}}', 30, 20, '[]', '[]', 9, false, now(), now(), now() + interval '1 day')
 """
 
@@ -51,10 +51,10 @@ def statements(queues: tuple[str, ...] | None = None) -> dict[str, tuple[Any, ..
     asked = structs.replace(ASKED, queues=queues)
     claim = (*packing.settling(()), *packing.claiming(asked))
     return {
-        "lines": packing.lines(asked, ROOM),
-        "claim due_line": (*claim, *ONE.due[1]),
-        "claim due_lines": (*claim, *TWO.due[1]),
-        "claim due_walk": (*claim, *packing.walking(asked, ROOM)),
+        "ranges": packing.ranges(asked, ROOM),
+        "claim due_range": (*claim, *ONE.due[1]),
+        "claim due_ranges": (*claim, *TWO.due[1]),
+        "claim due_all_ranges": (*claim, *packing.walking(asked, ROOM)),
         "claim due_ids": (*claim, [JOB], queues),
         "next_due": (["due", "other"], queues, False, True),
         "due": (["due", "other"], queues, False, True, 0, ROOM),

@@ -68,16 +68,16 @@ def user(dsn: str) -> str:
     ("role", "statement"),
     [
         ("enqueue", "SELECT payload FROM holdfast.pending"),
-        ("enqueue", "SELECT payload FROM holdfast.bodies"),
+        ("enqueue", "SELECT payload FROM holdfast.payloads"),
         ("enqueue", "UPDATE holdfast.pending SET priority = 0"),
         ("enqueue", "DELETE FROM holdfast.pending"),
-        ("enqueue", "SELECT holdfast.make_days(current_date)"),
-        ("read", "INSERT INTO holdfast.paused VALUES ('q', now())"),
+        ("enqueue", "SELECT holdfast.make_partitions(current_date)"),
+        ("read", "INSERT INTO holdfast.paused_queues VALUES ('q', now())"),
         ("read", "UPDATE holdfast.leases SET ended_at = now()"),
         ("read", "SELECT nextval('holdfast.claim_numbers')"),
         ("work", "DROP TABLE holdfast.pending"),
         ("work", "UPDATE holdfast.versions SET version = 0"),
-        ("work", "UPDATE holdfast.days SET last = first"),
+        ("work", "UPDATE holdfast.partition_days SET last = first"),
         ("work", "CREATE TABLE holdfast.mine ()"),
     ],
 )
@@ -120,7 +120,7 @@ def test_who_may_not_drop_a_day_forgets_its_jobs_all_the_same(divided: Home) -> 
         at.advance(4 * DAY)
         days = len(partitions(divided))
         assert [(await at.store.prune(2)).jobs for _ in range(3)] == [2, 1, 0]
-        assert divided.sql("SELECT count(*) FROM holdfast.jobs UNION ALL SELECT count(*) FROM holdfast.bodies") == [(0,), (0,)]
+        assert divided.sql("SELECT count(*) FROM holdfast.jobs UNION ALL SELECT count(*) FROM holdfast.payloads") == [(0,), (0,)]
         assert len(partitions(divided)) == days + 4
         owner = store_at(divided.dsn.replace("//postgres@", "//a_own@"))
         await owner.prune(2)

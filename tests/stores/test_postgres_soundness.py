@@ -19,7 +19,7 @@ from tests.stores.test_postgres_checks import found_at, levels
 from tests.stores.test_postgres_partitions import In
 
 DAY = 86400.0
-WITHOUT_A_KEY = ("active", "days", "finished_other", "attempts_other")
+WITHOUT_A_KEY = ("active", "partition_days", "finished_other", "attempts_other")
 TABLES = ("SELECT relname FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relkind = 'r'",)[0]
 
 
@@ -185,7 +185,7 @@ def test_a_write_that_the_server_refuses_is_no_outage(database: str, owner: psyc
 
 
 @pytest.mark.parametrize(
-    "table", ["pending", "active", "finished", "bodies", "attempts", "receipts", "unique_keys", "leases", "paused"]
+    "table", ["pending", "active", "finished", "payloads", "attempts", "receipts", "unique_keys", "leases", "paused_queues"]
 )
 @pytest.mark.parametrize("event", ["INSERT", "DELETE"])
 def test_a_trigger_that_refuses_any_move_is_red(database: str, owner: psycopg.Connection, table: str, event: str) -> None:
@@ -215,7 +215,7 @@ def test_a_check_leaves_nothing_and_nobody_sees_its_job(database: str, owner: ps
     before = owner.execute("SELECT last_value FROM holdfast.claim_numbers").fetchone()
     assert found_at(database)["job"].level == "ok"
     for (table,) in owner.execute(TABLES).fetchall():
-        if table not in ("versions", "days"):
+        if table not in ("versions", "partition_days"):
             assert owner.execute(f"SELECT count(*) FROM holdfast.{table}").fetchone() == (0,)
     assert owner.execute("SELECT last_value FROM holdfast.claim_numbers").fetchone() != before
 
@@ -229,7 +229,7 @@ def test_a_check_waits_for_no_lock_for_long(database: str, owner: psycopg.Connec
 def test_a_right_that_was_revoked_is_red_whatever_it_is_on(worker: str, owner: psycopg.Connection) -> None:
     assert errors(worker) == {}
     rights = [f"{right} ON holdfast.{name}" for name, all_of_it in objects.RIGHTS.items() for right in sorted(all_of_it)]
-    rights += ["EXECUTE ON FUNCTION holdfast.make_days"]
+    rights += ["EXECUTE ON FUNCTION holdfast.make_partitions"]
     for right in rights:
         what = right.replace("ON holdfast.claim_numbers", "ON SEQUENCE holdfast.claim_numbers")
         owner.execute(f"REVOKE {what} FROM holdfast_work")
@@ -290,7 +290,7 @@ def test_an_index_that_is_not_valid_is_red(database: str, owner: psycopg.Connect
 @pytest.mark.parametrize(
     ("drop", "name"),
     [
-        ("TABLE holdfast.bodies CASCADE", "bodies"),
+        ("TABLE holdfast.payloads CASCADE", "payloads"),
         ("VIEW holdfast.jobs", "jobs"),
         ("SEQUENCE holdfast.claim_numbers", "claim_numbers"),
         ("FUNCTION holdfast.take_key", "take_key"),

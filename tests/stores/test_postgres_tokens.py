@@ -60,7 +60,7 @@ async def owing(at: Scene) -> list[tuple[UUID, Token, datetime]]:
 def test_s3_a_hook_asks_for_the_whole_token_and_its_mark(home: Home) -> None:
     async def act(at: Scene) -> None:
         for job, token, mark in await owing(at):
-            begins, ends = ("healing_begins", "1000", "mark"), ("healing_ends",)
+            begins, ends = ("hook_begins", "1000", "mark"), ("hook_ends",)
             for name, *more in (begins, ends):
                 for asked in others(at, job, token):
                     assert not await is_ours(at, name, asked, *more, mark)
@@ -69,7 +69,7 @@ def test_s3_a_hook_asks_for_the_whole_token_and_its_mark(home: Home) -> None:
                 assert (await at.row(job)).hook_due_at == mark
                 assert await is_ours(at, name, (job, token), *more, mark)
             assert (await at.row(job)).hook_due_at is None
-            assert not await is_ours(at, "healing_begins", (job, token), "1000", "mark", mark)
+            assert not await is_ours(at, "hook_begins", (job, token), "1000", "mark", mark)
 
     play(Stage(home), act)
 
@@ -79,19 +79,19 @@ def test_s3_a_hook_of_a_waiting_job_is_nobodys_who_has_a_claim(home: Home) -> No
         row = await crashed(at, HOLDS)
         assert row.token.claim is None
         claimed = (row.id, Token(at.chance.uuid4(), row.token.number))
-        assert not await is_ours(at, "healing_begins", claimed, "1000", "mark", row.hook_due_at)
-        assert not await is_ours(at, "healing_ends", claimed, row.hook_due_at)
+        assert not await is_ours(at, "hook_begins", claimed, "1000", "mark", row.hook_due_at)
+        assert not await is_ours(at, "hook_ends", claimed, row.hook_due_at)
 
     play(Stage(home), act)
 
 
-@pytest.mark.parametrize("name", ["transaction_begins", "healing_begins", "enqueue", "enqueue_plain"])
+@pytest.mark.parametrize("name", ["transaction_begins", "hook_begins", "enqueue", "enqueue_plain"])
 def test_s6_a_callers_commit_is_made_durable_and_never_less_than_the_caller_wants(home: Home, name: str) -> None:
     async def act(at: Scene) -> None:
         token, key = (at.chance.uuid7(), at.chance.uuid4(), 1), "k" if name == "enqueue" else None
         for theirs in ("off", "local", "remote_write", "on", "remote_apply"):
             values: tuple[Any, ...] = (*token, "1000", "mark") if "begins" in name else ()
-            values += (at.now,) if name == "healing_begins" else ()
+            values += (at.now,) if name == "hook_begins" else ()
             for is_durable in (True, False)[: 1 if values else 2]:
                 job = at.new(key=key and f"{theirs} {is_durable}")
                 asked = values or packing.enqueue(at.chance.uuid4(), [job], is_durable=is_durable)[1:]

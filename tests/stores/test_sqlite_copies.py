@@ -32,7 +32,7 @@ for statement in sys.argv[2:]:
     print(connection.execute(statement).fetchall(), flush=True)
 connection.close()
 """
-TOUCH = "UPDATE holdfast_sequence SET number = number + 1"
+TOUCH = "UPDATE holdfast_sequence SET claim_number = claim_number + 1"
 JOBS = "SELECT count(*) FROM holdfast_jobs"
 
 

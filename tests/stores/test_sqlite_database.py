@@ -218,7 +218,7 @@ def test_no_write_leaves_a_transaction_open(tmp_path: Path) -> None:
         await at.store.beat([hold.lease])
         await at.store.end_lease(hold.lease, LeaseEnd(End.CLOSED))
         sql(tmp_path / "jobs.db", "PRAGMA busy_timeout = 0")
-        sql(tmp_path / "jobs.db", "UPDATE holdfast_sequence SET number = number + 7")
+        sql(tmp_path / "jobs.db", "UPDATE holdfast_sequence SET claim_number = claim_number + 7")
         assert (await at.running()).token.number > hold.token.number + 7
 
     play(OnFile(tmp_path / "jobs.db"), act)

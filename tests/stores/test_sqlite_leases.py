@@ -185,7 +185,7 @@ def test_a_lease_that_cannot_be_read_is_still_one(tmp_path: Path) -> None:
     async def act(at: Scene) -> None:
         ended, alive = await at.running(), await at.running()
         await at.store.end_lease(ended.lease, LeaseEnd(End.CRASHED))
-        sql(tmp_path / "jobs.db", "UPDATE holdfast_leases SET why = '{', process = '', timing = 'x', queues = '7'")
+        sql(tmp_path / "jobs.db", "UPDATE holdfast_leases SET end_reason = '{', process = '', timing = 'x', queues = '7'")
         assert [view.id for view in await at.store.workers()] == [alive.lease]
         (view,) = await at.store.expired(10)
         assert (view.id, view.end) == (ended.lease, CRASH)

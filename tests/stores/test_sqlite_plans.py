@@ -223,16 +223,16 @@ def test_no_query_of_the_engine_walks_the_jobs(tmp_path: Path) -> None:
             plan = await inside(at.store, lambda database, name=name: plan_of(database, name))
             walks = [line for line in plan if re.match(r"SCAN (holdfast_)?(jobs?|attempts|bodies)\b", line)]
             # The active rows alone, by their own index.
-            assert [line for line in walks if "INDEX holdfast_active" not in line] == [], (name, plan)
+            assert [line for line in walks if "INDEX holdfast_active_lease" not in line] == [], (name, plan)
 
     play(OnFile(tmp_path / "jobs.db"), act)
 
 
 SEARCHES = {
     "enqueue": "holding USING INDEX holdfast_unique_keys (task=? AND unique_key=?)",
-    "expire": "holdfast_jobs USING INDEX holdfast_expiring (proviso>? AND proviso<?)",
+    "expire": "holdfast_jobs USING INDEX holdfast_expiring (claimable_until>? AND claimable_until<?)",
     "next_due": "job USING INDEX holdfast_waiting (task=? AND queue=? AND priority=?)",
-    "prune": "holdfast_jobs USING INDEX holdfast_forgettable (forget_at>? AND forget_at<?)",
+    "prune": "holdfast_jobs USING INDEX holdfast_prunable (delete_after>? AND delete_after<?)",
     "purge": "job USING INDEX holdfast_waiting (task=? AND queue=?)",
     "reopen": "holding USING INDEX holdfast_unique_keys (task=? AND unique_key=?)",
     "taken": "holding USING INDEX holdfast_unique_keys (task=? AND unique_key=?)",

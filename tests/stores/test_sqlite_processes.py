@@ -104,7 +104,7 @@ def test_a_process_killed_in_the_midst_leaves_every_job_in_one_place(tmp_path: P
         assert len(await store.held(lease.id)) == counts.get(("", State.RUNNING), 0)
         numbers = [row.token.number for row in await store.list(JobFilter(limit=5000)) if row.token.claim is not None]
         assert len(numbers) == len(set(numbers))
-        assert sql(path, "SELECT number FROM holdfast_sequence")[0][0] == max(numbers)
+        assert sql(path, "SELECT claim_number FROM holdfast_sequence")[0][0] == max(numbers)
         assert not [finding for finding in await store.check() if finding.level == "error"]
         await store.close()
 

@@ -120,7 +120,7 @@ def test_a_token_or_a_mark_that_is_not_the_jobs_own_begins_nothing(file: OnFile)
     play(file, act)
 
 
-@pytest.mark.parametrize("move", ["claim = NULL", "number = number + 1", "hook_due_at = hook_due_at + 1"])
+@pytest.mark.parametrize("move", ["claim_id = NULL", "claim_number = claim_number + 1", "hook_due_at = hook_due_at + 1"])
 def test_a_job_that_moves_while_its_hook_waits_for_the_lock_keeps_the_rows_out(plain: OnFile, move: str) -> None:  # noqa: F811
     async def act(at: Scene) -> None:
         row, loop, waits = await crashed(at), asyncio.get_running_loop(), asyncio.Event()
@@ -213,7 +213,7 @@ def test_a_job_that_is_healed_or_reopened_while_it_is_offered_is_not_offered(
         read = StoreDatabase.read
 
         def read_late(database: StoreDatabase, name: str, **values: Json) -> list[tuple[Json, ...]]:
-            if name == "unhealed_jobs":
+            if name == "owed_hooks_jobs":
                 sql(plain.path, f"{MEANWHILE[change]} WHERE id = ?", first.id.bytes)
             return read(database, name, **values)
 
@@ -231,8 +231,8 @@ def test_a_look_for_hooks_writes_nothing_where_none_is_owed_and_reads_only_those
             other.execute("BEGIN IMMEDIATE")  # whoever writes now waits in vain
             assert await at.store.owed_hooks(["task"], 10, pause=1.0) == ()
             other.execute("ROLLBACK")
-        plan = await inside(at.store, lambda database: _plan(database, "unhealed_due"))
-        assert "USING INDEX holdfast_unhealed (task=? AND hook_due_at>? AND hook_due_at<?)" in plan
+        plan = await inside(at.store, lambda database: _plan(database, "owed_hooks_due"))
+        assert "USING INDEX holdfast_owed_hooks (task=? AND hook_due_at>? AND hook_due_at<?)" in plan
 
     play(plain, act)
 

@@ -83,7 +83,7 @@ def test_an_attempt_that_is_remembered_before_its_job_has_ended_stands_in_nobody
         hold, other = await at.running(), await at.running()
         assert hold.token.claim is not None
         remembered = (hold.id.bytes, hold.token.number, hold.token.claim.bytes)
-        columns = "job, number, claim, sent_to, outcome, attempt, worker"
+        columns = "job, claim_number, claim_id, requested_state, outcome, attempt, worker"
         sql(
             tmp_path / "jobs.db",
             f"INSERT INTO holdfast_attempts ({columns}) VALUES (?, ?, ?, 'available', 'failed', 1, '')",
@@ -97,7 +97,14 @@ def test_an_attempt_that_is_remembered_before_its_job_has_ended_stands_in_nobody
 
 @pytest.mark.parametrize(
     "change",
-    ["claim = NULL", "claim = x'00'", "id = x'00'", "created_at = 'x', claim = x'00'", "available_at = 9e18", "reason = 'NEW'"],
+    [
+        "claim_id = NULL",
+        "claim_id = x'00'",
+        "id = x'00'",
+        "created_at = 'x', claim_id = x'00'",
+        "available_at = 9e18",
+        "reason = 'NEW'",
+    ],
 )
 def test_l4_an_active_row_that_nobody_can_read_stands_in_nobodys_way(tmp_path: Path, change: str) -> None:
     async def act(at: Scene) -> None:
@@ -151,7 +158,7 @@ def test_long_payloads_stay_where_they_are_while_their_job_moves(tmp_path: Path)
         small, large = await at.enqueue(at.new(payload=b"s" * 512), at.new(payload=b"l" * 513))
         path = tmp_path / "jobs.db"
         assert sql(path, "SELECT id FROM holdfast_jobs WHERE payload IS NULL") == [(large.bytes,)]
-        assert sql(path, "SELECT job, payload FROM holdfast_bodies") == [(large.bytes, b"l" * 513)]
+        assert sql(path, "SELECT job, payload FROM holdfast_payloads") == [(large.bytes, b"l" * 513)]
         assert [len(claim.payload) for claim in await at.claim(await at.lease(), 2)] == [512, 513]
         assert [len((await at.row(job)).payload) for job in (small, large)] == [512, 513]
 
@@ -213,7 +220,7 @@ def test_only_a_long_payload_lies_apart_from_its_row(tmp_path: Path) -> None:
         rows = [(alone[0][0], short), (alone[1][0], None), (together[0], short), (together[1], None)]
         found = sql(tmp_path / "jobs.db", "SELECT id, payload FROM holdfast_jobs ORDER BY rowid")
         assert found == [(job.bytes, payload) for job, payload in rows]
-        bodies = sql(tmp_path / "jobs.db", "SELECT job, payload FROM holdfast_bodies ORDER BY job")
+        bodies = sql(tmp_path / "jobs.db", "SELECT job, payload FROM holdfast_payloads ORDER BY job")
         assert bodies == [(job.bytes, long) for job, payload in rows if payload is None]
 
     play(OnFile(tmp_path / "jobs.db"), act)
@@ -227,7 +234,7 @@ def test_of_what_is_not_inserted_no_long_payload_is_left(tmp_path: Path) -> None
         assert (await at.send(at.new(key="k", payload=long))).duplicates
         assert (await at.send(at.new(key="k", payload=long * 2), at.new(payload=long))).is_refused
         assert (await at.send(at.new(payload=long), under=hold)).is_lost
-        assert sql(tmp_path / "jobs.db", "SELECT job FROM holdfast_bodies") == [(holder.bytes,)]
+        assert sql(tmp_path / "jobs.db", "SELECT job FROM holdfast_payloads") == [(holder.bytes,)]
 
     play(OnFile(tmp_path / "jobs.db"), act)
 

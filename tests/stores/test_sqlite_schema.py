@@ -89,7 +89,7 @@ def test_processes_that_start_at_once_make_it_once(tmp_path: Path) -> None:
         assert child.stdout.read().strip() == b"{}"
         child.stdout.close()
         assert child.wait() == 0
-    assert sql(path, "SELECT count(*), max(number) FROM holdfast_sequence") == [(1, 0)]
+    assert sql(path, "SELECT count(*), max(claim_number) FROM holdfast_sequence") == [(1, 0)]
 
 
 def test_a_migration_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

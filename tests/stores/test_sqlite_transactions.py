@@ -168,7 +168,7 @@ def test_a_rescue_between_entry_and_lock_keeps_the_rows_out(file: OnFile, transa
         def lose(connection: Any) -> None:
             write(connection)
             # As a rescuer would that was first at the lock.
-            connection.execute("UPDATE holdfast_jobs SET claim = NULL, state = 'available'")
+            connection.execute("UPDATE holdfast_jobs SET claim_id = NULL, state = 'available'")
 
         with pytest.raises(JobLost):
             await transact(at, hold, lose)

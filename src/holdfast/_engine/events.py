@@ -23,8 +23,8 @@ class EventName(StrEnum):
     JOB_RESCHEDULED = "job.rescheduled"  # job state
     JOB_DELETED = "job.deleted"  # job
     JOB_CLAIMED = "job.claimed"  # job task attempt worker via rescued recovery
-    JOB_HEALED = "job.healed"  # job task attempt worker reason: on_rescue has committed, for that attempt, which was cut short
-    JOB_HEAL_FAILED = "job.heal_failed"  # job task attempt worker reason error: on_rescue raised; it is still owed
+    JOB_RESCUE_HOOK_COMPLETED = "job.rescue_hook_completed"  # job task attempt worker reason: on_rescue committed
+    JOB_RESCUE_HOOK_FAILED = "job.rescue_hook_failed"  # job task attempt worker reason error: on_rescue raised; it is still due
     JOB_COMPLETED = "job.completed"  # job task attempt worker
     JOB_RETRIED = "job.retried"  # job task attempt worker error delay
     JOB_SNOOZED = "job.snoozed"  # job task attempt worker delay
@@ -32,20 +32,20 @@ class EventName(StrEnum):
     JOB_CANCELLED = "job.cancelled"  # job task attempt worker reason
     JOB_RELEASED = "job.released"  # job task attempt worker
     JOB_RESCUED = "job.rescued"  # job task attempt worker reason to crashes delay recovery
-    JOB_OVERRUN = "job.overrun"  # job worker reason: it stalled or passed its limit; its code is asked to stop
+    JOB_DEADLINE_EXCEEDED = "job.deadline_exceeded"  # job worker reason: it stalled or passed its limit; its code has to stop
     JOB_EXPIRED = "job.expired"  # job task: nobody started it in time
     JOB_LOST = "job.lost"  # job task attempt worker reason: a zombie's write was refused
     JOB_MISSING = "job.missing"  # job task attempt worker: an outcome was dropped, no trace of its job is left
     LEASE_OPENED = "lease.opened"  # lease worker
     LEASE_ENDED = "lease.ended"  # lease worker reason signal
     LEASE_LOST = "lease.lost"  # running: it learnt that it is a zombie
-    LEASE_LATE = "lease.late"  # running: past its deadline, code is being stopped
+    LEASE_DEADLINE_PASSED = "lease.deadline_passed"  # running: past its deadline, code is being stopped
     WORKER_STARTED = "worker.started"  # worker
     WORKER_READY = "worker.ready"  # worker
     WORKER_ENDED = "worker.ended"  # worker exit
     WORKER_KILLED = "worker.killed"  # worker reason
-    WORKER_LIMITED = "worker.limited"  # worker limit: what this machine cannot promise
-    WORKER_DRAINING = "worker.draining"  # workers again
+    WORKER_DEGRADED = "worker.degraded"  # worker limitation: what this machine cannot promise
+    WORKER_DRAINING = "worker.draining"  # workers is_forced
     QUEUE_PAUSED = "queue.paused"  # queue
     QUEUE_RESUMED = "queue.resumed"  # queue
     QUEUE_PURGED = "queue.purged"  # queue jobs
@@ -56,18 +56,18 @@ class EventName(StrEnum):
     STORE_REFUSED = "store.refused"  # operation error failures job: the store is up; an operator has to act
     STORE_BUSY = "store.busy"  # operation error failures jobs: another session keeps a lock
     STORE_RECOVERED = "store.recovered"  # operation failures
-    STORE_CLOCK_STEPPED = "store.clock_stepped"  # store own
+    STORE_CLOCK_STEPPED = "store.clock_stepped"  # store_seconds local_seconds
     STORE_WARNED = "store.warned"  # warning: said once, at start
     STORE_PRUNED = "store.pruned"  # jobs stubs receipts leases attempts
-    TRANSPORT_SWEPT = "transport.swept"  # jobs: told again, because they waited and nobody had come for them
-    ROWS_RESET = "rows.reset"  # watch count failed oldest owner keys: taken from whoever had them for too long
-    ROWS_LOST = "rows.lost"  # watch count keys job: they were somebody else's when this batch wanted to finish them
-    ROWS_KEPT = "rows.kept"  # watch keys error job: alone with its handler's error; taken back after stale_after, or failed
-    ROWS_TIGHT = "rows.tight"  # watch took stale_after job: a batch takes so long that it may be taken for stuck
-    ROWS_UNREADABLE = "rows.unreadable"  # watch count keys: their stamps are of no form that can be compared; left alone
-    ROWS_UNDONE = "rows.undone"  # watch count keys: a trigger or another program takes away the stamps they were given
-    ROWS_REFUSED = "rows.refused"  # watch verb count keys error job: a constraint or trigger lets nothing change them
-    ROWS_PRUNED = "rows.pruned"  # watch count
+    TRANSPORT_REPUBLISHED = "transport.republished"  # jobs: published again, because no worker had come for them
+    ROWS_RESET = "rows.reset"  # rows count failed oldest owner keys: taken from whoever had them for too long
+    ROWS_LOST = "rows.lost"  # rows count keys job: they were somebody else's when this batch wanted to finish them
+    ROWS_KEPT = "rows.kept"  # rows keys error job: alone with its handler's error; taken back after stale_after, or failed
+    ROWS_BATCH_SLOW = "rows.batch_slow"  # rows seconds stale_after job: a batch takes so long that it may be taken for stuck
+    ROWS_UNREADABLE = "rows.unreadable"  # rows count keys: their stamps are of no form that can be compared; left alone
+    ROWS_UNDONE = "rows.undone"  # rows count keys: a trigger or another program takes away the stamps they were given
+    ROWS_REFUSED = "rows.refused"  # rows verb count keys error job: a constraint or trigger lets nothing change them
+    ROWS_PRUNED = "rows.pruned"  # rows count
     TASK_UNKNOWN = "task.unknown"  # task: its jobs wait, and no live worker, or no runner of one, knows it
     PAYLOAD_FIELDS_IGNORED = "payload.fields_ignored"  # job task fields
     SUBSCRIBER_FAILED = "subscriber.failed"  # event error
@@ -77,13 +77,13 @@ _LEVELS: dict[EventName, int] = {
     EventName.JOB_RETRIED: logging.WARNING,
     EventName.JOB_FAILED: logging.ERROR,
     EventName.JOB_RESCUED: logging.WARNING,
-    EventName.JOB_OVERRUN: logging.WARNING,
-    EventName.JOB_HEAL_FAILED: logging.ERROR,
+    EventName.JOB_DEADLINE_EXCEEDED: logging.WARNING,
+    EventName.JOB_RESCUE_HOOK_FAILED: logging.ERROR,
     EventName.JOB_EXPIRED: logging.ERROR,
     EventName.ROWS_RESET: logging.WARNING,
     EventName.ROWS_LOST: logging.WARNING,
     EventName.ROWS_KEPT: logging.WARNING,
-    EventName.ROWS_TIGHT: logging.WARNING,
+    EventName.ROWS_BATCH_SLOW: logging.WARNING,
     EventName.ROWS_UNREADABLE: logging.WARNING,
     EventName.ROWS_UNDONE: logging.WARNING,
     EventName.ROWS_REFUSED: logging.WARNING,
@@ -91,7 +91,7 @@ _LEVELS: dict[EventName, int] = {
     EventName.JOB_LOST: logging.WARNING,
     EventName.JOB_MISSING: logging.WARNING,
     EventName.LEASE_LOST: logging.WARNING,
-    EventName.LEASE_LATE: logging.WARNING,
+    EventName.LEASE_DEADLINE_PASSED: logging.WARNING,
     EventName.WORKER_KILLED: logging.WARNING,
     EventName.RUNNER_UNAVAILABLE: logging.ERROR,
     EventName.RUNNER_CRASHED: logging.WARNING,
@@ -102,7 +102,7 @@ _LEVELS: dict[EventName, int] = {
     EventName.STORE_CLOCK_STEPPED: logging.WARNING,
     EventName.SUBSCRIBER_FAILED: logging.ERROR,
     EventName.STORE_WARNED: logging.WARNING,
-    EventName.WORKER_LIMITED: logging.WARNING,
+    EventName.WORKER_DEGRADED: logging.WARNING,
     EventName.QUEUE_PAUSED: logging.INFO,
     EventName.QUEUE_RESUMED: logging.INFO,
     EventName.QUEUE_PURGED: logging.INFO,

@@ -28,15 +28,15 @@ CLOCK_ERROR = 0.005
 """Seconds by which two readings of SQLite's wall clock, which counts milliseconds, may be wrong."""
 
 _JOB = """json_object(
-    'state', {0}.state, 'claim', hex({0}.claim), 'number', {0}.number, 'lease', hex({0}.lease), 'attempt', {0}.attempt,
-    'failures', {0}.failures, 'crashes', {0}.crashes, 'policy', json({0}.policy), 'is_marked', {0}.is_marked,
+    'state', {0}.state, 'claim_id', hex({0}.claim_id), 'claim_number', {0}.claim_number, 'lease', hex({0}.lease), 'attempt', {0}.attempt,
+    'failures', {0}.failures, 'crashes', {0}.crashes, 'policy', json({0}.policy), 'cancel_requested', {0}.cancel_requested,
     'message', {0}.message, 'result', CAST({0}.result AS TEXT), 'task', {0}.task, 'queue', {0}.queue, 'key', {0}.unique_key,
     'reason', {0}.reason, 'available_at', {0}.available_at, 'expires_at', {0}.expires_at
 )"""
 _LEASE = """json_object(
     'worker', {0}.worker, 'process', json({0}.process), 'timing', json({0}.timing),
-    'left', ({0}.expires_at - {0}.beaten_at) / 1e6, 'expires_at', {0}.expires_at, 'why', json({0}.why), 'tasks', json({0}.tasks),
-    'is_draining', {0}.is_draining, 'is_isolated', {0}.is_isolated, 'grace', {0}.grace / 1e6, 'slots', {0}.slots
+    'left', ({0}.expires_at - {0}.renewed_at) / 1e6, 'expires_at', {0}.expires_at, 'end_reason', json({0}.end_reason),
+    'tasks', json({0}.tasks), 'is_draining', {0}.is_draining, 'is_isolated', {0}.is_isolated, 'grace', {0}.grace / 1e6, 'slots', {0}.slots
 )"""
 _NOW = "(julianday('now') - 2440587.5) * 86400.0"
 
@@ -67,7 +67,7 @@ def watch(database: str | PathLike[str]) -> None:
             statements.append(f"{trigger} BEGIN {insert}; END")
     for verb, side, word in (("INSERT", "NEW", "paused"), ("DELETE", "OLD", "resumed")):
         insert = f"INSERT INTO history (time, what, after) VALUES ({_NOW}, 'queue', '{word} ' || {side}.queue)"  # noqa: S608 - likewise
-        statements.append(f"CREATE TRIGGER history_paused_{verb} AFTER {verb} ON holdfast_paused BEGIN {insert}; END")
+        statements.append(f"CREATE TRIGGER history_paused_{verb} AFTER {verb} ON holdfast_paused_queues BEGIN {insert}; END")
     with opened(database) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -118,14 +118,14 @@ def lease_row(text: str | None, monotonic: int) -> LeaseRow | None:
 
 class _Job(Struct):
     state: State
-    claim: str
-    number: int
+    claim_id: str
+    claim_number: int
     lease: str
     attempt: int
     failures: int
     crashes: int
     policy: Policy
-    is_marked: int
+    cancel_requested: int
     message: str | None
     result: str | None
     task: str
@@ -139,13 +139,13 @@ class _Job(Struct):
         expires = None if wall is None or self.expires_at is None else (self.expires_at - wall) / 1e6
         return JobRow(
             state=self.state,
-            token=Token(UUID(self.claim) if self.claim else None, self.number),
+            token=Token(UUID(self.claim_id) if self.claim_id else None, self.claim_number),
             lease=UUID(self.lease) if self.lease else None,
             attempt=self.attempt,
             failures=self.failures,
             crashes=self.crashes,
             policy=self.policy,
-            is_cancel_requested=bool(self.is_marked),
+            is_cancel_requested=bool(self.cancel_requested),
             witness=self.message or "",
             result=_text(self.result),
             task=self.task,
@@ -162,7 +162,7 @@ class _Lease(Struct):
     process: ProcessIdentity
     timing: LeaseTiming
     left: float
-    why: LeaseEnd | None
+    end_reason: LeaseEnd | None
     tasks: tuple[str, ...]
     is_draining: int
     is_isolated: int
@@ -177,9 +177,9 @@ class _Lease(Struct):
             ttl=self.timing.ttl,
             margin=self.timing.margin,
             overdue=overdue,
-            is_ended=self.why is not None,
-            is_free=self.why is not None and self.why.with_drain(is_draining=bool(self.is_draining)).is_free,
-            culprits={} if self.why is None else self.why.charged_jobs,
+            is_ended=self.end_reason is not None,
+            is_free=self.end_reason is not None and self.end_reason.with_drain(is_draining=bool(self.is_draining)).is_free,
+            culprits={} if self.end_reason is None else self.end_reason.charged_jobs,
             is_draining=bool(self.is_draining),
             is_isolated=bool(self.is_isolated),
             grace=self.grace,
@@ -223,13 +223,13 @@ def _lease_event(time: float, key: UUID, after: str | None, beats: dict[UUID, _B
         return Event(time=time, process="", what="lease", phase=Phase.TRUTH, lease=key, before=before)
     entry = msgspec.json.decode(after, type=_Lease)
     overdue = -entry.left
-    if entry.why is not None and last is not None:
+    if entry.end_reason is not None and last is not None:
         overdue = last.row.overdue + time - last.time
         overdue = 0.0 if -CLOCK_ERROR < overdue < 0 else overdue
     row = entry.row(overdue)
     beats[key] = _Beat(time, row)
-    by = None if entry.why is None else By("end_lease", is_judged=entry.why.reason is End.EXPIRED)
-    ender = row.process if entry.why is not None and entry.why.reason is End.CLOSED else ""
+    by = None if entry.end_reason is None else By("end_lease", is_judged=entry.end_reason.reason is End.EXPIRED)
+    ender = row.process if entry.end_reason is not None and entry.end_reason.reason is End.CLOSED else ""
     made = Event(time=time, process=ender, what="lease", phase=Phase.TRUTH, lease=key, before=before, after=row)
     return structs.replace(made, by=by)
 

@@ -174,7 +174,7 @@ def test_s9_a_row_that_raises_does_not_stop_the_others(options: dict[str, Any], 
         assert len(calls) <= 40
         assert [row.state for row in rows] == [State.COMPLETED] * 2
         (kept,) = garden.log.of("rows.kept")
-        assert (kept["watch"], kept["keys"], kept["error"]) == ("pastes", str(poison), f"ValueError: row {poison} is broken")
+        assert (kept["rows"], kept["keys"], kept["error"]) == ("pastes", str(poison), f"ValueError: row {poison} is broken")
 
     run(test())
 
@@ -413,7 +413,7 @@ def test_rows_whose_claim_or_release_is_refused_are_reported_with_their_run() ->
         ]
         await garden.run_once()
         found = [{**each, "job": each["job"] is not None} for each in garden.log.of("rows.refused")]
-        shared = {"watch": "pastes", "job": True}
+        shared = {"rows": "pastes", "job": True}
         assert found[:3] == [
             {**shared, "verb": "claim", "count": 2, "keys": "7, 8", "error": "no"},
             {**shared, "verb": "other", "count": 1, "keys": "9", "error": "no"},
@@ -1005,7 +1005,7 @@ def test_s3_a_zombie_whose_rows_were_reset_and_taken_changes_nothing_and_learns_
         row = await garden.run_once()
         assert (garden.ids("busy"), garden.ids("new")) == ([1, 2], [3])
         (event,) = garden.log.of("rows.lost")
-        assert (event["watch"], event["count"], event["keys"]) == ("pastes", 3, "1, 2, 3")
+        assert (event["rows"], event["count"], event["keys"]) == ("pastes", 3, "1, 2, 3")
         assert result(row) == {"batches": 1, "done": 0, "failed": 0, "retried": 0, "left": 0, "lost": 3}
 
     run(test())
@@ -1029,8 +1029,8 @@ def test_s3_a_batch_renews_its_stamp_with_an_owner_column_and_is_not_taken_for_s
         row = await garden.run_once()
         counts = json.loads(row.checkpoint or b"{}")["so_far"]
         assert (row.state, counts["done"], counts["lost"]) == (State.AVAILABLE, 1, 2)
-        (tight,) = garden.log.of("rows.tight")
-        assert tight["took"] == 7201.0
+        (tight,) = garden.log.of("rows.batch_slow")
+        assert tight["seconds"] == 7201.0
 
     run(test())
 
@@ -1046,7 +1046,7 @@ def test_the_longest_time_under_one_stamp_counts() -> None:
 
     async def test() -> None:
         await garden.run_once()
-        assert [each["took"] for each in garden.log.of("rows.tight")] == [2500.0]
+        assert [each["seconds"] for each in garden.log.of("rows.batch_slow")] == [2500.0]
 
     run(test())
 
@@ -1070,7 +1070,7 @@ def test_a_batch_that_takes_more_than_a_third_of_the_patience_is_said(took: floa
 
     async def test() -> None:
         await garden.run_once()
-        said = [(each["took"], each["stale_after"]) for each in garden.log.of("rows.tight")]
+        said = [(each["seconds"], each["stale_after"]) for each in garden.log.of("rows.batch_slow")]
         assert said == ([(took, 7200.0)] if is_tight else [])
 
     run(test())

@@ -114,7 +114,7 @@ def test_s9_rows_whose_stamp_a_trigger_takes_away_are_reported_once_a_minute_and
         assert await passes(3) == [PAUSE, 5.0, 5.0]
         assert await field.plot.look() == PRUNING
         (report,) = field.log.of("rows.undone")
-        assert (report["watch"], report["count"], report["keys"].split(", ")[-1]) == ("pastes", 30, "…")
+        assert (report["rows"], report["count"], report["keys"].split(", ")[-1]) == ("pastes", 30, "…")
         await passes(5)
         assert len(field.log.of("rows.undone")) == 1
         await field.plot.look()
@@ -182,7 +182,7 @@ def test_rows_that_the_database_refuses_to_change_are_reported() -> None:
         field.plain.refusals = [Refusal("prune", (2,), "a bill names it")]
         await field.plot.prune()
         first, second = field.log.of("rows.refused")
-        assert first == {"watch": "pastes", "verb": "reset", "count": 1, "keys": "1", "error": "row is frozen", "job": None}
+        assert first == {"rows": "pastes", "verb": "reset", "count": 1, "keys": "1", "error": "row is frozen", "job": None}
         assert (second["verb"], second["keys"]) == ("prune", "2")
 
     run(test())
@@ -199,7 +199,7 @@ def test_stuck_rows_are_taken_back_a_batch_at_a_time_and_said_with_their_keys() 
         assert await field.plot.reset() == field.settings.interval
         assert await field.plot.reset() == field.settings.interval
         first, second = field.log.of("rows.reset")
-        assert (first["watch"], first["count"], first["failed"], first["owner"]) == ("pastes", 30, 0, "worker-0")
+        assert (first["rows"], first["count"], first["failed"], first["owner"]) == ("pastes", 30, 0, "worker-0")
         assert round(first["oldest"]) == STUCK + 20
         assert len(first["keys"].split(", ")) == 21, "twenty, and a sign that there are more"
         assert (second["count"], second["owner"]) == (20, "worker-1")
@@ -241,7 +241,7 @@ def test_rows_whose_stamp_cannot_be_judged_are_reported() -> None:
         field.plain.rows[2,]["since"] = "yesterday"
         assert await field.plot.look() == PRUNING
         (report,) = field.log.of("rows.unreadable")
-        assert (report["watch"], report["count"], report["keys"]) == ("pastes", 1, "2")
+        assert (report["rows"], report["count"], report["keys"]) == ("pastes", 1, "2")
 
     run(test())
 

@@ -124,7 +124,7 @@ def test_a_stalled_job_is_cancelled_first_and_its_worker_lives_on_if_it_stops() 
         watch.ward.handle(messages.AttemptStopped(JOB, TOKEN))
         watch.passes(10 * GRACE)
         assert (watch.child.kills, watch.drains) == (0, [])
-        assert watch.log.of("job.overrun") == [{"job": JOB, "worker": LEASE.worker, "reason": "stalled"}]
+        assert watch.log.of("job.deadline_exceeded") == [{"job": JOB, "worker": LEASE.worker, "reason": "stalled"}]
 
     watching(test)
 

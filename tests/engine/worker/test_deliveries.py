@@ -465,7 +465,7 @@ def test_a_sweep_tells_of_jobs_that_wait_and_several_supervisors_tell_once() -> 
         assert await shop.states() == {"completed": 3}
         assert Counter(shop.vias()) == {"sweep": 3}
         assert shop.queue.sent == 6
-        assert all(fields["jobs"] == 3 for fields in shop.log.of("transport.swept"))
+        assert all(fields["jobs"] == 3 for fields in shop.log.of("transport.republished"))
 
     run_virtual(test())
 

@@ -121,7 +121,7 @@ def test_the_row_is_healed_when_the_next_attempt_starts_and_nothing_is_locked_th
     assert (told.id, told.task, told.payload, told.checkpoint) == (handle.id, handle.get().task, {"number": 1}, None)
     assert (told.reason, told.worker, told.attempt, told.state) == ("crashed", "worker-1", 1, "running")
     assert told.rescued_at == handle.get().attempts[0].ended_at
-    assert shop.names("job.heal") == ["job.healed"]
+    assert shop.names("job.rescue_hook") == ["job.rescue_hook_completed"]
 
 
 def test_a_job_that_nobody_rescued_is_never_healed(shop: Shop) -> None:
@@ -193,7 +193,7 @@ def test_a_hook_that_raises_fails_the_attempt_and_is_called_again_before_the_nex
         ("completed", None),
     ]
     assert shop.status() == "healed"
-    assert shop.names("job.heal") == ["job.heal_failed", "job.heal_failed", "job.healed"]
+    assert shop.names("job.rescue_hook") == ["job.rescue_hook_failed", "job.rescue_hook_failed", "job.rescue_hook_completed"]
     assert [told.attempt for told in shop.told] == [1, 1, 1]
 
 
@@ -274,7 +274,7 @@ def test_a_job_that_ends_instead_is_healed_by_the_hook_alone(shop: Shop, kind: s
     assert [(told.state, told.attempt) for told in shop.told] == [(state, 1)]
     shop.app.run_due()
     assert len(shop.told) == 1
-    assert shop.names("job.heal") == ["job.healed"]
+    assert shop.names("job.rescue_hook") == ["job.rescue_hook_completed"]
 
 
 def test_one_that_an_operator_cancels_while_it_waits_is_healed_alone_too(shop: Shop) -> None:
@@ -520,7 +520,7 @@ def test_a_hook_that_waits_too_long_is_rolled_back(ward: Any) -> None:
             await here.healer.run_before_attempt(await here.owed())
         assert here.shop.status() == "busy"
         assert (await here.row()).hook_due_at is not None
-        (failed,) = here.log.of("job.heal_failed")
+        (failed,) = here.log.of("job.rescue_hook_failed")
         assert (failed["error"], failed["worker"], failed["attempt"], failed["reason"]) == (
             "HoldfastError",
             "worker-2",
@@ -643,7 +643,7 @@ def test_a_mark_that_is_gone_loses_the_job_and_is_no_failure(ward: Any) -> None:
         with pytest.raises(JobLost):
             await here.healer.run_before_attempt(owed)
         assert here.shop.status() == "busy!"
-        assert here.log.names() == ["job.healed"]
+        assert here.log.names() == ["job.rescue_hook_completed"]
 
     asyncio.run(test())
 
@@ -692,7 +692,7 @@ def test_a_hook_alone_whose_store_is_away_is_tried_again_by_others_later(ward: A
     async def test() -> None:
         assert await here.healer.step() == 0.0
         assert await here.healer.step() == 5.0
-        assert here.log.names() == ["job.heal_failed"]
+        assert here.log.names() == ["job.rescue_hook_failed"]
         assert (await here.row()).hook_due_at is not None
 
     asyncio.run(test())

@@ -283,7 +283,7 @@ def test_s8_without_beats_it_stops_its_code_at_the_deadline_and_gives_its_jobs_b
         assert (row.state, row.crashes, row.failures) == (State.AVAILABLE, 0, 0)
         assert row.attempts[0].outcome is AttemptOutcome.RELEASED
         assert office.cell.code_running == [True, False]
-        assert office.log.of("lease.late") == [{"running": 1}]
+        assert office.log.of("lease.deadline_passed") == [{"running": 1}]
         await passing(100)
         assert office.worker.executor.running == {}, "nothing is started past the deadline"
 

@@ -119,7 +119,7 @@ class BatchOfRows(Generic[AnyJob]):
         self._ledger.lose(lost)
         if lost and not self._ledger.is_unsure:
             name = self._ledger.watch.name
-            self._holding.events.emit(EventName.ROWS_LOST, watch=name, count=len(lost), keys=format_keys(lost), job=self.job.id)
+            self._holding.events.emit(EventName.ROWS_LOST, rows=name, count=len(lost), keys=format_keys(lost), job=self.job.id)
         return lost
 
 

@@ -226,7 +226,7 @@ class RowsRun:
             with self.snooze_if_unavailable():
                 ledger.settle(await self._table.move(ledger.mark, [key], RowOutcome.FAIL, reason), RowOutcome.FAIL)
         shown = f"{type(error).__name__}: {reason}"
-        self._events.emit(EventName.ROWS_KEPT, watch=watch.name, keys=format_keys([key]), error=shown, job=self._job.id)
+        self._events.emit(EventName.ROWS_KEPT, rows=watch.name, keys=format_keys([key]), error=shown, job=self._job.id)
         return len(ledger.open)
 
     def _judge_pace(self, ledger: BatchState) -> None:
@@ -234,7 +234,7 @@ class RowsRun:
         patience = ledger.watch.stale_after
         if ledger.longest > patience / SLOW_BATCH:
             name, took = ledger.watch.name, ledger.longest
-            self._events.emit(EventName.ROWS_TIGHT, watch=name, took=took, stale_after=patience, job=self._job.id)
+            self._events.emit(EventName.ROWS_BATCH_SLOW, rows=name, seconds=took, stale_after=patience, job=self._job.id)
 
     async def _remember(self, marks: list[RowFence]) -> None:
         """Durably; nobody waits for a store that may be away once the code is to stop."""

@@ -88,10 +88,10 @@ class TableJobs:
         self._adopted = self._undone = frozenset()
         if undone:
             self._events.emit(
-                EventName.ROWS_UNDONE, watch=watch.name, count=len(undone), keys=format_keys(sorted(undone, key=str))
+                EventName.ROWS_UNDONE, rows=watch.name, count=len(undone), keys=format_keys(sorted(undone, key=str))
             )
         if keys := await (await self._tables.verified(self.settings)).unreadable(watch.batch):
-            self._events.emit(EventName.ROWS_UNREADABLE, watch=watch.name, count=len(keys), keys=format_keys(keys))
+            self._events.emit(EventName.ROWS_UNREADABLE, rows=watch.name, count=len(keys), keys=format_keys(keys))
         return PRUNING
 
     async def prune(self) -> float:
@@ -101,7 +101,7 @@ class TableJobs:
         with telling_of_refused(table, self._events):
             count = await table.prune(watch.batch)
         if count:
-            self._events.emit(EventName.ROWS_PRUNED, watch=watch.name, count=count)
+            self._events.emit(EventName.ROWS_PRUNED, rows=watch.name, count=count)
         return PAUSE if count >= watch.batch else PRUNING
 
 
@@ -191,7 +191,7 @@ def telling_of_refused(table: Table, events: Events, job: UUID | None = None) ->
                 "keys": format_keys([each.key for each in of_verb]),
                 "error": of_verb[0].error,
             }
-            events.emit(EventName.ROWS_REFUSED, watch=table.watch.name, verb=verb, **told, job=job)
+            events.emit(EventName.ROWS_REFUSED, rows=table.watch.name, verb=verb, **told, job=job)
 
 
 def emit_reset(watch: TableSpec, found: Sequence[ResetRow], events: Events) -> None:
@@ -200,7 +200,7 @@ def emit_reset(watch: TableSpec, found: Sequence[ResetRow], events: Events) -> N
         oldest = max(found, key=lambda each: each.held)
         events.emit(
             EventName.ROWS_RESET,
-            watch=watch.name,
+            rows=watch.name,
             count=len(found),
             failed=sum(each.to is RowOutcome.FAIL for each in found),
             oldest=oldest.held,

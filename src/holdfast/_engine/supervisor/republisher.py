@@ -35,5 +35,5 @@ class Republisher:
             found = await self._store.due(tasks, MOST, queues=queues, age=self._interval)
             if found:
                 await self._deliveries.republish(found)
-                self._events.emit(EventName.TRANSPORT_SWEPT, jobs=len(found))
+                self._events.emit(EventName.TRANSPORT_REPUBLISHED, jobs=len(found))
         return self._interval

@@ -92,7 +92,7 @@ class Supervisor:
         """End: stop claiming and give running jobs the grace. Asked again: stop their code now."""
         self._drains += 1
         self._drained.set()
-        self._events.emit(EventName.WORKER_DRAINING, workers=len(self.workers), again=self._drains > 1 or None)
+        self._events.emit(EventName.WORKER_DRAINING, workers=len(self.workers), is_forced=self._drains > 1 or None)
         for ward in self.workers:
             self._drain(ward)
         if self._isolation is not None:
@@ -219,7 +219,7 @@ class Supervisor:
         ward.lease_granted(new, sent)
         self._events.emit(EventName.LEASE_OPENED, lease=lease, worker=name)
         for limit in hello.limits:
-            self._events.emit(EventName.WORKER_LIMITED, worker=name, limit=limit)
+            self._events.emit(EventName.WORKER_DEGRADED, worker=name, limitation=limit)
 
     async def _prepare(self, settings: Settings) -> None:
         """Open store and transport once, reconcile, start the services."""
@@ -300,7 +300,7 @@ class Supervisor:
             raise
         self._contact.answered(sent)
         if step := self._clock_check.step(answer, timing, leases=frozenset(wards), sent=sent, now=self._now_of_lease()):
-            self._events.emit(EventName.STORE_CLOCK_STEPPED, store=step[0], own=step[1])
+            self._events.emit(EventName.STORE_CLOCK_STEPPED, store_seconds=step[0], local_seconds=step[1])
             self._contact.lost()
         for lease, ward in wards.items():
             if lease in answer.alive:

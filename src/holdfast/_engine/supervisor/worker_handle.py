@@ -218,7 +218,7 @@ class WorkerHandle:
     def _judge_limits(self, grace: float) -> None:
         """Ask for the end of code past a limit; what does not stop within the grace costs its process."""
         for job, token, charge in self.limits.exceeded():
-            self._events.emit(EventName.JOB_OVERRUN, job=job, worker=self.name, reason=charge.value)
+            self._events.emit(EventName.JOB_DEADLINE_EXCEEDED, job=job, worker=self.name, reason=charge.value)
             self.send(messages.DeadlineExceeded(job, token, charge))
         self.charged_jobs |= self.limits.unresponsive(grace)
         if (

@@ -119,11 +119,11 @@ class RescueHooks:
         except (JobLost, asyncio.CancelledError):
             raise  # somebody else's, or told to stop: it has not failed
         except BaseException as error:
-            self._events.emit(EventName.JOB_HEAL_FAILED, **fields, reason=job.reason, error=type(error).__name__)
+            self._events.emit(EventName.JOB_RESCUE_HOOK_FAILED, **fields, reason=job.reason, error=type(error).__name__)
             raise
         finally:
             del self._running[job.id]
-        self._events.emit(EventName.JOB_HEALED, **fields, reason=job.reason)
+        self._events.emit(EventName.JOB_RESCUE_HOOK_COMPLETED, **fields, reason=job.reason)
 
     async def _in_loop(self, hook: Callable[..., Any], job: RescuedJob, token: Token, hook_due_at: datetime) -> None:
         async with self._store.transaction(job.id, token, idle=self._idle, hook_due_at=hook_due_at) as connection:

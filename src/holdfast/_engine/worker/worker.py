@@ -238,7 +238,7 @@ class Worker:
         self._reports.tell_latest()
         if not self.lease.may_act():
             if self.executor.running and any(running.stop is None for running in self.executor.running.values()):
-                self._events.emit(EventName.LEASE_LATE, running=len(self.executor.running))
+                self._events.emit(EventName.LEASE_DEADLINE_PASSED, running=len(self.executor.running))
             self.executor.stop_all(Stop.LOST if self.lease.is_gone else Stop.LATE)
         unresponsive = self.executor.unresponsive(self._settings.grace)
         if unresponsive:

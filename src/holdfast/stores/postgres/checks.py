@@ -108,7 +108,7 @@ def _of_tables(tables: Row) -> Iterator[Check]:
     if (tables["ahead"] or 0.0) > STEP:
         message = f"the tables speak of a time {tables['ahead']:.0f} s from now: the server's clock was set back, or was wrong"
         yield Check("warning", "clock", message, "keep it in step (NTP); leases, delays and retention go by it")
-    if tables["forgettable"] or tables["has_old_receipts"] or tables["passed_days"]:
+    if tables["forgettable"] or tables["has_old_receipts"] or tables["past_partitions"]:
         many = f"{MOST - 1:,} or more" if tables["forgettable"] == MOST else f"{tables['forgettable']}"
         what = f"{many} finished jobs" if tables["forgettable"] else "receipts of calls, or whole days of finished jobs,"
         message = f"{what} should have been forgotten for more than {LATE / 3600:.0f} h"

@@ -1,8 +1,8 @@
 """Where claims of one kind look: a hint that saves time, and that correctness never depends on.
 
-The head of a long line is full of entries of jobs that are gone, and each claim would pass them all. While jobs are taken
+The head of a long range is full of entries of jobs that are gone, and each claim would pass them all. While jobs are taken
 fast, claims therefore go on where the last one stopped, for a fifth of a second at most: then, whenever there is less than
-asked, and once a job was given back here, all lines are looked at again from their beginning, for jobs that came back to their
+asked, and once a job was given back here, all ranges are looked at again from their beginning, for jobs that came back to their
 places or are more urgent.
 """
 
@@ -19,10 +19,10 @@ from holdfast.stores.postgres.records import Row
 FAST = 200
 """Jobs taken in a row, from which on it pays."""
 FRESH = 0.2
-"""Seconds for which the lines that were found are thought to be all; so long a rescued job may wait for the next look, because
+"""Seconds for which the ranges that were found are thought to be all; so long a rescued job may wait for the next look, because
 the claims of other processes hear nothing of its rescue."""
 
-Line = tuple[str, str, int]
+Range = tuple[str, str, int]
 
 _SLACK, _MOST_SLACK = 16, 100_000
 _EARLIEST, _LEAST = datetime.min, UUID(int=0)
@@ -37,10 +37,10 @@ class LastClaimed(Struct, frozen=True):
 
 
 class ClaimCursor(Struct, frozen=True):
-    """``taken``: in a row. ``slack``: how many lines, and candidates of each, more than asked are looked at, because others hold
-    as many locked. ``is_whole``: no line was left out."""
+    """``taken``: in a row. ``slack``: how many ranges, and candidates of each, more than asked are looked at, because others hold
+    as many locked. ``is_whole``: no range was left out."""
 
-    lines: tuple[Line, ...] = ()
+    ranges: tuple[Range, ...] = ()
     seen: LastClaimed | None = None
     found_at: float = 0.0
     is_whole: bool = True
@@ -49,11 +49,11 @@ class ClaimCursor(Struct, frozen=True):
 
     @property
     def is_slow(self) -> bool:
-        """Whether the next claim may as well walk along all lines."""
+        """Whether the next claim may as well walk along all ranges."""
         return self.taken < FAST
 
     def after_walk(self, claimed: int, room: int) -> "ClaimCursor":
-        """What a walk along all lines has shown."""
+        """What a walk along all ranges has shown."""
         return structs.replace(self, taken=claimed if claimed == room else 0)
 
     def leads_on(self, now: float) -> bool:
@@ -61,10 +61,10 @@ class ClaimCursor(Struct, frozen=True):
         return self.taken >= FAST and self.seen is not None and 0.0 <= now - self.found_at < FRESH
 
     def anew(self, found: Sequence[Row], most: int, now: float) -> "ClaimCursor":
-        """After a look around for so many lines; ``found`` by ``lines.sql``."""
-        lines = tuple((row["task"], row["queue"], row["priority"]) for row in found)
-        slack = self.slack if lines else 0
-        return structs.replace(self, lines=lines, seen=None, found_at=now, is_whole=len(lines) < most, slack=slack)
+        """After a look around for so many ranges; ``found`` by ``ranges.sql``."""
+        ranges = tuple((row["task"], row["queue"], row["priority"]) for row in found)
+        slack = self.slack if ranges else 0
+        return structs.replace(self, ranges=ranges, seen=None, found_at=now, is_whole=len(ranges) < most, slack=slack)
 
     def after(self, claimed: Sequence[Row], room: int) -> "ClaimCursor":
         """What a claim along it has shown."""
@@ -76,21 +76,21 @@ class ClaimCursor(Struct, frozen=True):
 
     def may_miss(self, claimed: Sequence[Row], room: int) -> bool:
         """Whether there may be more although a claim along it took less than asked."""
-        is_narrow = not self.is_whole or len(self.lines) > 1
+        is_narrow = not self.is_whole or len(self.ranges) > 1
         return len(claimed) < room and (self.seen is not None or (is_narrow and (len(claimed) > 0 or self.slack == 0)))
 
     @property
     def due(self) -> tuple[str, tuple[Any, ...]]:
         """What ``exchange.sql`` is completed with, and its parameters."""
-        if len(self.lines) == 1:
-            task, queue, priority = self.lines[0]
+        if len(self.ranges) == 1:
+            task, queue, priority = self.ranges[0]
             seen = self.seen if self.seen is not None and priority <= self.seen.priority else None
-            return "due_line", (task, queue, priority, *((_EARLIEST, _LEAST) if seen is None else (seen.at, seen.job)))
+            return "due_range", (task, queue, priority, *((_EARLIEST, _LEAST) if seen is None else (seen.at, seen.job)))
         seen = self.seen
-        columns = tuple(zip(*self.lines, strict=True))
-        return "due_lines", (*columns, *((None,) * 3 if seen is None else (seen.priority, seen.at, seen.job)), self.slack)
+        columns = tuple(zip(*self.ranges, strict=True))
+        return "due_ranges", (*columns, *((None,) * 3 if seen is None else (seen.priority, seen.at, seen.job)), self.slack)
 
 
 def kind_of(request: ClaimRequest) -> tuple[object, ...]:
-    """Requests of one kind look at the same lines."""
+    """Requests of one kind look at the same ranges."""
     return tuple(request.tasks), request.queues, request.isolated

@@ -26,10 +26,10 @@ class Transaction(UserTransaction):
         now: Callable[[], float],
     ) -> None:
         self._job, self._token, mark = job, token, f"{job} {token.number}"
-        name, healed = ("transaction", ()) if hook_due_at is None else ("healing", (hook_due_at,))
+        name, hook = ("transaction", ()) if hook_due_at is None else ("hook", (hook_due_at,))
         named, limit = (job, token.claim, token.number), str(max(1, round(idle * 1000)))
-        begins = (text(f"{name}_begins"), (*named, limit, mark, *healed))
-        super().__init__(begins, (text(f"{name}_ends"), (*named, *healed)), mark=mark, idle=idle, public=public, now=now)
+        begins = (text(f"{name}_begins"), (*named, limit, mark, *hook))
+        super().__init__(begins, (text(f"{name}_ends"), (*named, *hook)), mark=mark, idle=idle, public=public, now=now)
 
     def _require(self, is_ours: bool) -> None:
         if not is_ours:

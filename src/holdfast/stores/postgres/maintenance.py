@@ -21,11 +21,13 @@ class Maintenance(Partitions, Roles):
     async def prune(self, limit: int) -> Pruned:
         ((*numbers, today, passed, last),) = await self._fetch("prune", limit, round(RETENTION_FLOOR * 1e6))
         pruned = Pruned(*numbers)
-        jobs, attempts = await self._tidy_days(today, passed, last, limit)
+        jobs, attempts = await self._tidy_partitions(today, passed, last, limit)
         return structs.replace(pruned, jobs=pruned.jobs + jobs, attempts=pruned.attempts + attempts)
 
     async def migrate(self) -> tuple[int, int]:
         async with self._alone(is_checked=False, **schema.PATIENT) as connection:
             answer = await schema.migrate(connection, self._schema, self._location.public, self._placed)
-            await connection.execute(self._placed("SELECT holdfast.make_days((clock_timestamp() AT TIME ZONE 'UTC')::date)"))
+            await connection.execute(
+                self._placed("SELECT holdfast.make_partitions((clock_timestamp() AT TIME ZONE 'UTC')::date)")
+            )
             return answer

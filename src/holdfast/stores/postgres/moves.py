@@ -24,7 +24,7 @@ from holdfast.stores.postgres import results as answers
 from holdfast.stores.postgres.claim_cursor import ClaimCursor, kind_of
 from holdfast.stores.postgres.database import StoreDatabase
 
-_KINDS = 64  # of claims whose trails are kept
+_KINDS = 64  # of claims whose cursors are kept
 _NEW = ClaimCursor()
 _UNKNOWN = -(10**9)
 
@@ -32,9 +32,9 @@ HURRIED = "SET LOCAL lock_timeout = '100ms'"
 HURRIED_LIMIT = 5.0
 """Seconds for finding out which of the jobs of one call are locked; then those not done yet count as locked."""
 
-SPARE_LINES = 32
-"""Lines that a claim looks at beyond the jobs it asks for. Other claims may have the first jobs of these lines locked; without spare
-lines the later jobs of the same lines would be taken before the first ones of lines that were left out."""
+SPARE_RANGES = 32
+"""Ranges that a claim looks at beyond the jobs it asks for. Other claims may have the first jobs of these ranges locked; without spare
+ranges the later jobs of the same ranges would be taken before the first ones of ranges that were left out."""
 
 Rows = list[asyncpg.Record]
 
@@ -44,7 +44,7 @@ class Moves(StoreDatabase):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._trails: dict[tuple[object, ...], ClaimCursor] = {}
+        self._cursors: dict[tuple[object, ...], ClaimCursor] = {}
 
     async def enqueue(self, call: UUID, jobs: Sequence[NewJob], *, under: tuple[UUID, Token] | None = None) -> EnqueueAnswer:
         is_known = self._may_be_known(jobs)
@@ -62,7 +62,7 @@ class Moves(StoreDatabase):
         plain, rare = ([], transitions) if request is None else packing.split(transitions)
         (settled, refused), claims = await self._settle(rare), tuple[Claim, ...]()
         if any(settle.to is State.AVAILABLE and settle.delay is None for settle in rare):
-            self._trails.clear()  # before what was seen last there is a job again
+            self._cursors.clear()  # before what was seen last there is a job again
         if request is not None:
             more, claims = await self._claim(request, plain)
             settled += more
@@ -74,12 +74,12 @@ class Moves(StoreDatabase):
 
     async def start(self, tokens: Sequence[tuple[UUID, Token]]) -> frozenset[UUID]:
         rows = [row for columns in packing.starts(tokens) for row in await self._fetch("start", *columns)]
-        ours = {(row["id"], Token(row["claim"], row["number"])) for row in rows}
+        ours = {(row["id"], Token(row["claim_id"], row["claim_number"])) for row in rows}
         return frozenset(job for job, token in tokens if (job, token) not in ours)
 
     async def report(self, updates: Sequence[ProgressUpdate]) -> frozenset[UUID]:
         rows = [row for columns in packing.reports(updates) for row in await self._fetch("report", *columns)]
-        ours = {(row["id"], Token(row["claim"], row["number"])) for row in rows}
+        ours = {(row["id"], Token(row["claim_id"], row["claim_number"])) for row in rows}
         lost = frozenset(update.job for update in updates if (update.job, update.token) not in ours)
         self._require_free("report", (row["id"] for row in rows if not row["is_written"]), lost)
         return lost
@@ -109,7 +109,7 @@ class Moves(StoreDatabase):
         return tuple(ExpiredJob(row["id"], row["task"]) for row in await self._fetch("expire", limit))
 
     async def owed_hooks(self, tasks: Sequence[str], limit: int, *, pause: float) -> tuple[JobRecord, ...]:
-        found = await self._fetch("unhealed", tasks, limit, pause, LONGEST_HOOK_DELAY)
+        found = await self._fetch("owed_hooks", tasks, limit, pause, LONGEST_HOOK_DELAY)
         return rows.readable(lambda row: structs.replace(rows.record_of(row), hook_due_at=row["offered_until"]), found)
 
     # inside
@@ -130,11 +130,11 @@ class Moves(StoreDatabase):
         first = [place for place in range(len(transitions)) if place not in later]
         before = await self.exchange([transitions[place] for place in first])
         after = await self.exchange([transitions[place] for place in later], request)
-        said = dict(zip([*first, *later], [*before.answers, *after.answers], strict=True))
-        return ExchangeAnswer(tuple(said[place] for place in range(len(transitions))), after.claims)
+        by_position = dict(zip([*first, *later], [*before.answers, *after.answers], strict=True))
+        return ExchangeAnswer(tuple(by_position[place] for place in range(len(transitions))), after.claims)
 
     def _sql(self, name: str) -> str:
-        """``exchange due_line`` is ``exchange.sql`` with ``due_line.sql`` in its place; ``claim due_line`` settles nothing."""
+        """``exchange due_range`` is ``exchange.sql`` with ``due_range.sql`` in its place; ``claim due_range`` settles nothing."""
         known = self._texts.get(name)
         if known is not None:
             return known
@@ -150,7 +150,7 @@ class Moves(StoreDatabase):
         """How many landed, and the numbers of those that their judge refused."""
         if not transitions:
             return 0, ()
-        columns = (*packing.settling(transitions), packing.said(transitions))
+        columns = (*packing.settling(transitions), packing.rare_kinds(transitions))
         ((settled, refused),) = await self._fetch("settle", *columns)
         return settled, refused
 
@@ -163,10 +163,10 @@ class Moves(StoreDatabase):
         room = request.limit or request.prefetch
         if room > 0 and not plain and self._is_slow(request) and (walked := await self._walk(request, room)):
             return 0, walked
-        trail, is_isolated = await self._look(request, room)
-        if trail is None:
+        cursor, is_isolated = await self._look(request, room)
+        if cursor is None:
             return (await self._settle(plain))[0], ()
-        name, where = trail.due if request.ids is None else ("due_ids", (request.ids, request.queues))
+        name, where = cursor.due if request.ids is None else ("due_ids", (request.ids, request.queues))
         rows: Rows = []
         if is_isolated:
             settled, _ = await self._settle(plain)
@@ -178,20 +178,20 @@ class Moves(StoreDatabase):
             rows = await self._retrying(partial(self._claim_alone, request, name, where), name)
         claims = answers.claims_of(rows, request)
         if request.ids is None and not is_isolated:
-            self._remember(kind_of(request), trail.after(rows, room))
-            if trail.may_miss(rows, room):
+            self._remember(kind_of(request), cursor.after(rows, room))
+            if cursor.may_miss(rows, room):
                 claims += (await self._claim(packing.rest(request, len(rows))))[1]
         return settled, claims
 
     def _is_slow(self, request: ClaimRequest) -> bool:
         """Whether so little is done that each statement more is time for which a job waits."""
         is_usual = request.ids is None and request.isolated is not IsolatedJobs.ONLY
-        return is_usual and bool(request.tasks) and self._trails.get(kind_of(request), _NEW).is_slow
+        return is_usual and bool(request.tasks) and self._cursors.get(kind_of(request), _NEW).is_slow
 
     async def _walk(self, request: ClaimRequest, room: int) -> tuple[Claim, ...]:
         """Look and claim in one statement; who finds nothing looks again, more closely: others may hold all that is seen here."""
-        values = (*packing.settling(()), *packing.claiming(request), *packing.walking(request, room + SPARE_LINES))
-        rows = await self._fetch("claim due_walk", *values)
+        values = (*packing.settling(()), *packing.claiming(request), *packing.walking(request, room + SPARE_RANGES))
+        rows = await self._fetch("claim due_all_ranges", *values)
         if rows:
             self._remember(kind_of(request), _NEW.after_walk(len(rows), room))
         return answers.claims_of(rows, request)
@@ -203,27 +203,27 @@ class Moves(StoreDatabase):
         if request.ids is not None:
             return (_NEW if request.ids else None), False
         kind, now = kind_of(request), self._clock.monotonic()
-        trail = self._trails.get(kind, _NEW)
-        if trail.leads_on(now):
-            return trail, False
-        most = room + SPARE_LINES + trail.slack
-        found = await self._fetch("lines", *packing.lines(request, most))
-        trail = trail.anew(found, most, now)
+        cursor = self._cursors.get(kind, _NEW)
+        if cursor.leads_on(now):
+            return cursor, False
+        most = room + SPARE_RANGES + cursor.slack
+        found = await self._fetch("ranges", *packing.ranges(request, most))
+        cursor = cursor.anew(found, most, now)
         if not found:
-            self._remember(kind, trail)
+            self._remember(kind, cursor)
             return None, False
-        return trail, bool(found[0]["is_isolated"])
+        return cursor, bool(found[0]["is_isolated"])
 
-    def _remember(self, kind: tuple[object, ...], trail: ClaimCursor) -> None:
-        if len(self._trails) >= _KINDS:
-            self._trails.clear()
-        self._trails[kind] = trail
+    def _remember(self, kind: tuple[object, ...], cursor: ClaimCursor) -> None:
+        if len(self._cursors) >= _KINDS:
+            self._cursors.clear()
+        self._cursors[kind] = cursor
 
     async def _claim_alone(self, request: ClaimRequest, name: str, where: tuple[Any, ...]) -> Rows:
         """For a lease that runs one job alone: a second claim of it waits here, and then sees what the first one took."""
         async with self._transaction() as connection:
-            is_isolated = await connection.fetch(self._sql("alone"), request.lease)
-            if not is_isolated or await connection.fetch(self._sql("holds"), request.lease):
+            is_isolated = await connection.fetch(self._sql("isolated_lease"), request.lease)
+            if not is_isolated or await connection.fetch(self._sql("lease_has_jobs"), request.lease):
                 return []
             values = (*packing.settling(()), *packing.claiming(request, is_isolated=True), *where)
             return await connection.fetch(self._sql(f"claim {name}"), *values)

@@ -12,9 +12,9 @@ from holdfast.stores.postgres.schema import MIGRATIONS
 
 _WRITTEN: Final = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE"})
 RIGHTS: Final[dict[str, frozenset[str]]] = {
-    **dict.fromkeys(("pending", "active", "finished", "finished_other", "bodies", "attempts", "attempts_other"), _WRITTEN),
-    **dict.fromkeys(("receipts", "unique_keys", "paused", "leases"), _WRITTEN),
-    **dict.fromkeys(("versions", "days", "jobs"), frozenset({"SELECT"})),
+    **dict.fromkeys(("pending", "active", "finished", "finished_other", "payloads", "attempts", "attempts_other"), _WRITTEN),
+    **dict.fromkeys(("receipts", "unique_keys", "paused_queues", "leases"), _WRITTEN),
+    **dict.fromkeys(("versions", "partition_days", "jobs"), frozenset({"SELECT"})),
     "claim_numbers": frozenset({"USAGE"}),
 }
 """What a worker needs, as ``roles.sql`` grants it."""

@@ -23,7 +23,7 @@ _TRIES = {IsolatedJobs.EXCLUDE: (True, False), IsolatedJobs.ONLY: (False, True),
 
 
 class EnqueueKind(Struct, omit_defaults=True):
-    """What jobs have in common, with the id and payload of each; a payload that is not there is in ``Body``."""
+    """What jobs have in common, with the id and payload of each; a payload that is not there is in ``LongPayload``."""
 
     task: str
     queue: str
@@ -38,7 +38,7 @@ class EnqueueKind(Struct, omit_defaults=True):
     key: str | None = None
 
 
-class Body(Struct, omit_defaults=True):
+class LongPayload(Struct, omit_defaults=True):
     """A payload that is too long for its job's row, or no text: as hexadecimal digits then."""
 
     job: UUID
@@ -60,7 +60,7 @@ class Enqueue(Struct, omit_defaults=True):
 
     call: UUID
     kinds: list[EnqueueKind]
-    bodies: list[Body]
+    payloads: list[LongPayload]
     is_durable: bool = False
     keys: list[KeyRequest] = []
     is_refused: bool = False
@@ -70,19 +70,19 @@ class Enqueue(Struct, omit_defaults=True):
 
 
 class SettleKind(Struct, omit_defaults=True):
-    """What is said of a job that is no first-try success."""
+    """What a job that is not a first-try success settles with."""
 
-    sent_to: str
+    requested_state: str
     is_end: bool
     is_kept: bool
-    said_failures: int
-    said_crashes: int
+    new_failures: int
+    new_crashes: int
     never_ran: bool
     owes_hook: bool
     judge: str
     delay: float | None = None
     reason: str | None = None
-    said_error: str | None = None
+    new_error: str | None = None
     outcome: str | None = None
     signal: str | None = None
     stacks: str | None = None
@@ -91,7 +91,7 @@ class SettleKind(Struct, omit_defaults=True):
 
 _PLAIN = json_text(
     SettleKind(
-        "completed", is_end=True, is_kept=False, said_failures=0, said_crashes=0, never_ran=False, owes_hook=False, judge="owner"
+        "completed", is_end=True, is_kept=False, new_failures=0, new_crashes=0, never_ran=False, owes_hook=False, judge="owner"
     )
 )
 
@@ -107,7 +107,7 @@ def enqueue(
     """A query of ``queries``, and its parameter. ``is_durable``: it raises ``synchronous_commit`` for its transaction.
     ``is_known``: the ids may have been enqueued before."""
     kinds: dict[tuple[object, ...], EnqueueKind] = {}
-    bodies: list[Body] = []
+    payloads: list[LongPayload] = []
     keyed = [job for job in jobs if job.unique_key is not None]
     firsts = firsts_of(keyed)
     for job in jobs:
@@ -119,17 +119,17 @@ def enqueue(
             kind = kinds[shared] = _enqueuing(job)
         payload = _text(job.payload) if len(job.payload) <= INLINE else None
         if payload is None:
-            bodies.append(_body(job))
+            payloads.append(_long_payload(job))
         kind.ids.append(job.id)
         kind.payloads.append(payload)
-    said = Enqueue(call, list(kinds.values()), bodies, is_durable)
+    asked = Enqueue(call, list(kinds.values()), payloads, is_durable)
     if not keyed and under is None and not is_known:
-        return "enqueue_plain", json_text(said)
-    said.keys = [KeyRequest(*key, job.id, digest(job)) for key, job in sorted(firsts.items())]
-    said.is_refused = any(job.payload != firsts[key_of(job)].payload for job in keyed)
+        return "enqueue_plain", json_text(asked)
+    asked.keys = [KeyRequest(*key, job.id, digest(job)) for key, job in sorted(firsts.items())]
+    asked.is_refused = any(job.payload != firsts[key_of(job)].payload for job in keyed)
     if under is not None:
-        said.parent, said.parent_claim, said.parent_number = under[0], under[1].claim, under[1].number
-    return "enqueue", json_text(said)
+        asked.parent, asked.parent_claim, asked.parent_number = under[0], under[1].claim, under[1].number
+    return "enqueue", json_text(asked)
 
 
 def is_single(jobs: Sequence[NewJob]) -> bool:
@@ -204,9 +204,9 @@ def _once(values: list[Any]) -> list[Any]:
     return values[:1] if values and values.count(values[0]) == len(values) else values
 
 
-def said(settles: Sequence[Transition]) -> list[str]:
-    """What else there is to say of them, in the same order."""
-    return [_PLAIN if _is_plain(settle) else _said(settle) for settle in sorted(settles, key=_number_of)]
+def rare_kinds(settles: Sequence[Transition]) -> list[str]:
+    """The rest of each transition, in the same order."""
+    return [_PLAIN if _is_plain(settle) else _settling(settle) for settle in sorted(settles, key=_number_of)]
 
 
 def claiming(request: ClaimRequest, *, is_isolated: bool = False) -> tuple[Any, ...]:
@@ -222,14 +222,14 @@ def claiming(request: ClaimRequest, *, is_isolated: bool = False) -> tuple[Any, 
     )
 
 
-def lines(request: ClaimRequest, most: int) -> tuple[Any, ...]:
-    """What ``lines.sql`` looks for."""
+def ranges(request: ClaimRequest, most: int) -> tuple[Any, ...]:
+    """What ``ranges.sql`` looks for."""
     queues = None if request.queues is None else list(dict.fromkeys(request.queues))
     return list(request.tasks), queues, most, *_TRIES[request.isolated], request.lease
 
 
 def walking(request: ClaimRequest, most: int) -> tuple[Any, ...]:
-    """What ``due_walk.sql`` looks for."""
+    """What ``due_all_ranges.sql`` looks for."""
     queues = None if request.queues is None else list(dict.fromkeys(request.queues))
     return queues, most
 
@@ -268,10 +268,10 @@ def tokens(entries: Iterable[tuple[UUID, Token]]) -> tuple[list[UUID], list[UUID
     return [job for job, _ in pairs], [token.claim for _, token in pairs], [token.number for _, token in pairs]
 
 
-def reports(said: Sequence[ProgressUpdate]) -> list[tuple[Any, ...]]:
-    """Columns of what handlers said; of several updates of one job the latest wins, field by field."""
+def reports(made: Sequence[ProgressUpdate]) -> list[tuple[Any, ...]]:
+    """Columns of progress; of several updates of one job the latest wins, field by field."""
     latest: dict[tuple[UUID, Token], ProgressUpdate] = {}
-    for update in said:
+    for update in made:
         old = latest.get((update.job, update.token), update)
         news = {name: value for name, value in structs.asdict(update).items() if value is not None}
         latest[update.job, update.token] = structs.replace(old, **news)
@@ -324,20 +324,20 @@ def _number_of(settle: Transition) -> int:
     return settle.token.number
 
 
-def _said(settle: Transition) -> str:
+def _settling(settle: Transition) -> str:
     return json_text(
         SettleKind(
-            sent_to=settle.to,
+            requested_state=settle.to,
             is_end=PLACE_OF[settle.to] is Place.FINISHED,
             is_kept=settle.record is not None or PLACE_OF[settle.to] is Place.PENDING,
-            said_failures=settle.failures,
-            said_crashes=settle.crashes,
+            new_failures=settle.failures,
+            new_crashes=settle.crashes,
             delay=settle.delay,
             never_ran=settle.never_ran,
             owes_hook=settle.owes_hook,
             judge=settle.judge,
             reason=settle.reason,
-            said_error=failure_text(settle.error),
+            new_error=failure_text(settle.error),
             outcome=settle.record,
             signal=storable_text(settle.signal),
             stacks=storable_text(settle.stacks),
@@ -374,9 +374,9 @@ def _known(tasks: Mapping[str, Policy]) -> tuple[list[str], list[str], list[floa
     )
 
 
-def _body(job: NewJob) -> Body:
-    said = _text(job.payload)
-    return Body(job.id, hex=job.payload.hex()) if said is None else Body(job.id, said)
+def _long_payload(job: NewJob) -> LongPayload:
+    text = _text(job.payload)
+    return LongPayload(job.id, hex=job.payload.hex()) if text is None else LongPayload(job.id, text)
 
 
 def _text(value: bytes) -> str | None:

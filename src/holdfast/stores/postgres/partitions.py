@@ -1,7 +1,7 @@
 """Partitions by the day on which their rows may be forgotten: made ahead, and dropped when their day has passed.
 
 A row of a day with no partition has nowhere to go but the table of those that are forgotten one by one, so nothing fails when
-this runs late. Neither making nor dropping one stops anybody: see ``make_days`` in the schema, and DETACH CONCURRENTLY here.
+this runs late. Neither making nor dropping one stops anybody: see ``make_partitions`` in the schema, and DETACH CONCURRENTLY here.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.records import Row
 
 AHEAD: Final = 9
-"""Days for which partitions are made; ``make_days`` knows it too."""
+"""Days for which partitions are made; ``make_partitions`` knows it too."""
 
 _PATIENCE = "60s"
 _MOST_COUNTED: Final = 1_000_000  # to count more would take longer than to drop them
@@ -34,15 +34,15 @@ _IN_THE_WAY: Final = (
 class Partitions(StoreDatabase):
     """What pruning does with whole days."""
 
-    async def _tidy_days(self, today: date, passed: date, last: date | None, limit: int) -> tuple[int, int]:
+    async def _tidy_partitions(self, today: date, passed: date, last: date | None, limit: int) -> tuple[int, int]:
         """Make what is missing, drop what is over, as far as it goes; how many jobs that were, and attempts."""
         if last is None or not AHEAD <= (last - today).days <= AHEAD + 1:
-            await self._fetch("make_days", today)
-        found = await self._fetch("passed_days", self._schema, passed)
+            await self._fetch("make_partitions", today)
+        found = await self._fetch("past_partitions", self._schema, passed)
         if not found:
             return 0, 0
         is_ours = all(row["is_ours"] for row in found)
-        ((jobs, attempts),) = await self._fetch("forget_days", passed, limit, not is_ours)
+        ((jobs, attempts),) = await self._fetch("empty_partitions", passed, limit, not is_ours)
         if is_ours and jobs < limit:
             jobs += await self._drop(found)
         return jobs, attempts
@@ -52,7 +52,9 @@ class Partitions(StoreDatabase):
         dropped, newest = 0, max(row["day"] for row in found)
         # Detaching is no transaction: it has two, and waits between them for whoever still sees the partition.
         async with self._alone(is_checked=True, statement_timeout=_PATIENCE, lock_timeout=_PATIENCE) as connection:
-            await connection.execute(self._placed("UPDATE holdfast.days SET first = greatest(first, $1::date + 1)"), newest)
+            await connection.execute(
+                self._placed("UPDATE holdfast.partition_days SET first = greatest(first, $1::date + 1)"), newest
+            )
             with suppress(*_IN_THE_WAY):
                 for row in found:
                     dropped += await self._drop_one(connection, row)
@@ -67,8 +69,8 @@ class Partitions(StoreDatabase):
             how = "FINALIZE" if row["is_pending"] else "CONCURRENTLY"
             await connection.execute(self._placed(f"ALTER TABLE holdfast.{parent} DETACH PARTITION holdfast.{name} {how}"))
         async with connection.transaction(isolation="read_committed"):
-            if row["is_finished"]:  # rows that were locked while the others' bodies were deleted
+            if row["is_finished"]:  # rows that were locked while the other jobs' long payloads were deleted
                 long = f"SELECT id FROM holdfast.{name} WHERE payload IS NULL"  # noqa: S608 - ours
-                await connection.execute(self._placed(f"DELETE FROM holdfast.bodies WHERE job = ANY (ARRAY({long}))"))  # noqa: S608
+                await connection.execute(self._placed(f"DELETE FROM holdfast.payloads WHERE job = ANY (ARRAY({long}))"))  # noqa: S608
             await connection.execute(self._placed(f"DROP TABLE holdfast.{name}"))
         return int(number)

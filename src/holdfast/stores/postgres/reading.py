@@ -14,7 +14,7 @@ from holdfast.stores.postgres.database import StoreDatabase
 from holdfast.stores.postgres.records import Row
 
 _ATTEMPT: Final = (
-    *("job", "claim", "number", "attempt", "worker", "outcome", "error", "started_at", "ended_at", "signal", "stacks"),
+    *("job", "claim_id", "claim_number", "attempt", "worker", "outcome", "error", "started_at", "ended_at", "signal", "stacks"),
     "late_result",
 )
 # Whether last tries are taken, and whether others.

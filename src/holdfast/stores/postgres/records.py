@@ -53,7 +53,7 @@ def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
     """A row of the view ``jobs``; ``is_early``: it waits for its time."""
     return JobRecord(
         id=row["id"],
-        token=Token(row["claim"], row["number"]),
+        token=Token(row["claim_id"], row["claim_number"]),
         task=row["task"],
         queue=row["queue"],
         priority=row["priority"],
@@ -78,7 +78,7 @@ def record_of(row: Row, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
         message=row["message"],
         last_progress_at=row["progress_at"],
         checkpoint=row["checkpoint"],
-        cancel_requested=row["is_marked"],
+        cancel_requested=row["cancel_requested"],
         expires_at=row["expires_at"],
         unique_key=row["unique_key"],
         is_stub=row["is_stub"],
@@ -98,7 +98,7 @@ def active_job_of(row: Row) -> ActiveJob:
     """An active job."""
     return ActiveJob(
         id=row["id"],
-        token=Token(row["claim"], row["number"]),
+        token=Token(row["claim_id"], row["claim_number"]),
         lease=row["lease"],
         task=row["task"],
         state=_STATES[row["state"]],
@@ -106,7 +106,7 @@ def active_job_of(row: Row) -> ActiveJob:
         failures=row["failures"],
         crashes=row["crashes"],
         policy=policy_of(row["policy"]),
-        cancel_requested=row["is_marked"],
+        cancel_requested=row["cancel_requested"],
         queue=row["queue"],
     )
 
@@ -120,7 +120,7 @@ def attempt_of(row: Row) -> AttemptRecord:
     """A row of ``attempts``."""
     return AttemptRecord(
         job=row["job"],
-        token=Token(row["claim"], row["number"]),
+        token=Token(row["claim_id"], row["claim_number"]),
         attempt=row["attempt"],
         worker=row["worker"],
         outcome=AttemptOutcome(row["outcome"]),
@@ -166,16 +166,16 @@ def failure_of(text: str | None) -> Failure | None:
 
 def rescue_of(text: str | None) -> Rescue | None:
     """How a job was last taken from its owner, as written on a row."""
-    said = _read(text, _Rescue)
-    if said is None:
+    rescue = _read(text, _Rescue)
+    if rescue is None:
         return None
-    at = _EPOCH + timedelta(microseconds=said.at)
-    return Rescue(reason=said.reason, worker=said.worker, attempt=said.attempt, at=at)
+    at = _EPOCH + timedelta(microseconds=rescue.at)
+    return Rescue(reason=rescue.reason, worker=rescue.worker, attempt=rescue.attempt, at=at)
 
 
 def end_of(row: Row) -> LeaseEnd:
     """Why a lease ended."""
-    return (_read(row["why"], LeaseEnd) or LeaseEnd(End.EXPIRED)).with_drain(is_draining=bool(row["is_draining"]))
+    return (_read(row["end_reason"], LeaseEnd) or LeaseEnd(End.EXPIRED)).with_drain(is_draining=bool(row["is_draining"]))
 
 
 def _read(text: str | None, kind: type[Value]) -> Value | None:

@@ -22,7 +22,7 @@ class OneTransaction(StoreDatabase):
 
     def __init__(self, store: StoreDatabase, link: Connection) -> None:
         self.__dict__.update(store.__dict__)
-        self._newest, self._trails = 0, dict[tuple[object, ...], Any]()
+        self._newest, self._cursors = 0, dict[tuple[object, ...], Any]()
         self._link = link
 
     async def end(self) -> None:

@@ -99,10 +99,10 @@ def settled(transitions: Sequence[Transition], found: Iterable[Row], refused: Co
 
 
 def _ended_of(transition: Transition, row: Row) -> SettledAttempt | None:
-    if row["sent_to"] is None:
+    if row["requested_state"] is None:
         return None
     if row["outcome"] is None:
-        return SettledAttempt(State(row["sent_to"]), None)
+        return SettledAttempt(State(row["requested_state"]), None)
     record = AttemptRecord(
         job=transition.job,
         token=transition.token,
@@ -111,7 +111,7 @@ def _ended_of(transition: Transition, row: Row) -> SettledAttempt | None:
         outcome=AttemptOutcome(row["outcome"]),
         error=failure_of(row["attempt_error"]),
     )
-    return SettledAttempt(State(row["sent_to"]), record)
+    return SettledAttempt(State(row["requested_state"]), record)
 
 
 def _left_of(transition: Transition, row: Row) -> JobRecord | None:
@@ -120,7 +120,7 @@ def _left_of(transition: Transition, row: Row) -> JobRecord | None:
         return None
     return JobRecord(
         id=transition.job,
-        token=Token(row["claim"], row["number"]),
+        token=Token(row["claim_id"], row["claim_number"]),
         task="",
         queue="",
         priority=0,
@@ -135,6 +135,6 @@ def _left_of(transition: Transition, row: Row) -> JobRecord | None:
         reason=None if row["reason"] is None else Reason(row["reason"]),
         error=failure_of(row["error"]),
         result=row["result"],
-        cancel_requested=row["is_marked"],
+        cancel_requested=row["cancel_requested"],
         is_stub=row["is_stub"],
     )

@@ -52,7 +52,7 @@ class Roles(StoreDatabase):
     async def _own(self, connection: Connection, owner: str) -> None:
         if not await connection.fetchval("SELECT pg_has_role($1, 'USAGE')", owner):
             await connection.execute(f'GRANT "{owner}" TO CURRENT_USER')
-        for statement, _ in await connection.fetch(self._sql("others_belongings"), self._schema, owner):
+        for statement, _ in await connection.fetch(self._sql("objects_to_reassign"), self._schema, owner):
             await connection.execute(statement)
 
     def _for_roles(self, text: str) -> str:

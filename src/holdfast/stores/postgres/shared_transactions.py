@@ -29,8 +29,8 @@ class SharedTransactions(StoreDatabase):
     ) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
         name, parameter = packing.enqueue(call, jobs, is_durable=True, is_known=self._may_be_known(jobs))
         read = partial(answers.enqueued, jobs=jobs)
-        order = within.CallerEnqueue(self._sql("place"), self._sql("version"), self._sql(name), parameter, read)
-        return within.run_dialogue(connection, partial(self._acquaintances.talk, order))
+        order = within.CallerEnqueue(self._sql("connected_database"), self._sql("version"), self._sql(name), parameter, read)
+        return within.run_dialogue(connection, partial(self._known_connections.talk, order))
 
     @asynccontextmanager
     async def transaction(
@@ -64,7 +64,7 @@ class SharedTransactions(StoreDatabase):
         self.__dict__.pop("_turns", None)
 
     @cached_property
-    def _acquaintances(self) -> within.KnownConnections:
+    def _known_connections(self) -> within.KnownConnections:
         return within.KnownConnections(self._location, self._schema)
 
     @cached_property

@@ -21,7 +21,7 @@ from holdfast.stores.sqlite import results as answers
 from holdfast.stores.sqlite import schema
 from holdfast.stores.sqlite.database import QUERIES
 
-_TABLE = re.compile(r"\bholdfast_(jobs|bodies|receipts)\b")
+_TABLE = re.compile(r"\bholdfast_(jobs|payloads|receipts)\b")
 _BODY = QUERIES["enqueue"].programs[-1].partition("\nBEGIN\n")[2].rpartition("END;")[0]
 _STATEMENTS = [_TABLE.sub(r"main.\g<0>", re.sub(r"\bNEW\.", ":", statement)) for statement in statements(_BODY)]
 _RECEIPT = _TABLE.sub(r"main.\g<0>", QUERIES["receipt"].statement)
@@ -133,7 +133,7 @@ def _prepare(connection: Any, cursor: Any) -> None:
 
 def _enqueue(cursor: Any, values: Values) -> EnqueueAnswer:
     # Writes nothing, but waits for the lock as long as the caller's connection waits: one that has read already is refused.
-    cursor.execute("UPDATE main.holdfast_sequence SET number = number WHERE false")
+    cursor.execute("UPDATE main.holdfast_sequence SET claim_number = claim_number WHERE false")
     found = cursor.execute(_RECEIPT, values).fetchall()
     if not found:
         for statement in _STATEMENTS:

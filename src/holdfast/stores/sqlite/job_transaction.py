@@ -36,11 +36,11 @@ class Transaction(UserTransaction):
         self._job, self._token = job, token
         self._values: Values = {
             "job": job.bytes,
-            "claim": None if token.claim is None else token.claim.bytes,
-            "number": token.number,
+            "claim_id": None if token.claim is None else token.claim.bytes,
+            "claim_number": token.number,
             "hook_due_at": micros_of(hook_due_at),
         }
-        self._check, self._last_words = ("is_active", "is_active") if hook_due_at is None else ("is_owed", "heal")
+        self._check, self._last_words = ("is_active", "is_active") if hook_due_at is None else ("is_hook_owed", "clear_hook")
 
     def before(self, connection: driver.Connection) -> None:
         self._require_token(connection, self._check)
@@ -50,6 +50,6 @@ class Transaction(UserTransaction):
 
     def _require_token(self, connection: driver.Connection, query: str) -> None:
         answered = connection.execute(QUERIES[query].statement, self._values)
-        is_ours = answered.rowcount == 1 if query == "heal" else bool(answered.fetchall())
+        is_ours = answered.rowcount == 1 if query == "clear_hook" else bool(answered.fetchall())
         if not is_ours:
             raise JobLost(f"job {self._job} is no longer active under token {self._token}; nothing of this transaction is kept")

@@ -42,7 +42,7 @@ class LeaseSightings:
 
     def _view(self, row: Row, known: dict[bytes, Sighting], wall: int, monotonic: int) -> LeaseView:
         lease, worker, process, timing, boot, clock, opened, expires, seen, holds, *rest = row
-        is_draining, is_ended, why, queues, tasks, grace, slots, is_isolated = rest
+        is_draining, is_ended, end_reason, queues, tasks, grace, slots, is_isolated = rest
         times = timing_of(timing)
         if expires is None:  # active rows whose lease has no row
             expires, opened = monotonic, wall
@@ -62,7 +62,7 @@ class LeaseSightings:
             age=(wall - opened) / 1e6,
             holds=holds,
             is_draining=bool(is_draining),
-            end=end_of(is_ended, why, is_draining),
+            end=end_of(is_ended, end_reason, is_draining),
             queues=names_of(queues),
             tasks=names_of(tasks),
             grace=(grace or 0) / 1e6,

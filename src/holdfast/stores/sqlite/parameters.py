@@ -27,7 +27,7 @@ _TAKES: dict[IsolatedJobs, Values] = {
     IsolatedJobs.ONLY: {"normal": False, "isolated": True},
     IsolatedJobs.INCLUDE: {"normal": True, "isolated": True},
 }
-_NO_CLAIM: Values = {"lease": None, "claim": None, "tasks": "{}", "queues": None, "running": 0, "room": 0}
+_NO_CLAIM: Values = {"lease": None, "claim_id": None, "tasks": "{}", "queues": None, "running": 0, "room": 0}
 _NO_CLAIM |= _TAKES[IsolatedJobs.EXCLUDE]
 
 
@@ -184,7 +184,7 @@ def claim(request: ClaimRequest | None) -> Values:
         return _NO_CLAIM
     return {
         "lease": request.lease.bytes,
-        "claim": request.claim.bytes,
+        "claim_id": request.claim.bytes,
         "tasks": json_text(dict(request.tasks)),
         "queues": None if request.queues is None else json_text(request.queues),
         **_TAKES[request.isolated],
@@ -194,7 +194,7 @@ def claim(request: ClaimRequest | None) -> Values:
     }
 
 
-def line(tasks: Sequence[str], queues: Sequence[str] | None, isolated: IsolatedJobs) -> Values:
+def claimable(tasks: Sequence[str], queues: Sequence[str] | None, isolated: IsolatedJobs) -> Values:
     """Which waiting jobs a claim would take; no queues: of all."""
     return {"tasks": json_text(tasks), "queues": None if queues is None else json_text(queues), **_TAKES[isolated]}
 
@@ -225,11 +225,11 @@ def lease(new: NewLease) -> Values:
     }
 
 
-def updates(said: Sequence[ProgressUpdate]) -> Values:
-    """Records and texts of what handlers said; of several updates of one job the latest wins, field by field."""
+def updates(made: Sequence[ProgressUpdate]) -> Values:
+    """Records and texts of progress; of several updates of one job the latest wins, field by field."""
     latest: dict[tuple[UUID, Token], dict[str, str | float | int | None]] = {}
     checkpoints: dict[tuple[UUID, Token], bytes | None] = {}
-    for update in said:
+    for update in made:
         key = (update.job, update.token)
         news = {
             "stage": storable_text(update.stage),
@@ -240,7 +240,7 @@ def updates(said: Sequence[ProgressUpdate]) -> Values:
         latest.setdefault(key, {}).update({name: value for name, value in news.items() if value is not None})
         checkpoints[key] = checkpoints.get(key) if update.checkpoint is None else update.checkpoint
     packed = records([(*key, checkpoint) for key, checkpoint in checkpoints.items()])
-    return {**packed, "said": json_text(list(latest.values())), "places": places(len(latest))}
+    return {**packed, "updates": json_text(list(latest.values())), "places": places(len(latest))}
 
 
 def notes(learnt: Sequence[AttemptNote]) -> Values:

@@ -51,7 +51,7 @@ def claims_of(found: Iterable[Row], request: ClaimRequest) -> tuple[Claim, ...]:
 
 
 def _claim_of(row: Row, request: ClaimRequest) -> Claim:
-    job, number, task, state, attempt, failures, crashes, checkpoint, rescue, heal, queue, payload = row
+    job, number, task, state, attempt, failures, crashes, checkpoint, rescue, hook_due_at, queue, payload = row
     hold = ActiveJob(
         id=UUID(bytes=job),
         token=Token(request.claim, number),
@@ -65,12 +65,14 @@ def _claim_of(row: Row, request: ClaimRequest) -> Claim:
         queue=queue,
     )
     body = _blob(payload) or b""
-    return Claim(job=hold, payload=body, checkpoint=_blob(checkpoint), rescue=rescue_of(rescue), hook_due_at=_instant(heal))
+    return Claim(
+        job=hold, payload=body, checkpoint=_blob(checkpoint), rescue=rescue_of(rescue), hook_due_at=_instant(hook_due_at)
+    )
 
 
 def active_job_of(row: Row) -> ActiveJob:
     """A row of ``held.sql``."""
-    job, claim, number, lease, task, state, attempt, failures, crashes, policy, is_marked, queue = row
+    job, claim, number, lease, task, state, attempt, failures, crashes, policy, cancel_requested, queue = row
     return ActiveJob(
         id=UUID(bytes=job),
         token=Token(UUID(bytes=claim), number),
@@ -81,7 +83,7 @@ def active_job_of(row: Row) -> ActiveJob:
         failures=failures,
         crashes=crashes,
         policy=policy_of(policy),
-        cancel_requested=bool(is_marked),
+        cancel_requested=bool(cancel_requested),
         queue=queue,
     )
 
@@ -102,7 +104,7 @@ def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) ->
     """A row of the view of ``record.sql``, and the state it shows."""
     (job, claim, number, task, queue, priority, _, payload, policy, attempt, failures, crashes, *rest) = row
     (created, available, claimed, started, finished, reason, error, result, lease, worker, *rest) = rest
-    stage, fraction, message, progress, checkpoint, is_marked, tags, expires, unique_key, is_stub, rescue, heal = rest
+    stage, fraction, message, progress, checkpoint, cancelled, tags, expires, unique_key, is_stub, rescue, hook_due = rest
     return JobRecord(
         id=UUID(bytes=job),
         token=Token(_uuid(claim), number),
@@ -130,12 +132,12 @@ def record_of(state: str, row: Row, attempts: tuple[AttemptRecord, ...] = ()) ->
         message=message,
         last_progress_at=_instant(progress),
         checkpoint=_blob(checkpoint),
-        cancel_requested=bool(is_marked),
+        cancel_requested=bool(cancelled),
         expires_at=_instant(expires),
         unique_key=unique_key,
         is_stub=bool(is_stub),
         rescue=rescue_of(rescue),
-        hook_due_at=_instant(heal),
+        hook_due_at=_instant(hook_due),
         tags=_read(tags, tuple[str, ...]) or (),
         attempts=attempts,
     )
@@ -161,14 +163,14 @@ def attempt_of(job: bytes, row: Row) -> AttemptRecord:
 
 def settled_attempt_of(job: UUID, token: Token, row: Row) -> SettledAttempt | None:
     """The columns of an attempt in ``exchange_answers.sql``: as much as recognising its settle needs."""
-    sent_to, outcome, error = row
-    if sent_to is None:
+    requested_state, outcome, error = row
+    if requested_state is None:
         return None
     if outcome is None:
-        return SettledAttempt(State(sent_to), None)
+        return SettledAttempt(State(requested_state), None)
     outcome, failure = AttemptOutcome(outcome), failure_of(error)
     return SettledAttempt(
-        State(sent_to), AttemptRecord(job=job, token=token, attempt=0, worker="", outcome=outcome, error=failure)
+        State(requested_state), AttemptRecord(job=job, token=token, attempt=0, worker="", outcome=outcome, error=failure)
     )
 
 
@@ -179,8 +181,12 @@ def failure_of(text: str | None) -> Failure | None:
 
 def rescue_of(text: str | None) -> Rescue | None:
     """A rescue as written on a row."""
-    said = _read(text, _Rescue)
-    return None if said is None else Rescue(reason=said.reason, worker=said.worker, attempt=said.attempt, at=instant(said.at))
+    rescue = _read(text, _Rescue)
+    return (
+        None
+        if rescue is None
+        else Rescue(reason=rescue.reason, worker=rescue.worker, attempt=rescue.attempt, at=instant(rescue.at))
+    )
 
 
 def process_of(text: str | None) -> ProcessIdentity:
@@ -193,9 +199,9 @@ def timing_of(text: str | None) -> LeaseTiming:
     return _read(text, LeaseTiming) or LeaseTiming(0.0, 0.0, 0.0)
 
 
-def end_of(is_ended: int, why: str | None, is_draining: int | None) -> LeaseEnd | None:
+def end_of(is_ended: int, end_reason: str | None, is_draining: int | None) -> LeaseEnd | None:
     """Why a lease ended, ``None`` while it lives."""
-    return (_read(why, LeaseEnd) or LeaseEnd(End.EXPIRED)).with_drain(is_draining=bool(is_draining)) if is_ended else None
+    return (_read(end_reason, LeaseEnd) or LeaseEnd(End.EXPIRED)).with_drain(is_draining=bool(is_draining)) if is_ended else None
 
 
 def names_of(text: str | None) -> tuple[str, ...]:

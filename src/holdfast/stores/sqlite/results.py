@@ -31,8 +31,7 @@ def enqueued(found: Sequence[Row]) -> EnqueueAnswer:
     receipt = msgspec.json.decode(answer, type=Receipt, strict=False)
     if receipt.is_lost:
         return EnqueueAnswer(is_lost=True)
-    said = receipt.duplicates
-    return EnqueueAnswer({UUID(job): Duplicate(UUID(holder), is_same) for job, holder, is_same in said})
+    return EnqueueAnswer({UUID(job): Duplicate(UUID(holder), is_same) for job, holder, is_same in receipt.duplicates})
 
 
 def settled(transitions: Sequence[Transition], found: Iterable[Row]) -> tuple[Answer, ...]:

@@ -136,10 +136,10 @@ class SqliteStore:
         if later:
             return await self._exchange_in_turn(transitions, later, request)
         values = {**packing.transitions(transitions), **packing.claim(request)}
-        is_by_line = request is None or request.ids is None
+        is_by_range = request is None or request.ids is None
 
         def settle_and_claim(database: StoreDatabase) -> ExchangeAnswer:
-            database.write("exchange" if is_by_line else "exchange_ids", **values)
+            database.write("exchange" if is_by_range else "exchange_ids", **values)
             claims = () if request is None else rows.claims_of(database.read("exchange_claims", **values), request)
             if not transitions or database.read("exchange_tally") == [(len(transitions),)]:
                 return ExchangeAnswer((Answer.APPLIED,) * len(transitions), claims)
@@ -188,10 +188,10 @@ class SqliteStore:
         values = packing.offer(tasks, limit, pause)
 
         def offer(database: StoreDatabase) -> Rows:
-            if not database.read("unhealed_due", **values):
+            if not database.read("owed_hooks_due", **values):
                 return []
-            database.write("unhealed", **values)
-            return database.read("unhealed_jobs")
+            database.write("owed_hooks", **values)
+            return database.read("owed_hooks_jobs")
 
         return rows.readable(lambda row: rows.record_of(row[0], row[1:]), await self._thread.run(offer))
 
@@ -210,12 +210,12 @@ class SqliteStore:
         return await self._thread.run(beat)
 
     async def end_lease(self, lease: UUID, why: LeaseEnd, *, seen: str | None = None) -> LeaseEnd | None:
-        values = {**packing.lease(structs.replace(_NOBODY, id=lease)), "why": json_text(why), "seen": seen}
+        values = {**packing.lease(structs.replace(_NOBODY, id=lease)), "end_reason": json_text(why), "seen": seen}
 
         def end(database: StoreDatabase) -> LeaseEnd | None:
             is_overdue = seen is not None and self._watch.is_overdue(lease, seen, database.monotonic())
             database.write("end_lease", is_overdue=is_overdue, **values)
-            return rows.end_of(*database.read("why_ended", **values)[0])
+            return rows.end_of(*database.read("end_reason", **values)[0])
 
         return await self._thread.run(end)
 
@@ -254,7 +254,7 @@ class SqliteStore:
     async def next_due(
         self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
-        ((wait,),) = await self._read("next_due", packing.line(tasks, queues, isolated))
+        ((wait,),) = await self._read("next_due", packing.claimable(tasks, queues, isolated))
         return None if wait is None else wait / 1e6
 
     async def due(
@@ -268,7 +268,7 @@ class SqliteStore:
     ) -> tuple[DueJob, ...]:
         if limit <= 0:
             return ()
-        values = {**packing.line(tasks, queues, isolated), "limit": limit, "age": micros(age)}
+        values = {**packing.claimable(tasks, queues, isolated), "limit": limit, "age": micros(age)}
         return rows.readable(rows.due_of, await self._read("due", values))
 
     async def queues(self) -> tuple[QueueView, ...]:
@@ -312,8 +312,8 @@ class SqliteStore:
         first = [place for place in range(len(transitions)) if place not in later]
         before = await self.exchange([transitions[place] for place in first])
         after = await self.exchange([transitions[place] for place in later], request)
-        said = dict(zip([*first, *later], [*before.answers, *after.answers], strict=True))
-        return ExchangeAnswer(tuple(said[place] for place in range(len(transitions))), after.claims)
+        by_position = dict(zip([*first, *later], [*before.answers, *after.answers], strict=True))
+        return ExchangeAnswer(tuple(by_position[place] for place in range(len(transitions))), after.claims)
 
     async def _read(self, name: str, values: Values) -> Rows:
         return await self._thread.run(lambda database: database.read(name, **values))

@@ -7,4 +7,5 @@ UPDATE {table} AS own SET {taken}
 WHERE own.ctid = ANY(ARRAY(
     SELECT ctid FROM {table} WHERE {due} {among} LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
 )) AND own.{status} IS NOT DISTINCT FROM {pending}
-RETURNING 0 AS "holdfast place", {told} AS "holdfast stamp", own.{status} IS NOT DISTINCT FROM {in_progress} AND {ours} AS "holdfast ours", {columns};
+RETURNING 0 AS "holdfast place", {told} AS "holdfast stamp",
+own.{status} IS NOT DISTINCT FROM {in_progress} AND {ours} AS "holdfast ours", {columns};

@@ -1,6 +1,7 @@
 -- Delete at most $1 rows that have been done for longer than they are kept, none whose stamp is infinite. Return how many.
 WITH given AS MATERIALIZED (
-    SELECT ctid AS "holdfast row", {key} FROM {table} WHERE {status} = {done} AND {claimed_at} < {forgettable} AND isfinite({claimed_at}) {among}
+    SELECT ctid AS "holdfast row",
+    {key} FROM {table} WHERE {status} = {done} AND {claimed_at} < {forgettable} AND isfinite({claimed_at}) {among}
     ORDER BY {claimed_at}
     LIMIT $1
     FOR UPDATE SKIP LOCKED

@@ -23,8 +23,8 @@ CREATE TABLE holdfast.pending (
     available_at timestamptz NOT NULL,
     -- NULL: anybody may take it; -infinity: by the policy of its last claim one more crash ends it, so it runs alone;
     -- else until when, because no attempt was ever started and it expires then.
-    proviso timestamptz,
-    number bigint NOT NULL DEFAULT 0, -- of its last claim
+    claimable_until timestamptz,
+    claim_number bigint NOT NULL DEFAULT 0, -- of its last claim
     attempt integer NOT NULL DEFAULT 0,
     failures integer NOT NULL DEFAULT 0,
     crashes integer NOT NULL DEFAULT 0,
@@ -41,25 +41,25 @@ CREATE TABLE holdfast.pending (
     rescue text, -- the last one
     hook_due_at timestamptz, -- a hook is owed, and from when on; the mark of that debt
     checkpoint bytea,
-    payload bytea -- NULL: in bodies
+    payload bytea -- NULL: in payloads
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
--- A line is (task, queue, priority): a claim walks the lines it knows and never sees the others.
-CREATE INDEX waiting ON holdfast.pending (task, queue, priority, available_at, id, proviso) WHERE state = 'available';
-CREATE INDEX pending_unhealed ON holdfast.pending (task, hook_due_at, id) WHERE hook_due_at IS NOT NULL AND state = 'held';
-CREATE INDEX expiring ON holdfast.pending (proviso, id) WHERE proviso > '-infinity' AND state = 'available';
+-- A range is (task, queue, priority): a claim walks the ranges it knows and never sees the others.
+CREATE INDEX waiting ON holdfast.pending (task, queue, priority, available_at, id, claimable_until) WHERE state = 'available';
+CREATE INDEX pending_owed_hooks ON holdfast.pending (task, hook_due_at, id) WHERE hook_due_at IS NOT NULL AND state = 'held';
+CREATE INDEX expiring ON holdfast.pending (claimable_until, id) WHERE claimable_until > '-infinity' AND state = 'available';
 
 CREATE TABLE holdfast.active (
     id uuid NOT NULL, -- no constraint: neither a claim nor a settle can ever break one
-    claim uuid NOT NULL, -- with number: the token
-    number bigint NOT NULL,
+    claim_id uuid NOT NULL, -- with claim_number: the token
+    claim_number bigint NOT NULL,
     lease uuid NOT NULL,
     worker text NOT NULL,
     task text COLLATE "C" NOT NULL,
     queue text COLLATE "C" NOT NULL,
     priority bigint NOT NULL,
     state text NOT NULL, -- claimed, running
-    is_marked boolean NOT NULL DEFAULT false, -- for cancellation
+    cancel_requested boolean NOT NULL DEFAULT false,
     attempt integer NOT NULL,
     failures integer NOT NULL,
     crashes integer NOT NULL,
@@ -77,8 +77,8 @@ CREATE TABLE holdfast.active (
     fraction double precision,
     message text,
     progress_at timestamptz,
-    said bigint NOT NULL DEFAULT 0, -- the number of the latest report
-    moved_at timestamptz, -- progress of this attempt; progress_at may be of an earlier one
+    report_order bigint NOT NULL DEFAULT 0, -- the number of the latest report
+    last_moved_at timestamptz, -- progress of this attempt; progress_at may be of an earlier one
     error text,
     rescue text,
     hook_due_at timestamptz,
@@ -89,34 +89,34 @@ CREATE TABLE holdfast.active (
 );
 
 CREATE INDEX active_id ON holdfast.active (id);
-CREATE INDEX holding ON holdfast.active (lease, number);
-CREATE INDEX marked ON holdfast.active (lease) WHERE is_marked;
-CREATE INDEX limited ON holdfast.active (started_at) WHERE progress_within IS NOT NULL OR timeout IS NOT NULL;
+CREATE INDEX active_lease ON holdfast.active (lease, claim_number);
+CREATE INDEX active_cancelled ON holdfast.active (lease) WHERE cancel_requested;
+CREATE INDEX active_deadline ON holdfast.active (started_at) WHERE progress_within IS NOT NULL OR timeout IS NOT NULL;
 ALTER TABLE holdfast.active REPLICA IDENTITY FULL;
 
 -- The days that have partitions, made ahead: both included.
-CREATE TABLE holdfast.days (
+CREATE TABLE holdfast.partition_days (
     first date NOT NULL,
     last date NOT NULL
 );
-INSERT INTO holdfast.days (first, last) VALUES ('-infinity', '-infinity');
-ALTER TABLE holdfast.days REPLICA IDENTITY FULL;
+INSERT INTO holdfast.partition_days (first, last) VALUES ('-infinity', '-infinity');
+ALTER TABLE holdfast.partition_days REPLICA IDENTITY FULL;
 
 -- By the day (UTC) on which a row may be forgotten, so that forgetting is dropping a partition. Rows that may go sooner than
 -- in a day, or on a day that has no partition, have -infinity and are deleted one by one. There is no default partition:
 -- beside one, no other could be detached without stopping everybody.
 CREATE TABLE holdfast.finished (
     id uuid NOT NULL,
-    day date NOT NULL DEFAULT '-infinity',
-    forget_at timestamptz NOT NULL,
+    delete_day date NOT NULL DEFAULT '-infinity',
+    delete_after timestamptz NOT NULL,
     state text NOT NULL, -- completed, failed, cancelled
-    claim uuid,
-    number bigint NOT NULL,
+    claim_id uuid,
+    claim_number bigint NOT NULL,
     worker text,
     task text COLLATE "C" NOT NULL,
     queue text COLLATE "C" NOT NULL,
     priority bigint NOT NULL,
-    is_marked boolean NOT NULL,
+    cancel_requested boolean NOT NULL,
     is_stub boolean NOT NULL DEFAULT false,
     attempt integer NOT NULL,
     failures integer NOT NULL,
@@ -141,18 +141,18 @@ CREATE TABLE holdfast.finished (
     checkpoint bytea,
     payload bytea,
     result bytea
-) PARTITION BY LIST (day);
+) PARTITION BY LIST (delete_day);
 
 CREATE INDEX finished_id ON holdfast.finished (id);
-CREATE INDEX finished_unhealed ON holdfast.finished (task, hook_due_at, id) WHERE hook_due_at IS NOT NULL;
-CREATE INDEX finished_long ON holdfast.finished (id) WHERE payload IS NULL; -- their bodies must go before their partition
+CREATE INDEX finished_owed_hooks ON holdfast.finished (task, hook_due_at, id) WHERE hook_due_at IS NOT NULL;
+CREATE INDEX finished_long ON holdfast.finished (id) WHERE payload IS NULL; -- their long payloads must go before their partition
 CREATE TABLE holdfast.finished_other PARTITION OF holdfast.finished FOR VALUES IN ('-infinity');
-CREATE INDEX finished_other_forget_at ON holdfast.finished_other (forget_at);
+CREATE INDEX finished_other_delete_after ON holdfast.finished_other (delete_after);
 ALTER TABLE holdfast.finished REPLICA IDENTITY FULL;
 ALTER TABLE holdfast.finished_other REPLICA IDENTITY FULL;
 
 -- Payloads too long to be copied each time their job moves.
-CREATE TABLE holdfast.bodies (
+CREATE TABLE holdfast.payloads (
     job uuid NOT NULL PRIMARY KEY,
     payload bytea NOT NULL
 );
@@ -160,10 +160,10 @@ CREATE TABLE holdfast.bodies (
 -- Keyed by the token. They get their job's day when it ends.
 CREATE TABLE holdfast.attempts (
     job uuid NOT NULL,
-    number bigint NOT NULL,
-    claim uuid NOT NULL,
-    day date NOT NULL DEFAULT '-infinity',
-    sent_to text NOT NULL, -- where the transition asked to go, before any mark for cancellation
+    claim_number bigint NOT NULL,
+    claim_id uuid NOT NULL,
+    delete_day date NOT NULL DEFAULT '-infinity',
+    requested_state text NOT NULL, -- where the transition asked to go, before any mark for cancellation
     outcome text, -- NULL: the code never ran; kept only to answer the same release sent again
     attempt integer NOT NULL,
     worker text NOT NULL,
@@ -173,12 +173,12 @@ CREATE TABLE holdfast.attempts (
     error text,
     stacks text,
     late_result bytea
-) PARTITION BY LIST (day);
+) PARTITION BY LIST (delete_day);
 
-CREATE INDEX attempts_job ON holdfast.attempts (job, number);
+CREATE INDEX attempts_job ON holdfast.attempts (job, claim_number);
 -- A job may snooze, or be released, for ever: of that only so much is kept as answers the same settle sent again.
 CREATE INDEX attempts_brief ON holdfast.attempts (ended_at)
-WHERE sent_to = 'available' AND (outcome IS NULL OR outcome IN ('released', 'snoozed'));
+WHERE requested_state = 'available' AND (outcome IS NULL OR outcome IN ('released', 'snoozed'));
 CREATE TABLE holdfast.attempts_other PARTITION OF holdfast.attempts FOR VALUES IN ('-infinity');
 ALTER TABLE holdfast.attempts REPLICA IDENTITY FULL;
 ALTER TABLE holdfast.attempts_other REPLICA IDENTITY FULL;
@@ -211,7 +211,8 @@ BEGIN
         ON CONFLICT DO NOTHING
         RETURNING keys.job, keys.digest INTO job, digest;
         EXIT WHEN FOUND;
-        SELECT keys.job, keys.digest INTO job, digest FROM holdfast.unique_keys AS keys WHERE keys.task = of_task AND keys.key = of_key;
+        SELECT keys.job, keys.digest INTO job, digest
+        FROM holdfast.unique_keys AS keys WHERE keys.task = of_task AND keys.key = of_key;
         EXIT WHEN FOUND;
     END LOOP;
 END
@@ -259,7 +260,7 @@ BEGIN
 END
 $$;
 
-CREATE TABLE holdfast.paused (
+CREATE TABLE holdfast.paused_queues (
     queue text COLLATE "C" NOT NULL PRIMARY KEY,
     paused_at timestamptz NOT NULL
 );
@@ -276,29 +277,29 @@ CREATE TABLE holdfast.leases (
     slots integer NOT NULL,
     is_isolated boolean NOT NULL,
     opened_at timestamptz NOT NULL,
-    beaten_at timestamptz NOT NULL,
-    previous_at timestamptz,
+    renewed_at timestamptz NOT NULL,
+    previous_renewal_at timestamptz,
     expires_at timestamptz NOT NULL,
-    beats bigint NOT NULL DEFAULT 1,
+    renewals bigint NOT NULL DEFAULT 1,
     is_draining boolean NOT NULL DEFAULT false,
     ended_at timestamptz,
-    why text
+    end_reason text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 100);
 
 -- Partitions for the days to come, of finished and of attempts; how many days. Made apart and attached then, which stops nobody.
 -- With the rights of its owner, so that whoever prunes can call it. The server's own day bounds what its caller names; days made
 -- far ahead, while the clock was wrong, are forgotten, and made again when they come.
-CREATE FUNCTION holdfast.make_days(today date) RETURNS integer
+CREATE FUNCTION holdfast.make_partitions(today date) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     own date = (clock_timestamp() AT TIME ZONE 'UTC')::date;
-    known holdfast.days;
+    known holdfast.partition_days;
     start date;
     parent text;
     name text;
 BEGIN
     today = greatest(least(today, own + 1), own - 1);
-    SELECT * INTO known FROM holdfast.days FOR UPDATE;
+    SELECT * INTO known FROM holdfast.partition_days FOR UPDATE;
     IF known.last > today + 10 THEN
         known.last = '-infinity';
     END IF;
@@ -313,38 +314,38 @@ BEGIN
         END LOOP;
     END LOOP;
     IF start > known.last + 1 THEN -- late: there is a gap
-        UPDATE holdfast.days SET first = start;
+        UPDATE holdfast.partition_days SET first = start;
     END IF;
-    UPDATE holdfast.days SET last = greatest(known.last, today + 9);
+    UPDATE holdfast.partition_days SET last = greatest(known.last, today + 9);
     RETURN greatest(today + 10 - start, 0);
 END
 $$;
-REVOKE ALL ON FUNCTION holdfast.make_days FROM PUBLIC;
+REVOKE ALL ON FUNCTION holdfast.make_partitions FROM PUBLIC;
 
 -- All places as one.
 CREATE VIEW holdfast.jobs AS
 SELECT
-    id, state, NULL::uuid AS claim, number, NULL::uuid AS lease, NULL::text AS worker, task, queue, priority,
-    false AS is_marked, false AS is_stub, attempt, failures, crashes, created_at, available_at,
+    id, state, NULL::uuid AS claim_id, claim_number, NULL::uuid AS lease, NULL::text AS worker, task, queue, priority,
+    false AS cancel_requested, false AS is_stub, attempt, failures, crashes, created_at, available_at,
     NULL::timestamptz AS claimed_at, NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at, expires_at,
     unique_key, tags, policy, stage, fraction, message, progress_at, NULL::text AS reason, error, rescue, hook_due_at,
     checkpoint,
-    coalesce(payload, (SELECT bodies.payload FROM holdfast.bodies WHERE bodies.job = pending.id)) AS payload,
+    coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = pending.id)) AS payload,
     NULL::bytea AS result, 'pending' AS place
 FROM holdfast.pending
 UNION ALL
 SELECT
-    id, state, claim, number, lease, worker, task, queue, priority, is_marked, false, attempt, failures, crashes,
+    id, state, claim_id, claim_number, lease, worker, task, queue, priority, cancel_requested, false, attempt, failures, crashes,
     created_at, available_at, claimed_at, started_at, NULL::timestamptz, expires_at, unique_key, tags, policy, stage,
     fraction, message, progress_at, NULL::text, error, rescue, hook_due_at, checkpoint,
-    coalesce(payload, (SELECT bodies.payload FROM holdfast.bodies WHERE bodies.job = active.id)),
+    coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = active.id)),
     NULL::bytea, 'active'
 FROM holdfast.active
 UNION ALL
 SELECT
-    id, state, claim, number, NULL::uuid, worker, task, queue, priority, is_marked, is_stub, attempt, failures, crashes,
-    created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
+    id, state, claim_id, claim_number, NULL::uuid, worker, task, queue, priority, cancel_requested, is_stub, attempt,
+    failures, crashes, created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
     message, progress_at, reason, error, rescue, hook_due_at, checkpoint,
-    coalesce(payload, (SELECT bodies.payload FROM holdfast.bodies WHERE bodies.job = finished.id)),
+    coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads WHERE payloads.job = finished.id)),
     result, 'finished'
 FROM holdfast.finished;

@@ -2,29 +2,29 @@
 -- of records that another session has locked: they delay no other, and are asked for again.
 -- $1–$3: jobs, claims, numbers (ascending, each once); for how they are found see exchange.sql.
 WITH ours AS MATERIALIZED (
-    SELECT attempt.number
+    SELECT attempt.claim_number
     FROM holdfast.attempts AS attempt
-    WHERE attempt.job = ANY($1::uuid[]) AND attempt.number = ($3::bigint[])[width_bucket(attempt.number, $3::bigint[])]
-        AND attempt.job = ($1::uuid[])[width_bucket(attempt.number, $3::bigint[])]
-        AND attempt.claim = ($2::uuid[])[width_bucket(attempt.number, $3::bigint[])]
+    WHERE attempt.job = ANY($1::uuid[]) AND attempt.claim_number = ($3::bigint[])[width_bucket(attempt.claim_number, $3::bigint[])]
+        AND attempt.job = ($1::uuid[])[width_bucket(attempt.claim_number, $3::bigint[])]
+        AND attempt.claim_id = ($2::uuid[])[width_bucket(attempt.claim_number, $3::bigint[])]
         AND attempt.outcome IS NOT NULL
 ),
 
 free AS MATERIALIZED (
-    SELECT attempt.number
+    SELECT attempt.claim_number
     FROM holdfast.attempts AS attempt
-    WHERE attempt.job = ANY($1::uuid[]) AND attempt.number = ANY(ARRAY(SELECT ours.number FROM ours))
+    WHERE attempt.job = ANY($1::uuid[]) AND attempt.claim_number = ANY(ARRAY(SELECT ours.claim_number FROM ours))
     FOR NO KEY UPDATE SKIP LOCKED
 ),
 
 written AS (
     UPDATE holdfast.attempts AS attempt SET
-        late_result = coalesce(($4::bytea[])[width_bucket(attempt.number, $3::bigint[])], attempt.late_result),
-        error = coalesce(attempt.error, ($5::text[])[width_bucket(attempt.number, $3::bigint[])]),
-        stacks = coalesce(($6::text[])[width_bucket(attempt.number, $3::bigint[])], attempt.stacks)
-    WHERE attempt.job = ANY($1::uuid[]) AND attempt.number = ANY(ARRAY(SELECT free.number FROM free))
-    RETURNING attempt.number
+        late_result = coalesce(($4::bytea[])[width_bucket(attempt.claim_number, $3::bigint[])], attempt.late_result),
+        error = coalesce(attempt.error, ($5::text[])[width_bucket(attempt.claim_number, $3::bigint[])]),
+        stacks = coalesce(($6::text[])[width_bucket(attempt.claim_number, $3::bigint[])], attempt.stacks)
+    WHERE attempt.job = ANY($1::uuid[]) AND attempt.claim_number = ANY(ARRAY(SELECT free.claim_number FROM free))
+    RETURNING attempt.claim_number
 )
 
-SELECT ($1::uuid[])[width_bucket(ours.number, $3::bigint[])] AS id
-FROM ours WHERE ours.number <> ALL(ARRAY(SELECT written.number FROM written));
+SELECT ($1::uuid[])[width_bucket(ours.claim_number, $3::bigint[])] AS id
+FROM ours WHERE ours.claim_number <> ALL(ARRAY(SELECT written.claim_number FROM written));

@@ -10,19 +10,19 @@ free AS MATERIALIZED (
 ),
 renewed AS (
     UPDATE holdfast.leases SET
-        previous_at = beaten_at,
-        beaten_at = now,
+        previous_renewal_at = renewed_at,
+        renewed_at = now,
         expires_at = now + ttl * interval '1 second',
-        beats = beats + 1,
+        renewals = renewals + 1,
         is_draining = is_draining OR $2
     FROM clock
     WHERE id = ANY (ARRAY(SELECT free.id FROM free)) AND ended_at IS NULL
-    RETURNING id, beaten_at - previous_at AS elapsed
+    RETURNING id, renewed_at - previous_renewal_at AS elapsed
 )
 (
     SELECT renewed.id, (extract(epoch FROM renewed.elapsed) * 1000000)::bigint AS elapsed, active.id AS job
-    FROM renewed LEFT JOIN holdfast.active ON active.lease = renewed.id AND active.is_marked
-    ORDER BY active.number
+    FROM renewed LEFT JOIN holdfast.active ON active.lease = renewed.id AND active.cancel_requested
+    ORDER BY active.claim_number
 )
 UNION ALL
 SELECT leases.id, NULL, NULL FROM holdfast.leases

@@ -18,8 +18,8 @@ attempts AS (
     DELETE FROM holdfast.attempts WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ),
 
-bodies AS (
-    DELETE FROM holdfast.bodies WHERE job = ANY(ARRAY(SELECT id FROM gone))
+payloads AS (
+    DELETE FROM holdfast.payloads WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ),
 
 freed AS (

@@ -13,26 +13,26 @@ held AS MATERIALIZED (
     SELECT id FROM holdfast.leases WHERE id = $1 AND $4::text IS NOT NULL AND NOT EXISTS (SELECT FROM free)
 ),
 known AS MATERIALIZED (
-    SELECT ended_at IS NOT NULL AS is_ended, why, is_draining FROM holdfast.leases
+    SELECT ended_at IS NOT NULL AS is_ended, end_reason, is_draining FROM holdfast.leases
     WHERE id = $1 AND NOT EXISTS (SELECT FROM held)
     FOR UPDATE
 ),
 ended AS (
     INSERT INTO holdfast.leases AS lease (
-        id, worker, process, timing, ttl, grace, queues, tasks, slots, is_isolated, opened_at, beaten_at, expires_at,
-        ended_at, why
+        id, worker, process, timing, ttl, grace, queues, tasks, slots, is_isolated, opened_at, renewed_at, expires_at,
+        ended_at, end_reason
     )
     SELECT $1, '', $3::text, $3::text, 0, 0, '[]', '[]', 0, false, now, now, now, now, $2::text
     FROM clock LEFT JOIN known ON true
     WHERE NOT EXISTS (SELECT FROM held)
-    ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at, why = excluded.why
+    ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at, end_reason = excluded.end_reason
     WHERE lease.ended_at IS NULL
         AND (
             $4::text IS NULL
-            OR $4 = lease.beats || ':' || extract(epoch FROM lease.expires_at) AND lease.expires_at < excluded.ended_at
+            OR $4 = lease.renewals || ':' || extract(epoch FROM lease.expires_at) AND lease.expires_at < excluded.ended_at
         )
-    RETURNING why, is_draining
+    RETURNING end_reason, is_draining
 )
-SELECT why, is_draining FROM ended
+SELECT end_reason, is_draining FROM ended
 UNION ALL
-SELECT why, is_draining FROM known WHERE is_ended
+SELECT end_reason, is_draining FROM known WHERE is_ended

@@ -9,7 +9,7 @@
 WITH asked AS MATERIALIZED (
     SELECT asked.*, clock_timestamp() AS now
     FROM json_to_record($1::json) AS asked (
-        call uuid, kinds json, bodies json, is_durable boolean, keys json, is_refused boolean,
+        call uuid, kinds json, payloads json, is_durable boolean, keys json, is_refused boolean,
         parent uuid, parent_claim uuid, parent_number bigint
     )
 ),
@@ -27,8 +27,8 @@ earlier AS MATERIALIZED (
 -- Locked: its settle waits until its children are there.
 parent AS MATERIALIZED (
     SELECT id FROM holdfast.active
-    WHERE id = (SELECT parent FROM asked) AND claim = (SELECT parent_claim FROM asked)
-        AND number = (SELECT parent_number FROM asked) AND NOT EXISTS (SELECT FROM earlier)
+    WHERE id = (SELECT parent FROM asked) AND claim_id = (SELECT parent_claim FROM asked)
+        AND claim_number = (SELECT parent_number FROM asked) AND NOT EXISTS (SELECT FROM earlier)
     FOR KEY SHARE
 ),
 
@@ -37,7 +37,8 @@ wanted AS MATERIALIZED (
     FROM asked
     CROSS JOIN json_to_recordset(asked.keys) AS wanted (task text, key text, job uuid, digest text)
     LEFT JOIN LATERAL (
-        SELECT keys.job, keys.digest FROM holdfast.unique_keys AS keys WHERE keys.task = wanted.task AND keys.key = wanted.key LIMIT 1
+        SELECT keys.job,
+        keys.digest FROM holdfast.unique_keys AS keys WHERE keys.task = wanted.task AND keys.key = wanted.key LIMIT 1
     ) AS held ON true
 ),
 
@@ -125,15 +126,15 @@ added AS MATERIALIZED (
 ),
 
 stored AS (
-    INSERT INTO holdfast.bodies (job, payload)
+    INSERT INTO holdfast.payloads (job, payload)
     SELECT body.job, coalesce(convert_to(body.payload, 'UTF8'), decode(body.hex, 'hex'))
-    FROM asked CROSS JOIN json_to_recordset(asked.bodies) AS body (job uuid, payload text, hex text)
+    FROM asked CROSS JOIN json_to_recordset(asked.payloads) AS body (job uuid, payload text, hex text)
     JOIN added ON added.id = body.job
 ),
 
 inserted AS (
     INSERT INTO holdfast.pending (
-        id, task, queue, priority, available_at, proviso, created_at, expires_at, unique_key, tags, policy, payload
+        id, task, queue, priority, available_at, claimable_until, created_at, expires_at, unique_key, tags, policy, payload
     )
     SELECT
         id, task, queue, priority, coalesce(run_at, now + delay * interval '1 second'),

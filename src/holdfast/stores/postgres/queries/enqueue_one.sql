@@ -7,7 +7,7 @@ WITH receipt AS (
     INSERT INTO holdfast.receipts (call, received_at) VALUES ($1, clock_timestamp())
 )
 
-INSERT INTO holdfast.pending (id, task, queue, priority, available_at, proviso, created_at, expires_at, tags, policy, payload)
+INSERT INTO holdfast.pending (id, task, queue, priority, available_at, claimable_until, created_at, expires_at, tags, policy, payload)
 SELECT
     $2, $3, $4, $5, coalesce($6, now + $7::double precision * interval '1 second'),
     now + $8::double precision * interval '1 second', now, now + $8::double precision * interval '1 second', $9, $10, $11

@@ -3,8 +3,8 @@
 -- One parameter, of type json because jsonb refuses a zero character in any text, so that it runs unchanged through every
 -- driver. :kinds are what jobs have in common, each with its jobs' ids and payloads: see packing.py.
 WITH asked AS MATERIALIZED (
-    SELECT call, kinds, bodies, is_durable, clock_timestamp() AS now
-    FROM json_to_record($1::json) AS asked (call uuid, kinds json, bodies json, is_durable boolean)
+    SELECT call, kinds, payloads, is_durable, clock_timestamp() AS now
+    FROM json_to_record($1::json) AS asked (call uuid, kinds json, payloads json, is_durable boolean)
 ),
 
 -- Raised, never lowered.
@@ -21,13 +21,13 @@ receipt AS (
 ),
 
 stored AS (
-    INSERT INTO holdfast.bodies (job, payload)
+    INSERT INTO holdfast.payloads (job, payload)
     SELECT body.job, coalesce(convert_to(body.payload, 'UTF8'), decode(body.hex, 'hex'))
-    FROM receipt CROSS JOIN asked CROSS JOIN json_to_recordset(asked.bodies) AS body (job uuid, payload text, hex text)
+    FROM receipt CROSS JOIN asked CROSS JOIN json_to_recordset(asked.payloads) AS body (job uuid, payload text, hex text)
 ),
 
 added AS (
-    INSERT INTO holdfast.pending (id, task, queue, priority, available_at, proviso, created_at, expires_at, tags, policy, payload)
+    INSERT INTO holdfast.pending (id, task, queue, priority, available_at, claimable_until, created_at, expires_at, tags, policy, payload)
     SELECT
         item.id::uuid, kind.task, kind.queue, kind.priority,
         coalesce(kind.run_at, asked.now + kind.delay * interval '1 second'),

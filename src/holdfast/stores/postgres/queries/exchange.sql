@@ -35,7 +35,7 @@ taken AS (
 )
 
 INSERT INTO holdfast.active (
-    id, claim, number, lease, worker, task, queue, priority, state, attempt, failures, crashes, created_at, available_at,
+    id, claim_id, claim_number, lease, worker, task, queue, priority, state, attempt, failures, crashes, created_at, available_at,
     claimed_at, started_at, expires_at, unique_key, tags, policy, progress_within, timeout, stage, fraction, message,
     progress_at, error, rescue, hook_due_at, checkpoint, payload
 )
@@ -49,8 +49,8 @@ FROM (
     SELECT *, width_bucket(task COLLATE "C", $10::text[]) AS known FROM taken ORDER BY priority, available_at, id
 ) AS taken
 RETURNING
-    id, number, task, queue, attempt, failures, crashes, checkpoint, rescue, hook_due_at,
+    id, claim_number, task, queue, attempt, failures, crashes, checkpoint, rescue, hook_due_at,
     CASE
-        WHEN payload IS NULL THEN (SELECT bodies.payload FROM holdfast.bodies AS bodies WHERE bodies.job = id)
+        WHEN payload IS NULL THEN (SELECT payloads.payload FROM holdfast.payloads AS payloads WHERE payloads.job = id)
         ELSE payload
     END AS payload, priority, available_at, (SELECT count(*) FROM gone) AS settled;

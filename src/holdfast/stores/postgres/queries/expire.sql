@@ -7,8 +7,8 @@ WITH clock AS MATERIALIZED (
 
 due AS MATERIALIZED (
     SELECT ctid AS place, id, unique_key IS NOT NULL AS is_keyed FROM holdfast.pending
-    WHERE proviso > '-infinity' AND state = 'available' AND proviso <= (SELECT now FROM clock)
-    ORDER BY proviso, id
+    WHERE claimable_until > '-infinity' AND state = 'available' AND claimable_until <= (SELECT now FROM clock)
+    ORDER BY claimable_until, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ),
@@ -36,7 +36,8 @@ freed AS (
 
 finished AS (
     INSERT INTO holdfast.finished (
-        id, day, forget_at, state, number, task, queue, priority, is_marked, attempt, failures, crashes, created_at, available_at,
+        id, delete_day, delete_after, state, claim_number, task, queue, priority, cancel_requested, attempt, failures,
+        crashes, created_at, available_at,
         finished_at, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, reason, error, rescue,
         hook_due_at, checkpoint, payload
     )
@@ -45,10 +46,11 @@ finished AS (
             WHEN life >= interval '1 day' AND ((clock.now + life) AT TIME ZONE 'UTC')::date BETWEEN days.first AND days.last
             THEN ((clock.now + life) AT TIME ZONE 'UTC')::date
             ELSE '-infinity'
-        END, clock.now + life, 'failed', number, task, queue, priority, false, attempt, failures, crashes, created_at, available_at,
+        END, clock.now + life, 'failed', claim_number, task, queue, priority, false, attempt, failures, crashes, created_at,
+        available_at,
         clock.now, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, 'EXPIRED', error, rescue,
         hook_due_at, checkpoint, payload
-    FROM clock CROSS JOIN holdfast.days AS days CROSS JOIN (
+    FROM clock CROSS JOIN holdfast.partition_days AS days CROSS JOIN (
         SELECT late.*, coalesce(
             substring(policy FROM '"retention":(\d{1,10}(?:\.\d{1,17})?(?:e-\d{1,2})?)[,}]')::double precision, 604800
         ) * interval '1 second' AS life
@@ -56,4 +58,4 @@ finished AS (
     ) AS over
 )
 
-SELECT id, task FROM late ORDER BY proviso, id;
+SELECT id, task FROM late ORDER BY claimable_until, id;

@@ -23,9 +23,9 @@ found AS MATERIALIZED (
 )
 SELECT
     found.id, worker, process, timing, (extract(epoch FROM now - found.expires_at) * 1000000)::bigint AS overdue,
-    beats || ':' || extract(epoch FROM leases.expires_at) AS seen,
+    renewals || ':' || extract(epoch FROM leases.expires_at) AS seen,
     (extract(epoch FROM now - coalesce(opened_at, now)) * 1000000)::bigint AS age,
     (SELECT count(*) FROM holdfast.active WHERE active.lease = found.id) AS holds,
-    is_draining, is_ended, why, queues, tasks, grace, slots, is_isolated
+    is_draining, is_ended, end_reason, queues, tasks, grace, slots, is_isolated
 FROM clock CROSS JOIN found LEFT JOIN holdfast.leases ON leases.id = found.id
 ORDER BY is_ended DESC, found.expires_at, found.id

@@ -3,7 +3,7 @@
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT
     jobs.*, jobs.state = 'available' AND jobs.available_at > (SELECT now FROM clock) AS is_early,
-    attempts.job AS attempt_job, attempts.claim AS attempt_claim, attempts.number AS attempt_number,
+    attempts.job AS attempt_job, attempts.claim_id AS attempt_claim_id, attempts.claim_number AS attempt_claim_number,
     attempts.attempt AS attempt_attempt, attempts.worker AS attempt_worker, attempts.outcome AS attempt_outcome,
     attempts.error AS attempt_error, attempts.started_at AS attempt_started_at, attempts.ended_at AS attempt_ended_at,
     attempts.signal AS attempt_signal, attempts.stacks AS attempt_stacks, attempts.late_result AS attempt_late_result
@@ -11,8 +11,8 @@ FROM holdfast.jobs
 LEFT JOIN LATERAL (
     SELECT * FROM holdfast.attempts
     WHERE attempts.job = $1 AND outcome IS NOT NULL
-    ORDER BY number DESC
+    ORDER BY claim_number DESC
     LIMIT $2
 ) AS attempts ON true
 WHERE jobs.id = $1
-ORDER BY attempts.number
+ORDER BY attempts.claim_number

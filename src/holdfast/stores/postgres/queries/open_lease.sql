@@ -2,14 +2,14 @@
 -- $1 id, $2 worker, $3 process, $4 timing, $5 ttl and $6 grace in seconds, $7 queues, $8 tasks, $9 slots, $10 is_isolated
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 INSERT INTO holdfast.leases AS lease (
-    id, worker, process, timing, ttl, grace, queues, tasks, slots, is_isolated, opened_at, beaten_at, expires_at
+    id, worker, process, timing, ttl, grace, queues, tasks, slots, is_isolated, opened_at, renewed_at, expires_at
 )
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, now, now, now + $5 * interval '1 second'
 FROM clock
 ON CONFLICT (id) DO UPDATE SET
-    previous_at = lease.beaten_at,
-    beaten_at = excluded.beaten_at,
-    expires_at = excluded.beaten_at + lease.ttl * interval '1 second',
-    beats = lease.beats + 1
+    previous_renewal_at = lease.renewed_at,
+    renewed_at = excluded.renewed_at,
+    expires_at = excluded.renewed_at + lease.ttl * interval '1 second',
+    renewals = lease.renewals + 1
 WHERE lease.ended_at IS NULL
 RETURNING id

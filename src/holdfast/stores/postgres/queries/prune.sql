@@ -8,16 +8,16 @@ WITH clock AS MATERIALIZED (
 ),
 over AS MATERIALIZED (
     SELECT id, ctid AS place FROM holdfast.finished_other
-    WHERE forget_at <= (SELECT now FROM clock) AND finished_at <= (SELECT floor FROM clock)
-    ORDER BY forget_at, id
+    WHERE delete_after <= (SELECT now FROM clock) AND finished_at <= (SELECT floor FROM clock)
+    ORDER BY delete_after, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ),
 brief_retention AS MATERIALIZED (
     SELECT id, ctid AS place FROM holdfast.finished_other
-    WHERE forget_at <= (SELECT now FROM clock) AND forget_at > (SELECT floor FROM clock)
+    WHERE delete_after <= (SELECT now FROM clock) AND delete_after > (SELECT floor FROM clock)
         AND finished_at > (SELECT floor FROM clock)
-    ORDER BY forget_at, id
+    ORDER BY delete_after, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ),
@@ -27,12 +27,12 @@ chosen AS MATERIALIZED (
     SELECT id FROM brief_retention
 ),
 doomed AS MATERIALIZED (
-    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.bodies WHERE job = ANY (ARRAY(SELECT id FROM chosen))
+    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.payloads WHERE job = ANY (ARRAY(SELECT id FROM chosen))
     UNION ALL
     SELECT job, tableoid, ctid FROM holdfast.attempts_other WHERE job = ANY (ARRAY(SELECT id FROM over))
 ),
-free_bodies AS MATERIALIZED (
-    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.bodies WHERE job = ANY (ARRAY(SELECT id FROM chosen))
+free_payloads AS MATERIALIZED (
+    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.payloads WHERE job = ANY (ARRAY(SELECT id FROM chosen))
     FOR UPDATE SKIP LOCKED
 ),
 free_attempts AS MATERIALIZED (
@@ -42,7 +42,7 @@ free_attempts AS MATERIALIZED (
 in_use AS MATERIALIZED (
     SELECT job FROM (
         SELECT * FROM doomed
-        EXCEPT (SELECT * FROM free_bodies UNION ALL SELECT * FROM free_attempts)
+        EXCEPT (SELECT * FROM free_payloads UNION ALL SELECT * FROM free_attempts)
     ) AS locked
 ),
 gone AS MATERIALIZED (
@@ -52,11 +52,11 @@ worn AS MATERIALIZED (
     SELECT id, place FROM brief_retention WHERE id <> ALL (ARRAY(SELECT job FROM in_use))
 ),
 brief AS MATERIALIZED (
-    SELECT job, number, claim FROM holdfast.attempts
-    WHERE sent_to = 'available' AND (outcome IS NULL OR outcome IN ('released', 'snoozed'))
+    SELECT job, claim_number, claim_id FROM holdfast.attempts
+    WHERE requested_state = 'available' AND (outcome IS NULL OR outcome IN ('released', 'snoozed'))
         AND ended_at <= (SELECT floor FROM clock)
         AND job <> ALL (ARRAY(SELECT id FROM gone))
-    ORDER BY ended_at, job, number
+    ORDER BY ended_at, job, claim_number
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ),
@@ -80,20 +80,20 @@ jobs AS (
 stubs AS (
     UPDATE holdfast.finished_other SET
         payload = 'null', result = NULL, error = NULL, checkpoint = NULL, message = NULL, is_stub = true,
-        forget_at = finished_at + $2::bigint * interval '1 microsecond'
+        delete_after = finished_at + $2::bigint * interval '1 microsecond'
     WHERE ctid = ANY (ARRAY(SELECT place FROM worn))
     RETURNING id
 ),
 -- Only of rows that were moved: a row that changed before it was locked is listed, and stays.
-bodies AS (
-    DELETE FROM holdfast.bodies USING (SELECT id FROM jobs UNION ALL SELECT id FROM stubs) AS moved WHERE job = moved.id
+payloads AS (
+    DELETE FROM holdfast.payloads USING (SELECT id FROM jobs UNION ALL SELECT id FROM stubs) AS moved WHERE job = moved.id
 ),
 attempts_of_jobs AS (
     DELETE FROM holdfast.attempts_other USING jobs WHERE job = jobs.id
 ),
 attempts AS (
     DELETE FROM holdfast.attempts USING brief
-    WHERE attempts.job = brief.job AND attempts.number = brief.number AND attempts.claim = brief.claim
+    WHERE attempts.job = brief.job AND attempts.claim_number = brief.claim_number AND attempts.claim_id = brief.claim_id
     RETURNING true
 ),
 receipts AS (
@@ -111,5 +111,5 @@ SELECT
     (now AT TIME ZONE 'UTC')::date AS today,
     -- A row may have got its stub just before midnight, or be asked for by a settle that is sent again.
     ((floor - interval '1 hour') AT TIME ZONE 'UTC')::date AS passed,
-    (SELECT last FROM holdfast.days) AS last
+    (SELECT last FROM holdfast.partition_days) AS last
 FROM clock

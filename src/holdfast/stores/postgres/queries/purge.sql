@@ -31,7 +31,7 @@ doomed AS MATERIALIZED (
     FROM holdfast.unique_keys AS keys INNER JOIN chosen
         ON keys.task = chosen.task AND keys.key = chosen.unique_key
     UNION ALL
-    SELECT job, tableoid, ctid FROM holdfast.bodies WHERE job = ANY(ARRAY(SELECT id FROM chosen))
+    SELECT job, tableoid, ctid FROM holdfast.payloads WHERE job = ANY(ARRAY(SELECT id FROM chosen))
     UNION ALL
     SELECT job, tableoid, ctid FROM holdfast.attempts WHERE job = ANY(ARRAY(SELECT id FROM chosen))
 ),
@@ -43,8 +43,8 @@ free_keys AS MATERIALIZED (
     FOR UPDATE OF keys SKIP LOCKED
 ),
 
-free_bodies AS MATERIALIZED (
-    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.bodies WHERE job = ANY(ARRAY(SELECT id FROM chosen))
+free_payloads AS MATERIALIZED (
+    SELECT job, tableoid AS origin, ctid AS place FROM holdfast.payloads WHERE job = ANY(ARRAY(SELECT id FROM chosen))
     FOR UPDATE SKIP LOCKED
 ),
 
@@ -56,7 +56,7 @@ free_attempts AS MATERIALIZED (
 in_use AS MATERIALIZED (
     SELECT job FROM (
         SELECT * FROM doomed
-        EXCEPT (SELECT * FROM free_keys UNION ALL SELECT * FROM free_bodies UNION ALL SELECT * FROM free_attempts)
+        EXCEPT (SELECT * FROM free_keys UNION ALL SELECT * FROM free_payloads UNION ALL SELECT * FROM free_attempts)
     ) AS locked
 ),
 
@@ -70,8 +70,8 @@ attempts AS (
     DELETE FROM holdfast.attempts WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ),
 
-bodies AS (
-    DELETE FROM holdfast.bodies WHERE job = ANY(ARRAY(SELECT id FROM gone))
+payloads AS (
+    DELETE FROM holdfast.payloads WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ),
 
 freed AS (

@@ -6,5 +6,5 @@ counted AS MATERIALIZED (
     GROUP BY 1, 2, 3
 )
 SELECT queue AS name, paused_at, state, is_early, number
-FROM counted FULL JOIN holdfast.paused USING (queue)
+FROM counted FULL JOIN holdfast.paused_queues AS paused USING (queue)
 ORDER BY queue COLLATE "C"

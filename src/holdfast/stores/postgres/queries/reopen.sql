@@ -17,7 +17,7 @@ over AS MATERIALIZED (
 won AS (
     INSERT INTO holdfast.unique_keys AS keys (task, key, job, digest)
     SELECT DISTINCT ON (task, unique_key)
-        task, unique_key, id, sha256(coalesce(payload, (SELECT bodies.payload FROM holdfast.bodies AS bodies WHERE job = id), ''))
+        task, unique_key, id, sha256(coalesce(payload, (SELECT payloads.payload FROM holdfast.payloads AS payloads WHERE job = id), ''))
     FROM over
     WHERE unique_key IS NOT NULL
     ORDER BY task, unique_key, place
@@ -35,28 +35,30 @@ removed AS (
 
 -- The row is about to forget its token; a settle under it that comes again must still be recognised.
 records AS (
-    INSERT INTO holdfast.attempts (job, number, claim, sent_to, outcome, attempt, worker, started_at, ended_at, error)
-    SELECT id, number, claim, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error
+    INSERT INTO holdfast.attempts (job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, error)
+    SELECT id, claim_number, claim_id, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error
     FROM back
-    WHERE claim IS NOT NULL AND NOT EXISTS (
+    WHERE claim_id IS NOT NULL AND NOT EXISTS (
         SELECT FROM holdfast.attempts AS known
-        WHERE known.job = back.id AND known.number = back.number AND known.claim = back.claim OFFSET 0
+        WHERE known.job = back.id AND known.claim_number = back.claim_number AND known.claim_id = back.claim_id OFFSET 0
     )
 ),
 
 -- Of an unfinished job nothing is forgotten.
 kept AS (
-    UPDATE holdfast.attempts SET day = '-infinity'
-    WHERE day <> '-infinity' AND job = ANY(ARRAY(SELECT id FROM back WHERE back.day <> '-infinity'))
+    UPDATE holdfast.attempts SET delete_day = '-infinity'
+    WHERE delete_day <> '-infinity' AND job = ANY(ARRAY(SELECT id FROM back WHERE back.delete_day <> '-infinity'))
 ),
 
 waiting AS (
     INSERT INTO holdfast.pending (
-        id, task, queue, priority, available_at, number, attempt, created_at, unique_key, tags, policy, stage, fraction, message,
+        id, task, queue, priority, available_at, claim_number, attempt, created_at, unique_key, tags, policy, stage,
+        fraction, message,
         progress_at, rescue, hook_due_at, checkpoint, payload
     )
     SELECT
-        id, task, queue, priority, (SELECT now FROM clock), number, attempt, created_at, unique_key, tags, policy, stage, fraction,
+        id, task, queue, priority, (SELECT now FROM clock), claim_number, attempt, created_at, unique_key, tags, policy,
+        stage, fraction,
         message, progress_at, rescue, hook_due_at, checkpoint, payload
     FROM back
     ON CONFLICT DO NOTHING
@@ -64,7 +66,8 @@ waiting AS (
 
 fresh AS (
     UPDATE holdfast.pending SET
-        state = 'available', available_at = (SELECT now FROM clock), failures = 0, crashes = 0, proviso = NULL, expires_at = NULL,
+        state = 'available', available_at = (SELECT now FROM clock), failures = 0, crashes = 0, claimable_until = NULL,
+        expires_at = NULL,
         error = NULL
     WHERE id = ANY($1::uuid[]) AND (state = 'held' OR available_at > (SELECT now FROM clock))
     RETURNING id

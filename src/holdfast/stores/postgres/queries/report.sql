@@ -3,37 +3,38 @@
 -- locked delays no other, and is asked for again.
 -- $1–$3: jobs, claims, numbers (ascending, each once); for how they are found see exchange.sql.
 WITH ours AS MATERIALIZED (
-    SELECT job.id, job.claim, job.number
+    SELECT job.id, job.claim_id, job.claim_number
     FROM holdfast.active AS job
-    WHERE job.id = ANY($1::uuid[]) AND job.number = ($3::bigint[])[width_bucket(job.number, $3::bigint[])]
-        AND job.id = ($1::uuid[])[width_bucket(job.number, $3::bigint[])]
-        AND job.claim = ($2::uuid[])[width_bucket(job.number, $3::bigint[])]
+    WHERE job.id = ANY($1::uuid[]) AND job.claim_number = ($3::bigint[])[width_bucket(job.claim_number, $3::bigint[])]
+        AND job.id = ($1::uuid[])[width_bucket(job.claim_number, $3::bigint[])]
+        AND job.claim_id = ($2::uuid[])[width_bucket(job.claim_number, $3::bigint[])]
 ),
 
 free AS MATERIALIZED (
-    SELECT job.number
+    SELECT job.claim_number
     FROM holdfast.active AS job
-    WHERE job.id = ANY($1::uuid[]) AND job.number = ANY(ARRAY(SELECT ours.number FROM ours))
+    WHERE job.id = ANY($1::uuid[]) AND job.claim_number = ANY(ARRAY(SELECT ours.claim_number FROM ours))
     FOR NO KEY UPDATE SKIP LOCKED
 ),
 
 written AS (
     UPDATE holdfast.active AS job SET
-        (stage, fraction, message, checkpoint, said, progress_at, moved_at) = (
+        (stage, fraction, message, checkpoint, report_order, progress_at, last_moved_at) = (
             SELECT
                 coalesce(CASE WHEN is_news THEN ($4::text[])[place] END, job.stage),
                 coalesce(CASE WHEN is_news THEN ($5::double precision[])[place] END, job.fraction),
                 coalesce(CASE WHEN is_news THEN ($6::text[])[place] END, job.message),
                 coalesce(CASE WHEN is_news THEN ($7::bytea[])[place] END, job.checkpoint),
-                coalesce(CASE WHEN is_news THEN ($8::bigint[])[place] END, job.said),
+                coalesce(CASE WHEN is_news THEN ($8::bigint[])[place] END, job.report_order),
                 CASE WHEN is_news THEN clock_timestamp() ELSE job.progress_at END,
-                CASE WHEN is_news THEN clock_timestamp() ELSE job.moved_at END
+                CASE WHEN is_news THEN clock_timestamp() ELSE job.last_moved_at END
             FROM
-                width_bucket(job.number, $3::bigint[]) AS place,
-                LATERAL (SELECT coalesce(($8::bigint[])[place], job.said) >= job.said AS is_news) AS judged
+                width_bucket(job.claim_number, $3::bigint[]) AS place,
+                LATERAL (SELECT coalesce(($8::bigint[])[place], job.report_order) >= job.report_order AS is_news) AS judged
         )
-    WHERE job.id = ANY($1::uuid[]) AND job.number = ANY(ARRAY(SELECT free.number FROM free))
-    RETURNING job.number
+    WHERE job.id = ANY($1::uuid[]) AND job.claim_number = ANY(ARRAY(SELECT free.claim_number FROM free))
+    RETURNING job.claim_number
 )
 
-SELECT ours.id, ours.claim, ours.number, ours.number = ANY(ARRAY(SELECT written.number FROM written)) AS is_written FROM ours;
+SELECT ours.id, ours.claim_id, ours.claim_number,
+ours.claim_number = ANY(ARRAY(SELECT written.claim_number FROM written)) AS is_written FROM ours;

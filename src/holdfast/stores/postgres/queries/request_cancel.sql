@@ -9,12 +9,12 @@ stopped AS (
 ),
 
 ended AS MATERIALIZED (
-    SELECT over.*, clock.now, clock.now + over.life AS forget_at, CASE
+    SELECT over.*, clock.now, clock.now + over.life AS delete_after, CASE
             WHEN life >= interval '1 day' AND ((clock.now + life) AT TIME ZONE 'UTC')::date BETWEEN days.first AND days.last
             THEN ((clock.now + life) AT TIME ZONE 'UTC')::date
             ELSE '-infinity'
-        END AS day
-    FROM clock CROSS JOIN holdfast.days AS days CROSS JOIN (
+        END AS delete_day
+    FROM clock CROSS JOIN holdfast.partition_days AS days CROSS JOIN (
         SELECT stopped.*, greatest(
             coalesce(substring(policy FROM '"retention":(\d{1,10}(?:\.\d{1,17})?(?:e-\d{1,2})?)[,}]')::double precision, 604800),
             CASE WHEN hook_due_at IS NULL THEN 0 ELSE 604800 END
@@ -25,21 +25,23 @@ ended AS MATERIALIZED (
 
 finished AS (
     INSERT INTO holdfast.finished (
-        id, day, forget_at, state, number, task, queue, priority, is_marked, attempt, failures, crashes, created_at, available_at,
+        id, delete_day, delete_after, state, claim_number, task, queue, priority, cancel_requested, attempt, failures,
+        crashes, created_at, available_at,
         finished_at, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, reason, error, rescue,
         hook_due_at, checkpoint, payload
     )
     SELECT
-        id, day, forget_at, 'cancelled', number, task, queue, priority, false, attempt, failures, crashes, created_at, available_at,
+        id, delete_day, delete_after, 'cancelled', claim_number, task, queue, priority, false, attempt, failures, crashes,
+        created_at, available_at,
         now, expires_at, unique_key, tags, policy, stage, fraction, message, progress_at, 'BY_OPERATOR', error, rescue,
         hook_due_at, checkpoint, payload
     FROM ended
 ),
 
 aged AS (
-    UPDATE holdfast.attempts AS attempts SET day = (SELECT ended.day FROM ended WHERE ended.id = attempts.job)
-    WHERE attempts.day = '-infinity' AND attempts.job = ANY(ARRAY(
-        SELECT id FROM ended WHERE attempt > 0 AND ended.day <> '-infinity'
+    UPDATE holdfast.attempts AS attempts SET delete_day = (SELECT ended.delete_day FROM ended WHERE ended.id = attempts.job)
+    WHERE attempts.delete_day = '-infinity' AND attempts.job = ANY(ARRAY(
+        SELECT id FROM ended WHERE attempt > 0 AND ended.delete_day <> '-infinity'
     ))
 ),
 
@@ -48,7 +50,7 @@ freed AS (
 ),
 
 marked AS (
-    UPDATE holdfast.active SET is_marked = true WHERE id = ANY($1::uuid[]) RETURNING id, state
+    UPDATE holdfast.active SET cancel_requested = true WHERE id = ANY($1::uuid[]) RETURNING id, state
 )
 
 SELECT seen.id, coalesce(seen.state, marked.state, CASE WHEN stopped.id IS NOT NULL THEN 'cancelled' END) AS state

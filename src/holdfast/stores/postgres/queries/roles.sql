@@ -8,16 +8,16 @@ GRANT SELECT ON holdfast.versions TO holdfast_enqueue;
 GRANT SELECT, INSERT ON holdfast.receipts TO holdfast_enqueue;
 GRANT SELECT, INSERT ON holdfast.unique_keys TO holdfast_enqueue;
 GRANT SELECT (id, task, unique_key), INSERT ON holdfast.pending TO holdfast_enqueue;
-GRANT SELECT (id, claim, number, task, unique_key), UPDATE (message) ON holdfast.active TO holdfast_enqueue;
+GRANT SELECT (id, claim_id, claim_number, task, unique_key), UPDATE (message) ON holdfast.active TO holdfast_enqueue;
 GRANT SELECT (id) ON holdfast.finished TO holdfast_enqueue;
-GRANT INSERT ON holdfast.bodies TO holdfast_enqueue;
+GRANT INSERT ON holdfast.payloads TO holdfast_enqueue;
 
 GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO holdfast_read, holdfast_work;
 GRANT INSERT, UPDATE, DELETE ON
-    holdfast.pending, holdfast.active, holdfast.finished, holdfast.finished_other, holdfast.bodies, holdfast.attempts,
-    holdfast.attempts_other, holdfast.receipts, holdfast.unique_keys, holdfast.paused, holdfast.leases
+    holdfast.pending, holdfast.active, holdfast.finished, holdfast.finished_other, holdfast.payloads, holdfast.attempts,
+    holdfast.attempts_other, holdfast.receipts, holdfast.unique_keys, holdfast.paused_queues, holdfast.leases
 TO holdfast_work;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA holdfast TO holdfast_work;
-GRANT EXECUTE ON FUNCTION holdfast.make_days TO holdfast_work;
+GRANT EXECUTE ON FUNCTION holdfast.make_partitions TO holdfast_work;
 
 ALTER DEFAULT PRIVILEGES FOR ROLE holdfast_own IN SCHEMA holdfast GRANT SELECT ON TABLES TO holdfast_read, holdfast_work;

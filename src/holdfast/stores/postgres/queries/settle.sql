@@ -12,7 +12,7 @@ WITH clock AS MATERIALIZED (
 
 judged AS MATERIALIZED (
     SELECT
-        job.ctid AS place, job.number, CASE ($6::json[])[width_bucket(job.number, $3::bigint[])] ->> 'judge'
+        job.ctid AS place, job.claim_number, CASE ($6::json[])[width_bucket(job.claim_number, $3::bigint[])] ->> 'judge'
             WHEN 'owner' THEN true
             WHEN 'lease_ended' THEN NOT EXISTS (
                 SELECT FROM holdfast.leases AS lease WHERE lease.id = job.lease AND lease.ended_at IS NULL OFFSET 0
@@ -20,7 +20,7 @@ judged AS MATERIALIZED (
             WHEN 'stalled' THEN job.state = 'running' AND EXISTS (
                 SELECT FROM holdfast.leases AS lease
                 WHERE lease.id = job.lease AND lease.ended_at IS NULL AND (SELECT now FROM clock)
-                    > coalesce(job.moved_at, job.started_at) + (job.progress_within + lease.ttl + lease.grace) * interval '1 second'
+                    > coalesce(job.last_moved_at, job.started_at) + (job.progress_within + lease.ttl + lease.grace) * interval '1 second'
             )
             WHEN 'timed_out' THEN job.state = 'running' AND EXISTS (
                 SELECT FROM holdfast.leases AS lease
@@ -29,19 +29,19 @@ judged AS MATERIALIZED (
             )
         END AS may_move
     FROM holdfast.active AS job
-    WHERE job.id = ANY($1::uuid[]) AND job.number = ($3::bigint[])[width_bucket(job.number, $3::bigint[])]
-        AND job.id = ($1::uuid[])[width_bucket(job.number, $3::bigint[])]
-        AND job.claim = ($2::uuid[])[least(width_bucket(job.number, $3::bigint[]), cardinality($2::uuid[]))]
+    WHERE job.id = ANY($1::uuid[]) AND job.claim_number = ($3::bigint[])[width_bucket(job.claim_number, $3::bigint[])]
+        AND job.id = ($1::uuid[])[width_bucket(job.claim_number, $3::bigint[])]
+        AND job.claim_id = ($2::uuid[])[least(width_bucket(job.claim_number, $3::bigint[]), cardinality($2::uuid[]))]
 ),
 
 -- Whoever changes one of them now has it elsewhere afterwards, where this statement does not see it: it is left, and judged anew.
 mine AS MATERIALIZED (
     SELECT
-        job.ctid AS place, job.id, job.unique_key IS NOT NULL AND said.is_end AS is_keyed,
-        job.attempt > (job.started_at IS NOT NULL)::integer AND said.is_end AS is_remembered
+        job.ctid AS place, job.id, job.unique_key IS NOT NULL AND asked.is_end AS is_keyed,
+        job.attempt > (job.started_at IS NOT NULL)::integer AND asked.is_end AS is_remembered
     FROM holdfast.active AS job CROSS JOIN LATERAL (
-        SELECT job.is_marked OR (($6::json[])[width_bucket(job.number, $3::bigint[])] ->> 'is_end')::boolean AS is_end
-    ) AS said
+        SELECT job.cancel_requested OR (($6::json[])[width_bucket(job.claim_number, $3::bigint[])] ->> 'is_end')::boolean AS is_end
+    ) AS asked
     WHERE job.ctid = ANY(ARRAY(SELECT judged.place FROM judged WHERE judged.may_move))
     FOR UPDATE OF job SKIP LOCKED
 ),
@@ -71,31 +71,34 @@ gone AS (
                 AND attempts.ctid <> ALL(ARRAY(SELECT place FROM remembered))
         ))
     ))
-    RETURNING job.*, width_bucket(job.number, $3::bigint[]) AS place
+    RETURNING job.*, width_bucket(job.claim_number, $3::bigint[]) AS place
 ),
 
 settled AS MATERIALIZED (
     SELECT
-        gone.*, said.sent_to, said.is_kept, said.said_failures, said.said_crashes, said.delay, said.reason, said.said_error,
-        said.outcome, said.signal, said.stacks, gone.attempt - (said.never_ran AND gone.state = 'running')::integer AS starts,
+        gone.*, asked.requested_state, asked.is_kept, asked.new_failures, asked.new_crashes, asked.delay, asked.reason,
+        asked.new_error,
+        asked.outcome, asked.signal, asked.stacks, gone.attempt - (asked.never_ran AND gone.state = 'running')::integer AS starts,
         ($4::bytea[])[least(gone.place, cardinality($4::bytea[]))] AS result,
         -- A job marked for cancellation that does not complete ends cancelled, whoever settles it.
-        gone.is_marked AND said.sent_to NOT IN ('completed', 'cancelled') AS is_stopped, said.is_end OR gone.is_marked AS is_end,
+        gone.cancel_requested AND asked.requested_state NOT IN ('completed', 'cancelled') AS is_stopped,
+        asked.is_end OR gone.cancel_requested AS is_end,
         CASE
-            WHEN said.sent_to = 'completed' THEN NULL
-            WHEN said.owes_hook THEN (SELECT now FROM clock)
+            WHEN asked.requested_state = 'completed' THEN NULL
+            WHEN asked.owes_hook THEN (SELECT now FROM clock)
             ELSE gone.hook_due_at
         END AS owed_from,
         CASE
-            WHEN said.rescued IS NULL THEN gone.rescue
+            WHEN asked.rescued IS NULL THEN gone.rescue
             ELSE json_build_object(
-                'reason', said.rescued, 'worker', gone.worker, 'attempt', gone.attempt,
+                'reason', asked.rescued, 'worker', gone.worker, 'attempt', gone.attempt,
                 'at', (extract(epoch FROM (SELECT now FROM clock)) * 1000000)::bigint
             )::text
-        END AS said_rescue
-    FROM gone CROSS JOIN json_to_record(($6::json[])[gone.place]) AS said (
-        sent_to text, is_end boolean, is_kept boolean, said_failures integer, said_crashes integer, never_ran boolean,
-        delay double precision, reason text, said_error text, outcome text, signal text, stacks text, rescued text, owes_hook boolean
+        END AS new_rescue
+    FROM gone CROSS JOIN json_to_record(($6::json[])[gone.place]) AS asked (
+        requested_state text, is_end boolean, is_kept boolean, new_failures integer, new_crashes integer, never_ran boolean,
+        delay double precision, reason text, new_error text, outcome text, signal text, stacks text, rescued text,
+        owes_hook boolean
     )
 ),
 
@@ -104,10 +107,10 @@ ended AS MATERIALIZED (
     SELECT
         over.*, CASE
             WHEN over.life >= 86400 AND ((SELECT utc FROM clock) + over.life * interval '1 second')::date
-                BETWEEN (SELECT first FROM holdfast.days) AND (SELECT last FROM holdfast.days)
+                BETWEEN (SELECT first FROM holdfast.partition_days) AND (SELECT last FROM holdfast.partition_days)
             THEN ((SELECT utc FROM clock) + over.life * interval '1 second')::date
             ELSE '-infinity'
-        END AS day
+        END AS delete_day
     FROM (
         SELECT
             settled.*, CASE -- what still owes a hook is kept for HOOK_PATIENCE at least
@@ -121,35 +124,40 @@ ended AS MATERIALIZED (
 
 finished AS (
     INSERT INTO holdfast.finished (
-        id, day, forget_at, state, claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes,
+        id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, priority, cancel_requested,
+        attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
         message, progress_at, reason, error, rescue, hook_due_at, checkpoint, payload, result
     )
     SELECT
-        id, day, (SELECT now FROM clock) + life * interval '1 second', CASE WHEN is_stopped THEN 'cancelled' ELSE sent_to END,
-        claim, number, worker, task, queue, priority, is_marked, starts, said_failures, said_crashes, created_at, available_at,
+        id, delete_day, (SELECT now FROM clock) + life * interval '1 second',
+        CASE WHEN is_stopped THEN 'cancelled' ELSE requested_state END,
+        claim_id, claim_number, worker, task, queue, priority, cancel_requested, starts, new_failures, new_crashes,
+        created_at, available_at,
         claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, policy, stage, fraction, message,
-        progress_at, CASE WHEN is_stopped THEN 'BY_OPERATOR' ELSE reason END, said_error, said_rescue, owed_from, checkpoint,
+        progress_at, CASE WHEN is_stopped THEN 'BY_OPERATOR' ELSE reason END, new_error, new_rescue, owed_from, checkpoint,
         payload, result
     FROM ended
 ),
 
 waiting AS (
     INSERT INTO holdfast.pending (
-        id, task, queue, priority, state, available_at, proviso, number, attempt, failures, crashes, created_at, expires_at,
+        id, task, queue, priority, state, available_at, claimable_until, claim_number, attempt, failures, crashes,
+        created_at, expires_at,
         unique_key, tags, policy, stage, fraction, message, progress_at, error, rescue, hook_due_at, checkpoint, payload
     )
     SELECT
-        id, task, queue, priority, sent_to,
-        -- Without a delay it keeps its place in line.
+        id, task, queue, priority, requested_state,
+        -- Without a delay it keeps its place in its queue.
         coalesce((SELECT now FROM clock) + delay * interval '1 second', available_at),
         CASE
             WHEN starts = 0 THEN expires_at
-            WHEN said_crashes = 0 THEN NULL
-            WHEN said_crashes >= coalesce(substring(policy FROM '"max_crashes":(\d{1,9})')::integer, 3) - 1 THEN '-infinity'
+            WHEN new_crashes = 0 THEN NULL
+            WHEN new_crashes >= coalesce(substring(policy FROM '"max_crashes":(\d{1,9})')::integer, 3) - 1 THEN '-infinity'
         END,
-        number, starts, said_failures, said_crashes, created_at, expires_at, unique_key, tags, policy, stage, fraction, message,
-        progress_at, coalesce(said_error, error), said_rescue, owed_from, checkpoint, payload
+        claim_number, starts, new_failures, new_crashes, created_at, expires_at, unique_key, tags, policy, stage, fraction,
+        message,
+        progress_at, coalesce(new_error, error), new_rescue, owed_from, checkpoint, payload
     FROM settled WHERE NOT is_end
     -- Whoever gave another job this id must not keep this one's owner from settling.
     ON CONFLICT DO NOTHING
@@ -158,18 +166,20 @@ waiting AS (
 -- Records are forgotten with their job: those that were written before and the last one get its day.
 records AS (
     INSERT INTO holdfast.attempts (
-        job, number, claim, day, sent_to, outcome, attempt, worker, started_at, ended_at, signal, error, stacks
+        job, claim_number, claim_id, delete_day, requested_state, outcome, attempt, worker, started_at, ended_at, signal,
+        error, stacks
     )
     SELECT
-        id, number, claim, coalesce((SELECT ended.day FROM ended WHERE ended.id = settled.id), '-infinity'), sent_to, outcome,
-        attempt, worker, started_at, (SELECT now FROM clock), signal, said_error, stacks
+        id, claim_number, claim_id, coalesce((SELECT ended.delete_day FROM ended WHERE ended.id = settled.id), '-infinity'),
+        requested_state, outcome,
+        attempt, worker, started_at, (SELECT now FROM clock), signal, new_error, stacks
     FROM settled WHERE is_kept
 ),
 
 aged AS (
-    UPDATE holdfast.attempts AS attempts SET day = (SELECT ended.day FROM ended WHERE ended.id = attempts.job)
-    WHERE attempts.day = '-infinity' AND attempts.job = ANY(ARRAY(
-        SELECT id FROM ended WHERE attempt > (started_at IS NOT NULL)::integer AND ended.day <> '-infinity'
+    UPDATE holdfast.attempts AS attempts SET delete_day = (SELECT ended.delete_day FROM ended WHERE ended.id = attempts.job)
+    WHERE attempts.delete_day = '-infinity' AND attempts.job = ANY(ARRAY(
+        SELECT id FROM ended WHERE attempt > (started_at IS NOT NULL)::integer AND ended.delete_day <> '-infinity'
     ))
 ),
 
@@ -177,4 +187,4 @@ freed AS (
     DELETE FROM holdfast.unique_keys WHERE job = ANY(ARRAY(SELECT id FROM ended WHERE unique_key IS NOT NULL))
 )
 
-SELECT count(*) AS settled, ARRAY(SELECT judged.number FROM judged WHERE judged.may_move IS NOT TRUE) AS refused FROM gone;
+SELECT count(*) AS settled, ARRAY(SELECT judged.claim_number FROM judged WHERE judged.may_move IS NOT TRUE) AS refused FROM gone;

@@ -3,9 +3,9 @@
 mine AS MATERIALIZED (
     SELECT job.ctid AS place, job.id, job.unique_key IS NOT NULL AS is_keyed
     FROM holdfast.active AS job
-    WHERE job.id = ANY($1::uuid[]) AND job.number = ($3::bigint[])[width_bucket(job.number, $3::bigint[])]
-        AND job.id = ($1::uuid[])[width_bucket(job.number, $3::bigint[])]
-        AND job.claim = ($2::uuid[])[least(width_bucket(job.number, $3::bigint[]), cardinality($2::uuid[]))]
+    WHERE job.id = ANY($1::uuid[]) AND job.claim_number = ($3::bigint[])[width_bucket(job.claim_number, $3::bigint[])]
+        AND job.id = ($1::uuid[])[width_bucket(job.claim_number, $3::bigint[])]
+        AND job.claim_id = ($2::uuid[])[least(width_bucket(job.claim_number, $3::bigint[]), cardinality($2::uuid[]))]
     FOR UPDATE SKIP LOCKED
 ),
 
@@ -25,9 +25,10 @@ gone AS (
         ))
     ))
     RETURNING
-        job.id, job.unique_key, least(width_bucket(job.number, $3::bigint[]), cardinality($4::bytea[])) AS place,
-        ($5::double precision[])[least(width_bucket(job.number, $3::bigint[]), cardinality($5::double precision[]))] AS life,
-        job.claim, job.number, job.worker, job.task, job.queue, job.priority, job.is_marked, job.attempt, job.failures,
+        job.id, job.unique_key, least(width_bucket(job.claim_number, $3::bigint[]), cardinality($4::bytea[])) AS place,
+        ($5::double precision[])[least(width_bucket(job.claim_number, $3::bigint[]), cardinality($5::double precision[]))] AS life,
+        job.claim_id, job.claim_number, job.worker, job.task, job.queue, job.priority, job.cancel_requested, job.attempt,
+        job.failures,
         job.crashes, job.created_at, job.available_at, job.claimed_at, job.started_at, job.expires_at, job.tags, job.policy,
         job.stage, job.fraction, job.message, job.progress_at, job.rescue, job.checkpoint, job.payload
 ),
@@ -35,7 +36,8 @@ gone AS (
 -- day: when it may be forgotten; see the migration that made this table.
 finished AS (
     INSERT INTO holdfast.finished (
-        id, day, forget_at, state, claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes,
+        id, delete_day, delete_after, state, claim_id, claim_number, worker, task, queue, priority, cancel_requested,
+        attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, finished_at, expires_at, unique_key, tags, policy, stage, fraction,
         message, progress_at, rescue, checkpoint, payload, result
     )
@@ -43,11 +45,11 @@ finished AS (
         id, CASE
             WHEN life >= 86400
                 AND ((SELECT utc FROM clock) + life * interval '1 second')::date
-                    BETWEEN (SELECT first FROM holdfast.days) AND (SELECT last FROM holdfast.days)
+                    BETWEEN (SELECT first FROM holdfast.partition_days) AND (SELECT last FROM holdfast.partition_days)
             THEN ((SELECT utc FROM clock) + life * interval '1 second')::date
             ELSE '-infinity'
         END, (SELECT now FROM clock) + life * interval '1 second',
-        'completed', claim, number, worker, task, queue, priority, is_marked, attempt, failures, crashes,
+        'completed', claim_id, claim_number, worker, task, queue, priority, cancel_requested, attempt, failures, crashes,
         created_at, available_at, claimed_at, started_at, (SELECT now FROM clock), expires_at, unique_key, tags, policy, stage,
         fraction, message, progress_at, rescue, checkpoint, payload, ($4::bytea[])[place]
     FROM gone

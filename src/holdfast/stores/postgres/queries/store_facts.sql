@@ -6,20 +6,20 @@ SELECT
         SELECT max(instant) FROM (
             (SELECT received_at AS instant FROM holdfast.receipts ORDER BY received_at DESC LIMIT 1)
             UNION ALL
-            SELECT max(beaten_at) FROM holdfast.leases
+            SELECT max(renewed_at) FROM holdfast.leases
         ) AS newest
     ) - now)::double precision AS ahead,
     (
         SELECT count(*) FROM (
-            SELECT FROM holdfast.finished_other WHERE forget_at <= now - $2::bigint * interval '1 microsecond' LIMIT $3
+            SELECT FROM holdfast.finished_other WHERE delete_after <= now - $2::bigint * interval '1 microsecond' LIMIT $3
         ) AS late
     ) AS forgettable,
     EXISTS (SELECT FROM holdfast.receipts WHERE received_at <= now - ($1::bigint + $2) * interval '1 microsecond') AS has_old_receipts,
-    (SELECT last FROM holdfast.days) - (now AT TIME ZONE 'UTC')::date AS days_ahead,
+    (SELECT last FROM holdfast.partition_days) - (now AT TIME ZONE 'UTC')::date AS days_ahead,
     (
         SELECT count(*) FROM pg_inherits
         WHERE inhparent = 'holdfast.finished'::regclass
             AND inhrelid::regclass::text ~ '[0-9]{8}$'
             AND right(inhrelid::regclass::text, 8) < to_char(now - interval '2 days', 'YYYYMMDD')
-    ) AS passed_days
+    ) AS past_partitions
 FROM clock

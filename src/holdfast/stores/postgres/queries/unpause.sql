@@ -1,3 +1,3 @@
 -- Claims take from these queues again.
 -- $1 queues
-DELETE FROM holdfast.paused WHERE queue = ANY ($1::text[])
+DELETE FROM holdfast.paused_queues WHERE queue = ANY ($1::text[])

@@ -1,7 +1,7 @@
 -- Jobs, who holds them, and what is remembered of each attempt.
 -- One table for all three places: SQLite moves a row between tables no faster than it updates one.
--- Instants ending in _at are microseconds since the epoch, except those of leases: see there. Those ending in _mono are
--- microseconds of the monotonic clock of the kernel that runs the job: no step of a wall clock makes a job overdue.
+-- Instants ending in _at are microseconds since the epoch, except those of leases: see there. started_mono and last_moved_at
+-- are microseconds of the monotonic clock of the kernel that runs the job: no step of a wall clock makes a job overdue.
 -- "main" stands for the name under which a connection has the file.
 
 CREATE TABLE main.holdfast_schema (version INTEGER NOT NULL); -- the file's own marks belong to the application it may share
@@ -13,14 +13,14 @@ CREATE TABLE main.holdfast_jobs (
     queue TEXT NOT NULL,
     priority INTEGER NOT NULL,
     state TEXT NOT NULL, -- pending: available, held; active: claimed, running; finished: completed, failed, cancelled
-    claim BLOB, -- with number: the token; NULL while nobody owns the job
-    number INTEGER NOT NULL DEFAULT 0,
+    claim_id BLOB, -- with claim_number: the token; NULL while nobody owns the job
+    claim_number INTEGER NOT NULL DEFAULT 0,
     lease BLOB, -- only while active
     worker TEXT,
     attempt INTEGER NOT NULL DEFAULT 0,
     failures INTEGER NOT NULL DEFAULT 0,
     crashes INTEGER NOT NULL DEFAULT 0,
-    is_marked INTEGER NOT NULL DEFAULT 0, -- for cancellation; stays on the finished row
+    cancel_requested INTEGER NOT NULL DEFAULT 0, -- stays on the finished row
     created_at INTEGER NOT NULL,
     available_at INTEGER NOT NULL, -- "scheduled" is an available job whose time has not come
     claimed_at INTEGER,
@@ -28,13 +28,13 @@ CREATE TABLE main.holdfast_jobs (
     finished_at INTEGER,
     progress_at INTEGER,
     started_mono INTEGER, -- of a task without limits perhaps unknown
-    progress_mono INTEGER,
-    said INTEGER NOT NULL DEFAULT 0, -- the number of this attempt's latest report
+    last_moved_at INTEGER,
+    report_order INTEGER NOT NULL DEFAULT 0, -- the number of this attempt's latest report
     expires_at INTEGER,
     -- While it waits: NULL: anybody may take it; 0: by the policy of its last claim one more crash ends it, so it runs alone;
     -- else until when, because no attempt was ever started and it expires then.
-    proviso INTEGER,
-    forget_at INTEGER, -- only once finished
+    claimable_until INTEGER,
+    delete_after INTEGER, -- only once finished
     hook_due_at INTEGER, -- a hook is owed, and from when on; the mark of that debt
     is_stub INTEGER NOT NULL DEFAULT 0,
     unique_key TEXT,
@@ -48,18 +48,18 @@ CREATE TABLE main.holdfast_jobs (
     policy TEXT NOT NULL,
     checkpoint BLOB,
     result BLOB,
-    payload BLOB -- NULL: in bodies
+    payload BLOB -- NULL: in payloads
 );
 
--- A line is (task, queue, priority): a claim walks the lines it knows and never sees the others.
+-- A range is (task, queue, priority): a claim walks the ranges it knows and never sees the others.
 -- Behind the id stands what else a claim asks for, so that it reads of the table only what it takes.
-CREATE INDEX main.holdfast_waiting ON holdfast_jobs (task, queue, priority, available_at, id, proviso)
+CREATE INDEX main.holdfast_waiting ON holdfast_jobs (task, queue, priority, available_at, id, claimable_until)
 WHERE state = 'available';
-CREATE INDEX main.holdfast_active ON holdfast_jobs (lease, number) WHERE state IN ('claimed', 'running');
-CREATE INDEX main.holdfast_marked ON holdfast_jobs (lease) WHERE is_marked AND state IN ('claimed', 'running');
-CREATE INDEX main.holdfast_expiring ON holdfast_jobs (proviso, id) WHERE proviso > 0 AND state = 'available';
-CREATE INDEX main.holdfast_forgettable ON holdfast_jobs (forget_at) WHERE forget_at IS NOT NULL;
-CREATE INDEX main.holdfast_unhealed ON holdfast_jobs (task, hook_due_at, id)
+CREATE INDEX main.holdfast_active_lease ON holdfast_jobs (lease, claim_number) WHERE state IN ('claimed', 'running');
+CREATE INDEX main.holdfast_active_cancelled ON holdfast_jobs (lease) WHERE cancel_requested AND state IN ('claimed', 'running');
+CREATE INDEX main.holdfast_expiring ON holdfast_jobs (claimable_until, id) WHERE claimable_until > 0 AND state = 'available';
+CREATE INDEX main.holdfast_prunable ON holdfast_jobs (delete_after) WHERE delete_after IS NOT NULL;
+CREATE INDEX main.holdfast_owed_hooks ON holdfast_jobs (task, hook_due_at, id)
 WHERE hook_due_at IS NOT NULL AND state IN ('held', 'completed', 'failed', 'cancelled');
 
 -- One unfinished job of a task has a key. The index is the list of keys: it cannot drift from the jobs, and jobs without
@@ -68,16 +68,16 @@ CREATE UNIQUE INDEX main.holdfast_unique_keys ON holdfast_jobs (task, unique_key
 WHERE unique_key IS NOT NULL AND state IN ('available', 'held', 'claimed', 'running');
 
 -- Payloads too long to be copied each time their job moves: 4 KB jobs run at twice the rate.
-CREATE TABLE main.holdfast_bodies (
+CREATE TABLE main.holdfast_payloads (
     job BLOB NOT NULL PRIMARY KEY,
     payload BLOB NOT NULL
 ) WITHOUT ROWID;
 
 CREATE TABLE main.holdfast_attempts (
     job BLOB NOT NULL,
-    number INTEGER NOT NULL,
-    claim BLOB NOT NULL,
-    sent_to TEXT NOT NULL, -- where the transition asked to go, before any mark for cancellation
+    claim_number INTEGER NOT NULL,
+    claim_id BLOB NOT NULL,
+    requested_state TEXT NOT NULL, -- where the transition asked to go, before any mark for cancellation
     outcome TEXT, -- NULL: the code never ran; kept only to answer the same release sent again
     attempt INTEGER NOT NULL,
     worker TEXT NOT NULL,
@@ -87,12 +87,12 @@ CREATE TABLE main.holdfast_attempts (
     error TEXT,
     stacks TEXT,
     late_result BLOB,
-    PRIMARY KEY (job, number, claim)
+    PRIMARY KEY (job, claim_number, claim_id)
 );
 
 -- A job may snooze, or be released, for ever: of that only so much is kept as answers the same settle sent again.
-CREATE INDEX main.holdfast_brief ON holdfast_attempts (ended_at, job, number)
-WHERE sent_to = 'available' AND coalesce(outcome, 'released') IN ('released', 'snoozed');
+CREATE INDEX main.holdfast_brief ON holdfast_attempts (ended_at, job, claim_number)
+WHERE requested_state = 'available' AND coalesce(outcome, 'released') IN ('released', 'snoozed');
 
 -- In the order in which they came, so that the old ones are found without an index.
 CREATE TABLE main.holdfast_receipts (
@@ -102,12 +102,12 @@ CREATE TABLE main.holdfast_receipts (
     answer TEXT -- NULL: all jobs were inserted, and nothing else was asked
 );
 
-CREATE TABLE main.holdfast_paused (
+CREATE TABLE main.holdfast_paused_queues (
     queue TEXT NOT NULL PRIMARY KEY,
     paused_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- beaten_at, previous_at and expires_at are microseconds of the monotonic clock that boot and clock name.
+-- renewed_at, previous_renewal_at and expires_at are microseconds of the monotonic clock that boot and clock name.
 CREATE TABLE main.holdfast_leases (
     id BLOB NOT NULL PRIMARY KEY,
     worker TEXT NOT NULL,
@@ -122,17 +122,17 @@ CREATE TABLE main.holdfast_leases (
     boot TEXT NOT NULL,
     clock TEXT NOT NULL,
     opened_at INTEGER NOT NULL, -- wall clock
-    beaten_at INTEGER NOT NULL,
-    previous_at INTEGER,
+    renewed_at INTEGER NOT NULL,
+    previous_renewal_at INTEGER,
     expires_at INTEGER NOT NULL,
-    beats INTEGER NOT NULL DEFAULT 1,
+    renewals INTEGER NOT NULL DEFAULT 1,
     is_draining INTEGER NOT NULL DEFAULT 0,
     ended_at INTEGER, -- wall clock
-    why TEXT
+    end_reason TEXT
 );
 
 CREATE INDEX main.holdfast_alive ON holdfast_leases (expires_at) WHERE ended_at IS NULL;
 
 -- The last claim number given out; it never goes back.
-CREATE TABLE main.holdfast_sequence (number INTEGER NOT NULL);
-INSERT INTO main.holdfast_sequence (number) VALUES (0);
+CREATE TABLE main.holdfast_sequence (claim_number INTEGER NOT NULL);
+INSERT INTO main.holdfast_sequence (claim_number) VALUES (0);

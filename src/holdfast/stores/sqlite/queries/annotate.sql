@@ -9,5 +9,5 @@ UPDATE holdfast_attempts AS attempts SET
     stacks = coalesce(json_extract(note.value, '$.stacks'), stacks)
 FROM json_each(:notes) AS note
 WHERE attempts.job = substr(:items, 72 * note.key + 1, 16)
-    AND attempts.claim = substr(:items, 72 * note.key + 17, 16)
-    AND attempts.number = substr(:items, 72 * note.key + 33, 19) + 0;
+    AND attempts.claim_id = substr(:items, 72 * note.key + 17, 16)
+    AND attempts.claim_number = substr(:items, 72 * note.key + 33, 19) + 0;

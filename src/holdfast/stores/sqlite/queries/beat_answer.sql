@@ -1,7 +1,7 @@
 -- Which of them live, the beat before, and their jobs that an operator marked.
-SELECT leases.id, leases.beaten_at - leases.previous_at, jobs.id
+SELECT leases.id, leases.renewed_at - leases.previous_renewal_at, jobs.id
 FROM holdfast_leases AS leases
-LEFT JOIN holdfast_jobs AS jobs ON jobs.lease = leases.id AND jobs.is_marked AND jobs.state IN ('claimed', 'running')
+LEFT JOIN holdfast_jobs AS jobs ON jobs.lease = leases.id AND jobs.cancel_requested AND jobs.state IN ('claimed', 'running')
 WHERE leases.id IN (SELECT substr(:items, 72 * value + 1, 16) FROM json_each(:places))
     AND leases.ended_at IS NULL
-ORDER BY jobs.number;
+ORDER BY jobs.claim_number;

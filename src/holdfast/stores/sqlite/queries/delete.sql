@@ -11,7 +11,7 @@ BEGIN
     SELECT 'job', id, task FROM holdfast_jobs
     WHERE id IN (SELECT substr(NEW.items, 72 * value + 1, 16) FROM json_each(NEW.places))
         AND state NOT IN ('claimed', 'running');
-    DELETE FROM holdfast_bodies WHERE job IN (SELECT id FROM holdfast_touched);
+    DELETE FROM holdfast_payloads WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_jobs WHERE id IN (SELECT id FROM holdfast_touched);
 END;

@@ -1,7 +1,7 @@
 -- The first jobs of these tasks that a claim would take now and that have been due for a while, in its order.
--- Lines are walked as in exchange.sql; of each one only the first :limit jobs are read.
+-- Ranges are walked as in exchange.sql; of each one only the first :limit jobs are read.
 WITH RECURSIVE
-lines (task, queue, priority) AS (
+ranges (task, queue, priority) AS (
     SELECT first.task, first.queue, first.priority
     FROM json_each(:tasks) AS known
     JOIN holdfast_jobs AS first ON first.rowid = (
@@ -11,33 +11,33 @@ lines (task, queue, priority) AS (
     )
     UNION ALL
     SELECT next.task, next.queue, next.priority
-    FROM lines
+    FROM ranges
     JOIN holdfast_jobs AS next ON next.rowid = coalesce((
         SELECT job.rowid FROM holdfast_jobs AS job
-        WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
-            AND job.priority > lines.priority
+        WHERE job.state = 'available' AND job.task = ranges.task AND job.queue = ranges.queue
+            AND job.priority > ranges.priority
         ORDER BY job.priority LIMIT 1
     ), (
         SELECT job.rowid FROM holdfast_jobs AS job
-        WHERE job.state = 'available' AND job.task = lines.task AND job.queue > lines.queue
+        WHERE job.state = 'available' AND job.task = ranges.task AND job.queue > ranges.queue
         ORDER BY job.queue, job.priority LIMIT 1
     ))
 ),
 ends AS MATERIALIZED (
     SELECT task, queue, priority, (
         SELECT job.rowid FROM holdfast_jobs AS job
-        WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
-            AND job.priority = lines.priority AND job.available_at <= :wall - :age
+        WHERE job.state = 'available' AND job.task = ranges.task AND job.queue = ranges.queue
+            AND job.priority = ranges.priority AND job.available_at <= :wall - :age
             AND CASE
-                WHEN job.proviso IS NULL THEN :normal
-                WHEN job.proviso = 0 THEN :isolated
-                ELSE :normal AND job.proviso > :wall
+                WHEN job.claimable_until IS NULL THEN :normal
+                WHEN job.claimable_until = 0 THEN :isolated
+                ELSE :normal AND job.claimable_until > :wall
             END
         ORDER BY job.available_at, job.id LIMIT 1 OFFSET :limit - 1
     ) AS place
-    FROM lines
+    FROM ranges
     WHERE (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
-        AND queue NOT IN (SELECT paused.queue FROM holdfast_paused AS paused)
+        AND queue NOT IN (SELECT paused.queue FROM holdfast_paused_queues AS paused)
 ),
 -- MATERIALIZED, else the ends are looked up again for each job of the span.
 spans AS MATERIALIZED (
@@ -49,15 +49,15 @@ spans AS MATERIALIZED (
         ) AS last_id
     FROM ends
 )
-SELECT job.id, job.queue, job.number
+SELECT job.id, job.queue, job.claim_number
 FROM spans
 CROSS JOIN holdfast_jobs AS job
 WHERE job.state = 'available' AND job.task = spans.task AND job.queue = spans.queue
     AND job.priority = spans.priority AND (job.available_at, job.id) <= (spans.last_at, spans.last_id)
     AND CASE
-        WHEN job.proviso IS NULL THEN :normal
-        WHEN job.proviso = 0 THEN :isolated
-        ELSE :normal AND job.proviso > :wall
+        WHEN job.claimable_until IS NULL THEN :normal
+        WHEN job.claimable_until = 0 THEN :isolated
+        ELSE :normal AND job.claimable_until > :wall
     END
 ORDER BY job.priority, job.available_at, job.id
 LIMIT :limit;

@@ -21,7 +21,7 @@ BEGIN
         SELECT json_object(
             'is_lost', NEW.parent IS NOT NULL AND NOT EXISTS (
                 SELECT 1 FROM holdfast_jobs
-                WHERE id = NEW.parent AND claim = NEW.parent_claim AND number = NEW.parent_number
+                WHERE id = NEW.parent AND claim_id = NEW.parent_claim AND claim_number = NEW.parent_number
                     AND state IN ('claimed', 'running')
             ),
             'is_refused', coalesce(max(payload IS NOT held_payload), 0),
@@ -37,7 +37,7 @@ BEGIN
                 iif(
                     holding.id IS NULL,
                     substr(NEW.data, substr(NEW.items, 72 * first + 52, 11), substr(NEW.items, 72 * first + 63, 10)),
-                    coalesce(holding.payload, (SELECT bodies.payload FROM holdfast_bodies AS bodies WHERE bodies.job = holding.id))
+                    coalesce(holding.payload, (SELECT payloads.payload FROM holdfast_payloads AS payloads WHERE payloads.job = holding.id))
                 ) AS held_payload
             FROM (
                 SELECT
@@ -57,7 +57,7 @@ BEGIN
     ));
 
     INSERT INTO holdfast_jobs (
-        id, task, queue, priority, state, created_at, available_at, expires_at, proviso, unique_key, tags, policy,
+        id, task, queue, priority, state, created_at, available_at, expires_at, claimable_until, unique_key, tags, policy,
         payload
     )
     SELECT
@@ -97,7 +97,7 @@ BEGIN
         )
     );
 
-    INSERT INTO holdfast_bodies (job, payload)
+    INSERT INTO holdfast_payloads (job, payload)
     SELECT job, substr(NEW.data, start, length)
     FROM (
         SELECT

@@ -12,13 +12,13 @@ BEGIN
     INSERT INTO holdfast_receipts (call, received_at) VALUES (NEW.call, NEW.wall);
 
     INSERT INTO holdfast_jobs (
-        id, task, queue, priority, state, created_at, available_at, expires_at, proviso, tags, policy, payload
+        id, task, queue, priority, state, created_at, available_at, expires_at, claimable_until, tags, policy, payload
     ) VALUES (
         NEW.id, NEW.task, NEW.queue, NEW.priority, 'available', NEW.wall, coalesce(NEW.run_at, NEW.wall + NEW.delay),
         NEW.wall + NEW.expires_in, NEW.wall + NEW.expires_in, NEW.tags, NEW.policy, iif(length(NEW.payload) <= NEW.inline, NEW.payload, NULL)
     );
 
-    INSERT INTO holdfast_bodies (job, payload) SELECT NEW.id, NEW.payload WHERE length(NEW.payload) > NEW.inline;
+    INSERT INTO holdfast_payloads (job, payload) SELECT NEW.id, NEW.payload WHERE length(NEW.payload) > NEW.inline;
 END;
 
 -- call

@@ -7,7 +7,7 @@
 -- out in packing.py. Reading digits out of a blob costs a sixth of reading them out of JSON.
 
 CREATE TEMP VIEW holdfast_exchange (
-    items, data, kinds, lease, claim, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids
+    items, data, kinds, lease, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids
 ) AS
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 
@@ -19,15 +19,16 @@ CREATE TEMP TRIGGER holdfast_settle_and_claim INSTEAD OF INSERT ON holdfast_exch
 BEGIN
     -- What is remembered of the attempts that end, while their rows still say who ran them since when.
     INSERT INTO holdfast_attempts (
-        job, number, claim, sent_to, outcome, attempt, worker, started_at, ended_at, signal, error, stacks
+        job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, signal, error, stacks
     )
     SELECT
-        jobs.id, jobs.number, jobs.claim, settle.sent_to, settle.outcome, jobs.attempt, coalesce(jobs.worker, ''),
+        jobs.id, jobs.claim_number, jobs.claim_id, settle.requested_state, settle.outcome, jobs.attempt,
+        coalesce(jobs.worker, ''),
         jobs.started_at, NEW.wall, settle.signal, settle.error, settle.stacks
     FROM (
         WITH kind AS MATERIALIZED (
             SELECT
-                json_extract(value, '$.to') AS sent_to,
+                json_extract(value, '$.to') AS requested_state,
                 json_extract(value, '$.outcome') AS outcome,
                 json_extract(value, '$.signal') AS signal,
                 json_extract(value, '$.error') AS error,
@@ -39,13 +40,13 @@ BEGIN
         )
         SELECT
             substr(NEW.items, 72 * place.value + 1, 16) AS job,
-            substr(NEW.items, 72 * place.value + 17, 16) AS claim,
-            substr(NEW.items, 72 * place.value + 33, 19) + 0 AS number,
+            substr(NEW.items, 72 * place.value + 17, 16) AS claim_id,
+            substr(NEW.items, 72 * place.value + 33, 19) + 0 AS claim_number,
             kind.*
         FROM kind, json_each(kind.places) AS place
     ) AS settle
     JOIN holdfast_jobs AS jobs ON jobs.id = settle.job
-    WHERE jobs.claim = settle.claim AND jobs.number = settle.number AND jobs.state IN ('claimed', 'running')
+    WHERE jobs.claim_id = settle.claim_id AND jobs.claim_number = settle.claim_number AND jobs.state IN ('claimed', 'running')
         AND CASE
             WHEN settle.judge IS NULL THEN 1
             WHEN settle.judge = 'lease_ended' THEN NOT EXISTS (SELECT 1 FROM holdfast_leases WHERE id = jobs.lease AND ended_at IS NULL)
@@ -59,44 +60,44 @@ BEGIN
 
     -- A job marked for cancellation that does not complete ends cancelled, whoever settles it.
     UPDATE holdfast_jobs SET
-        state = iif(is_marked AND settle.sent_to NOT IN ('completed', 'cancelled'), 'cancelled', settle.sent_to),
-        reason = iif(is_marked AND settle.sent_to NOT IN ('completed', 'cancelled'), 'BY_OPERATOR', settle.reason),
-        error = iif(settle.is_end OR is_marked, settle.error, coalesce(settle.error, holdfast_jobs.error)),
+        state = iif(cancel_requested AND settle.requested_state NOT IN ('completed', 'cancelled'), 'cancelled', settle.requested_state),
+        reason = iif(cancel_requested AND settle.requested_state NOT IN ('completed', 'cancelled'), 'BY_OPERATOR', settle.reason),
+        error = iif(settle.is_end OR cancel_requested, settle.error, coalesce(settle.error, holdfast_jobs.error)),
         result = settle.result,
         attempt = attempt - (settle.never_ran AND holdfast_jobs.state = 'running'),
         failures = settle.failures,
         crashes = settle.crashes,
-        proviso = CASE
+        claimable_until = CASE
             WHEN settle.is_end THEN NULL
             WHEN attempt = (settle.never_ran AND holdfast_jobs.state = 'running') THEN expires_at
             WHEN settle.crashes = 0 THEN NULL
             WHEN settle.crashes >= coalesce(iif(json_valid(policy), json_extract(policy, '$.max_crashes'), NULL), 3) - 1 THEN 0
         END,
-        claim = iif(settle.is_end OR is_marked, holdfast_jobs.claim, NULL),
+        claim_id = iif(settle.is_end OR cancel_requested, holdfast_jobs.claim_id, NULL),
         lease = NULL,
-        worker = iif(settle.is_end OR is_marked, worker, NULL),
-        -- Without a delay it keeps its place in line.
-        available_at = iif(settle.is_end OR is_marked, available_at, coalesce(NEW.wall + settle.delay, available_at)),
-        claimed_at = iif(settle.is_end OR is_marked, claimed_at, NULL),
-        started_at = iif(settle.is_end OR is_marked, started_at, NULL),
-        finished_at = iif(settle.is_end OR is_marked, NEW.wall, NULL),
+        worker = iif(settle.is_end OR cancel_requested, worker, NULL),
+        -- Without a delay it keeps its place in its queue.
+        available_at = iif(settle.is_end OR cancel_requested, available_at, coalesce(NEW.wall + settle.delay, available_at)),
+        claimed_at = iif(settle.is_end OR cancel_requested, claimed_at, NULL),
+        started_at = iif(settle.is_end OR cancel_requested, started_at, NULL),
+        finished_at = iif(settle.is_end OR cancel_requested, NEW.wall, NULL),
         -- What still owes a hook is kept for HOOK_PATIENCE at least.
-        forget_at = iif(settle.is_end OR is_marked, NEW.wall + iif(
-            settle.sent_to <> 'completed' AND (settle.owes_hook OR hook_due_at IS NOT NULL),
+        delete_after = iif(settle.is_end OR cancel_requested, NEW.wall + iif(
+            settle.requested_state <> 'completed' AND (settle.owes_hook OR hook_due_at IS NOT NULL),
             max(settle.retention, 604800000000), settle.retention
         ), NULL),
         rescue = iif(
             settle.rescued IS NULL, rescue,
             json_object('reason', settle.rescued, 'worker', coalesce(worker, ''), 'attempt', attempt, 'at', NEW.wall)
         ),
-        hook_due_at = CASE WHEN settle.sent_to = 'completed' THEN NULL WHEN settle.owes_hook THEN NEW.wall ELSE hook_due_at END,
+        hook_due_at = CASE WHEN settle.requested_state = 'completed' THEN NULL WHEN settle.owes_hook THEN NEW.wall ELSE hook_due_at END,
         started_mono = NULL,
-        progress_mono = NULL,
-        said = 0
+        last_moved_at = NULL,
+        report_order = 0
     FROM (
         WITH kind AS MATERIALIZED (
             SELECT
-                json_extract(value, '$.to') AS sent_to,
+                json_extract(value, '$.to') AS requested_state,
                 json_extract(value, '$.to') IN ('completed', 'failed', 'cancelled') AS is_end,
                 json_extract(value, '$.reason') AS reason,
                 json_extract(value, '$.error') AS error,
@@ -113,8 +114,8 @@ BEGIN
         )
         SELECT
             substr(NEW.items, 72 * place.value + 1, 16) AS job,
-            substr(NEW.items, 72 * place.value + 17, 16) AS claim,
-            substr(NEW.items, 72 * place.value + 33, 19) + 0 AS number,
+            substr(NEW.items, 72 * place.value + 17, 16) AS claim_id,
+            substr(NEW.items, 72 * place.value + 33, 19) + 0 AS claim_number,
             iif(
                 substr(NEW.items, 72 * place.value + 52, 11) + 0 > 0,
                 substr(NEW.data, substr(NEW.items, 72 * place.value + 52, 11), substr(NEW.items, 72 * place.value + 63, 10)),
@@ -124,7 +125,7 @@ BEGIN
         FROM kind, json_each(kind.places) AS place
     ) AS settle
     WHERE holdfast_jobs.id = settle.job
-        AND holdfast_jobs.claim = settle.claim AND holdfast_jobs.number = settle.number AND state IN ('claimed', 'running')
+        AND holdfast_jobs.claim_id = settle.claim_id AND holdfast_jobs.claim_number = settle.claim_number AND state IN ('claimed', 'running')
         AND CASE
             WHEN settle.judge IS NULL THEN 1
             WHEN settle.judge = 'lease_ended' THEN
@@ -138,13 +139,13 @@ BEGIN
 
     UPDATE holdfast_tally SET applied = changes();
 
-    -- Lines are found by a loose index scan: from one (task, queue, priority) straight to the next. A queue's walk ends
-    -- once its more urgent lines hold enough. Of each line only the first due jobs are read, up to the last that fits.
+    -- Ranges are found by a loose index scan: from one (task, queue, priority) straight to the next. A queue's walk ends
+    -- once its more urgent ranges hold enough. Of each range only the first due jobs are read, up to the last that fits.
     UPDATE holdfast_jobs SET
         state = iif(due.rank <= NEW.running, 'running', 'claimed'),
         attempt = attempt + (due.rank <= NEW.running),
-        number = due.last_number + due.rank,
-        claim = NEW.claim,
+        claim_number = due.last_number + due.rank,
+        claim_id = NEW.claim_id,
         lease = NEW.lease,
         worker = due.worker,
         policy = due.policy,
@@ -154,7 +155,7 @@ BEGIN
     FROM (
         WITH RECURSIVE
         owner AS (
-            SELECT worker, (SELECT number FROM holdfast_sequence) AS last_number
+            SELECT worker, (SELECT claim_number FROM holdfast_sequence) AS last_number
             FROM holdfast_leases
             WHERE id = NEW.lease AND ended_at IS NULL
                 -- A lease on another clock is judged by those who watch it; its owner watches itself.
@@ -164,8 +165,8 @@ BEGIN
                     SELECT 1 FROM holdfast_jobs AS held WHERE held.lease = NEW.lease AND held.state IN ('claimed', 'running')
                 ))
         ),
-        -- The reach of a line is the last job of it that fits, or, below zero, how many are due.
-        lines (task, policy, is_limited, queue, priority, before, reach) AS (
+        -- The reach of a range is the last job of it that fits, or, below zero, how many are due.
+        ranges (task, policy, is_limited, queue, priority, before, reach) AS (
             SELECT
                 first.task, known.value,
                 coalesce(json_extract(known.value, '$.timeout'), json_extract(known.value, '$.progress_within')) IS NOT NULL,
@@ -175,9 +176,9 @@ BEGIN
                     WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue
                         AND job.priority = first.priority AND job.available_at <= NEW.wall
                         AND CASE
-                            WHEN job.proviso IS NULL THEN NEW.normal
-                            WHEN job.proviso = 0 THEN NEW.isolated
-                            ELSE NEW.normal AND job.proviso > NEW.wall
+                            WHEN job.claimable_until IS NULL THEN NEW.normal
+                            WHEN job.claimable_until = 0 THEN NEW.isolated
+                            ELSE NEW.normal AND job.claimable_until > NEW.wall
                         END
                     ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
                 ), (
@@ -185,9 +186,9 @@ BEGIN
                     WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue
                         AND job.priority = first.priority AND job.available_at <= NEW.wall
                         AND CASE
-                            WHEN job.proviso IS NULL THEN NEW.normal
-                            WHEN job.proviso = 0 THEN NEW.isolated
-                            ELSE NEW.normal AND job.proviso > NEW.wall
+                            WHEN job.claimable_until IS NULL THEN NEW.normal
+                            WHEN job.claimable_until = 0 THEN NEW.isolated
+                            ELSE NEW.normal AND job.claimable_until > NEW.wall
                         END
                 ))
             FROM owner, json_each(iif(NEW.ids IS NULL, NEW.tasks, '{}')) AS known
@@ -198,16 +199,16 @@ BEGIN
             )
             UNION ALL
             SELECT
-                next.task, lines.policy, lines.is_limited, next.queue, next.priority,
-                iif(next.queue = lines.queue, lines.before - lines.reach, 0),
+                next.task, ranges.policy, ranges.is_limited, next.queue, next.priority,
+                iif(next.queue = ranges.queue, ranges.before - ranges.reach, 0),
                 coalesce((
                     SELECT job.rowid FROM holdfast_jobs AS job
                     WHERE job.state = 'available' AND job.task = next.task AND job.queue = next.queue
                         AND job.priority = next.priority AND job.available_at <= NEW.wall
                         AND CASE
-                            WHEN job.proviso IS NULL THEN NEW.normal
-                            WHEN job.proviso = 0 THEN NEW.isolated
-                            ELSE NEW.normal AND job.proviso > NEW.wall
+                            WHEN job.claimable_until IS NULL THEN NEW.normal
+                            WHEN job.claimable_until = 0 THEN NEW.isolated
+                            ELSE NEW.normal AND job.claimable_until > NEW.wall
                         END
                     ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
                 ), (
@@ -215,22 +216,22 @@ BEGIN
                     WHERE job.state = 'available' AND job.task = next.task AND job.queue = next.queue
                         AND job.priority = next.priority AND job.available_at <= NEW.wall
                         AND CASE
-                            WHEN job.proviso IS NULL THEN NEW.normal
-                            WHEN job.proviso = 0 THEN NEW.isolated
-                            ELSE NEW.normal AND job.proviso > NEW.wall
+                            WHEN job.claimable_until IS NULL THEN NEW.normal
+                            WHEN job.claimable_until = 0 THEN NEW.isolated
+                            ELSE NEW.normal AND job.claimable_until > NEW.wall
                         END
                 ))
-            FROM lines
-            -- Two searches, because a comparison of rows, (queue, priority) > (…), would read the whole line it leaves.
+            FROM ranges
+            -- Two searches, because a comparison of rows, (queue, priority) > (…), would read the whole range it leaves.
             JOIN holdfast_jobs AS next ON next.rowid = coalesce((
                 SELECT job.rowid FROM holdfast_jobs AS job
-                WHERE job.state = 'available' AND job.task = lines.task AND job.queue = lines.queue
-                    AND job.priority > lines.priority
-                    AND lines.reach <= 0 AND lines.before - lines.reach < NEW.room
+                WHERE job.state = 'available' AND job.task = ranges.task AND job.queue = ranges.queue
+                    AND job.priority > ranges.priority
+                    AND ranges.reach <= 0 AND ranges.before - ranges.reach < NEW.room
                 ORDER BY job.priority LIMIT 1
             ), (
                 SELECT job.rowid FROM holdfast_jobs AS job
-                WHERE job.state = 'available' AND job.task = lines.task AND job.queue > lines.queue
+                WHERE job.state = 'available' AND job.task = ranges.task AND job.queue > ranges.queue
                 ORDER BY job.queue, job.priority LIMIT 1
             ))
         ),
@@ -238,14 +239,14 @@ BEGIN
         spans AS MATERIALIZED (
             SELECT
                 task, policy, is_limited, queue, priority,
-                coalesce((SELECT job.available_at FROM holdfast_jobs AS job WHERE job.rowid = lines.reach), NEW.wall) AS last_at,
+                coalesce((SELECT job.available_at FROM holdfast_jobs AS job WHERE job.rowid = ranges.reach), NEW.wall) AS last_at,
                 coalesce(
-                    (SELECT job.id FROM holdfast_jobs AS job WHERE job.rowid = lines.reach),
+                    (SELECT job.id FROM holdfast_jobs AS job WHERE job.rowid = ranges.reach),
                     x'ffffffffffffffffffffffffffffffff'
                 ) AS last_id
-            FROM lines
+            FROM ranges
             WHERE reach <> 0 AND (NEW.queues IS NULL OR queue IN (SELECT value FROM json_each(NEW.queues)))
-                AND queue NOT IN (SELECT paused.queue FROM holdfast_paused AS paused)
+                AND queue NOT IN (SELECT paused.queue FROM holdfast_paused_queues AS paused)
         )
         SELECT
             job.rowid AS place, spans.policy, spans.is_limited, owner.worker, owner.last_number,
@@ -256,9 +257,9 @@ BEGIN
         WHERE job.state = 'available' AND job.task = spans.task AND job.queue = spans.queue
             AND job.priority = spans.priority AND (job.available_at, job.id) <= (spans.last_at, spans.last_id)
             AND CASE
-                WHEN job.proviso IS NULL THEN NEW.normal
-                WHEN job.proviso = 0 THEN NEW.isolated
-                ELSE NEW.normal AND job.proviso > NEW.wall
+                WHEN job.claimable_until IS NULL THEN NEW.normal
+                WHEN job.claimable_until = 0 THEN NEW.isolated
+                ELSE NEW.normal AND job.claimable_until > NEW.wall
             END
         ORDER BY job.priority, job.available_at, job.id
         LIMIT NEW.room
@@ -266,17 +267,18 @@ BEGIN
     WHERE holdfast_jobs.rowid = due.place;
 
     -- Only a claim writes this page, so that a poll that finds nothing costs no fsync.
-    UPDATE holdfast_sequence SET number = (
-        SELECT max(number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
+    UPDATE holdfast_sequence SET claim_number = (
+        SELECT max(claim_number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
     )
-    WHERE number < (
-        SELECT max(number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
+    WHERE claim_number < (
+        SELECT max(claim_number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
     );
 END;
 
 -- call
 INSERT INTO holdfast_exchange (
-    items, data, kinds, lease, claim, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock
+    items, data, kinds, lease, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock
 ) VALUES (
-    :items, :data, :kinds, :lease, :claim, :tasks, :queues, :normal, :isolated, :running, :room, :wall, :monotonic, :boot, :clock
+    :items, :data, :kinds, :lease, :claim_id, :tasks, :queues, :normal, :isolated, :running, :room, :wall, :monotonic,
+    :boot, :clock
 );

@@ -1,8 +1,8 @@
 -- The rows of these jobs and what is remembered of these tokens, in one snapshot: what a settle that moved nothing is told.
-SELECT place.value, attempts.sent_to, attempts.outcome, attempts.error, record.*
+SELECT place.value, attempts.requested_state, attempts.outcome, attempts.error, record.*
 FROM json_each(:places) AS place
 LEFT JOIN holdfast_record AS record ON record.id = substr(:items, 72 * place.value + 1, 16)
 LEFT JOIN holdfast_attempts AS attempts
     ON attempts.job = substr(:items, 72 * place.value + 1, 16)
-    AND attempts.number = substr(:items, 72 * place.value + 33, 19) + 0
-    AND attempts.claim = substr(:items, 72 * place.value + 17, 16);
+    AND attempts.claim_number = substr(:items, 72 * place.value + 33, 19) + 0
+    AND attempts.claim_id = substr(:items, 72 * place.value + 17, 16);

@@ -1,14 +1,14 @@
 -- The same as exchange.sql, but what is claimed are jobs that a transport delivered; whatever else makes a job claimable holds.
 --
--- A trigger of its own beside the first, so that claims by line do not pay for it. :ids are 16 bytes each.
+-- A trigger of its own beside the first, so that claims by range do not pay for it. :ids are 16 bytes each.
 
 CREATE TEMP TRIGGER holdfast_claim_ids INSTEAD OF INSERT ON holdfast_exchange WHEN NEW.ids IS NOT NULL
 BEGIN
     UPDATE holdfast_jobs SET
         state = iif(due.rank <= NEW.running, 'running', 'claimed'),
         attempt = attempt + (due.rank <= NEW.running),
-        number = due.last_number + due.rank,
-        claim = NEW.claim,
+        claim_number = due.last_number + due.rank,
+        claim_id = NEW.claim_id,
         lease = NEW.lease,
         worker = due.worker,
         policy = due.policy,
@@ -18,7 +18,7 @@ BEGIN
     FROM (
         WITH RECURSIVE
         owner AS (
-            SELECT worker, (SELECT number FROM holdfast_sequence) AS last_number
+            SELECT worker, (SELECT claim_number FROM holdfast_sequence) AS last_number
             FROM holdfast_leases
             WHERE id = NEW.lease AND ended_at IS NULL
                 AND (NEW.monotonic <= expires_at OR boot <> NEW.boot OR clock <> NEW.clock OR boot = '')
@@ -46,29 +46,29 @@ BEGIN
         JOIN known ON known.task = job.task
         WHERE job.state = 'available' AND job.available_at <= NEW.wall
             AND CASE
-                WHEN job.proviso IS NULL THEN NEW.normal
-                WHEN job.proviso = 0 THEN NEW.isolated
-                ELSE NEW.normal AND job.proviso > NEW.wall
+                WHEN job.claimable_until IS NULL THEN NEW.normal
+                WHEN job.claimable_until = 0 THEN NEW.isolated
+                ELSE NEW.normal AND job.claimable_until > NEW.wall
             END
             AND (NEW.queues IS NULL OR job.queue IN (SELECT value FROM json_each(NEW.queues)))
-            AND job.queue NOT IN (SELECT paused.queue FROM holdfast_paused AS paused)
+            AND job.queue NOT IN (SELECT paused.queue FROM holdfast_paused_queues AS paused)
         ORDER BY job.priority, job.available_at, job.id
         LIMIT NEW.room
     ) AS due
     WHERE holdfast_jobs.rowid = due.place;
 
-    UPDATE holdfast_sequence SET number = (
-        SELECT max(number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
+    UPDATE holdfast_sequence SET claim_number = (
+        SELECT max(claim_number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
     )
-    WHERE number < (
-        SELECT max(number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
+    WHERE claim_number < (
+        SELECT max(claim_number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
     );
 END;
 
 -- call
 INSERT INTO holdfast_exchange (
-    items, data, kinds, lease, claim, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids
+    items, data, kinds, lease, claim_id, tasks, queues, normal, isolated, running, room, wall, monotonic, boot, clock, ids
 ) VALUES (
-    :items, :data, :kinds, :lease, :claim, :tasks, :queues, :normal, :isolated, :running, :room, :wall, :monotonic, :boot,
+    :items, :data, :kinds, :lease, :claim_id, :tasks, :queues, :normal, :isolated, :running, :room, :wall, :monotonic, :boot,
     :clock, :ids
 );

@@ -9,14 +9,14 @@ BEGIN
     DELETE FROM holdfast_touched;
     INSERT INTO holdfast_touched (what, id, task)
     SELECT 'job', id, task FROM holdfast_jobs
-    WHERE proviso > 0 AND state = 'available' AND proviso <= NEW.wall
-    ORDER BY proviso, id
+    WHERE claimable_until > 0 AND state = 'available' AND claimable_until <= NEW.wall
+    ORDER BY claimable_until, id
     LIMIT NEW.room;
     UPDATE holdfast_jobs SET
         state = 'failed',
         reason = 'EXPIRED',
         finished_at = NEW.wall,
-        forget_at = NEW.wall + CAST(
+        delete_after = NEW.wall + CAST(
             1e6 * coalesce(iif(json_valid(policy), json_extract(policy, '$.retention'), NULL), 604800) AS INTEGER
         )
     WHERE id IN (SELECT id FROM holdfast_touched);

@@ -12,7 +12,7 @@ SELECT
     ) - :wall,
     (
         SELECT count(*) FROM (
-            SELECT 1 FROM holdfast_jobs WHERE forget_at IS NOT NULL AND forget_at <= :wall - :lag LIMIT :most
+            SELECT 1 FROM holdfast_jobs WHERE delete_after IS NOT NULL AND delete_after <= :wall - :lag LIMIT :most
         )
     ),
     (SELECT received_at <= :wall - :floor - :lag FROM holdfast_receipts ORDER BY place LIMIT 1);

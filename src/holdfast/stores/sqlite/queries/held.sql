@@ -1,6 +1,6 @@
 -- What this lease owns, longest held first.
-SELECT id, claim, number, lease, task, state, attempt, failures, crashes, policy, is_marked, queue
+SELECT id, claim_id, claim_number, lease, task, state, attempt, failures, crashes, policy, cancel_requested, queue
 FROM holdfast_jobs
 WHERE lease = :lease AND state IN ('claimed', 'running')
-ORDER BY number
+ORDER BY claim_number
 LIMIT :limit;

@@ -2,7 +2,7 @@
 CREATE TEMP VIEW holdfast_limits (job, timing, boot, clock, stalled_from, timed_out_from) AS
 SELECT
     jobs.id, leases.timing, leases.boot, leases.clock,
-    coalesce(jobs.progress_mono, jobs.started_mono) + 1e6 * json_extract(jobs.policy, '$.progress_within') + leases.ttl + leases.grace,
+    coalesce(jobs.last_moved_at, jobs.started_mono) + 1e6 * json_extract(jobs.policy, '$.progress_within') + leases.ttl + leases.grace,
     jobs.started_mono + 1e6 * json_extract(jobs.policy, '$.timeout') + leases.ttl + leases.grace
 FROM holdfast_leases AS leases
 JOIN holdfast_jobs AS jobs ON jobs.lease = leases.id

@@ -1,6 +1,6 @@
 -- A new incarnation, alive from now for its ttl; a second copy renews it, one that has ended stays so.
 INSERT INTO holdfast_leases (
-    id, worker, process, timing, ttl, queues, tasks, grace, slots, is_isolated, boot, clock, opened_at, beaten_at, expires_at
+    id, worker, process, timing, ttl, queues, tasks, grace, slots, is_isolated, boot, clock, opened_at, renewed_at, expires_at
 ) VALUES (
     :lease, :worker, :process, :timing, :ttl, :queues, :tasks, :grace, :slots, :is_isolated, :boot, :clock, :wall,
     :monotonic, :monotonic + :ttl
@@ -8,7 +8,7 @@ INSERT INTO holdfast_leases (
 ON CONFLICT (id) DO UPDATE SET
     boot = excluded.boot,
     clock = excluded.clock,
-    beaten_at = excluded.beaten_at,
-    expires_at = excluded.beaten_at + ttl,
-    beats = beats + 1
+    renewed_at = excluded.renewed_at,
+    expires_at = excluded.renewed_at + ttl,
+    renewals = renewals + 1
 WHERE ended_at IS NULL;

@@ -1,7 +1,7 @@
 -- Running jobs far past a limit of their task, longest first; only those whose lease runs by our own clock.
 SELECT
-    jobs.id, jobs.claim, jobs.number, jobs.lease, jobs.task, jobs.state, jobs.attempt, jobs.failures, jobs.crashes,
-    jobs.policy, jobs.is_marked, jobs.queue, coalesce(jobs.worker, ''), iif(late.of_timeout >= late.of_progress, 'timed_out', 'stalled'),
+    jobs.id, jobs.claim_id, jobs.claim_number, jobs.lease, jobs.task, jobs.state, jobs.attempt, jobs.failures, jobs.crashes,
+    jobs.policy, jobs.cancel_requested, jobs.queue, coalesce(jobs.worker, ''), iif(late.of_timeout >= late.of_progress, 'timed_out', 'stalled'),
     late.timing
 FROM (
     SELECT
@@ -12,5 +12,5 @@ FROM (
     WHERE boot = :boot AND clock = :clock AND (timed_out_from < :monotonic OR stalled_from < :monotonic)
 ) AS late
 CROSS JOIN holdfast_jobs AS jobs ON jobs.id = late.job
-ORDER BY max(late.of_timeout, late.of_progress) DESC, jobs.number
+ORDER BY max(late.of_timeout, late.of_progress) DESC, jobs.claim_number
 LIMIT :limit;

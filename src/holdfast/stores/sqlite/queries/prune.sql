@@ -10,22 +10,22 @@ BEGIN
     DELETE FROM holdfast_touched;
     INSERT INTO holdfast_touched (what, id)
     SELECT iif(finished_at + NEW.floor <= NEW.wall, 'job', 'stub'), id FROM holdfast_jobs
-    WHERE forget_at IS NOT NULL AND forget_at <= NEW.wall
-    ORDER BY forget_at
+    WHERE delete_after IS NOT NULL AND delete_after <= NEW.wall
+    ORDER BY delete_after
     LIMIT NEW.room;
 
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched WHERE what = 'job');
-    DELETE FROM holdfast_bodies WHERE job IN (SELECT id FROM holdfast_touched);
+    DELETE FROM holdfast_payloads WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_jobs WHERE id IN (SELECT id FROM holdfast_touched WHERE what = 'job');
     UPDATE holdfast_jobs SET
         payload = CAST('null' AS BLOB), result = NULL, error = NULL, checkpoint = NULL, message = NULL, is_stub = 1,
-        forget_at = finished_at + NEW.floor
+        delete_after = finished_at + NEW.floor
     WHERE id IN (SELECT id FROM holdfast_touched WHERE what = 'stub');
 
     INSERT INTO holdfast_touched (what, id)
     SELECT 'attempt', rowid FROM holdfast_attempts
-    WHERE sent_to = 'available' AND coalesce(outcome, 'released') IN ('released', 'snoozed') AND ended_at <= NEW.wall - NEW.floor
-    ORDER BY ended_at, job, number
+    WHERE requested_state = 'available' AND coalesce(outcome, 'released') IN ('released', 'snoozed') AND ended_at <= NEW.wall - NEW.floor
+    ORDER BY ended_at, job, claim_number
     LIMIT NEW.room;
     DELETE FROM holdfast_attempts WHERE rowid IN (SELECT id FROM holdfast_touched WHERE what = 'attempt');
 

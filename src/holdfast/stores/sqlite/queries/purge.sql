@@ -22,7 +22,7 @@ BEGIN
     CROSS JOIN holdfast_jobs AS job ON job.state = 'available' AND job.task = tasks.name AND job.queue = NEW.queue
     WHERE job.created_at <= NEW.until
     LIMIT NEW.room;
-    DELETE FROM holdfast_bodies WHERE job IN (SELECT id FROM holdfast_touched);
+    DELETE FROM holdfast_payloads WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_attempts WHERE job IN (SELECT id FROM holdfast_touched);
     DELETE FROM holdfast_jobs WHERE id IN (SELECT id FROM holdfast_touched);
 END;

@@ -1,14 +1,15 @@
 -- A job's row as rows.py reads it; the same columns for every query that reads whole jobs.
 CREATE TEMP VIEW holdfast_record (
-    id, claim, number, task, queue, priority, state, payload, policy, attempt, failures, crashes, created_at, available_at,
+    id, claim_id, claim_number, task, queue, priority, state, payload, policy, attempt, failures, crashes, created_at,
+    available_at,
     claimed_at, started_at, finished_at, reason, error, result, lease, worker, stage, fraction, message, progress_at,
-    checkpoint, is_marked, tags, expires_at, unique_key, is_stub, rescue, hook_due_at
+    checkpoint, cancel_requested, tags, expires_at, unique_key, is_stub, rescue, hook_due_at
 ) AS
 SELECT
-    id, claim, number, task, queue, priority, state,
-    coalesce(payload, (SELECT bodies.payload FROM holdfast_bodies AS bodies WHERE bodies.job = id)),
+    id, claim_id, claim_number, task, queue, priority, state,
+    coalesce(payload, (SELECT payloads.payload FROM holdfast_payloads AS payloads WHERE payloads.job = id)),
     policy, attempt, failures, crashes, created_at, available_at, claimed_at, started_at, finished_at, reason, error,
-    result, lease, worker, stage, fraction, message, progress_at, checkpoint, is_marked, tags, expires_at,
+    result, lease, worker, stage, fraction, message, progress_at, checkpoint, cancel_requested, tags, expires_at,
     unique_key, is_stub, rescue, hook_due_at
 FROM holdfast_jobs;
 

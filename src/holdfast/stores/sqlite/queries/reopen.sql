@@ -28,16 +28,17 @@ BEGIN
     );
 
     -- The row is about to forget its token; a settle under it that comes again must still be recognised.
-    INSERT INTO holdfast_attempts (job, number, claim, sent_to, outcome, attempt, worker, started_at, ended_at, error)
-    SELECT id, number, claim, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error
+    INSERT INTO holdfast_attempts (job, claim_number, claim_id, requested_state, outcome, attempt, worker, started_at, ended_at, error)
+    SELECT id, claim_number, claim_id, state, state, attempt, coalesce(worker, ''), started_at, finished_at, error
     FROM holdfast_jobs
     WHERE id IN (SELECT id FROM holdfast_touched)
-        AND state IN ('completed', 'failed', 'cancelled') AND claim IS NOT NULL
+        AND state IN ('completed', 'failed', 'cancelled') AND claim_id IS NOT NULL
     ON CONFLICT DO NOTHING;
 
     UPDATE holdfast_jobs SET
-        state = 'available', available_at = NEW.wall, claim = NULL, worker = NULL, failures = 0, crashes = 0, proviso = NULL,
-        is_marked = 0, claimed_at = NULL, started_at = NULL, finished_at = NULL, forget_at = NULL, expires_at = NULL,
+        state = 'available', available_at = NEW.wall, claim_id = NULL, worker = NULL, failures = 0, crashes = 0,
+        claimable_until = NULL,
+        cancel_requested = 0, claimed_at = NULL, started_at = NULL, finished_at = NULL, delete_after = NULL, expires_at = NULL,
         reason = NULL, error = NULL, result = NULL
     WHERE id IN (SELECT id FROM holdfast_touched);
 END;

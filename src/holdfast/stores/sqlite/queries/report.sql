@@ -9,12 +9,12 @@ UPDATE holdfast_jobs AS jobs SET
         substr(:data, substr(:items, 72 * news.key + 52, 11), substr(:items, 72 * news.key + 63, 10)),
         checkpoint
     ),
-    said = coalesce(json_extract(news.value, '$.order'), said),
+    report_order = coalesce(json_extract(news.value, '$.order'), report_order),
     progress_at = :wall,
-    progress_mono = :monotonic
-FROM json_each(:said) AS news
+    last_moved_at = :monotonic
+FROM json_each(:updates) AS news
 WHERE jobs.id = substr(:items, 72 * news.key + 1, 16)
-    AND jobs.claim = substr(:items, 72 * news.key + 17, 16)
-    AND jobs.number = substr(:items, 72 * news.key + 33, 19) + 0
+    AND jobs.claim_id = substr(:items, 72 * news.key + 17, 16)
+    AND jobs.claim_number = substr(:items, 72 * news.key + 33, 19) + 0
     AND jobs.state IN ('claimed', 'running')
-    AND coalesce(json_extract(news.value, '$.order'), jobs.said) >= jobs.said;
+    AND coalesce(json_extract(news.value, '$.order'), jobs.report_order) >= jobs.report_order;

@@ -1,9 +1,9 @@
 -- Waiting jobs end, active ones are marked, finished ones stay. What still owes a hook is kept for HOOK_PATIENCE at least.
 UPDATE holdfast_jobs SET
-    is_marked = state IN ('claimed', 'running'),
+    cancel_requested = state IN ('claimed', 'running'),
     reason = iif(state IN ('claimed', 'running'), reason, 'BY_OPERATOR'),
     finished_at = iif(state IN ('claimed', 'running'), NULL, :wall),
-    forget_at = iif(state IN ('claimed', 'running'), NULL, :wall + CAST(1e6 * max(
+    delete_after = iif(state IN ('claimed', 'running'), NULL, :wall + CAST(1e6 * max(
         coalesce(iif(json_valid(policy), json_extract(policy, '$.retention'), NULL), 604800),
         iif(hook_due_at IS NULL, 0, 604800)
     ) AS INTEGER)),

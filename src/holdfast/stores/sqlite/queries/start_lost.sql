@@ -4,8 +4,8 @@ WHERE NOT EXISTS (
     SELECT 1 FROM holdfast_jobs AS jobs
     JOIN holdfast_leases AS leases ON leases.id = jobs.lease
     WHERE jobs.id = substr(:items, 72 * place.value + 1, 16)
-        AND jobs.claim = substr(:items, 72 * place.value + 17, 16)
-        AND jobs.number = substr(:items, 72 * place.value + 33, 19) + 0
+        AND jobs.claim_id = substr(:items, 72 * place.value + 17, 16)
+        AND jobs.claim_number = substr(:items, 72 * place.value + 33, 19) + 0
         AND jobs.state = 'running'
         AND leases.ended_at IS NULL
 );

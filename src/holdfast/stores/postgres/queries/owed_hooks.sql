@@ -1,5 +1,5 @@
--- Jobs of the tasks $1 that ended owing a hook, those first that have waited longest, at most $2; each is due again after $3
--- seconds or its age, at most $4. Those that somebody heals just now are left out.
+-- Jobs of the tasks $1 that ended and whose hook is due, those first that have waited longest, at most $2.
+-- Each is due again after $3 seconds or its age, at most $4. Those whose hook another session runs just now are left out.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ),
@@ -25,7 +25,7 @@ owed AS MATERIALIZED (
     ORDER BY hook_due_at, id LIMIT $2
 ),
 
-marked AS (
+delayed AS (
     UPDATE holdfast.finished SET hook_due_at = (SELECT now FROM clock) + least(greatest(
         $3::double precision * interval '1 second', (SELECT now FROM clock) - finished_at
     ), $4::double precision * interval '1 second')
@@ -33,7 +33,7 @@ marked AS (
     RETURNING id, hook_due_at
 ),
 
-marked_held AS (
+delayed_held AS (
     UPDATE holdfast.pending SET hook_due_at = (SELECT now FROM clock) + least(greatest(
         $3::double precision * interval '1 second', (SELECT now FROM clock) - available_at
     ), $4::double precision * interval '1 second')
@@ -43,9 +43,9 @@ marked_held AS (
 
 SELECT jobs.*, false AS is_early, offered.hook_due_at AS offered_until
 FROM (
-    SELECT id, hook_due_at FROM marked
+    SELECT id, hook_due_at FROM delayed
     UNION ALL
-    SELECT id, hook_due_at FROM marked_held
+    SELECT id, hook_due_at FROM delayed_held
 ) AS offered
 JOIN owed ON owed.id = offered.id
 JOIN (SELECT * FROM holdfast.jobs WHERE id = ANY(ARRAY(SELECT id FROM owed))) AS jobs ON jobs.id = offered.id

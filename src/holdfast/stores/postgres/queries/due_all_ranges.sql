@@ -1,31 +1,31 @@
--- Of all lines of the known tasks and queues $17 (NULL: all) the first due jobs, in one statement: for a worker that has little
--- to do, and to whom each statement more is time that a job waits. lines.sql says how the walk goes; $18: as its $3.
--- Nobody's lease is locked before there is a job: a look that finds nothing writes nothing.
+-- Of all ranges of the known tasks and queues $17 (NULL: all) the first due jobs, in one statement.
+-- It is for a worker that has little to do: each statement more is time that a job waits. ranges.sql describes the walk; $18: as its $3.
+-- The lease is locked only once a job is found: a look that finds nothing writes nothing.
 WITH RECURSIVE walk (task, queue, priority, is_only, passed, due_at, due) AS (
     SELECT first.task, first.queue, first.priority, first.is_only, 0, head.available_at, head.id
     FROM (
-        SELECT known.task, line.queue, line.priority, false AS is_only
+        SELECT known.task, range.queue, range.priority, false AS is_only
         FROM unnest($10::text[]) AS known (task) CROSS JOIN LATERAL (
             SELECT job.queue, job.priority FROM holdfast.pending AS job
             WHERE job.state = 'available' AND job.task = known.task
             ORDER BY job.queue, job.priority LIMIT 1
-        ) AS line
+        ) AS range
         WHERE $17::text[] IS NULL
         UNION ALL
-        SELECT known.task, wanted.queue, line.priority, true
+        SELECT known.task, wanted.queue, range.priority, true
         FROM unnest($10::text[]) AS known (task) CROSS JOIN unnest($17::text[]) AS wanted (queue) CROSS JOIN LATERAL (
             SELECT job.priority FROM holdfast.pending AS job
             WHERE job.state = 'available' AND job.task = known.task AND job.queue = wanted.queue
             ORDER BY job.priority LIMIT 1
-        ) AS line
+        ) AS range
     ) AS first
     LEFT JOIN LATERAL (
         SELECT job.available_at, job.id FROM holdfast.pending AS job
         WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue AND job.priority = first.priority
             AND job.available_at <= (SELECT now FROM clock) AND CASE
-                WHEN job.proviso IS NULL THEN $14
-                WHEN job.proviso = '-infinity' THEN $15
-                ELSE $14 AND job.proviso > (SELECT now FROM clock)
+                WHEN job.claimable_until IS NULL THEN $14
+                WHEN job.claimable_until = '-infinity' THEN $15
+                ELSE $14 AND job.claimable_until > (SELECT now FROM clock)
             END
         ORDER BY job.available_at, job.id LIMIT 1
     ) AS head ON true
@@ -53,9 +53,9 @@ WITH RECURSIVE walk (task, queue, priority, is_only, passed, due_at, due) AS (
         SELECT job.available_at, job.id FROM holdfast.pending AS job
         WHERE job.state = 'available' AND job.task = walk.task AND job.queue = next.queue AND job.priority = next.priority
             AND job.available_at <= (SELECT now FROM clock) AND CASE
-                WHEN job.proviso IS NULL THEN $14
-                WHEN job.proviso = '-infinity' THEN $15
-                ELSE $14 AND job.proviso > (SELECT now FROM clock)
+                WHEN job.claimable_until IS NULL THEN $14
+                WHEN job.claimable_until = '-infinity' THEN $15
+                ELSE $14 AND job.claimable_until > (SELECT now FROM clock)
             END
         ORDER BY job.available_at, job.id LIMIT 1
     ) AS head ON true
@@ -66,20 +66,20 @@ WHERE job.ctid = ANY(ARRAY(
         SELECT candidate.place
         FROM (
             SELECT task, queue, priority FROM walk
-            WHERE due IS NOT NULL AND queue NOT IN (SELECT paused.queue FROM holdfast.paused AS paused)
+            WHERE due IS NOT NULL AND queue NOT IN (SELECT paused.queue FROM holdfast.paused_queues AS paused)
             ORDER BY priority, due_at, due LIMIT $18
-        ) AS line CROSS JOIN LATERAL (
+        ) AS range CROSS JOIN LATERAL (
             SELECT job.ctid AS place FROM holdfast.pending AS job
-            WHERE job.state = 'available' AND job.task = line.task AND job.queue = line.queue AND job.priority = line.priority
+            WHERE job.state = 'available' AND job.task = range.task AND job.queue = range.queue AND job.priority = range.priority
                 AND job.available_at <= (SELECT now FROM clock) AND CASE
-                    WHEN job.proviso IS NULL THEN $14
-                    WHEN job.proviso = '-infinity' THEN $15
-                    ELSE $14 AND job.proviso > (SELECT now FROM clock)
+                    WHEN job.claimable_until IS NULL THEN $14
+                    WHEN job.claimable_until = '-infinity' THEN $15
+                    ELSE $14 AND job.claimable_until > (SELECT now FROM clock)
                 END
             ORDER BY job.available_at, job.id LIMIT $9::bigint
         ) AS candidate
     ))
-    -- Again, for whoever is changed just now; said so that no index is used for it.
+    -- Check again under the lock: the row may have changed. IS TRUE keeps the planner off the index.
     AND (job.state = 'available' AND job.available_at <= (SELECT now FROM clock)) IS TRUE
     AND CASE WHEN job.id IS NOT NULL THEN EXISTS (SELECT FROM owner) END
 ORDER BY job.priority, job.available_at, job.id LIMIT $9

@@ -1,10 +1,10 @@
--- Jobs that ended owing a hook, those first that have waited longest; each is due again after a pause that grows with its age.
+-- Jobs that ended and whose hook is due, those first that have waited longest; each is due again after a pause that grows with its age.
 --
--- A temporary trigger, so that it can be said afterwards, without any lock, which those were: see exchange.sql.
-CREATE TEMP VIEW holdfast_heal (tasks, room, pause, longest, wall) AS
+-- A temporary trigger, so that these jobs can be read afterwards, without any lock: see exchange.sql.
+CREATE TEMP VIEW holdfast_delay (tasks, room, pause, longest, wall) AS
 SELECT NULL, NULL, NULL, NULL, NULL;
 
-CREATE TEMP TRIGGER holdfast_offer_unhealed INSTEAD OF INSERT ON holdfast_heal
+CREATE TEMP TRIGGER holdfast_delay_owed_hooks INSTEAD OF INSERT ON holdfast_delay
 BEGIN
     DELETE FROM holdfast_touched;
     INSERT INTO holdfast_touched (what, id, task)
@@ -20,4 +20,4 @@ BEGIN
 END;
 
 -- call
-INSERT INTO holdfast_heal (tasks, room, pause, longest, wall) VALUES (:tasks, :limit, :pause, :longest, :wall);
+INSERT INTO holdfast_delay (tasks, room, pause, longest, wall) VALUES (:tasks, :limit, :pause, :longest, :wall);

@@ -1,0 +1,35 @@
+-- Of days that have passed, before their partition is dropped: the jobs whose payload is kept elsewhere, with their payloads.
+-- For a user without the right to drop partitions: everything.
+-- $1 the first day that has not passed, $2 how many of each, $3 whether everything
+WITH long AS MATERIALIZED (
+    SELECT id, delete_day FROM holdfast.finished
+    WHERE delete_day > '-infinity' AND delete_day < $1 AND payload IS NULL
+    ORDER BY id
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+),
+others AS MATERIALIZED (
+    SELECT id, delete_day FROM holdfast.finished
+    WHERE $3 AND delete_day > '-infinity' AND delete_day < $1 AND payload IS NOT NULL
+    LIMIT $2 - (SELECT count(*) FROM long)
+    FOR UPDATE SKIP LOCKED
+),
+doomed AS MATERIALIZED (SELECT * FROM long UNION ALL SELECT * FROM others),
+worn AS MATERIALIZED (
+    SELECT job, claim_number, delete_day FROM holdfast.attempts
+    WHERE $3 AND delete_day > '-infinity' AND delete_day < $1
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+),
+jobs AS (
+    DELETE FROM holdfast.finished USING doomed WHERE finished.id = doomed.id AND finished.delete_day = doomed.delete_day RETURNING true
+),
+payloads AS (
+    DELETE FROM holdfast.payloads WHERE job = ANY (ARRAY(SELECT id FROM long))
+),
+attempts AS (
+    DELETE FROM holdfast.attempts USING worn
+    WHERE attempts.job = worn.job AND attempts.claim_number = worn.claim_number AND attempts.delete_day = worn.delete_day
+    RETURNING true
+)
+SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM attempts) AS attempts

@@ -1,0 +1,2 @@
+-- Whether a lease has ended, why, and whether its worker was asked to end.
+SELECT ended_at IS NOT NULL, end_reason, is_draining FROM holdfast_leases WHERE id = :lease;

@@ -1,2 +1,0 @@
--- Whether a lease has ended, why, and whether its worker was asked to end.
-SELECT ended_at IS NOT NULL, why, is_draining FROM holdfast_leases WHERE id = :lease;
