@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,16 @@ pytest_plugins = [
     "tests.stores.postgres_faulty_databases",
 ]
 
-# Files of tests and servers are in memory where it has room: no test lets the machine crash, and a disk takes thrice as long to
+# Files of tests and servers are in memory if that is large enough: no test lets the machine crash, and a disk takes thrice as long to
 # make and drop a database, and ever longer. Set here, the processes of xdist inherit it.
 MEMORY, ROOM = Path("/dev/shm"), 6 * 2**30
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
     os.environ["TMPDIR"] = str(MEMORY)
+
+# The application of this example is imported by tests and by the workers they start.
+EXAMPLE = str(Path(__file__).parents[1] / "examples" / "code_evolution")
+sys.path.append(EXAMPLE)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), EXAMPLE)))
 
 # A slow machine is not a failing property. Under CI=true Hypothesis chooses its own reproducible profile.
 settings.register_profile("here", deadline=None)
@@ -34,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests that are not asked for. The longest first, so that no process is left alone with them at the end."""
+    """Leave out long tests that are not asked for. The longest first, so that no process is left with them at the end."""
     choice = config.getoption("--long")
     folders = todays_part.today() if choice == "today" else ()
 

@@ -5,9 +5,10 @@ pip install 'holdfast[demo]', then see README.md.
 
 from pathlib import Path
 
+from analyzer.errors import BadRepository
+from analyzer.task import analyze, register
+
 from holdfast import App, Job
-from holdfast.demo.errors import BadRepository
-from holdfast.demo.task import analyze, register
 
 app = App("sqlite:///evolution.db")
 register(app)  # the analysis as it is: app.enqueue("analyze", repo=..., out=...)

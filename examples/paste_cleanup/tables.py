@@ -41,7 +41,7 @@ def connected() -> Iterator[Any]:
         with closing(sqlite3.connect(URL.removeprefix("sqlite:///"), timeout=30)) as connection, connection:
             yield connection
     else:
-        import psycopg  # noqa: PLC0415
+        import psycopg
 
         with psycopg.connect(URL) as session:
             yield session

@@ -1,208 +1,171 @@
-"""The whole story on a generated repository: right, resumable at any checkpoint, and byte for byte the same."""
+"""The demo's analysis: right figures, resumed at its checkpoint, refusals with a remedy, and a chart of every history."""
 
 import asyncio
-import csv
 import json
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-from holdfast.demo.analysis import Request, analyze_repository
+from holdfast.demo import chart
+from holdfast.demo.analysis import GIT, BadRepository, environment, git, language_of
 from holdfast.demo.sample import generate
-from tests.demo.support import FakeJob, analyze, counted_by_brute_force, git
-
-pytestmark = pytest.mark.usefixtures("no_chart")
-CHECKPOINTS = 7  # after the walk, and after each of 6 batches of 20
+from holdfast.demo.task import analyze
 
 
-def contents(out: Path) -> tuple[bytes, bytes]:
-    return (out / "evolution.json").read_bytes(), (out / "evolution.csv").read_bytes()
+class FakeJob:
+    """A job that keeps its checkpoints, and ends its attempt at the n-th."""
+
+    def __init__(self, attempt: int = 1, checkpoint: object = None, ends_at: int = 0) -> None:
+        self.id, self.attempt, self.checkpoint_value = "job", attempt, checkpoint
+        self._left = ends_at
+
+    async def progress(self, *, stage: str, fraction: float, message: str) -> None:
+        assert 0 <= fraction <= 1
+
+    async def checkpoint(self, value: object) -> None:
+        self.checkpoint_value = json.loads(json.dumps(value))
+        self._left -= 1
+        if self._left == 0:
+            raise ConnectionResetError
 
 
-@pytest.fixture(scope="session")
-def undisturbed(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("holdfast.demo.analysis._run_child", lambda workshop, command: None)
-        out = tmp_path_factory.mktemp("undisturbed")
-        analyze(FakeJob(), Request(str(sample), str(out), batch=20))
-    return contents(out)
+def run(repository: Path | str, out: Path, job: FakeJob | None = None, **options: int) -> dict[str, object]:
+    return asyncio.run(analyze(job or FakeJob(), str(repository), str(out), **options))  # type: ignore[arg-type]
 
 
-def request_of(sample: Path, tmp_path: Path, **more: Any) -> Request:
-    return Request(str(sample), str(tmp_path / "out"), batch=20, **more)
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sample") / "sample.git"
+    generate(folder, 60)
+    return folder
 
 
-def killed(request: Request, checkpoint: int) -> FakeJob:
-    """A job whose worker ended right after its n-th checkpoint."""
-    job = FakeJob(cancel_at_checkpoint=checkpoint)
-    with pytest.raises(asyncio.CancelledError):
-        analyze(job, request)
-    return job
+@pytest.fixture(autouse=True)
+def _no_chart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "chart" not in request.node.name:
+        monkeypatch.setattr("holdfast.demo.analysis.sys.executable", "true")
 
 
-def test_every_commit_counts_as_if_counted_from_scratch(sample: Path, undisturbed: tuple[bytes, bytes]) -> None:
-    history = json.loads(undisturbed[0])["history"]
-    assert len(history) == 120
-    for row in history:
-        expected = counted_by_brute_force(sample, row["commit"])
-        assert {name: row[name] for name in expected} == expected, row["commit"]
+def lines_by_language(repository: Path, commit: str) -> dict[str, int]:
+    """Count a whole tree, file by file."""
+    found: Counter[str] = Counter()
+    for path in git("-C", str(repository), "ls-tree", "-r", "--name-only", commit).splitlines():
+        content = subprocess.run(
+            [*GIT, "-C", str(repository), "show", f"{commit}:{path}"], capture_output=True, check=True
+        ).stdout
+        if b"\0" not in content:
+            found[language_of(path)] += content.count(b"\n") + (content[-1:] not in (b"", b"\n"))
+    return {language: lines for language, lines in found.items() if lines}
 
 
-def test_the_result_names_what_was_found_and_leaves_no_work_behind(sample: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    result = analyze(FakeJob(), request_of(sample, tmp_path))
-    tip = git(sample, "rev-parse", "main").decode().strip()
-    assert (result["tip"], result["commits"], result["sampled"], result["shallow"]) == (tip, 120, 120, False)
-    assert result["languages"] == counted_by_brute_force(sample, tip)["languages"]
-    assert result["files"] == {kind: str(out / f"evolution.{kind}") for kind in ("json", "csv", "svg", "png")}
-    assert {path.name for path in out.iterdir()} == {f"evolution.{kind}" for kind in ("json", "csv", "svg", "png")}
-    assert len(json.dumps(result)) < 4096
+def history_of(out: Path) -> list[dict[str, object]]:
+    history = json.loads((out / "evolution.json").read_text())["history"]
+    assert isinstance(history, list)
+    return history
 
 
-def test_json_and_csv_agree(undisturbed: tuple[bytes, bytes]) -> None:
-    document = json.loads(undisturbed[0])
-    assert list(document) == sorted(document)
-    for row, line in zip(document["history"], csv.DictReader(undisturbed[1].decode().splitlines()), strict=True):
-        assert line["commit"] == row["commit"]
-        assert int(line["lines"]) == sum(row["languages"].values())
-        assert {name: int(line[name]) for name in row["languages"]} == row["languages"]
-        assert line["date"].endswith("Z")
+def test_a_sample_is_the_same_on_every_machine(sample: Path, tmp_path: Path) -> None:
+    generate(tmp_path / "again.git", 60)
+    assert git("-C", str(tmp_path / "again.git"), "rev-parse", "main") == git("-C", str(sample), "rev-parse", "main")
 
 
-@pytest.mark.parametrize("checkpoint", range(1, CHECKPOINTS + 1))
-def test_killed_after_any_checkpoint_it_ends_with_the_same_bytes(
-    sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes], checkpoint: int
-) -> None:
-    request = request_of(sample, tmp_path)
-    job = killed(request, checkpoint).reborn()
-    analyze(job, request)
-    assert contents(tmp_path / "out") == undisturbed
-    assert len(job.checkpoints) == CHECKPOINTS - checkpoint + 1  # the rest, and "done": nothing is counted twice
-    assert "resumed" in job.reports[0][2]
+def test_each_row_has_the_lines_of_its_commit(sample: Path, tmp_path: Path) -> None:
+    found = run(sample, tmp_path)
+    rows = history_of(tmp_path)
+    assert (found["commits"], found["sampled"], len(rows)) == (60, 60, 60)
+    for row in rows[::13]:
+        assert row["languages"] == lines_by_language(sample, str(row["commit"]))
+    assert len((tmp_path / "evolution.csv").read_text().splitlines()) == 61
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".work")] == []
 
 
-def test_killed_after_every_checkpoint_in_turn(sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes]) -> None:
-    request = request_of(sample, tmp_path)
-    job = killed(request, 1)
-    for _ in range(CHECKPOINTS - 1):
-        job = job.reborn()
-        job.cancel_at_checkpoint = 1
-        with pytest.raises(asyncio.CancelledError):
-            analyze(job, request)
-    analyze(job.reborn(), request)
-    assert contents(tmp_path / "out") == undisturbed
+def test_merges_renames_and_binary_files_are_counted_right(tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    subprocess.run([*GIT, "init", "-q", "-b", "main", str(repository)], env=environment(), check=True)
+
+    def do(*words: str) -> None:
+        git("-C", str(repository), "-c", "user.name=A", "-c", "user.email=a@example.org", *words)
+
+    (repository / "a b.py").write_text("one\ntwo\n")
+    (repository / "x.png").write_bytes(b"\0" * 100)
+    do("add", "."), do("commit", "-qm", "first"), do("checkout", "-qb", "side")
+    (repository / "side.rs").write_text("one\n" * 5)
+    do("add", "."), do("commit", "-qm", "second"), do("checkout", "-q", "main"), do("mv", "a b.py", "ä.js")
+    do("commit", "-qm", "third"), do("merge", "-q", "--no-ff", "-m", "fourth", "side")
+    found = run(repository, tmp_path / "out")
+    assert (found["commits"], found["languages"]) == (3, {"JavaScript": 2, "Rust": 5})
 
 
-@pytest.mark.parametrize("tail", [b'{"commit": "torn', b"\n", b'{"languages":{}}\n' * 100, b"\0" * 5000])
-@pytest.mark.parametrize("attempt", [1, 2])
-def test_what_lies_beyond_the_checkpoint_is_never_read(
-    sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes], tail: bytes, attempt: int
-) -> None:
-    request = request_of(sample, tmp_path)
-    job = killed(request, 3).reborn()
-    job.attempt = attempt  # the same attempt goes on in the same file, a new one in its own
-    (rows,) = (tmp_path / "out" / ".work" / job.id).glob("rows-1")
-    with rows.open("ab") as file:
-        file.write(tail)
-    analyze(job, request)
-    assert contents(tmp_path / "out") == undisturbed
+@pytest.mark.parametrize("ends_at", [1, 2, 5])
+def test_a_resumed_analysis_writes_what_an_undisturbed_one_does(sample: Path, tmp_path: Path, ends_at: int) -> None:
+    run(sample, tmp_path / "calm", batch=7)
+    job = FakeJob(ends_at=ends_at)
+    with pytest.raises(ConnectionResetError):
+        run(sample, tmp_path / "hurt", job, batch=7)
+    run(sample, tmp_path / "hurt", FakeJob(2, job.checkpoint_value), batch=7)
+    for kind in ("json", "csv"):
+        assert (tmp_path / "hurt" / f"evolution.{kind}").read_bytes() == (tmp_path / "calm" / f"evolution.{kind}").read_bytes()
 
 
-def test_a_frozen_worker_which_wakes_up_disturbs_no_other(sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes]) -> None:
-    request = request_of(sample, tmp_path)
-    job = killed(request, 2).reborn()
-    with (tmp_path / "out" / ".work" / job.id / "rows-1").open("ab") as zombie:
-
-        def wake(stage: str, fraction: float) -> bool:
-            zombie.write(b'{"commit":"from the dead"}\n')
-            zombie.flush()
-            return False
-
-        job.cancel_at_progress = wake
-        analyze(job, request)
-    assert contents(tmp_path / "out") == undisturbed
+def test_a_long_history_is_sampled_evenly_up_to_its_tip(sample: Path, tmp_path: Path) -> None:
+    found = run(sample, tmp_path, max_commits=8)
+    assert (found["commits"], found["sampled"]) == (60, 9)
+    assert history_of(tmp_path)[-1]["commit"] == found["tip"]
 
 
-def test_the_tip_is_pinned_while_the_repository_moves(tmp_path: Path) -> None:
-    source = tmp_path / "moving.git"
-    generate(source, 40)
-    request = Request(str(source), str(tmp_path / "out"), batch=10)
-    tip = git(source, "rev-parse", "main").decode().strip()
-    job = killed(request, 2).reborn()
-    git(source, "fast-import", "--quiet", stdin=f"commit refs/heads/main\ncommitter A <a> 1 +0000\ndata 0\nfrom {tip}\n".encode())
-    result = analyze(job, request)
-    assert (result["tip"], result["commits"]) == (tip, 40)
+def test_a_url_is_cloned_first(sample: Path, tmp_path: Path) -> None:
+    assert run(f"file://{sample}", tmp_path)["commits"] == 60
 
 
-@pytest.mark.parametrize("lost", ["clone-1", "commits-1", "rows-1"])
-def test_on_another_machine_or_after_a_clean_up_it_starts_again(
-    sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes], lost: str
-) -> None:
-    request = request_of(sample, tmp_path)
-    job = killed(request, 3).reborn()
-    work = tmp_path / "out" / ".work" / job.id
-    (work / lost).rename(work / "elsewhere")
-    analyze(job, request)
-    assert contents(tmp_path / "out") == undisturbed
-    assert job.reports[0][0] == "clone"
+@pytest.mark.parametrize("repository", ["", "--upload-pack=x", "a\0b", "/nowhere", "file:///nowhere/at-all"])
+def test_what_cannot_be_analyzed_is_refused_with_a_remedy(tmp_path: Path, repository: str) -> None:
+    with pytest.raises(BadRepository, match=r"check the|pass one"):
+        run(repository, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "checkpoint", [{"version": 99}, "text", {"version": 1, "tip": 5}, 17, {"version": 1, "done": {"files": 3}}]
-)
-def test_a_checkpoint_of_another_kind_is_ignored(
-    sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes], checkpoint: object
-) -> None:
-    analyze(FakeJob(checkpoint_value=checkpoint), request_of(sample, tmp_path))
-    assert contents(tmp_path / "out") == undisturbed
+@pytest.mark.parametrize("remote", ["/nowhere", "ssh://host/x", "ext::sh -c {program}", "file:///nowhere"])
+def test_what_is_missing_is_not_fetched_by_a_program_the_repository_names(sample: Path, tmp_path: Path, remote: str) -> None:
+    program, trap = tmp_path / "program", tmp_path / "trap.git"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/owned\n")
+    program.chmod(0o755)
+    git("clone", "-q", "--bare", str(sample), str(trap), protocols="file")
+    settings = {"uploadpack": str(program), "vcs": str(program), "url": remote.format(program=program), "promisor": "true"}
+    for setting, value in settings.items():
+        git("-C", str(trap), "config", f"remote.origin.{setting}", value)
+    for setting in ("core.sshCommand", "core.fsmonitor", "diff.external", "core.pager", "core.gitProxy"):
+        git("-C", str(trap), "config", setting, str(program))
+    for path in trap.glob("objects/pack/*"):
+        path.unlink()
+    (trap / "objects" / "pack" / "x.promisor").touch()
+    with pytest.raises(BadRepository, match=r"fsck|commits"):
+        run(trap, tmp_path / "out")
+    assert not (tmp_path / "owned").exists()
 
 
-def test_killed_after_the_last_write_it_only_answers(sample: Path, tmp_path: Path) -> None:
-    request = request_of(sample, tmp_path)
-    job = killed(request, CHECKPOINTS + 1).reborn()
-    result = analyze(job, request)
-    assert result["commits"] == 120
-    assert job.reports == []
+def test_a_repository_without_commits_is_refused(tmp_path: Path) -> None:
+    subprocess.run([*GIT, "init", "-q", str(tmp_path / "empty")], env=environment(), check=True)
+    with pytest.raises(BadRepository, match="commit something first"):
+        run(tmp_path / "empty", tmp_path)
 
 
-def test_progress_only_grows_and_checkpoints_stay_small(sample: Path, tmp_path: Path) -> None:
-    job = FakeJob()
-    analyze(job, request_of(sample, tmp_path))
-    fractions = [fraction for _, fraction, _ in job.reports]
-    assert fractions == sorted(fractions)
-    assert (fractions[0], fractions[-1]) == (0.0, 1.0)
-    assert list(dict.fromkeys(stage for stage, _, _ in job.reports)) == ["clone", "walk", "count", "report"]
-    assert all(len(json.dumps(value)) < 4096 for value in job.checkpoints)
-    assert [value["next"] for value in job.checkpoints[:-1]] == [0, 20, 40, 60, 80, 100, 120]
-    saved = [value["fraction"] for value in job.checkpoints[:-1]]
-    assert saved == [0.15, 0.2833, 0.4167, 0.55, 0.6833, 0.8167, 0.95]
+def test_the_chart_shows_every_language_and_escapes_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"date": 1_600_000_000, "languages": {"C": 3, "Rust": 1}}
+    result = {"name": "<&>", "commits": 1, "lines": 4, "history": [row]}
+    (tmp_path / "evolution.json").write_text(json.dumps(result))
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    chart.main(*(str(tmp_path / f"evolution.{kind}") for kind in ("json", "svg", "png")))
+    words = [each.text for each in ElementTree.parse(tmp_path / "evolution.svg").iter() if each.text and each.text.strip()]
+    assert {"<&>", "C  3", "Rust  1"} <= set(words)
+    assert not (tmp_path / "evolution.png").exists(), "without matplotlib there is only the SVG"
 
 
-def test_pace_waits_once_per_batch(sample: Path, tmp_path: Path) -> None:
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    asyncio.run(analyze_repository(FakeJob(), request_of(sample, tmp_path, pace=0.25), sleep=sleep))
-    assert waits == [0.25] * 6
-
-
-def test_a_sample_is_even_and_keeps_both_ends(sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes]) -> None:
-    result = analyze(FakeJob(), request_of(sample, tmp_path, max_commits=13))
-    rows = json.loads(contents(tmp_path / "out")[0])["history"]
-    everything = json.loads(undisturbed[0])["history"]
-    by_commit = {row["commit"]: row for row in everything}
-    assert (result["commits"], result["sampled"], len(rows)) == (120, 13, 13)
-    assert (rows[0], rows[-1]) == (everything[0], everything[-1])
-    assert all(row == by_commit[row["commit"]] for row in rows)  # a sampled row equals that of the whole analysis
-
-
-def test_work_may_lie_elsewhere(sample: Path, tmp_path: Path, undisturbed: tuple[bytes, bytes]) -> None:
-    request = request_of(sample, tmp_path, work=str(tmp_path / "scratch"))
-    job = killed(request, 2)
-    assert (tmp_path / "scratch" / job.id / "clone-1").is_dir()
-    analyze(job.reborn(), request)
-    assert contents(tmp_path / "out") == undisturbed
-    assert list((tmp_path / "scratch").iterdir()) == []
+def test_the_chart_of_a_long_history_ends_at_its_tip(sample: Path, tmp_path: Path) -> None:
+    found = run(sample, tmp_path)
+    assert "svg" in found["files"]  # type: ignore[operator]
+    head = json.loads((tmp_path / "evolution.json").read_text())
+    head["history"] *= 30
+    assert f"Markdown  {found['languages']['Markdown']:,}" in chart.svg_of(head)  # type: ignore[index]

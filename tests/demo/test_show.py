@@ -36,7 +36,7 @@ def test_the_owner_is_killed_half_way_and_the_job_goes_on_from_its_checkpoint(tm
     calm = tmp_path / "calm" / "sample" / chart.name
     assert chart.with_suffix(".csv").read_bytes() == calm.with_suffix(".csv").read_bytes()
     reported, expected = (json.loads(path.with_suffix(".json").read_text()) for path in (chart, calm))
-    assert reported.pop("repo") != expected.pop("repo"), "each show makes a sample of its own"
+    assert reported.pop("repo") != expected.pop("repo"), "each show makes another sample"
     assert reported == expected
 
 
@@ -52,3 +52,12 @@ def test_a_store_that_workers_cannot_share_is_refused_at_once(tmp_path: Path) ->
     refused = show(tmp_path, "--url", "memory://")
     assert refused.returncode == 1
     assert "leave --url out" in refused.stderr
+
+
+def test_without_matplotlib_the_chart_is_an_svg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "matplotlib").mkdir()
+    (tmp_path / "matplotlib" / "__init__.py").write_text("raise ImportError\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = show(tmp_path, "--no-kill")
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.splitlines()[-1]) == tmp_path / "holdfast-demo" / "sample" / "evolution.svg"

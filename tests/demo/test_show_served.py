@@ -73,7 +73,7 @@ def test_a_supervisor_dies_with_all_its_processes_and_another_one_takes_over(tmp
     app = App(addresses[0])
     (view,) = app.jobs.list()
     assert (view.state, view.attempt, view.crashes) == ("completed", 2, 1)
-    assert app.workers.list() == [], "nobody is left"
+    assert app.workers.list() == [], "no worker is left"
     app.close()
 
 

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from analyzer.bookmark import Bookmark
+from analyzer.sample import generate
 
 from holdfast import App, JobView
-from holdfast.demo.bookmark import Bookmark
-from holdfast.demo.sample import generate
 from tests.e2e.waiting import until
 
 REPOSITORY = os.environ.get("E2E_REPOSITORY")
 KILLS = 3
 TASKS = """
 from holdfast import App
-from holdfast.demo.task import analyze
+from analyzer.task import analyze
 
 app = App("sqlite:///jobs.db", poll_interval="50ms")
 app.task(name="analyze", max_crashes=20)(analyze)

@@ -1,5 +1,6 @@
-"""The demonstration: one task which analyzes how the code of any git repository evolved, killed or not.
+"""The demonstration: a long job, lines per language of a git repository, whose worker is killed half-way.
 
-`analysis.py` does the work (clone → walk → count → report), `task.py` adds it to an App, `sample.py` makes a repository.
-Nothing is imported here, so that a worker pays only for what it runs.
+`show` plays it with the workers of `supervisors`, `task` and `analysis` are the job, `chart` its picture, `sample` makes a repository.
+Nothing is imported here, so that a worker pays only for what it runs. A larger analysis is in `examples/code_evolution`.
+Change freely. A mistake fails `tests/demo`.
 """

@@ -1,341 +1,230 @@
-"""An analysis step by step: clone → walk → count → report, resumed at the last checkpoint when a worker dies.
+"""How the code of a git repository evolved: lines per language and commit, in one pass over `git log --numstat`.
 
-What a killed analysis leaves lies in its work directory, named after the job: the clone, the walked commits, the rows counted so far.
-The checkpoint records which of that is valid. Every attempt writes separate files, so that a worker which was frozen, lost the job and
-wakes up disturbs no other; it copies from its predecessor only what the checkpoint covers.
+The rows counted so far are in a file below the results; the checkpoint holds how many of its bytes are valid. Every attempt writes a
+separate file, so that a frozen worker which wakes up changes nothing that its successor reads.
 """
 
+import csv
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Any, Self, TextIO
 
-from holdfast.demo.bookmark import VERSION, Bookmark
-from holdfast.demo.cache import CloneCache, Step, cache_root
-from holdfast.demo.clones import clone
-from holdfast.demo.count import BlobCounter, Tally, count_commits
-from holdfast.demo.errors import AnalysisError, BadRepository, ChartFailed, Unreachable, last_line
-from holdfast.demo.git import Git, GitFailed, damaged, is_url, locate, repository_name, tip_of, without_secrets
-from holdfast.demo.history import Commit, CommitFile, Walk, walk
-from holdfast.demo.journal import Journal, Row, last_row, rows_of
-from holdfast.demo.processes import Children, Workshop
-from holdfast.demo.report import COUNTERS, languages_of, write_csv, write_json
-from holdfast.demo.workplace import KINDS, folder_of, forget, prepare
-from holdfast.errors import MissingExtra
+import msgspec
 
-Sleep = Callable[[float], Awaitable[None]]
-_LARGEST_BATCH = 10_000  # a batch is held in memory
-_LONGEST_PACE = 240.0  # seconds; the task promises progress within five minutes
-_NO_ROOM = "check the disk and the rights of `out` and `work`; the next attempt goes on at the last checkpoint"
-# Where each stage lies in the fraction of the whole, which only ever grows.
-_SPANS = {"clone": (0.0, 0.1), "walk": (0.1, 0.15), "count": (0.15, 0.95), "report": (0.95, 1.0)}
+_SAFE = ("core.quotepath=off", "core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false", "log.showRoot=true")
+GIT = ("git", *(word for option in (*_SAFE, "protocol.ext.allow=never", "gc.auto=0") for word in ("-c", option)))
+"""No program that a repository names is ever run."""
+_LOG = ("log", "--first-parent", "-m", "--reverse", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv")
+_PROTOCOLS = "file:git:http:https:ssh"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\\]+@[^/:]+:")
+_LANGUAGES = """
+C .c .h | C# .cs | C++ .cc .cpp .cxx .hh .hpp | CSS .css .less .scss | Go .go | HTML .html .htm | JSON .json | Java .java | Kotlin .kt
+JavaScript .js .jsx .mjs .cjs | Markdown .md .markdown | PHP .php | Perl .pl .pm | Python .py .pyi | Ruby .rb | Rust .rs | SQL .sql
+Scala .scala | Shell .sh .bash | Swift .swift | Text .txt .rst | TypeScript .ts .tsx | YAML .yml .yaml
+"""
+_BY_SUFFIX = {
+    suffix: words.split()[0] for line in _LANGUAGES.splitlines() for words in line.split("|") for suffix in words.split()[1:]
+}
 
 
-class Reporter(Protocol):
-    """What an analysis needs of its job: so little that a test writes it in ten lines; `holdfast.Job` has it all."""
+class BadRepository(ValueError):
+    """A repository cannot be analyzed; the message names the remedy."""
+
+
+class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the next attempt starts. ``next``: commits counted; ``length``: valid bytes of the file ``rows``. The tip is pinned."""
+
+    tip: str
+    rows: str
+    commits: int
+    next: int = 0
+    length: int = 0
 
     @property
-    def id(self) -> object: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def checkpoint_value(self) -> object: ...
-    async def progress(self, *, stage: str, fraction: float, message: str) -> object: ...
-    async def checkpoint(self, value: object, /) -> object: ...
+    def fraction(self) -> float:
+        """The part of the analysis that is done."""
+        return 0.05 + 0.9 * self.next / self.commits
+
+    @classmethod
+    def read(cls, value: object) -> Self | None:
+        """Read a checkpoint; ``None`` for none."""
+        return None if value is None else msgspec.convert(value, cls)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What to analyze: `batch` commits lie between two checkpoints, each followed by a wait of `pace` seconds.
+class Analysis:
+    """The steps of one attempt. Each blocks, so the task runs them in a thread; ``close`` ends what still runs."""
 
-    Raises BadRepository for values that cannot work.
+    def __init__(self, repository: str, out: str, *, job: object, attempt: int) -> None:
+        self.name, self._asked, self._out = repository_name(repository), repository, Path(out).expanduser().absolute()
+        self._work = self._out / f".work-{job}"
+        self._rows, self._totals = self._work / f"rows-{attempt}", dict[str, int]()
+        self._log: subprocess.Popen[str] | None = None
+        self._commits: Iterator[tuple[str, int]] = iter(())
 
-    >>> Request("/home/me/project", out="evolution", max_commits=300).batch
-    50
-    """
+    def begin(self) -> Bookmark:
+        """Find the tip and count its commits. Raises ``BadRepository``."""
+        self._work.mkdir(parents=True, exist_ok=True)
+        where = self._located()
+        refused = f"{self._asked} has no commits: commit something first"
+        tip = git("-C", where, "rev-parse", "--verify", "HEAD^{commit}", refused=refused)
+        commits = int(git("-C", where, "rev-list", "--count", "--first-parent", tip))
+        self._rows.touch()
+        return Bookmark(tip=tip, rows=self._rows.name, commits=commits)
 
-    repository: str
-    out: str
-    max_commits: int | None = None
-    batch: int = 50
-    pace: float = 0.0
-    work: str | None = None
-
-    def __post_init__(self) -> None:
-        is_sample = self.max_commits is None or self.max_commits >= 1
-        if not 1 <= self.batch <= _LARGEST_BATCH or not is_sample or not 0 <= self.pace <= _LONGEST_PACE:
-            numbers = f"batch is 1 to {_LARGEST_BATCH:,}, max_commits is 1 or more, pace is 0 to {_LONGEST_PACE:g} seconds"
-            raise BadRepository("impossible numbers", remedy=numbers)
-        folder_of(self.out, "out")
-        folder_of(self.work or self.out, "work")
-
-    def folder(self, job: object) -> Path:
-        """Return the job's work directory: the same in every attempt, another for every job."""
-        parent = folder_of(self.work, "work") if self.work else folder_of(self.out, "out") / ".work"
-        return parent / re.sub(r"[^\w-]", "-", str(job))
-
-    def file(self, kind: str) -> Path:
-        """Where a result goes."""
-        return folder_of(self.out, "out") / f"evolution.{kind}"
-
-
-async def analyze_repository(job: Reporter, request: Request, *, sleep: Sleep) -> dict[str, object]:
-    """Analyze how the code of a repository evolved; the result names the files written. Resumes from the job's checkpoint.
-
-    Raises AnalysisError, MissingExtra or ChartFailed.
-    """
-    if not find_spec("matplotlib"):
-        raise MissingExtra("matplotlib", "demo")
-    if not shutil.which("git"):
-        raise BadRepository("git is not installed on this worker", remedy="install git")
-    if (finished := _finished(job.checkpoint_value)) is not None:
-        return finished
-    folder = request.folder(job.id)
-    with ExitStack() as open_files:
-        async with Workshop() as workshop:
-            try:
-                result = await _Analysis(job, request, workshop, folder, open_files).run(sleep)
-            except (AnalysisError, GitFailed) as refusal:
-                await workshop.run(forget, workshop.children, folder)
-                if isinstance(refusal, AnalysisError):
-                    raise
-                await workshop.run(_discard, request, folder, workshop.children)
-                raise damaged(request.repository, refusal) from None
-            except OSError as error:  # a full disk, most of all; what is counted stays for the next attempt
-                raise Unreachable(f"this worker cannot go on ({error})", remedy=_NO_ROOM) from None
-            await job.checkpoint({"version": VERSION, "done": result})
-            await workshop.run(forget, workshop.children, folder)
-    return result
-
-
-def _finished(checkpoint: object) -> dict[str, object] | None:
-    """Return the result of an earlier attempt which wrote everything, but died before it could report that."""
-    done = checkpoint.get("done") if isinstance(checkpoint, dict) and checkpoint.get("version") == VERSION else None
-    files = done.get("files") if isinstance(done, dict) else None
-    is_there = isinstance(files, dict) and all(Path(str(path)).is_file() for path in files.values())
-    return done if isinstance(done, dict) and is_there else None
-
-
-def _discard(request: Request, folder: Path, children: Children) -> None:
-    """Remove the clone and its copy in the cache: one of them is damaged, and the next attempt must not find it."""
-    if is_url(locate(request.repository)):
-        CloneCache(cache_root(folder.parent), children).discard(request.repository)
-
-
-class _Analysis:
-    def __init__(self, job: Reporter, request: Request, workshop: Workshop, folder: Path, open_files: ExitStack) -> None:
-        self._job = job
-        self._request = request
-        self._workshop = workshop
-        self._folder = folder
-        self._open_files = open_files
-
-    async def run(self, sleep: Sleep) -> dict[str, object]:
-        mark = await self._resumed() or await self._started()
-        mark = await self._count(mark, sleep)
-        return await self._report(mark)
-
-    async def _say(self, stage: str, part: float, message: str) -> float:
-        low, high = _SPANS[stage]
-        fraction = round(low + (high - low) * part, 4)
-        await self._job.progress(stage=stage, fraction=fraction, message=message)
-        return fraction
-
-    # ── resume ──
-
-    async def _resumed(self) -> Bookmark | None:
-        mark = Bookmark.from_json(self._job.checkpoint_value)
-        if mark is None or not await self._workshop.run(self._is_intact, mark):
+    def resume(self, mark: Bookmark | None) -> Bookmark | None:
+        """Copy the valid rows of an earlier attempt; ``None`` if there is none, or its file is gone."""
+        if mark is None or not (self._work / mark.rows).exists():
             return None
-        await self._say("count", mark.next / mark.sampled, f"resumed at commit {mark.next:,} of {mark.sampled:,}")
-        return mark
+        with (self._work / mark.rows).open("rb") as old, self._rows.open("wb") as new:
+            new.write(old.read(mark.length))
+        return msgspec.structs.replace(mark, rows=self._rows.name)
 
-    def _is_intact(self, mark: Bookmark) -> bool:
-        """Is what the checkpoint vouches for still there? On another machine, or after a clean-up, it is not."""
-        try:
-            self._git(mark).ask("cat-file", "-e", mark.tip)
-            commits = CommitFile(self._folder / mark.commit_file)
-            if commits.count != mark.sampled or mark.next > mark.sampled:
-                return False
-            row = last_row(self._folder / mark.rows, mark.length, mark.next) if mark.next else {}
-            return row is not None and (mark.next == 0 or row.get("commit") == commits.read(mark.next - 1, mark.next)[0].id)
-        except (OSError, GitFailed):
-            return False
+    def count(self, mark: Bookmark, batch: int, most: int) -> Bookmark:
+        """Count the next commits. A row is kept for each, or for an even sample of ``most`` of them."""
+        if self._log is None:
+            self._start(mark)
+        step = -(-mark.commits // most)
+        with self._rows.open("ab") as file:
+            for place in range(mark.next, min(mark.next + batch, mark.commits)):
+                commit, date = next(self._commits)
+                if place % step == 0 or place == mark.commits - 1:
+                    languages = {language: lines for language, lines in sorted(self._totals.items()) if lines > 0}
+                    file.write(msgspec.json.encode({"commit": commit, "date": date, "languages": languages}) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+            return msgspec.structs.replace(mark, next=place + 1, length=file.tell())
 
-    def _git(self, mark: Bookmark) -> Git:
-        return Git(self._folder / mark.clone, self._workshop.children)
+    def report(self, mark: Bookmark) -> dict[str, object]:
+        """Write JSON and CSV, draw the chart, and remove the rows; return what was found, and the files."""
+        history: list[dict[str, Any]] = [
+            msgspec.json.decode(line) for line in self._rows.read_bytes()[: mark.length].splitlines()
+        ]
+        tip = history[-1]["languages"]
+        head: dict[str, object] = {"repo": re.sub(r"//[^/@]*@", "//", self._asked), "name": self.name, "tip": mark.tip}
+        head |= {"commits": mark.commits, "sampled": len(history), "lines": sum(tip.values()), "languages": tip}
+        files = {kind: self._out / f"evolution.{kind}" for kind in ("json", "csv", "svg", "png")}
+        content = msgspec.json.encode({"format": 1, **head, "history": history}).decode()
+        _replace(files["json"], lambda file: file.write(content + "\n"))
+        _replace(files["csv"], lambda file: _write_csv(file, history))
+        # A child draws: matplotlib takes 100 MB which a worker would never release.
+        drawing = [sys.executable, "-m", "holdfast.demo.chart", *(str(files[kind]) for kind in ("json", "svg", "png"))]
+        subprocess.run(drawing, check=True)
+        shutil.rmtree(self._work, ignore_errors=True)
+        return {**head, "files": {kind: str(path) for kind, path in files.items() if path.exists()}}
 
-    # ── clone and walk ──
+    def close(self) -> None:
+        """End the git that still runs, if the analysis was cancelled."""
+        if self._log is not None:
+            with self._log:
+                self._log.kill()
 
-    async def _started(self) -> Bookmark:
-        attempt, name = self._job.attempt, repository_name(self._request.repository)
-        await self._say("clone", 0.0, f"cloning {name}")
-        await self._workshop.run(self._prepare)
-        git = Git(self._folder / f"clone-{attempt}", self._workshop.children)
-        cloning, part = self._cloning(git.directory), 0.0
-        while (step := await self._workshop.next(cloning)) is not None:
-            part = max(part, step.part)
-            await self._say("clone", part, step.text)
-        tip = await self._workshop.run(tip_of, git, self._request.repository)
-        await self._say("walk", 0.0, f"walking the history of {name}")
-        found = await self._walk(git, tip, self._folder / f"commits-{attempt}")
-        fraction = await self._say("walk", 1.0, f"found {found.commits:,} commits")
-        mark = Bookmark(
-            tip,
-            git.directory.name,
-            f"commits-{attempt}",
-            f"rows-{attempt}",
-            commits=found.commits,
-            sampled=found.sampled,
-            shallow=(git.directory / "shallow").exists(),
-            fraction=fraction,
+    def _located(self) -> str:
+        where = locate(self._asked)
+        clone = self._work / "clone.git"
+        if where == self._asked and is_url(where):
+            if not clone.exists():
+                shutil.rmtree(draft := clone.with_suffix(".part"), ignore_errors=True)
+                refused = f"{self.name} cannot be cloned: check the address and the network"
+                git("clone", "--quiet", "--bare", "--template=", "--", where, str(draft), refused=refused, protocols=_PROTOCOLS)
+                draft.rename(clone)
+            where = str(clone)
+        return where
+
+    def _start(self, mark: Bookmark) -> None:
+        words = [*GIT, "-C", self._located(), *_LOG, "--format=%x01%H,%ct", mark.tip]
+        self._log = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, encoding="utf-8", errors="replace")
+        assert self._log.stdout is not None
+        self._commits = _counted(self._log.stdout, self._totals)
+        for _ in range(mark.next):
+            next(self._commits)
+
+
+def _counted(log: IO[str], totals: dict[str, int]) -> Iterator[tuple[str, int]]:
+    """Yield each commit and its date, once its changes are in the totals."""
+    commit: tuple[str, int] | None = None
+    for line in log:
+        if line.startswith("\x01"):
+            if commit is not None:
+                yield commit
+            name, _, date = line[1:].partition(",")
+            commit = name, int(date)
+        elif "\t" in line:
+            added, deleted, path = line.rstrip("\n").split("\t", 2)
+            if added != "-":  # a binary file
+                language = language_of(path)
+                totals[language] = totals.get(language, 0) + int(added) - int(deleted)
+    if commit is not None:
+        yield commit
+
+
+def language_of(path: str) -> str:
+    """Return the language that the end of a file's name means."""
+    return _BY_SUFFIX.get(os.path.splitext(path.rstrip('"'))[1].lower(), "Other")
+
+
+def environment(protocols: str = "") -> dict[str, str]:
+    """Return git's environment: no prompts, and no network, because a repository may name a program to fetch what it lacks."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    quiet = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "GIT_SSH_COMMAND": "ssh -oBatchMode=yes"}
+    return {**inherited, **quiet, "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": protocols}
+
+
+def git(*words: str, refused: str = "git cannot read the repository: run git fsck in it", protocols: str = "") -> str:
+    """Return what git prints, stripped. Raises ``BadRepository`` with that text, and the end of git's own message."""
+    done = subprocess.run(
+        [*GIT, *words], env=environment(protocols), capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode != 0:
+        raise BadRepository(f"{refused} ({(done.stderr.strip().splitlines() or ['no message'])[-1][:300]})")
+    return done.stdout.strip()
+
+
+def is_url(repository: str) -> bool:
+    """Return whether it has the form of a URL, or of ssh's short one."""
+    return _URL.match(repository) is not None
+
+
+def locate(repository: str) -> str:
+    """Return the folder of the repository that a path lies in, or a URL as it is. Raises ``BadRepository``."""
+    if not repository.strip() or "\0" in repository or repository.startswith("-"):
+        raise BadRepository(f"{repository!r} is not a path or URL of a repository: pass one, such as /home/me/project")
+    path = Path(repository).expanduser()
+    if is_url(repository) and not path.exists():
+        return repository
+    found = next((folder for folder in (path.resolve(), *path.resolve().parents) if (folder / ".git").exists()), None)
+    if found is None and not (path / "HEAD").is_file():
+        raise BadRepository(
+            f"there is no git repository at {repository}: check the path, which is read on the worker's machine, or pass a URL"
         )
-        await self._job.checkpoint(mark.to_json())
-        return mark
-
-    def _prepare(self) -> None:
-        locate(self._request.repository)  # a wrong address is refused before anything is written
-        prepare(self._workshop.children, self._folder, self._request.file("json").parent)
-
-    def _cloning(self, target: Path) -> Iterator[Step]:
-        """From the cache what comes from afar; a path's clone is made of links and would gain nothing."""
-        children, repository = self._workshop.children, self._request.repository
-        if is_url(locate(repository)):
-            yield from CloneCache(cache_root(self._folder.parent), children).clone(repository, target, self._open_files)
-        else:
-            name = repository_name(repository)
-            yield from (Step(part, f"cloning {name}: {part:.0%}") for part in clone(children, repository, target))
-
-    async def _walk(self, git: Git, tip: str, target: Path) -> Walk:
-        walking = walk(git, tip, self._request.max_commits, target)
-        found = Walk(0, 0)
-        while (more := await self._workshop.next(walking)) is not None:
-            found = more
-            await self._say("walk", 0.5, f"walked {found.sampled:,} of {found.commits:,} commits")
-        return found
-
-    # ── count ──
-
-    async def _count(self, mark: Bookmark, sleep: Sleep) -> Bookmark:
-        run, git = self._workshop.run, self._git(mark)
-        blobs = await run(BlobCounter, git)
-        journal = await run(self._open_journal, mark)
-        commits = await run(CommitFile, self._folder / mark.commit_file)
-        tally, base = await run(self._position, mark, git, commits)
-        while mark.next < mark.sampled:
-            batch = await run(commits.read, mark.next, mark.next + self._request.batch)
-            counting = _rows_of_batch(count_commits(git, blobs, tally, base, batch), tally, journal)
-            done, fraction = 0, mark.fraction
-            while (more := await self._workshop.next(counting)) is not None:
-                done = mark.next + more
-                message = f"commit {done:,} of {mark.sampled:,} · {sum(tally.languages.values()):,} lines"
-                fraction = await self._say("count", done / mark.sampled, message)
-            length = await run(journal.commit)
-            mark = replace(mark, rows=journal.path.name, next=done, length=length, fraction=fraction)
-            await self._job.checkpoint(mark.to_json())
-            base = batch[-1].tree
-            if self._request.pace:
-                await sleep(self._request.pace)
-        return mark
-
-    def _open_journal(self, mark: Bookmark) -> Journal:
-        """Open a journal, and keep it from the step that opens it: a caller that is cancelled at this moment would never receive it."""
-        path = self._folder / f"rows-{self._job.attempt}"
-        if mark.next == 0:
-            journal = Journal.begin(path)
-        else:
-            journal = Journal.resume(self._folder / mark.rows, mark.length, path, check=self._workshop.children.raise_if_ended)
-        return self._open_files.enter_context(journal)
-
-    def _position(self, mark: Bookmark, git: Git, commits: CommitFile) -> tuple[Tally, str]:
-        """Return the totals so far and the tree they belong to: those of the last valid row, or nothing and the empty tree."""
-        if mark.next == 0:
-            return Tally(), git.ask("hash-object", "-t", "tree", "/dev/null")
-        row = last_row(self._folder / mark.rows, mark.length, mark.next) or {}
-        counters = {name: int(str(row[name])) for name in COUNTERS}
-        return Tally(languages_of(row), **counters), commits.read(mark.next - 1, mark.next)[0].tree
-
-    # ── report ──
-
-    async def _report(self, mark: Bookmark) -> dict[str, object]:
-        await self._say("report", 0.0, "writing JSON and CSV")
-        result = await self._workshop.run(self._write, mark)
-        await self._say("report", 0.3, "drawing the chart")
-        await self._workshop.run(self._draw)
-        lines = result["lines"]
-        await self._say("report", 1.0, f"{mark.sampled:,} commits, {lines:,} lines")
-        return result
-
-    def _write(self, mark: Bookmark) -> dict[str, object]:
-        rows_path = self._folder / mark.rows
-
-        def rows() -> Iterator[Row]:
-            for row in rows_of(rows_path, mark.length):
-                self._workshop.children.raise_if_ended()
-                yield row
-
-        tip = last_row(rows_path, mark.length, mark.sampled) or {}
-        languages = dict(sorted(languages_of(tip).items(), key=lambda item: (-item[1], item[0])))
-        head: dict[str, object] = {
-            "repo": without_secrets(self._request.repository),
-            "name": repository_name(self._request.repository),
-            "commits": mark.commits,
-            "sampled": mark.sampled,
-            "shallow": mark.shallow,
-            "tip": mark.tip,
-            "lines": sum(languages.values()),
-            "languages": languages,
-        }
-        write_json({"format": 1, **head}, rows, self._request.file("json"))
-        write_csv(rows, self._request.file("csv"))
-        return {**head, "files": {kind: str(self._request.file(kind)) for kind in KINDS}}
-
-    def _draw(self) -> None:
-        """Draw in a child process: matplotlib takes 100 MB which a worker would never release."""
-        source, svg, png = (str(self._request.file(kind)) for kind in ("json", "svg", "png"))
-        command = [sys.executable, "-m", "holdfast.demo.chart", source, "--svg", svg, "--png", png]
-        _run_child(self._workshop, command)
+    return str(found or path.resolve())
 
 
-def _run_child(workshop: Workshop, command: Sequence[str]) -> None:
-    package_root = str(Path(__file__).parents[2])
-    path = os.pathsep.join(filter(None, (package_root, os.environ.get("PYTHONPATH"))))
-    with tempfile.TemporaryFile() as stderr:
-        process = workshop.children.start(
-            command, environment={**os.environ, "PYTHONPATH": path}, stdout=subprocess.DEVNULL, stderr=stderr
+def repository_name(repository: str) -> str:
+    """Make a short name for titles and folders."""
+    text = repository if is_url(repository) else os.path.abspath(os.path.expanduser(repository))
+    last = re.split(r"[/\\:]", text.rstrip("/").removesuffix("/.git"))[-1].removesuffix(".git")
+    return re.sub(r"[^\w.-]+", "-", last, flags=re.ASCII).strip(".-") or "repository"
+
+
+def _write_csv(file: TextIO, history: Sequence[dict[str, Any]]) -> None:
+    languages = sorted({language for row in history for language in row["languages"]})
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["commit", "date", "lines", *languages])
+    for row in history:
+        counted = [row["languages"].get(language, 0) for language in languages]
+        writer.writerow(
+            [row["commit"], datetime.fromtimestamp(row["date"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), sum(counted), *counted]
         )
-        try:
-            code = workshop.children.wait(process)
-        finally:  # killed, it could not remove its drafts
-            for target in (Path(word) for word in command if word.startswith("/")):
-                target.with_name(f".{target.name}.{process.pid}.part").unlink(missing_ok=True)
-        if code != 0:
-            stderr.seek(0)
-            raise ChartFailed(f"drawing failed with exit code {code}: {last_line(stderr.read().decode('utf-8', 'replace'))}")
 
 
-def _rows_of_batch(counting: Iterator[Commit | None], tally: Tally, journal: Journal) -> Iterator[int]:
-    """Write a row for every commit counted; yield how many of the batch are done, also between slices of a big one."""
-    done = 0
-    for commit in counting:
-        if commit is not None:
-            counters = {name: getattr(tally, name) for name in COUNTERS}
-            journal.append(
-                {
-                    "commit": commit.id,
-                    "date": commit.date,
-                    "mainline": commit.is_mainline,
-                    "languages": tally.languages,
-                    **counters,
-                }
-            )
-            done += 1
-        yield done
+def _replace(target: Path, write: Callable[[TextIO], object]) -> None:
+    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    with draft.open("w", encoding="utf-8", newline="") as file:
+        write(file)
+    draft.replace(target)

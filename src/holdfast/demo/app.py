@@ -1,9 +1,32 @@
-"""The app that the demo's workers load: HOLDFAST_URL names its store, HOLDFAST_DEMO_TRANSPORT how its workers wake each other."""
+"""The App that the demo's workers load: HOLDFAST_URL names its store, HOLDFAST_DEMO_TRANSPORT how its workers wake each other."""
 
 import os
 
-from holdfast.demo.stage import TRANSPORT, open_app
-from holdfast.demo.task import register
+from holdfast import App
+from holdfast.demo.analysis import BadRepository
+from holdfast.demo.task import analyze
 
-app = open_app(os.environ.get("HOLDFAST_URL", ""), os.environ.get(TRANSPORT) or None)
-analyze = register(app)
+TRANSPORT = "HOLDFAST_DEMO_TRANSPORT"
+TTL = "3s"
+
+
+def __getattr__(name: str) -> App:
+    """Make ``app`` when a worker asks for it, so that importing this module does nothing."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    app = open_app(os.environ.get("HOLDFAST_URL", ""), os.environ.get(TRANSPORT) or None)
+    app.task(fail_for=(BadRepository,), progress_within="5m")(analyze)
+    globals()["app"] = app
+    return app
+
+
+def is_served(url: str) -> bool:
+    """Return whether a server keeps the jobs, so that machines can share them."""
+    return url.partition("://")[0] not in ("sqlite", "memory")
+
+
+def open_app(url: str, transport: str | None = None) -> App:
+    """Open an App on that store; on a server as if each supervisor had a separate machine, where only leases show which worker died."""
+    if is_served(url):
+        return App(url, transport=transport, ttl=TTL, recovery_interval="0.5s", reconcile="off")
+    return App(url, transport=transport)

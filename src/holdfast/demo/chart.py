@@ -1,211 +1,110 @@
-"""The chart: a stacked area of lines per language over time, labelled at its right edge.
+"""The chart: a stacked area of lines per language over time. ``python -m holdfast.demo.chart evolution.json a.svg a.png``.
 
-Run as a child process (`python -m holdfast.demo.chart evolution.json --svg a.svg --png a.png`), because matplotlib's memory never
-comes back and a worker is meant to stay small.
+The SVG is written here; the PNG needs matplotlib, of the extra ``demo``, and is left out without it.
 """
 
-import argparse
-import os
+import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from html import escape
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from holdfast.demo.series import Band, Point, bands_of, points_of, read_result
-from holdfast.errors import MissingExtra
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_WIDTH, _HEIGHT, _DOTS = 1400, 800, 100  # pixels, pixels, pixels per inch
+_WIDTH, _HEIGHT, _POINTS = 1400, 800, 700
+_LEFT, _RIGHT, _TOP, _BOTTOM = 100, 1160, 140, 730
 _COLOURS = ("#3b6fb6", "#f2a541", "#4fa66a", "#d9604c", "#7a68ae", "#4fb3bf", "#c9739f", "#a3895d")
-_REST = "#c3c8ce"
-_INK, _SOFT, _GRID = "#1f2933", "#67727e", "#7b8794"
-_LABEL_STEP = 0.044  # height of a label, as a part of the axis
+_REST, _INK, _SOFT = "#c3c8ce", "#1f2933", "#67727e"
+
+Bands = list[tuple[str, str, list[int]]]  # of each language its name, its colour, and its lines at every moment
 
 
-def draw(result: Mapping[str, object], svg: Path, png: Path) -> None:
-    """Draws an analysis' result (the content of evolution.json) to both files, each replaced only when complete.
+def bands_of(history: Sequence[dict[str, Any]]) -> Bands:
+    """Choose the languages with the most lines over all of time, and sum up the others."""
+    weights: dict[str, int] = {}
+    for row in history:
+        for language, lines in row["languages"].items():
+            weights[language] = weights.get(language, 0) + lines
+    weights.pop("Other", None)
+    named = sorted(weights, key=lambda language: (-weights[language], language))[: len(_COLOURS)]
+    bands = [
+        (language, colour, [row["languages"].get(language, 0) for row in history])
+        for language, colour in zip(named, _COLOURS, strict=False)
+    ]
+    rest = [sum(row["languages"].values()) - sum(row["languages"].get(language, 0) for language in named) for row in history]
+    return [*bands, ("Other", _REST, rest)] if any(rest) else bands
 
-    Raises MissingExtra without matplotlib.
 
-    >>> draw(read_result(Path("evolution.json")), Path("a.svg"), Path("a.png"))   # doctest: +SKIP
-    """
+def title_of(result: dict[str, Any]) -> tuple[str, str]:
+    """Return the title of the chart and the line below it."""
+    first, last = (f"{datetime.fromtimestamp(row['date'], UTC):%B %Y}" for row in (result["history"][0], result["history"][-1]))
+    span = first if first == last else f"{first} to {last}"
+    return str(result["name"])[:70], f"{result['commits']:,} commits  ·  {result['lines']:,} lines now  ·  {span}"
+
+
+def svg_of(result: dict[str, Any]) -> str:
+    """Draw the result, the content of evolution.json, as SVG."""
+    whole = result["history"]
+    history = [*whole[: -1 : -(-len(whole) // _POINTS)], whole[-1]]
+    dates = list(accumulate((row["date"] for row in history), max))  # clocks of authors may step back
+    begin, span = dates[0], max(dates[-1] - dates[0], 1)
+    across = [_LEFT + (_RIGHT - _LEFT) * (date - begin) / span for date in dates]
+    bands = bands_of(history)
+    highest: int = max(1, *(sum(row["languages"].values()) for row in history))
+
+    def up(lines: float) -> float:
+        return _BOTTOM - (_BOTTOM - _TOP) * lines / highest
+
+    below, shapes, label = [0] * len(history), [], _BOTTOM + 20.0
+    for language, colour, lines in bands:
+        above = [low + more for low, more in zip(below, lines, strict=True)]
+        edge = [f"{x:.1f},{up(y):.1f}" for x, y in zip(across, above, strict=True)]
+        base = [f"{x:.1f},{up(y):.1f}" for x, y in zip(reversed(across), reversed(below), strict=True)]
+        shapes.append(f'<polygon points="{" ".join(edge + base)}" fill="{colour}" stroke="white" stroke-width="0.6"/>')
+        label = min(label - 22, up((below[-1] + above[-1]) / 2))
+        shapes.append(_text(_RIGHT + 16, label, f"{language}  {lines[-1]:,}", 15, _SOFT if language == "Other" else colour))
+        below = above
+    for part in range(5):
+        y = up(highest * part / 4)
+        shapes.append(f'<line x1="{_LEFT}" x2="{_RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{_SOFT}" stroke-opacity="0.25"/>')
+        shapes.append(_text(_LEFT - 10, y + 5, f"{highest * part // 4:,}", 13, _SOFT, "end"))
+        moment = datetime.fromtimestamp(begin + span * part / 4, UTC)
+        shapes.append(_text(_LEFT + (_RIGHT - _LEFT) * part / 4, _BOTTOM + 26, f"{moment:%b %Y}", 13, _SOFT, "middle"))
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="Arial, sans-serif">'
+    words = [_text(28, y, line, size, _INK) for y, size, line in zip((52, 88), (29, 17), title_of(result), strict=True)]
+    return "\n".join([head, f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>', *shapes, *words, "</svg>\n"])
+
+
+def draw_png(result: dict[str, Any], target: Path) -> None:
+    """Draw the same as PNG; leave it out where matplotlib is not installed."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
-        raise MissingExtra("matplotlib", "demo") from None
-    matplotlib.use("Agg")
-    matplotlib.rcParams.update(
-        {
-            "svg.hashsalt": "holdfast",
-            "svg.fonttype": "none",
-            "font.family": "sans-serif",
-            "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial", "sans-serif"],
-            "font.size": 11,
-            "axes.unicode_minus": False,
-            # a repository may be called "$x$", which is not a formula
-            "text.parse_math": False,
-        }
-    )
-    figure = _figure(result)
-    for target, kind in ((svg, "svg"), (png, "png")):
-        draft = target.with_name(f".{target.name}.{os.getpid()}.part")
-        metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        figure.savefig(draft, format=kind, dpi=_DOTS, metadata=metadata)
-        draft.replace(target)
+        return
+    history, bands = result["history"], bands_of(result["history"])
+    figure = Figure(figsize=(14, 8), facecolor="white")
+    axes = figure.add_axes((0.08, 0.09, 0.75, 0.74))
+    dates = list(accumulate((row["date"] for row in history), max))
+    moments = [datetime.fromtimestamp(date, UTC) for date in dates]
+    axes.stackplot(moments, [lines for _, _, lines in bands], colors=[colour for _, colour, _ in bands])  # type: ignore[arg-type]
+    axes.legend([language for language, _, _ in bands], loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+    for height, size, words in zip((0.94, 0.89), (21, 12), title_of(result), strict=True):
+        figure.text(0.02, height, words, fontsize=size, parse_math=False)
+    axes.margins(x=0)
+    figure.savefig(target, format="png", dpi=100, metadata={"Software": None})
 
 
-def _figure(result: Mapping[str, object]) -> "Figure":
-    from matplotlib.figure import Figure
-
-    history = result["history"]
-    assert isinstance(history, list)
-    points = points_of(history)
-    bands = bands_of(points)
-    figure = Figure(figsize=(_WIDTH / _DOTS, _HEIGHT / _DOTS), facecolor="white")
-    axes = figure.add_axes((0.073, 0.085, 0.756, 0.745))
-    _areas(axes, points, bands)
-    _scales(axes, points)
-    _labels(axes, bands)
-    figure.text(0.02, 0.945, str(result["name"])[:70], fontsize=21, fontweight="bold", color=_INK, va="center")
-    figure.text(0.02, 0.895, _subtitle(result, points), fontsize=12, color=_SOFT, va="center")
-    return figure
+def _text(x: float, y: float, words: str, size: int, colour: str, anchor: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
-def _colours(bands: Sequence[Band]) -> list[str]:
-    named = iter(_COLOURS)
-    return [_REST if band.language == "Other" else next(named) for band in bands]
-
-
-def _areas(axes: "Axes", points: Sequence[Point], bands: Sequence[Band]) -> None:
-    moments = _moments(points)
-    lines = [list(band.lines) for band in bands]
-    if len(moments) == 1:  # a single commit is drawn as the day it was made
-        moments = [moments[0] - 0.5, moments[0] + 0.5]
-        lines = [values * 2 for values in lines]
-    if lines:
-        axes.stackplot(moments, lines, colors=_colours(bands), edgecolor="white", linewidth=0.6)
-    axes.set_xlim(moments[0], moments[-1])
-    axes.xaxis_date(UTC)
-
-
-def _moments(points: Sequence[Point]) -> list[float]:
-    """Days since 1970, matplotlib's dates."""
-    if len(points) > 1 and points[0].date == points[-1].date:  # a history imported at once: by position, a second apart
-        return [(points[0].date + number) / 86400 for number in range(len(points))]
-    return [point.date / 86400 for point in points]
-
-
-def _scales(axes: "Axes", points: Sequence[Point]) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    highest = max((sum(point.languages.values()) for point in points), default=0)
-    axes.set_ylim(0, max(highest * 1.06, 1))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=7, integer=True, steps=[1, 2, 2.5, 5, 10]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    if len(points) == 1:
-        axes.set_xticks(_moments(points), labels=[_day(datetime.fromtimestamp(points[0].date, UTC))])
-    else:
-        locator = AutoDateLocator(tz=UTC, minticks=4, maxticks=10)  # type: ignore[no-untyped-call, unused-ignore]
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call, unused-ignore]
-    axes.xaxis.get_offset_text().set(color=_SOFT)
-    axes.set_axisbelow(False)  # the grid lies over the areas, or it would be seen only above them
-    axes.grid(axis="y", color=_GRID, alpha=0.25, linewidth=0.8)
-    axes.tick_params(colors=_SOFT, length=0, pad=7)
-    for side in ("left", "right", "top"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set(color=_SOFT, linewidth=0.8)
-    axes.text(0, 1.01, "lines", transform=axes.transAxes, color=_SOFT, fontsize=10.5, ha="left", va="bottom")
-
-
-def _labels(axes: "Axes", bands: Sequence[Band]) -> None:
-    """Write a label beside the end of each band, in the order of the stack, pushed apart where bands are thin."""
-    top = axes.get_ylim()[1]
-    below, middles = 0.0, []
-    for band in bands:
-        middles.append((below + band.lines[-1] / 2) / top)
-        below += band.lines[-1]
-    heights = spread(middles, step=_LABEL_STEP)
-    for band, colour, middle, height in zip(bands, _colours(bands), middles, heights, strict=True):
-        ink = _SOFT if band.language == "Other" else colour
-        axes.plot(
-            [1.003, 1.013, 1.02], [middle, height, height], transform=axes.transAxes, color=ink, linewidth=1.0, clip_on=False
-        )
-        style = {"transform": axes.transAxes, "va": "center", "fontsize": 11.5}
-        axes.text(1.026, height, band.language, color=ink, fontweight="bold", **style)  # type: ignore[arg-type]
-        axes.text(1.205, height, f"{band.lines[-1]:,}", color=_SOFT, ha="right", **style)  # type: ignore[arg-type]
-
-
-def spread(middles: Sequence[float], *, step: float) -> list[float]:
-    """Heights near the ascending `middles`, at least a step apart and inside 0–1 as far as they fit.
-
-    >>> [round(height, 3) for height in spread([0.5, 0.5], step=0.1)]
-    [0.45, 0.55]
-    """
-    groups: list[list[float]] = []  # each: the sum of wished heights of its first label, and the number of labels
-    for middle in middles:
-        groups.append([middle, 1])
-        while len(groups) > 1 and _start(groups[-2], step) + groups[-2][1] * step > _start(groups[-1], step):
-            wished, count = groups.pop()
-            groups[-1][0] += wished - groups[-1][1] * step * count
-            groups[-1][1] += count
-    heights = [_start(group, step) + step * number for group in groups for number in range(int(group[1]))]
-    limit = 1 - step / 2
-    for number in reversed(range(len(heights))):
-        heights[number] = min(heights[number], limit)
-        limit = heights[number] - step
-    return heights
-
-
-def _start(group: Sequence[float], step: float) -> float:
-    return max(group[0] / group[1], step / 2)
-
-
-def _subtitle(result: Mapping[str, object], points: Sequence[Point]) -> str:
-    commits, sampled = int(str(result["commits"])), int(str(result["sampled"]))
-    parts = [_number(commits, "commit"), f"{_number(int(str(result['lines'])), 'line')} now"]
-    if sampled < commits:
-        parts.insert(1, f"{sampled:,} sampled")
-    first, last = (datetime.fromtimestamp(point.date, UTC) for point in (points[0], points[-1]))
-    is_one_month = (first.year, first.month) == (last.year, last.month)
-    begin, end = (_day(first), _day(last)) if is_one_month else (f"{first:%B %Y}", f"{last:%B %Y}")
-    parts.append(begin if begin == end else f"{begin} to {end}")
-    if result["shallow"]:
-        parts.append("shallow clone: older history is missing")
-    return "  ·  ".join(parts)
-
-
-def _day(moment: datetime) -> str:
-    return f"{moment.day} {moment:%B %Y}"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def main(arguments: Sequence[str] | None = None, complain: Callable[[str], object] = sys.stderr.write) -> int:
-    """Run the child's command line; exit code 1 and one line when matplotlib is missing.
-
-    >>> main(["evolution.json", "--svg", "a.svg", "--png", "a.png"])   # doctest: +SKIP
-    0
-    """
-    parser = argparse.ArgumentParser(prog="python -m holdfast.demo.chart", description="Draw evolution.json.")
-    parser.add_argument("source", type=Path)
-    parser.add_argument("--svg", type=Path, required=True)
-    parser.add_argument("--png", type=Path, required=True)
-    options = parser.parse_args(arguments)
-    try:
-        draw(read_result(options.source), options.svg, options.png)
-    except MissingExtra as missing:
-        complain(f"{missing}\n")
-        return 1
-    return 0
+def main(source: str, svg: str, png: str) -> None:
+    """Draw both files from an evolution.json."""
+    result = json.loads(Path(source).read_text(encoding="utf-8"))
+    Path(svg).write_text(svg_of(result), encoding="utf-8")
+    draw_png(result, Path(png))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main(*sys.argv[1:])

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -14,18 +13,15 @@ from msgspec import Struct
 
 from holdfast import App, JobView
 from holdfast._system.clock import SystemClock, blocking_sleep
-from holdfast.demo.bookmark import Bookmark
-from holdfast.demo.crews import Crew, crews
-from holdfast.demo.errors import AnalysisError
-from holdfast.demo.git import git_command, git_environment, locate, repository_name
+from holdfast.demo.analysis import BadRepository, Bookmark, git, is_url, locate, repository_name
+from holdfast.demo.app import TTL, is_served, open_app
 from holdfast.demo.sample import generate
-from holdfast.demo.stage import TTL, is_served, open_app
+from holdfast.demo.supervisors import Crew, crews
 
 FEWEST_COMMITS = 20
 MOST_COMMITS = 1000
 BATCHES = 40
-GLANCE = 0.02
-TIMEOUT = 60.0
+GLANCE, TIMEOUT = 0.02, 60.0
 FINISHED = ("completed", "failed", "cancelled")
 
 
@@ -52,7 +48,7 @@ class Show:
         self._now = SystemClock().monotonic
 
     def run(self) -> Path:
-        """Play it; the path of the chart. Raises ``ShowFailed``."""
+        """Play it, and return the path of the chart: a PNG if matplotlib is installed, else an SVG. Raises ``ShowFailed``."""
         if (self._wishes.url or "").startswith("memory:"):
             raise ShowFailed("memory:// lives inside one process, and the demo's workers are others: leave --url out")
         if shutil.which("git") is None:
@@ -62,12 +58,13 @@ class Show:
             out = (self._wishes.out / name).absolute()
             view = self._play(Path(folder), repository, out, min(commits, MOST_COMMITS))
         if view.state != "completed":
-            raise ShowFailed(f"the analysis ended {view.state} ({view.reason}): {_message(view)}")
+            raise ShowFailed(f"the analysis ended {view.state} ({view.reason}): {view.error.message if view.error else ''}")
         self._tell_timeline(view)
-        return out / "evolution.png"
+        chart = out / "evolution.png"
+        return chart if chart.exists() else chart.with_suffix(".svg")
 
     def _play(self, folder: Path, repository: str, out: Path, commits: int) -> JobView:
-        """From the first worker's start to the job's end."""
+        """Play from the first worker's start to the job's end."""
         url, transport = self._wishes.url or f"sqlite:///{folder}/jobs.db", self._wishes.transport
         app, output = open_app(url, transport), folder / "workers.log"
         try:
@@ -80,10 +77,10 @@ class Show:
             app.close()
 
     def _tell_stage(self, url: str) -> int:
-        """How many supervisors there are."""
+        """Return how many supervisors there are."""
         if not is_served(url):
             return 1
-        self._say(f"two supervisors, each as if on a machine of its own: only the ttl of {TTL} tells that one is dead")
+        self._say(f"two supervisors, each as if on a separate machine: only the ttl of {TTL} shows that one is dead")
         return 2
 
     def _repository(self, folder: Path) -> tuple[str, str, int]:
@@ -91,11 +88,11 @@ class Show:
         asked = self._wishes.repo
         try:
             where = locate("." if asked is None else asked)
-        except AnalysisError as error:
+        except BadRepository as error:
             if asked is not None:
                 raise ShowFailed(str(error)) from None
             where = ""
-        if "://" in where or where.startswith("git@"):
+        if where == asked and is_url(where):
             return where, repository_name(where), MOST_COMMITS
         commits = _count_commits(where) if where else 0
         if commits >= FEWEST_COMMITS:
@@ -134,7 +131,9 @@ class Show:
                 killed_at = self._kill(app, ours, view, mark)
                 waiting_since = self._now()
             if view.state not in ("running",) and self._now() - waiting_since > TIMEOUT:
-                raise ShowFailed(f"no worker took the job within {TIMEOUT:g} s; the end of their log:\n{_tail(log)}")
+                raise ShowFailed(
+                    f"no worker took the job within {TIMEOUT:g} s; the end of their log:\n{log.read_text(errors='replace')[-2000:]}"
+                )
             blocking_sleep(GLANCE)
 
     def _kill(self, app: App, ours: Sequence[Crew], view: JobView, mark: Bookmark) -> float | None:
@@ -149,7 +148,7 @@ class Show:
         crew = next(crew for crew in ours if crew.has(owner.process.pid))
         many = crew.kill()
         self._say(output)
-        self._say(f"killed its supervisor {crew.pid} with it, {many} processes in all: nobody is left there to tell")
+        self._say(f"killed its supervisor {crew.pid} with it, {many} processes in all: none is left there to report it")
         return self._now()
 
     def _tell_start(self, view: JobView, before: int, killed_at: float | None) -> None:
@@ -157,8 +156,8 @@ class Show:
             self._say(f"worker {view.worker} runs attempt {view.attempt}")
             return
         self._say(f"rescued by worker {view.worker} after {self._now() - killed_at:.2f} s: attempt {view.attempt}")
-        if (mark := Bookmark.from_json(view.checkpoint)) is not None:
-            self._say(f"resumed from checkpoint: commit {mark.next} of {mark.sampled} ({mark.fraction * 100:.0f} %)")
+        if (mark := Bookmark.read(view.checkpoint)) is not None:
+            self._say(f"resumed from checkpoint: commit {mark.next} of {mark.commits} ({mark.fraction * 100:.0f} %)")
 
     def _tell_timeline(self, view: JobView) -> None:
         started = min((a.started_at for a in view.attempts if a.started_at is not None), default=view.started_at)
@@ -167,16 +166,14 @@ class Show:
         whole = max((view.finished_at - started) / timedelta(seconds=1), 0.001)
         self._say(f"timeline ({whole:.1f} s)")
         rows = [(a.attempt, a.worker, str(a.outcome), a.signal, a.started_at, a.ended_at) for a in view.attempts]
-        if not rows:
-            rows = [(view.attempt, view.worker or "", "completed", None, view.started_at, view.finished_at)]
+        rows = rows or [(view.attempt, view.worker or "", "completed", None, view.started_at, view.finished_at)]
         for attempt, worker, outcome, why, begin, end in rows:
             if begin is None or end is None:
                 continue
             left = (begin - started) / timedelta(seconds=1)
             right = (end - started) / timedelta(seconds=1)
-            self._say(
-                f"  attempt {attempt} {_bar(left / whole, right / whole)} {left:4.1f}-{right:4.1f} s {why or outcome}  {worker}"
-            )
+            bar = _bar(left / whole, right / whole)
+            self._say(f"  attempt {attempt} {bar} {left:4.1f}-{right:4.1f} s {why or outcome}  {worker}")
 
 
 def _bar(left: float, right: float, width: int = 40) -> str:
@@ -187,19 +184,12 @@ def _bar(left: float, right: float, width: int = 40) -> str:
 
 def _half_way(view: JobView) -> Bookmark | None:
     """Return the checkpoint, if it was saved in the middle of the work."""
-    mark = Bookmark.from_json(view.checkpoint)
+    mark = Bookmark.read(view.checkpoint)
     return mark if view.state == "running" and mark is not None and 0.45 <= mark.fraction <= 0.6 else None
 
 
-def _message(view: JobView) -> str:
-    return "" if view.error is None else view.error.message
-
-
-def _tail(log: Path) -> str:
-    return log.read_text(errors="replace")[-2000:]
-
-
 def _count_commits(repository: str) -> int:
-    counting = git_command("-C", repository, "rev-list", "--count", "HEAD")
-    done = subprocess.run(counting, env=git_environment(is_offline=True), capture_output=True, text=True, check=False)
-    return int(done.stdout) if done.returncode == 0 else 0
+    try:
+        return int(git("-C", repository, "rev-list", "--count", "--first-parent", "HEAD"))
+    except BadRepository:
+        return 0

@@ -1,33 +1,36 @@
-"""The analysis as a Holdfast task: `register(app)` is all an application needs."""
+"""The analysis as a Holdfast task: it reports progress, saves checkpoints, and resumes at the last one."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
-from holdfast import App, Job, Task
-from holdfast.demo.analysis import Request, analyze_repository
-from holdfast.demo.errors import BadRepository
+from msgspec.structs import asdict
+
+from holdfast import Job
+from holdfast.demo.analysis import Analysis, Bookmark
 
 
 async def analyze(
-    job: Job, repo: str, out: str, max_commits: int | None = None, batch: int = 50, *, pace: float = 0.0, work: str | None = None
+    job: Job, repo: str, out: str, max_commits: int = 1000, batch: int = 10, *, pace: float = 0.0
 ) -> dict[str, object]:
-    """Analyze how the code of the git repository at `repo` (path or URL) evolved; write `out`/evolution.{json,csv,svg,png}.
+    """Count the lines per language of each commit of the repository at `repo`; write `out`/evolution.{json,csv,svg,png}.
 
-    A killed analysis goes on at its last checkpoint, one every `batch` commits. Relative paths are the worker's.
-
-    >>> analyze.enqueue(repo="https://github.com/pallets/flask", out="evolution", max_commits=500)   # doctest: +SKIP
+    A killed analysis resumes at its last checkpoint, one every `batch` commits, each followed by a wait of `pace` seconds.
     """
-    request = Request(repo, out, max_commits, batch, pace, work)
-    return await analyze_repository(job, request, sleep=_pause)
-
-
-def register(app: App) -> Task[..., Coroutine[Any, Any, dict[str, object]], ...]:
-    """Add `analyze` to an app; a bad repository fails at once, because trying again would not make it better.
-
-    >>> analyze = register(App("sqlite:///jobs.db"))   # doctest: +SKIP
-    """
-    return app.task(name="analyze", fail_for=(BadRepository,), progress_within="5m")(analyze)
+    analysis = Analysis(repo, out, job=job.id, attempt=job.attempt)
+    try:
+        mark = await asyncio.to_thread(analysis.resume, Bookmark.read(job.checkpoint_value))
+        if mark is None:
+            await job.progress(stage="clone", fraction=0.0, message=f"reading {analysis.name}")
+            mark = await asyncio.to_thread(analysis.begin)
+            await job.checkpoint(asdict(mark))
+        while mark.next < mark.commits:
+            mark = await asyncio.to_thread(analysis.count, mark, batch, max_commits)
+            await job.progress(stage="count", fraction=mark.fraction, message=f"commit {mark.next:,} of {mark.commits:,}")
+            await job.checkpoint(asdict(mark))
+            await _pause(pace)
+        await job.progress(stage="report", fraction=0.95, message="writing the results")
+        return await asyncio.to_thread(analysis.report, mark)
+    finally:
+        analysis.close()
 
 
 async def _pause(seconds: float) -> None:

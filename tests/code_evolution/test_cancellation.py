@@ -13,13 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from analyzer.analysis import Request, analyze_repository
+from analyzer.errors import ChartFailed
+from analyzer.journal import rows_of
+from analyzer.processes import Children, Ended, Workshop
 
 from holdfast import App
-from holdfast.demo.analysis import Request, analyze_repository
-from holdfast.demo.errors import ChartFailed
-from holdfast.demo.journal import rows_of
-from holdfast.demo.processes import Children, Ended, Workshop
-from tests.demo.support import FakeJob, analyze, at_once, children_of_this_process
+from tests.code_evolution.support import FakeJob, analyze, at_once, children_of_this_process
 from tests.e2e.waiting import until
 
 
@@ -97,14 +97,14 @@ def test_no_child_starts_after_the_end() -> None:
 def test_a_chart_which_cannot_be_drawn_is_not_the_repositorys_fault(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.demo.analysis.sys.executable", "false")
+    monkeypatch.setattr("analyzer.analysis.sys.executable", "false")
     with pytest.raises(ChartFailed, match="exit code 1"):
         analyze(FakeJob(), Request(str(sample), str(tmp_path)))
 
 
 TASKS = """
 from holdfast import App
-from holdfast.demo.task import analyze
+from analyzer.task import analyze
 
 app = App("sqlite:///jobs.db", poll_interval="50ms")
 app.task(name="analyze", max_crashes=1)(analyze)
@@ -137,7 +137,7 @@ def stuck_chart(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = folder / "python"
     program.write_text(f'#!/bin/sh\ntouch "$(dirname "$5")/.evolution.svg.$$.part" {folder}/reached\nexec sleep {NAP}\n')
     program.chmod(0o755)
-    monkeypatch.setattr("holdfast.demo.analysis.sys.executable", str(program))
+    monkeypatch.setattr("analyzer.analysis.sys.executable", str(program))
 
 
 def endless_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def endless_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             pause.wait(0.01)
             yield row
 
-    monkeypatch.setattr("holdfast.demo.analysis.rows_of", rows)
+    monkeypatch.setattr("analyzer.analysis.rows_of", rows)
 
 
 def seconds_to_cancel(request: Request, reached: Path) -> float:
@@ -203,7 +203,7 @@ def test_a_cancelled_transfer_into_the_cache_ends_within_a_second(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     request = Request(f"file://{sample}", str(tmp_path / "out"))
-    monkeypatch.setattr("holdfast.demo.analysis._run_child", lambda workshop, command: None)
+    monkeypatch.setattr("analyzer.analysis._run_child", lambda workshop, command: None)
     if words == " fetch ":
         analyze(FakeJob(), request)
     with monkeypatch.context() as patch:

@@ -6,17 +6,17 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from analyzer import history
+from analyzer.analysis import Request
+from analyzer.errors import BadRepository
+from analyzer.git import Git, git_command, git_environment
+from analyzer.history import CommitFile, even_positions, walk
+from analyzer.processes import Children
+from analyzer.sample import generate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.demo import history
-from holdfast.demo.analysis import Request
-from holdfast.demo.errors import BadRepository
-from holdfast.demo.git import Git, git_command, git_environment
-from holdfast.demo.history import CommitFile, even_positions, walk
-from holdfast.demo.processes import Children
-from holdfast.demo.sample import generate
-from tests.demo.support import FakeJob, analyze, git
+from tests.code_evolution.support import FakeJob, analyze, git
 
 TIP_OF_100 = "72470ea28a8fb3582acf429a066c7718b3d3a8c2"
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from holdfast.demo.analysis import Request, analyze_repository
-from holdfast.demo.git import git_command, git_environment
-from holdfast.demo.languages import language_of
+from analyzer.analysis import Request, analyze_repository
+from analyzer.git import git_command, git_environment
+from analyzer.languages import language_of
 
 
 @dataclass

@@ -9,16 +9,16 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from analyzer import chart
+from analyzer.analysis import Request
+from analyzer.chart import draw, spread
+from analyzer.report import write_json
+from analyzer.series import Point, bands_of, points_of, read_result, straightened
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.demo import chart
-from holdfast.demo.analysis import Request
-from holdfast.demo.chart import draw, spread
-from holdfast.demo.report import write_json
-from holdfast.demo.series import Point, bands_of, points_of, read_result, straightened
 from holdfast.errors import MissingExtra
-from tests.demo.support import FakeJob, analyze
+from tests.code_evolution.support import FakeJob, analyze
 
 DAY = 86_400
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from holdfast.demo.errors import AnalysisError, BadRepository, Unreachable, last_line
-from holdfast.demo.processes import Channel, Children
+from analyzer.errors import AnalysisError, BadRepository, Unreachable, last_line
+from analyzer.processes import Channel, Children
 
 # What git would take from a hook or a shell around us, and which means another repository (git rev-parse --local-env-vars).
 _FOREIGN = re.compile(

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.demo.history import even_positions
-from holdfast.demo.languages import OTHER
+from analyzer.history import even_positions
+from analyzer.languages import OTHER
 
 _BANDS = 8  # languages with a separate band
 _POINTS = 1400  # one per pixel

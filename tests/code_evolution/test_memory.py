@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import App
-from tests.demo.support import git, make_repository
+from tests.code_evolution.support import git, make_repository
 
 COMMITS = 3200
 FILES = 40
@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 
 from holdfast import App, Job
-from holdfast.demo.task import analyze
+from analyzer.task import analyze
 
 app = App("sqlite:///jobs.db", poll_interval="50ms")
 

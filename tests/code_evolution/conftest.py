@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from analyzer import analysis
+from analyzer.processes import Workshop
+from analyzer.sample import generate
 
-from holdfast.demo import analysis
-from holdfast.demo.processes import Workshop
-from holdfast.demo.sample import generate
-from tests.demo.support import children_of_this_process
+from tests.code_evolution.support import children_of_this_process
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-
-from holdfast.demo.journal import Journal, last_row
-from holdfast.demo.processes import Children, Ended
+from analyzer.journal import Journal, last_row
+from analyzer.processes import Children, Ended
 
 
 def written(path: Path, rows: int, width: int) -> int:

@@ -9,25 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast._system.guard import read_stat, sees_processes
-from holdfast.demo.stage import TRANSPORT
+from holdfast.demo.app import TRANSPORT
 
 GRACE = 15.0
 
 
 class Crew:
-    """One supervisor and its workers. ``said``: the file their logs go to."""
+    """One supervisor and its workers. ``output``: the file their logs go to."""
 
     def __init__(self, url: str, transport: str | None, *, processes: int, output: Path) -> None:
         worker = ["worker", "holdfast.demo.app:app", "--processes", str(processes), "--grace", "1s"]
         environment = {**os.environ, "HOLDFAST_URL": url, TRANSPORT: transport or ""}
         with output.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "holdfast.cli", *worker],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+            words = [sys.executable, "-m", "holdfast.cli", *worker]
+            self._process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     @property
     def pid(self) -> int:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from holdfast.demo.journal import Row, encode
+from analyzer.journal import Row, encode
 
 Rows = Callable[[], Iterable[Row]]
 COUNTERS = ("files", "binary", "large", "vendored", "symlinks", "submodules")

@@ -6,9 +6,9 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from holdfast.demo.errors import explain_clone
-from holdfast.demo.git import failure_of, git_command, git_environment, locate, without_secrets
-from holdfast.demo.processes import Children
+from analyzer.errors import explain_clone
+from analyzer.git import failure_of, git_command, git_environment, locate, without_secrets
+from analyzer.processes import Children
 
 _PERCENT = re.compile(rb"(Receiving objects|Resolving deltas):\s+(\d+)%")
 _BARE = ("clone", "--bare", "--single-branch", "--no-tags", "--template=", "--progress")

@@ -5,13 +5,13 @@ from importlib import util
 from pathlib import Path
 
 import pytest
+from analyzer import analysis
+from analyzer.analysis import Request
+from analyzer.errors import AnalysisError, BadRepository, Unreachable, explain_clone
+from analyzer.git import git_command, git_environment, locate, repository_name, without_secrets
 
-from holdfast.demo import analysis
-from holdfast.demo.analysis import Request
-from holdfast.demo.errors import AnalysisError, BadRepository, Unreachable, explain_clone
-from holdfast.demo.git import git_command, git_environment, locate, repository_name, without_secrets
 from holdfast.errors import MissingExtra
-from tests.demo.support import FakeJob, analyze, git, make_repository
+from tests.code_evolution.support import FakeJob, analyze, git, make_repository
 
 pytestmark = pytest.mark.usefixtures("no_chart")
 

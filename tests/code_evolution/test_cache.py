@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from analyzer import cache
+from analyzer.analysis import Request
+from analyzer.cache import CloneCache, Lock, Step, cache_root, newest
+from analyzer.errors import AnalysisError, Unreachable
+from analyzer.git import GitFailed, git_command, git_environment
+from analyzer.processes import Children, Ended
 
-from holdfast.demo import cache
-from holdfast.demo.analysis import Request
-from holdfast.demo.cache import CloneCache, Lock, Step, cache_root, newest
-from holdfast.demo.errors import AnalysisError, Unreachable
-from holdfast.demo.git import GitFailed, git_command, git_environment
-from holdfast.demo.processes import Children, Ended
-from tests.demo.support import FakeJob, analyze, git, make_repository
+from tests.code_evolution.support import FakeJob, analyze, git, make_repository
 
 pytestmark = pytest.mark.usefixtures("no_chart")
 DAY = 86_400
@@ -182,8 +182,8 @@ TAKE = """
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from holdfast.demo.cache import CloneCache
-from holdfast.demo.processes import Children
+from analyzer.cache import CloneCache
+from analyzer.processes import Children
 root, url, target = sys.argv[1:]
 with ExitStack() as held:
     for step in CloneCache(Path(root), Children()).clone(url, Path(target), held):
@@ -223,8 +223,8 @@ KILLED_AT_EACH_STEP = """
 import os, signal, sys
 from contextlib import ExitStack
 from pathlib import Path
-from holdfast.demo.cache import CloneCache
-from holdfast.demo.processes import Children
+from analyzer.cache import CloneCache
+from analyzer.processes import Children
 root, url, target = sys.argv[1:]
 for last in range(100):
     if (child := os.fork()) == 0:
@@ -351,7 +351,7 @@ def test_damage_found_while_counting_is_thrown_away_and_tried_again(
         raise GitFailed("fatal: bad object")
 
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.demo.count.BlobCounter._count", damaged)
+        patch.setattr("analyzer.count.BlobCounter._count", damaged)
         with pytest.raises(Unreachable, match="thrown away"):
             analyze(FakeJob(), Request(url, str(tmp_path / "out")))
     assert not CloneCache(cache_root(tmp_path), Children()).entry(url).exists()
@@ -423,7 +423,7 @@ def test_to_be_used_is_to_stay(root: Path, source: Path, tmp_path: Path) -> None
 
 def test_nothing_in_use_is_evicted(root: Path, source: Path, tmp_path: Path) -> None:
     used = made(root, "used", size=1_000_000, days_ago=400, now=now_of(tmp_path))
-    script = "import sys; from pathlib import Path; from holdfast.demo.cache import Lock; "
+    script = "import sys; from pathlib import Path; from analyzer.cache import Lock; "
     script += "lock = Lock.of(Path(sys.argv[1])); print(lock is not None, flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", script, str(used)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

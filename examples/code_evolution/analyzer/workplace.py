@@ -5,9 +5,9 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.demo.errors import BadRepository
-from holdfast.demo.git import is_text
-from holdfast.demo.processes import Children
+from analyzer.errors import BadRepository
+from analyzer.git import is_text
+from analyzer.processes import Children
 
 KINDS = ("json", "csv", "svg", "png")
 _ABANDONED = 7 * 86_400.0  # seconds without a change

@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from holdfast.demo import task
-from holdfast.demo.workplace import KINDS
+from analyzer import task
+from analyzer.workplace import KINDS
 
 EXAMPLE = Path(__file__).parents[2].resolve() / "examples" / "code_evolution"
 README = (EXAMPLE / "README.md").read_text()
@@ -21,9 +20,10 @@ URL = "https://github.com/pallets/flask"
 
 @pytest.mark.timeout(120)
 def test_every_command_of_the_readme_works(sample: Path, tmp_path: Path) -> None:
-    shutil.copy(EXAMPLE / "app.py", tmp_path)
+    shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     environment.pop("HOLDFAST_URL", None)
+    environment.pop("PYTHONPATH", None)
     output = ""
     for command in COMMANDS:
         words = shlex.split(command.replace(URL, f"file://{sample}"))

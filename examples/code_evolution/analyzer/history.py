@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from holdfast.demo.git import Git
+from analyzer.git import Git
 
 _SLICE = 2000  # commits walked between two reports
 _LATEST = 4_102_444_800  # 2100-01-01: what broken clocks claim beyond it no chart can show

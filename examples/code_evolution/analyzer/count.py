@@ -12,10 +12,10 @@ from itertools import islice, pairwise
 from subprocess import Popen
 from typing import IO
 
-from holdfast.demo.errors import BadRepository
-from holdfast.demo.git import Git, GitFailed, GitKilled
-from holdfast.demo.history import Commit
-from holdfast.demo.languages import language_of
+from analyzer.errors import BadRepository
+from analyzer.git import Git, GitFailed, GitKilled
+from analyzer.history import Commit
+from analyzer.languages import language_of
 
 BINARY, LARGE = -1, -2  # counts of blobs which have no lines
 LARGEST = 5 * 1024 * 1024  # bytes; what is larger is data, not code

@@ -16,10 +16,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
-from holdfast.demo.clones import clone, update
-from holdfast.demo.errors import AnalysisError
-from holdfast.demo.git import GitFailed, repository_name
-from holdfast.demo.processes import Children
+from analyzer.clones import clone, update
+from analyzer.errors import AnalysisError
+from analyzer.git import GitFailed, repository_name
+from analyzer.processes import Children
 
 MOST_BYTES = 10 * 2**30
 LONGEST_UNUSED = 30 * 86_400.0  # seconds

@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from analyzer.analysis import Reporter
+from analyzer.errors import BadRepository, Unreachable
+from analyzer.task import analyze, register
 
 from holdfast import App, Job
-from holdfast.demo.analysis import Reporter
-from holdfast.demo.errors import BadRepository, Unreachable
-from holdfast.demo.task import analyze, register
-from tests.demo.support import FakeJob
+from tests.code_evolution.support import FakeJob
 
 
 def a_job_is_all_an_analysis_needs(job: Job) -> Reporter:

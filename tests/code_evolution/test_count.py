@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from analyzer import count, languages
+from analyzer.analysis import Request
+from analyzer.count import BINARY, BlobCounter, count_lines
+from analyzer.git import Git, GitFailed, GitKilled
+from analyzer.languages import language_of
+from analyzer.processes import Children
 
-from holdfast.demo import count, languages
-from holdfast.demo.analysis import Request
-from holdfast.demo.count import BINARY, BlobCounter, count_lines
-from holdfast.demo.git import Git, GitFailed, GitKilled
-from holdfast.demo.languages import language_of
-from holdfast.demo.processes import Children
-from tests.demo.support import FakeJob, analyze, counted_by_brute_force, git, make_repository
+from tests.code_evolution.support import FakeJob, analyze, counted_by_brute_force, git, make_repository
 
 pytestmark = pytest.mark.usefixtures("no_chart")
 LINK, MODULE, PROGRAM = b"120000", b"160000", b"100755"
