@@ -115,8 +115,10 @@ def queries(store: str, source: Path = ROOT / "src") -> Path:
 
 
 def _guards(store: str) -> Iterator[Place]:
-    for path in sorted(queries(store).glob("*.sql")):
-        yield from ((path.name, guard) for guard in guards(path.read_text(encoding="utf-8")))
+    folder = queries(store)
+    for path in sorted(folder.rglob("*.sql")):
+        name = path.relative_to(folder).as_posix()  # a part is mutated once
+        yield from ((name, guard) for guard in guards(path.read_text(encoding="utf-8")))
 
 
 def _equivalent(store: str) -> Killers:

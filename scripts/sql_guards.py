@@ -2,7 +2,8 @@
 
 A guard is what keeps a statement from touching, taking or answering more than it should: each operand of AND and OR, the
 condition of a WHERE, ON, HAVING, WHEN or iif(), a LIMIT, a row lock, and DO NOTHING. A condition becomes ``(… OR TRUE)``, an
-alternative ``(… AND FALSE)``, so that parameters keep their places and types. In a template ``{…}`` stands for one expression.
+alternative ``(… AND FALSE)``, so that parameters keep their places and types. In a template ``{…}`` stands for one expression, and
+so does the comment that includes a part.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 _TOKEN = re.compile(
-    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    r"""(?P<include>--\ include\ \w+\((?:[^()\n]|\((?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*\))*\))
+    |(?P<space>\s+|--[^\n]*|/\*.*?\*/)
     |(?P<text>[xX]?'(?:[^']|'')*'|"(?:[^"]|"")*")
     |(?P<word>[A-Za-z_]\w*)
     |(?P<sign>::|[:$.]\w+|\{\w+\}|.)""",
@@ -218,6 +220,6 @@ def _locks(nodes: Sequence[_Node], text: str) -> Iterator[Guard]:
 
 def _edit(text: str, nodes: Sequence[_Node], kind: str, form: str) -> Guard:
     start, end = nodes[0].start, nodes[-1].end
-    output = " ".join(re.sub(r"--[^\n]*", "", text[start:end]).split())
+    output = " ".join(re.sub(r"--(?! include \w+\()[^\n]*", "", text[start:end]).split())
     short = output if len(output) <= _LONGEST else output[: _LONGEST - 1] + "…"
     return Guard(f"{kind}: {short}", start, end, form.replace("{}", text[start:end]))

@@ -44,7 +44,7 @@ class Place:
 
     def _build(self) -> None:
         self._home = Home(self.server.create_database())
-        self._home._leave()  # an event loop is no thing to share with a fork
+        self._home.leave()  # an event loop is no thing to share with a fork
         for connection in (self._home._owner, self._home.clock._connection):
             connection.prepare_threshold = None  # what one child has prepared the next one knows nothing of
 
@@ -72,7 +72,7 @@ def _run(home: Home, story: Coroutine[Any, Any, None]) -> None:
     except BaseException:
         pools = [each.shared for each in home._furniture.values()]
         if asyncio.all_tasks(home._runner.get_loop()) or any(pool._lent or not pool._left for pool in pools):
-            home._leave()
+            home.leave()
         raise
 
 

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from holdfast._system.clock import SystemClock
+from holdfast.databases import queries
 
 settings.register_profile(
     "mutants", deadline=None, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate], print_blob=False
@@ -168,8 +169,8 @@ class Lane:
         """Tests that never use a file in this process notice nothing, unless it is part of others or they start processes."""
         if self._uses is None:
             self._uses = self._learn_uses()
-        name, known = file.removesuffix(".sql"), set[str]().union(*self._uses.values())
-        return name not in known or name in self._uses.get(test, {name})
+        names, known = set(_users(self._work, file.removesuffix(".sql"))), set[str]().union(*self._uses.values())
+        return names.isdisjoint(known) or bool(names & self._uses.get(test, names))
 
     def _learn_uses(self) -> dict[str, set[str]]:
         """Which files each test uses, learnt by a child that runs all that are short and not known from last time."""
@@ -223,7 +224,7 @@ class Lane:
         for order in orders:
             query, names = msgspec.json.decode(order)
             failures.first = None
-            _reread(self._work.store, query)
+            _reread(self._work, query)
             self._try(failures, [self._items[name] for name in names], say)
             say(None)
 
@@ -317,13 +318,20 @@ def void(_: object) -> None:
     """Nothing of interest."""
 
 
-def _reread(store: str, query: str) -> None:
+def _users(work: Work, name: str) -> list[str]:
+    """Return the files that a mutant of this one changes: itself, or those that include it, if it is a part."""
+    folder, part = Path(work.queries), name.removeprefix("parts/")
+    return [name] if part == name else [path.stem for path in sorted(folder.glob("*.sql")) if part in queries.parts_of(path)]
+
+
+def _reread(work: Work, query: str) -> None:
     """SQLite's statements are read when the module is imported, PostgreSQL's when they are first used, those of rows again and again."""
-    if store == "sqlite":
+    if work.store == "sqlite":
         database = import_module("holdfast.stores.sqlite.database")
-        database.QUERIES[query] = database.Query(query)
-        if query == "enqueue":
-            reload(import_module("holdfast.stores.sqlite.caller_transactions"))
+        for name in _users(work, query):
+            database.QUERIES[name] = database.Query(name)
+            if name == "enqueue":
+                reload(import_module("holdfast.stores.sqlite.caller_transactions"))
 
 
 def _recorded(store: str) -> set[str]:

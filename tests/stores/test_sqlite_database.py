@@ -252,7 +252,7 @@ def test_a_check_finds_a_damaged_file(tmp_path: Path) -> None:
 
 def test_every_query_says_its_promise_first() -> None:
     folder = Path(schema.__file__).parent / "queries"
-    for path in folder.glob("*.sql"):
+    for path in folder.rglob("*.sql"):
         first = path.read_text().splitlines()[0]
         assert first.startswith("-- "), path.name
         assert first.endswith((".", ":", "?")), path.name

@@ -13,6 +13,7 @@ from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import NewJob
 from holdfast._core.postgres_url import problems_of_location, problems_of_schema
 from holdfast._ports.clock import Clock, Randomness
+from holdfast.databases import queries
 from holdfast.databases.postgres import session_settings as sessions
 from holdfast.databases.postgres.database import ANSWER_LIMIT, CONNECTIONS, SEARCH_LIMIT, Database
 from holdfast.databases.postgres.pool import Connection
@@ -51,10 +52,10 @@ class StoreDatabase(Database):
         return Capabilities("postgres", "server", caller_transaction=True)
 
     def _sql(self, name: str) -> str:
-        """Return the text of a file of ``queries``, for this schema."""
+        """Return the text of a file of ``queries``, its parts included, for this schema."""
         text = self._texts.get(name)
         if text is None:
-            text = self._texts[name] = self._placed((_FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
+            text = self._texts[name] = self._placed(queries.read(_FOLDER / f"{name}.sql"))
         return text
 
     def _placed(self, text: str) -> str:

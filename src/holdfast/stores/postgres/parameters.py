@@ -19,7 +19,6 @@ INLINE = 512  # payloads up to this long stay in the job's row
 Key = tuple[str, str]
 Item = TypeVar("Item")
 _COMPLETED, _OWNER = State.COMPLETED, Precondition.OWNER
-_TRIES = {IsolatedJobs.EXCLUDE: (True, False), IsolatedJobs.ONLY: (False, True), IsolatedJobs.INCLUDE: (True, True)}
 
 
 class EnqueueKind(Struct, omit_defaults=True):
@@ -217,15 +216,20 @@ def claiming(request: ClaimRequest, *, is_isolated: bool = False) -> tuple[Any, 
         request.limit > 0,
         request.limit or request.prefetch,
         *_known(request.tasks),
-        *_TRIES[request.isolated],
+        *takes(request.isolated),
         is_isolated,
     )
+
+
+def takes(isolated: IsolatedJobs) -> tuple[bool, bool]:
+    """Return whether a claim takes jobs that may run beside others, and whether jobs that have to run alone."""
+    return isolated is not IsolatedJobs.ONLY, isolated is not IsolatedJobs.EXCLUDE
 
 
 def ranges(request: ClaimRequest, most: int) -> tuple[Any, ...]:
     """What ``ranges.sql`` looks for."""
     queues = None if request.queues is None else list(dict.fromkeys(request.queues))
-    return list(request.tasks), queues, most, *_TRIES[request.isolated], request.lease
+    return list(request.tasks), queues, most, *takes(request.isolated), request.lease
 
 
 def walking(request: ClaimRequest, most: int) -> tuple[Any, ...]:

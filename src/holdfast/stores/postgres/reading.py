@@ -11,14 +11,13 @@ from holdfast._core.requests import IsolatedJobs, JobFilter
 from holdfast._core.text import json_text, storable_text
 from holdfast.stores.postgres import records as rows
 from holdfast.stores.postgres.database import StoreDatabase
+from holdfast.stores.postgres.parameters import takes
 from holdfast.stores.postgres.records import Row
 
 _ATTEMPT: Final = (
     *("job", "claim_id", "claim_number", "attempt", "worker", "outcome", "error", "started_at", "ended_at", "signal", "stacks"),
     "late_result",
 )
-# Whether last tries are taken, and whether others.
-_TAKEN: Final = {IsolatedJobs.EXCLUDE: (False, True), IsolatedJobs.ONLY: (True, False), IsolatedJobs.INCLUDE: (True, True)}
 _IS_EARLY: Final = {State.SCHEDULED: True, State.AVAILABLE: False}
 
 
@@ -55,7 +54,7 @@ class Reading(StoreDatabase):
     async def next_due(
         self, tasks: Sequence[str], queues: Sequence[str] | None = None, isolated: IsolatedJobs = IsolatedJobs.EXCLUDE
     ) -> float | None:
-        ((wait,),) = await self._fetch("next_due", _texts(tasks), _texts(queues), *_TAKEN[isolated])
+        ((wait,),) = await self._fetch("next_due", _texts(tasks), _texts(queues), *takes(isolated))
         return None if wait is None else max(0.0, wait / 1e6)
 
     async def due(
@@ -67,7 +66,7 @@ class Reading(StoreDatabase):
         isolated: IsolatedJobs = IsolatedJobs.EXCLUDE,
         age: float = 0.0,
     ) -> tuple[DueJob, ...]:
-        found = await self._fetch("due", _texts(tasks), _texts(queues), *_TAKEN[isolated], round(age * 1e6), limit)
+        found = await self._fetch("due", _texts(tasks), _texts(queues), *takes(isolated), round(age * 1e6), limit)
         return tuple(DueJob(job, queue, number) for job, queue, number in found)
 
     async def queues(self) -> tuple[QueueView, ...]:

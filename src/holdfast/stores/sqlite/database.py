@@ -7,6 +7,7 @@ from pathlib import Path
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.job import Json
 from holdfast._ports.clock import Clock, Randomness
+from holdfast.databases import queries
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.database import Database
 from holdfast.databases.sqlite.file_location import create_private, require_local_disk
@@ -21,8 +22,7 @@ class Query:
     """A file of ``queries``: programs to set up on each connection, if any, and the statement that is executed."""
 
     def __init__(self, name: str) -> None:
-        text = (_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
-        programs, _, statement = text.rpartition(_MARK)
+        programs, _, statement = queries.read(_FOLDER / f"{name}.sql").rpartition(_MARK)
         self.name, self.programs, self.statement = name, list(statements(programs)), statement
 
 

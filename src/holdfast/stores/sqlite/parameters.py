@@ -22,13 +22,8 @@ from holdfast.databases.sqlite.values import Values, micros, micros_of
 _RECORD = b"%b%b%019d%011d%010d"
 _NOBODY = bytes(16)
 _NO_TOKEN = Token(None, 0)
-_TAKES: dict[IsolatedJobs, Values] = {
-    IsolatedJobs.EXCLUDE: {"normal": True, "isolated": False},
-    IsolatedJobs.ONLY: {"normal": False, "isolated": True},
-    IsolatedJobs.INCLUDE: {"normal": True, "isolated": True},
-}
 _NO_CLAIM: Values = {"lease": None, "claim_id": None, "tasks": "{}", "queues": None, "running": 0, "room": 0}
-_NO_CLAIM |= _TAKES[IsolatedJobs.EXCLUDE]
+_NO_CLAIM |= {"normal": True, "isolated": False}
 
 
 class SettleKind(Struct):
@@ -187,16 +182,21 @@ def claim(request: ClaimRequest | None) -> Values:
         "claim_id": request.claim.bytes,
         "tasks": json_text(dict(request.tasks)),
         "queues": None if request.queues is None else json_text(request.queues),
-        **_TAKES[request.isolated],
+        **takes(request.isolated),
         "running": request.limit,
         "room": request.limit + request.prefetch,
         "ids": None if request.ids is None else b"".join(job.bytes for job in dict.fromkeys(request.ids)),
     }
 
 
+def takes(isolated: IsolatedJobs) -> Values:
+    """Return whether a claim takes jobs that may run beside others, and whether jobs that have to run alone."""
+    return {"normal": isolated is not IsolatedJobs.ONLY, "isolated": isolated is not IsolatedJobs.EXCLUDE}
+
+
 def claimable(tasks: Sequence[str], queues: Sequence[str] | None, isolated: IsolatedJobs) -> Values:
     """Which waiting jobs a claim would take; no queues: of all."""
-    return {"tasks": json_text(tasks), "queues": None if queues is None else json_text(queues), **_TAKES[isolated]}
+    return {"tasks": json_text(tasks), "queues": None if queues is None else json_text(queues), **takes(isolated)}
 
 
 def due(delay: float, run_at: datetime | None) -> Values:

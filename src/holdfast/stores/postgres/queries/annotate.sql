@@ -4,9 +4,7 @@
 WITH ours AS MATERIALIZED (
     SELECT attempt.claim_number
     FROM holdfast.attempts AS attempt
-    WHERE attempt.job = ANY($1::uuid[]) AND attempt.claim_number = ($3::bigint[])[width_bucket(attempt.claim_number, $3::bigint[])]
-        AND attempt.job = ($1::uuid[])[width_bucket(attempt.claim_number, $3::bigint[])]
-        AND attempt.claim_id = ($2::uuid[])[width_bucket(attempt.claim_number, $3::bigint[])]
+    WHERE -- include token(attempt, job, width_bucket(attempt.claim_number, $3::bigint[]))
         AND attempt.outcome IS NOT NULL
 ),
 

@@ -10,11 +10,7 @@ WHERE job.ctid = ANY(ARRAY(
                 AND job.available_at <= (SELECT now FROM clock) AND (job.available_at, job.id) > (
                     CASE WHEN range.priority <= $20 THEN $21::timestamptz ELSE '-infinity' END,
                     CASE WHEN range.priority <= $20 THEN $22::uuid ELSE '00000000-0000-0000-0000-000000000000' END
-                ) AND CASE
-                    WHEN job.claimable_until IS NULL THEN $14
-                    WHEN job.claimable_until = '-infinity' THEN $15
-                    ELSE $14 AND job.claimable_until > (SELECT now FROM clock)
-                END
+                ) AND -- include claimable(job, $14, $15, (SELECT now FROM clock))
             ORDER BY job.available_at, job.id LIMIT $9::bigint + $23::bigint
         ) AS candidate
         WHERE EXISTS (SELECT FROM owner) AND range.queue NOT IN (SELECT paused.queue FROM holdfast.paused_queues AS paused)

@@ -13,18 +13,13 @@ due AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ),
 
-keys AS MATERIALIZED (
-    SELECT keys.ctid AS place FROM holdfast.unique_keys AS keys
-    WHERE keys.job = ANY(ARRAY(SELECT due.id FROM due WHERE due.is_keyed))
-    FOR UPDATE SKIP LOCKED
-),
+-- include keys(due),
 
 late AS (
     DELETE FROM holdfast.pending WHERE ctid = ANY(ARRAY(
         SELECT due.place FROM due
         WHERE due.id <> ALL(ARRAY(
-            SELECT keys.job FROM holdfast.unique_keys AS keys
-            WHERE keys.job = ANY(ARRAY(SELECT due.id FROM due WHERE due.is_keyed)) AND keys.ctid <> ALL(ARRAY(SELECT place FROM keys))
+            -- include locked_keys(due)
         ))
     ))
     RETURNING *

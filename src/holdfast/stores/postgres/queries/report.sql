@@ -5,9 +5,7 @@
 WITH ours AS MATERIALIZED (
     SELECT job.id, job.claim_id, job.claim_number
     FROM holdfast.active AS job
-    WHERE job.id = ANY($1::uuid[]) AND job.claim_number = ($3::bigint[])[width_bucket(job.claim_number, $3::bigint[])]
-        AND job.id = ($1::uuid[])[width_bucket(job.claim_number, $3::bigint[])]
-        AND job.claim_id = ($2::uuid[])[width_bucket(job.claim_number, $3::bigint[])]
+    WHERE -- include token(job, id, width_bucket(job.claim_number, $3::bigint[]))
 ),
 
 free AS MATERIALIZED (

@@ -29,9 +29,7 @@ judged AS MATERIALIZED (
             )
         END AS may_move
     FROM holdfast.active AS job
-    WHERE job.id = ANY($1::uuid[]) AND job.claim_number = ($3::bigint[])[width_bucket(job.claim_number, $3::bigint[])]
-        AND job.id = ($1::uuid[])[width_bucket(job.claim_number, $3::bigint[])]
-        AND job.claim_id = ($2::uuid[])[least(width_bucket(job.claim_number, $3::bigint[]), cardinality($2::uuid[]))]
+    WHERE -- include token(job, id, least(width_bucket(job.claim_number, $3::bigint[]), cardinality($2::uuid[])))
 ),
 
 -- Whoever changes one of them now has it elsewhere afterwards, where this statement does not see it: it is left, and judged anew.
@@ -46,11 +44,7 @@ mine AS MATERIALIZED (
     FOR UPDATE OF job SKIP LOCKED
 ),
 
-keys AS MATERIALIZED (
-    SELECT keys.ctid AS place FROM holdfast.unique_keys AS keys
-    WHERE keys.job = ANY(ARRAY(SELECT mine.id FROM mine WHERE mine.is_keyed))
-    FOR UPDATE SKIP LOCKED
-),
+-- include keys(mine),
 
 remembered AS MATERIALIZED (
     SELECT attempts.ctid AS place FROM holdfast.attempts_other AS attempts
@@ -63,8 +57,7 @@ gone AS (
     WHERE job.ctid = ANY(ARRAY(
         SELECT mine.place FROM mine
         WHERE mine.id <> ALL(ARRAY(
-            SELECT keys.job FROM holdfast.unique_keys AS keys
-            WHERE keys.job = ANY(ARRAY(SELECT mine.id FROM mine WHERE mine.is_keyed)) AND keys.ctid <> ALL(ARRAY(SELECT place FROM keys))
+            -- include locked_keys(mine)
             UNION ALL
             SELECT attempts.job FROM holdfast.attempts_other AS attempts
             WHERE attempts.job = ANY(ARRAY(SELECT mine.id FROM mine WHERE mine.is_remembered))

@@ -3,25 +3,18 @@
 mine AS MATERIALIZED (
     SELECT job.ctid AS place, job.id, job.unique_key IS NOT NULL AS is_keyed
     FROM holdfast.active AS job
-    WHERE job.id = ANY($1::uuid[]) AND job.claim_number = ($3::bigint[])[width_bucket(job.claim_number, $3::bigint[])]
-        AND job.id = ($1::uuid[])[width_bucket(job.claim_number, $3::bigint[])]
-        AND job.claim_id = ($2::uuid[])[least(width_bucket(job.claim_number, $3::bigint[]), cardinality($2::uuid[]))]
+    WHERE -- include token(job, id, least(width_bucket(job.claim_number, $3::bigint[]), cardinality($2::uuid[])))
     FOR UPDATE SKIP LOCKED
 ),
 
-keys AS MATERIALIZED (
-    SELECT keys.ctid AS place FROM holdfast.unique_keys AS keys
-    WHERE keys.job = ANY(ARRAY(SELECT mine.id FROM mine WHERE mine.is_keyed))
-    FOR UPDATE SKIP LOCKED
-),
+-- include keys(mine),
 
 gone AS (
     DELETE FROM holdfast.active AS job
     WHERE job.ctid = ANY(ARRAY(
         SELECT mine.place FROM mine
         WHERE mine.id <> ALL(ARRAY(
-            SELECT keys.job FROM holdfast.unique_keys AS keys
-            WHERE keys.job = ANY(ARRAY(SELECT mine.id FROM mine WHERE mine.is_keyed)) AND keys.ctid <> ALL(ARRAY(SELECT place FROM keys))
+            -- include locked_keys(mine)
         ))
     ))
     RETURNING

@@ -15,8 +15,6 @@ UPDATE holdfast.active AS job SET
     attempt = job.attempt + (job.state = 'claimed')::integer,
     started_at = CASE WHEN job.state = 'claimed' THEN (SELECT clock_timestamp()) ELSE job.started_at END,
     last_moved_at = CASE WHEN job.state = 'claimed' THEN NULL ELSE job.last_moved_at END
-WHERE job.id = ANY($1::uuid[]) AND job.claim_number = ($3::bigint[])[width_bucket(job.claim_number, $3::bigint[])]
-    AND job.id = ($1::uuid[])[width_bucket(job.claim_number, $3::bigint[])]
-    AND job.claim_id = ($2::uuid[])[width_bucket(job.claim_number, $3::bigint[])]
+WHERE -- include token(job, id, width_bucket(job.claim_number, $3::bigint[]))
     AND (job.lease = ANY(ARRAY(SELECT alive.id FROM alive))) IS TRUE -- said so that no index of leases is used for it
 RETURNING job.id, job.claim_id, job.claim_number;

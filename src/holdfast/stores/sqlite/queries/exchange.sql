@@ -47,15 +47,7 @@ BEGIN
     ) AS settle
     JOIN holdfast_jobs AS jobs ON jobs.id = settle.job
     WHERE jobs.claim_id = settle.claim_id AND jobs.claim_number = settle.claim_number AND jobs.state IN ('claimed', 'running')
-        AND CASE
-            WHEN settle.judge IS NULL THEN 1
-            WHEN settle.judge = 'lease_ended' THEN NOT EXISTS (SELECT 1 FROM holdfast_leases WHERE id = jobs.lease AND ended_at IS NULL)
-            ELSE EXISTS (
-                SELECT 1 FROM holdfast_limits AS limits
-                WHERE limits.job = settle.job AND limits.boot = NEW.boot AND limits.clock = NEW.clock
-                    AND iif(settle.judge = 'stalled', limits.stalled_from, limits.timed_out_from) < NEW.monotonic
-            )
-        END
+        AND -- include precondition(jobs)
     ON CONFLICT DO NOTHING;
 
     -- A job marked for cancellation that does not complete ends cancelled, whoever settles it.
@@ -126,16 +118,7 @@ BEGIN
     ) AS settle
     WHERE holdfast_jobs.id = settle.job
         AND holdfast_jobs.claim_id = settle.claim_id AND holdfast_jobs.claim_number = settle.claim_number AND state IN ('claimed', 'running')
-        AND CASE
-            WHEN settle.judge IS NULL THEN 1
-            WHEN settle.judge = 'lease_ended' THEN
-                NOT EXISTS (SELECT 1 FROM holdfast_leases WHERE id = holdfast_jobs.lease AND ended_at IS NULL)
-            ELSE EXISTS (
-                SELECT 1 FROM holdfast_limits AS limits
-                WHERE limits.job = settle.job AND limits.boot = NEW.boot AND limits.clock = NEW.clock
-                    AND iif(settle.judge = 'stalled', limits.stalled_from, limits.timed_out_from) < NEW.monotonic
-            )
-        END;
+        AND -- include precondition(holdfast_jobs);
 
     UPDATE holdfast_tally SET applied = changes();
 
@@ -154,43 +137,14 @@ BEGIN
         started_mono = iif(due.is_limited, NEW.monotonic, NULL)
     FROM (
         WITH RECURSIVE
-        owner AS (
-            SELECT worker, (SELECT claim_number FROM holdfast_sequence) AS last_number
-            FROM holdfast_leases
-            WHERE id = NEW.lease AND ended_at IS NULL
-                -- A lease on another clock is judged by those who watch it; its owner watches itself.
-                AND (NEW.monotonic <= expires_at OR boot <> NEW.boot OR clock <> NEW.clock OR boot = '')
-                -- A second copy of its only claim must not put another job beside the first.
-                AND NOT (is_isolated AND EXISTS (
-                    SELECT 1 FROM holdfast_jobs AS held WHERE held.lease = NEW.lease AND held.state IN ('claimed', 'running')
-                ))
-        ),
+        -- include owner(),
         -- The reach of a range is the last job of it that fits, or, below zero, how many are due.
         ranges (task, policy, is_limited, queue, priority, before, reach) AS (
             SELECT
                 first.task, known.value,
                 coalesce(json_extract(known.value, '$.timeout'), json_extract(known.value, '$.progress_within')) IS NOT NULL,
                 first.queue, first.priority, 0,
-                coalesce((
-                    SELECT job.rowid FROM holdfast_jobs AS job
-                    WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue
-                        AND job.priority = first.priority AND job.available_at <= NEW.wall
-                        AND CASE
-                            WHEN job.claimable_until IS NULL THEN NEW.normal
-                            WHEN job.claimable_until = 0 THEN NEW.isolated
-                            ELSE NEW.normal AND job.claimable_until > NEW.wall
-                        END
-                    ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
-                ), (
-                    SELECT -count(*) FROM holdfast_jobs AS job
-                    WHERE job.state = 'available' AND job.task = first.task AND job.queue = first.queue
-                        AND job.priority = first.priority AND job.available_at <= NEW.wall
-                        AND CASE
-                            WHEN job.claimable_until IS NULL THEN NEW.normal
-                            WHEN job.claimable_until = 0 THEN NEW.isolated
-                            ELSE NEW.normal AND job.claimable_until > NEW.wall
-                        END
-                ))
+                -- include reach(first)
             FROM owner, json_each(iif(NEW.ids IS NULL, NEW.tasks, '{}')) AS known
             JOIN holdfast_jobs AS first ON first.rowid = (
                 SELECT job.rowid FROM holdfast_jobs AS job
@@ -201,26 +155,7 @@ BEGIN
             SELECT
                 next.task, ranges.policy, ranges.is_limited, next.queue, next.priority,
                 iif(next.queue = ranges.queue, ranges.before - ranges.reach, 0),
-                coalesce((
-                    SELECT job.rowid FROM holdfast_jobs AS job
-                    WHERE job.state = 'available' AND job.task = next.task AND job.queue = next.queue
-                        AND job.priority = next.priority AND job.available_at <= NEW.wall
-                        AND CASE
-                            WHEN job.claimable_until IS NULL THEN NEW.normal
-                            WHEN job.claimable_until = 0 THEN NEW.isolated
-                            ELSE NEW.normal AND job.claimable_until > NEW.wall
-                        END
-                    ORDER BY job.available_at, job.id LIMIT 1 OFFSET NEW.room - 1
-                ), (
-                    SELECT -count(*) FROM holdfast_jobs AS job
-                    WHERE job.state = 'available' AND job.task = next.task AND job.queue = next.queue
-                        AND job.priority = next.priority AND job.available_at <= NEW.wall
-                        AND CASE
-                            WHEN job.claimable_until IS NULL THEN NEW.normal
-                            WHEN job.claimable_until = 0 THEN NEW.isolated
-                            ELSE NEW.normal AND job.claimable_until > NEW.wall
-                        END
-                ))
+                -- include reach(next)
             FROM ranges
             -- Two searches, because a comparison of rows, (queue, priority) > (…), would read the whole range it leaves.
             JOIN holdfast_jobs AS next ON next.rowid = coalesce((
@@ -256,23 +191,13 @@ BEGIN
         CROSS JOIN holdfast_jobs AS job
         WHERE job.state = 'available' AND job.task = spans.task AND job.queue = spans.queue
             AND job.priority = spans.priority AND (job.available_at, job.id) <= (spans.last_at, spans.last_id)
-            AND CASE
-                WHEN job.claimable_until IS NULL THEN NEW.normal
-                WHEN job.claimable_until = 0 THEN NEW.isolated
-                ELSE NEW.normal AND job.claimable_until > NEW.wall
-            END
+            AND -- include claimable(job, NEW.normal, NEW.isolated, NEW.wall)
         ORDER BY job.priority, job.available_at, job.id
         LIMIT NEW.room
     ) AS due
     WHERE holdfast_jobs.rowid = due.place;
 
-    -- Only a claim writes this page, so that a poll that finds nothing costs no fsync.
-    UPDATE holdfast_sequence SET claim_number = (
-        SELECT max(claim_number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
-    )
-    WHERE claim_number < (
-        SELECT max(claim_number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
-    );
+    -- include remember_claim_number();
 END;
 
 -- call

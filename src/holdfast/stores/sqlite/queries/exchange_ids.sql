@@ -17,15 +17,7 @@ BEGIN
         started_mono = iif(due.is_limited, NEW.monotonic, NULL)
     FROM (
         WITH RECURSIVE
-        owner AS (
-            SELECT worker, (SELECT claim_number FROM holdfast_sequence) AS last_number
-            FROM holdfast_leases
-            WHERE id = NEW.lease AND ended_at IS NULL
-                AND (NEW.monotonic <= expires_at OR boot <> NEW.boot OR clock <> NEW.clock OR boot = '')
-                AND NOT (is_isolated AND EXISTS (
-                    SELECT 1 FROM holdfast_jobs AS held WHERE held.lease = NEW.lease AND held.state IN ('claimed', 'running')
-                ))
-        ),
+        -- include owner(),
         asked (place, id) AS (
             SELECT 0, substr(NEW.ids, 1, 16)
             UNION ALL
@@ -45,11 +37,7 @@ BEGIN
         CROSS JOIN holdfast_jobs AS job ON job.id = asked.id
         JOIN known ON known.task = job.task
         WHERE job.state = 'available' AND job.available_at <= NEW.wall
-            AND CASE
-                WHEN job.claimable_until IS NULL THEN NEW.normal
-                WHEN job.claimable_until = 0 THEN NEW.isolated
-                ELSE NEW.normal AND job.claimable_until > NEW.wall
-            END
+            AND -- include claimable(job, NEW.normal, NEW.isolated, NEW.wall)
             AND (NEW.queues IS NULL OR job.queue IN (SELECT value FROM json_each(NEW.queues)))
             AND job.queue NOT IN (SELECT paused.queue FROM holdfast_paused_queues AS paused)
         ORDER BY job.priority, job.available_at, job.id
@@ -57,12 +45,7 @@ BEGIN
     ) AS due
     WHERE holdfast_jobs.rowid = due.place;
 
-    UPDATE holdfast_sequence SET claim_number = (
-        SELECT max(claim_number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
-    )
-    WHERE claim_number < (
-        SELECT max(claim_number) FROM holdfast_jobs WHERE lease = NEW.lease AND state IN ('claimed', 'running')
-    );
+    -- include remember_claim_number();
 END;
 
 -- call

@@ -1,0 +1,64 @@
+"""Files of SQL include parts, with the words that are given for their parameters."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.databases import queries
+
+DUE = """-- due(job, now): whether its time has come.
+-- Said of waiting jobs.
+CASE
+    WHEN job.at <= now THEN 1
+END
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/due.sql").write_text(DUE)
+    (tmp_path / "parts/first.sql").write_text(
+        "-- first(jobs): the first that is due.\nSELECT 1 WHERE\n    -- include due(jobs, :now)\n"
+    )
+    return tmp_path
+
+
+def whole(folder: Path, text: str) -> str:
+    (folder / "query.sql").write_text(text)
+    return queries.read(folder / "query.sql")
+
+
+def test_a_part_is_included_with_the_words_that_are_given_for_its_parameters(folder: Path) -> None:
+    text = "SELECT 1 WHERE a\n    AND -- include due(waiting, (SELECT now FROM clock))\n"
+    assert whole(folder, text) == (
+        "SELECT 1 WHERE a\n    AND CASE\n        WHEN waiting.at <= (SELECT now FROM clock) THEN 1\n    END\n"
+    )
+
+
+def test_what_follows_an_inclusion_in_its_line_stays(folder: Path) -> None:
+    assert whole(folder, "SELECT (-- include due(job, 7) OR TRUE)") == "SELECT (CASE\n    WHEN job.at <= 7 THEN 1\nEND OR TRUE)"
+
+
+def test_parts_include_parts(folder: Path) -> None:
+    assert whole(folder, "-- include first(old)") == "SELECT 1 WHERE\n    CASE\n        WHEN old.at <= :now THEN 1\n    END"
+    assert queries.parts_of(folder / "query.sql") == {"first", "due"}
+
+
+def test_a_file_without_parts_is_not_changed(folder: Path) -> None:
+    assert whole(folder, "SELECT 1; -- includes nothing (really)\n") == "SELECT 1; -- includes nothing (really)\n"
+    assert queries.parts_of(folder / "query.sql") == frozenset()
+
+
+@pytest.mark.parametrize("include", ["due(job)", "due(job, 1, 2)", "due()"])
+def test_a_part_gets_as_many_words_as_it_has_parameters(folder: Path, include: str) -> None:
+    with pytest.raises(ValueError, match=r"due.sql: its first line must be -- due\(…\), with \d parameters"):
+        whole(folder, f"SELECT -- include {include}")
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_each_part_of_a_store_is_included_by_two_places_at_least(store: str) -> None:
+    folder = Path(queries.__file__).parents[1] / "stores" / store / "queries"
+    text = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.sql"))
+    once = [path.stem for path in (folder / "parts").glob("*.sql") if text.count(f"-- include {path.stem}(") < 2]
+    assert once == []
