@@ -8,22 +8,21 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from copy import copy
 from functools import cache, partial
+from typing import Any
 from uuid import UUID
 
 from msgspec import structs
 
-from holdfast._core.answers import Duplicate
-from holdfast._core.job import Json, NewJob
+from holdfast._core.job import Json
 from holdfast._core.outcome import Cancel, Fail, Retry, Snooze
 from holdfast._core.policy import Backoff, CrashPolicy
 from holdfast._core.view import RescuedJob
 from holdfast._engine.client.client import Client
-from holdfast._engine.client.handle import Handle
 from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, TaskDefinition
 from holdfast._engine.tasks.registry import define as _define
-from holdfast._engine.tasks.task import Desk, PreparedJob
+from holdfast._engine.tasks.task import PreparedJob
 from holdfast._ports.clock import Randomness
 from holdfast._ports.host import Exit
 from holdfast.testing.history import Event, History, Phase
@@ -31,25 +30,15 @@ from proof.simulator.hosts import SimChance, SimClock
 from proof.simulator.loop import Process, VirtualLoop
 
 
-class Cradle(Desk):
-    """Where children get their ids; nobody waits for them."""
+class Ids:
+    """In the place of an App's connections: where children get their ids. Their handles are not used."""
 
-    def __init__(self, ids: Randomness) -> None:
-        super().__init__()
-        self._ids = ids
+    def __init__(self, chance: Randomness) -> None:
+        self.chance = chance
 
-    def job(self, definition: TaskDefinition, options: Options, payload: bytes) -> NewJob:
-        """A child to be."""
-        queue, priority, policy = definition.queue, definition.priority, definition.policy
-        return options.job(self._ids.uuid7(), definition.name, payload, queue=queue, priority=priority, policy=policy)
-
-    def handle(self, job: NewJob, duplicate: Duplicate | None) -> Handle:
-        """One that nobody uses."""
-        return Handle(job.id if duplicate is None else duplicate.job, job.queue, _nobody)
-
-
-def _nobody() -> Client:
-    raise AssertionError("nobody looks after the children of simulated handlers")
+    def client(self) -> Client:
+        """Refuse: a child is written by its parent's worker."""
+        raise AssertionError("a child's handle is not used in a world")
 
 
 class Scene:
@@ -133,8 +122,8 @@ class Scene:
 
     async def bear(self, job: Job, name: str, key: str | None) -> None:
         """Enqueue a child."""
-        cradle = Cradle(SimChance(self.chance, self._clock))
-        await job.enqueue(PreparedJob(cradle, self._tasks[name], Options(unique_key=key), b"{}"))
+        ids: Any = Ids(SimChance(self.chance, self._clock))
+        await job.enqueue(PreparedJob(lambda: ids, self._tasks[name], Options(unique_key=key), b"{}"))
 
     async def wait(self, seconds: float) -> None:
         """Work, or look like it."""

@@ -12,6 +12,7 @@ from uuid import UUID
 from holdfast._core.book import Book
 from holdfast._core.job import PLACE_OF, NewJob, Place, State
 from holdfast._engine.client.client import Client
+from holdfast._engine.environment import Environment
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
 from holdfast._engine.tasks.registry import TaskDefinition
 from holdfast._ports.host import Exit, SupervisorLink
@@ -203,8 +204,7 @@ class World:
             clock=slot.machine.clock,
             chance=SimChance(process.numbers, slot.machine.clock),
             events=Ears(self, process),
-            open_store=lambda settings: store,
-            open_transport=lambda settings: self.transport(process),
+            connect=lambda settings: (store, self.transport(process)),
             open_table=self.watched.opener(process, is_healthy=slot.is_core),
             options=SupervisorOptions(processes=self.plan.processes),
             arguments=(),
@@ -261,7 +261,8 @@ class World:
         process = machine.process(title.partition(" ")[0], title)
         chance = SimChance(process.numbers, machine.clock)
         bus, store = self.transport(process), self.connect(process, is_healthy=is_healthy)
-        client = Client(store, bus, machine.clock, chance, Ears(self, process), give_up=self.plan.settings.timing.ttl)
+        environment = Environment(store, bus, machine.clock, chance, Ears(self, process))
+        client = Client(environment, give_up=self.plan.settings.timing.ttl)
         self.clients.append(process)
         self.loop.start(process, main(client, machine.clock))
 

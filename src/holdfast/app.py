@@ -10,11 +10,12 @@ from msgspec import structs
 
 from holdfast._core.answers import Check, Pruned
 from holdfast._core.durations import Duration
+from holdfast._core.payload import encode_payload
 from holdfast._core.postgres_url import public_url
 from holdfast._core.table_spec import TableSpec
 from holdfast._core.transport_url import TransportUrl, listens
 from holdfast._engine.client.connections import Connections
-from holdfast._engine.client.handle import Handle
+from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.events import Event, Events
 from holdfast._engine.operators.backup import backup
 from holdfast._engine.operators.operators import Jobs, Queues, RecoveryRun, Workers
@@ -29,7 +30,7 @@ from holdfast._engine.tasks.imports import import_all, problems_of_imports
 from holdfast._engine.tasks.lifespan import Lifespan, problems_of_lifespan
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, define, problems_of_names
-from holdfast._engine.tasks.task import Desk, Task
+from holdfast._engine.tasks.task import Task, TaskWithOptions
 from holdfast._ports.backup import Backup
 from holdfast._ports.host import RunnerHost
 from holdfast._ports.store import HasRoles, Store
@@ -110,7 +111,6 @@ class App(TaskRegistrar, RowsDeclarations):
         self._connections = connections_of(self.settings, self.events, self._open_transport)
         self._tables = Tables(open_table)
         self._surroundings = RowsContext(self.registry, self._tables, self._connections, self.events)
-        self._desk = Desk(self._connections)
         self.jobs = Jobs(self._connections.client)
         self.queues = Queues(self._connections.client)
         self.workers = Workers(self._connections.client)
@@ -119,7 +119,10 @@ class App(TaskRegistrar, RowsDeclarations):
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
         definition = define(handler, **options)
         self.registry.add(definition)
-        return Task(definition, self._desk)
+        return Task(definition, self._connect)
+
+    def _connect(self) -> Connections:
+        return self._connections
 
     def include(self, group: TaskGroup) -> None:
         """Take in the tasks of a group, those it gets later too. ``ConfigurationError`` if another App has it."""
@@ -138,12 +141,11 @@ class App(TaskRegistrar, RowsDeclarations):
         """Enqueue by name, for producers that do not have the code; checked as far as this App knows the task."""
         known = self.registry.get(task)
         if known is not None:
-            job = self._desk.job(known, Options(), known.payload.encode((), payload))
-        else:
-            if problems := problems_of_names(task, "default", 0):
-                raise ConfigurationError(problems)
-            job = self._desk.foreign_job(task, payload)
-        return (await self._desk.enqueue([job]))[0]
+            return await TaskWithOptions[...](known, self._connect, Options()).aenqueue(**payload)
+        if problems := problems_of_names(task, "default", 0):
+            raise ConfigurationError(problems)
+        job = Options().new_job(self._connections.chance.uuid7(), task, encode_payload(task, payload))
+        return handles_of([job], await self._connections.client().enqueue([job]), self._connections.client)[0]
 
     def on(self, event: str) -> Callable[[Subscriber], Subscriber]:
         """Have a function called for each event of that name (``"*"``: all); it can never break the engine.
@@ -340,6 +342,11 @@ def _open_postgres(settings: Settings) -> "PostgresStore":
     return PostgresStore(
         settings.url, schema=settings.schema, pooler=settings.pooler, clock=clock, chance=chance, process=process
     )
+
+
+def connect(settings: Settings) -> tuple[Store, Transport]:
+    """Open the store and the transport that the settings name."""
+    return open_store(settings), open_transport(settings)
 
 
 def open_table(url: str, watch: TableSpec) -> Table:

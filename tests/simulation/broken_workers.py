@@ -9,13 +9,13 @@ from weakref import WeakKeyDictionary
 
 from msgspec import structs
 
-from holdfast._core import lifecycle
+from holdfast._core import book_operations, lifecycle
 from holdfast._core.answers import Answer, EnqueueAnswer
 from holdfast._core.job import ActiveJob, Claim, Json, NewJob
 from holdfast._core.lifecycle import Transition
 from holdfast._core.outcome import Outcome
 from holdfast._core.requests import ClaimRequest
-from holdfast._engine.client.client import Client
+from holdfast._engine.client.group_commit import GroupCommit
 from holdfast._engine.runners.pool import RunnerPool
 from holdfast._engine.runners.runners import ThreadRunner, call_of
 from holdfast._engine.runners.running import Running, Stop
@@ -28,7 +28,6 @@ from holdfast._engine.worker.inbox import Inbox
 from holdfast._engine.worker.rescue_hooks import RescueHooks
 from holdfast._engine.worker.undelivered import OutcomeBackup
 from holdfast.errors import StoreUnavailable
-from holdfast.stores import memory
 from tests.simulation.patching import patched
 
 NEVER = 1e9
@@ -278,16 +277,17 @@ def no_hook_alone() -> Any:
 
 def prune_the_owed() -> Any:
     """Retention is retention, whatever is owed."""
-    return patched(memory, retention_of=lambda row: row.policy.retention)
+    return patched(book_operations, retention_of=lambda row: row.policy.retention)
 
 
 def call_per_copy() -> Any:
     """Each copy of an enqueue is a call of its own."""
 
-    async def write(self: Client, jobs: Sequence[NewJob]) -> EnqueueAnswer:
-        return await self._ask("enqueue", lambda: self._store.enqueue(self._chance.uuid4(), jobs))
+    async def write(self: GroupCommit, jobs: Sequence[NewJob]) -> EnqueueAnswer:
+        store, chance = self._environment.store, self._environment.chance
+        return await self._retry("enqueue", lambda: store.enqueue(chance.uuid4(), jobs))
 
-    return patched(Client, _write=write)
+    return patched(GroupCommit, write=write)
 
 
 def starts_in_turn() -> Any:

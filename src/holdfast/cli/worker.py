@@ -93,7 +93,7 @@ def _maker(
     from holdfast._engine.supervisor.supervisor import Supervisor
     from holdfast._system.clock import SystemRandomness
     from holdfast._system.host import SystemHost
-    from holdfast.app import open_store, open_table, open_transport
+    from holdfast.app import connect, open_table
     from holdfast.cli.output import to_json
     from holdfast.errors import ConfigurationError
 
@@ -105,8 +105,7 @@ def _maker(
         clock=clock,
         chance=SystemRandomness(),
         events=events,
-        open_store=open_store,
-        open_transport=open_transport,
+        connect=connect,
         open_table=open_table,
         options=kept,
         arguments=(target, to_json(options)),

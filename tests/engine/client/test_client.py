@@ -18,6 +18,7 @@ from holdfast._core.requests import ClaimRequest, JobFilter, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._engine.client import client
 from holdfast._engine.client.client import Client
+from holdfast._engine.environment import Environment
 from holdfast._engine.events import Event, EventName, Events
 from holdfast._ports.transport import Hint
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, SchemaMissing, StoreBusy, StoreUnavailable, UniqueConflict
@@ -89,7 +90,7 @@ class Desk:
         self.seen: list[Event] = []
         self.events.on("*", self.seen.append)
         self.chance = FakeChance()
-        self.client = Client(self.store, self.transport, self.clock, self.chance, self.events)
+        self.client = Client(Environment(self.store, self.transport, self.clock, self.chance, self.events))
 
     def job(self, queue: str = "default", task: str = "task", key: str | None = None, payload: bytes = b"{}") -> NewJob:
         return NewJob(id=self.chance.uuid7(), task=task, payload=payload, policy=POLICY, queue=queue, unique_key=key)

@@ -11,6 +11,7 @@ from holdfast._core.requests import JobFilter
 from holdfast._core.table_spec import Key, RowOutcome, RowsSettings
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
+from holdfast._engine.environment import Environment
 from holdfast._engine.rows.scheduler import PAUSE, PRUNING, TableJobs
 from holdfast._engine.rows.tables import Tables
 from holdfast._engine.supervisor.supervisor import Supervisor, SupervisorOptions
@@ -42,7 +43,7 @@ class Field:
     def another(self, seed: int) -> TableJobs:
         """That of another supervisor."""
         chance = FakeChance(seed)
-        client = Client(self.memory, MemoryTransport(), self.clock, chance, self.log.events, give_up=0)
+        client = Client(Environment(self.memory, MemoryTransport(), self.clock, chance, self.log.events), give_up=0)
         tables = Tables(lambda url, watch: self.table)  # type: ignore[arg-type,return-value]
         return TableJobs(self.settings, tables, client, chance=chance, events=self.log.events)
 
@@ -262,8 +263,7 @@ class Estate:
             clock=self.clock,
             chance=self.chance,
             events=self.log.events,
-            open_store=lambda _: self.memory,
-            open_transport=lambda _: MemoryTransport(),
+            connect=lambda _: (self.memory, MemoryTransport()),
             open_table=lambda url, watch: self.tables[watch.name],  # type: ignore[arg-type,return-value]
             options=SupervisorOptions(until_empty=until_empty),
             arguments=("app:app",),

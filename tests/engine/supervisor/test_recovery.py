@@ -16,6 +16,7 @@ from holdfast._core.policy import CrashPolicy, Policy
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import ClaimRequest, IsolatedJobs, NewLease
 from holdfast._core.timing import LeaseTiming
+from holdfast._engine.environment import Environment
 from holdfast._engine.supervisor.recovery import HOLDS_PER_MOVE, MOST_REFUSALS, Contact, Recovery
 from holdfast.errors import StoreRefused, StoreUnavailable
 from holdfast.stores.memory import MemoryStore
@@ -44,12 +45,8 @@ class Site:
             compare()
 
         self.recovery = Recovery(
-            self.store,
+            Environment(self.store, self.transport, self.clock, self.chance, self.log.events),
             self.contact,
-            now=self.clock.monotonic,
-            chance=self.chance,
-            events=self.log.events,
-            publish=self.transport.publish,
             host=host,
             own=lambda: self.own,
             compare_clocks=compare_clocks if compare else None,

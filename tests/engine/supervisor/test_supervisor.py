@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -52,17 +53,16 @@ class Fleet:
             clock=self.clock,
             chance=self.chance,
             events=self.log.events,
-            open_store=self._open_store,
-            open_transport=lambda _: self.transport,
+            connect=self._connect,
             options=SupervisorOptions(processes=processes, until_empty=until_empty, grace=grace),
             arguments=("app:app",),
         )
         self.running = beside(self.supervisor.run())
 
-    def _open_store(self, settings: Settings) -> Flaky:
+    def _connect(self, settings: Settings) -> Any:
         if self.refusals:
             raise self.refusals.pop(0)
-        return self.store
+        return self.store, self.transport
 
     async def spawned(self) -> MemoryChild:
         """The next worker process."""

@@ -25,7 +25,7 @@ def test_options_are_normalised() -> None:
 
 def test_the_task_says_what_the_options_do_not() -> None:
     def job(options: Options) -> tuple[object, ...]:
-        made = options.job(UUID(int=1), "task", b"{}", queue="slow", priority=3, policy=Policy())
+        made = options.new_job(UUID(int=1), "task", b"{}", queue="slow", priority=3, policy=Policy())
         return made.queue, made.priority, made.delay, made.run_at, made.expires_in, made.unique_key, made.tags
 
     assert job(Options()) == ("slow", 3, 0.0, None, None, None, ())

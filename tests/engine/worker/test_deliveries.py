@@ -70,7 +70,7 @@ class Shop:
         self.memory = MemoryStore(self.clock)
         self.registry, self.settings = registry(*tasks), settings
         self.queue = FaultyQueue(random.Random(seed), mishaps, ack_wait=ACK_WAIT, acks_on_finish=ack == "finish")
-        self.client = Client(self.memory, self.transport(), self.clock, self.chance, self.log.events)
+        self.client = Client(Environment(self.memory, self.transport(), self.clock, self.chance, self.log.events))
         self.stores: list[Flaky] = []
         self.channels: list[MemoryChannel] = []
         self.runs: list[asyncio.Task[None]] = []
@@ -110,7 +110,7 @@ class Shop:
         known = self.registry.get(task)
         assert known is not None
         jobs = [
-            Options.of(**options).job(self.chance.uuid7(), task, b"{}", queue="default", priority=0, policy=known.policy)
+            Options.of(**options).new_job(self.chance.uuid7(), task, b"{}", queue="default", priority=0, policy=known.policy)
             for _ in range(count)
         ]
         await self.client.enqueue(jobs)
@@ -333,7 +333,8 @@ def test_jobs_that_nobody_was_told_of_are_found_although_deliveries_never_cease(
     async def test() -> None:
         shop = Shop(work)
         await shop.hire()
-        quiet = Client(shop.memory, FaultyTransport(shop.queue, passing, lambda: True), shop.clock, shop.chance, shop.log.events)
+        transport = FaultyTransport(shop.queue, passing, lambda: True)
+        quiet = Client(Environment(shop.memory, transport, shop.clock, shop.chance, shop.log.events))
         await passing(1.0)
 
         async def keep_enqueuing() -> None:
@@ -364,7 +365,8 @@ def test_a_delivered_job_is_not_claimed_while_jobs_before_it_are_due() -> None:
             return await exchange(transitions, None if is_locked and is_look else request)
 
         shop.memory.exchange = beside_another  # type: ignore[method-assign]
-        quiet = Client(shop.memory, FaultyTransport(shop.queue, passing, lambda: True), shop.clock, shop.chance, shop.log.events)
+        transport = FaultyTransport(shop.queue, passing, lambda: True)
+        quiet = Client(Environment(shop.memory, transport, shop.clock, shop.chance, shop.log.events))
         shop.client, loud = quiet, shop.client
         (first,) = await shop.enqueue()
         shop.client = loud
@@ -519,12 +521,8 @@ def test_a_rescued_job_goes_to_one_worker_with_the_reason_and_the_claim_says_tha
         await shop.hire()
         await passing(1.0)
         recovery = Recovery(
-            shop.memory,
+            Environment(shop.memory, shop.transport(), shop.clock, shop.chance, shop.log.events),
             Contact(TIMING, shop.clock.monotonic),
-            now=shop.clock.monotonic,
-            chance=shop.chance,
-            events=shop.log.events,
-            publish=shop.transport().publish,
         )
         await recovery.end(DEAD.id, DEAD.worker, LeaseEnd(End.CRASHED, "SIGKILL"))
         assert [(message.job, message.rescued) for message in shop.queue.waiting] == []

@@ -10,18 +10,17 @@ from msgspec import structs
 
 from holdfast._core.answers import EnqueueAnswer, LeaseView, Pruned, QueueView, ReopenAnswer
 from holdfast._core.explanation import Explanation, WorkerFacts, explain
-from holdfast._core.identity import enqueue_call_id
 from holdfast._core.job import PLACE_OF, Json, NewJob, Place, Reason, State
 from holdfast._core.payload import decode_json
 from holdfast._core.record import JobRecord
 from holdfast._core.requests import JobFilter
 from holdfast._core.view import AttemptView, JobView
+from holdfast._engine.client.announcement import announce
 from holdfast._engine.client.group_commit import GroupCommit
-from holdfast._engine.events import EventName, Events
+from holdfast._engine.environment import Environment
+from holdfast._engine.events import EventName
 from holdfast._engine.retry import GIVE_UP, Retrier
-from holdfast._ports.clock import Clock, Randomness
-from holdfast._ports.store import Store
-from holdfast._ports.transport import Hint, Transport
+from holdfast._ports.transport import Hint
 from holdfast.errors import JobCancelled, JobFailed, JobNotFound, StoreBusy, UniqueConflict
 
 RESULT_PAUSES = (0.005, 0.25)
@@ -40,29 +39,26 @@ Ids = list[UUID]
 class Client:
     """Speaks to one store from one event loop. Concurrent enqueues share commits, but for those with a unique key."""
 
-    def __init__(
-        self, store: Store, transport: Transport, clock: Clock, chance: Randomness, events: Events, *, give_up: float = GIVE_UP
-    ) -> None:
-        self._store = store
-        self._transport = transport
-        self._clock = clock
-        self._chance = chance
-        self._events = events
-        self._ask = Retrier(clock, chance, events, give_up=give_up).call
-        self._commits = GroupCommit(self._write)
+    def __init__(self, environment: Environment, *, give_up: float = GIVE_UP) -> None:
+        self._environment = environment
+        self._store, self._transport = environment.store, environment.transport
+        self._clock, self._events = environment.clock, environment.events
+        self._retry = Retrier(environment.clock, environment.chance, environment.events, give_up=give_up).call
+        self._commits = GroupCommit(environment, self._retry)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
-        """All of them durably, or none. ``StoreUnavailable`` after ``give_up`` seconds: they may or may not be there.
+        """Write all jobs durably, or none. ``StoreUnavailable`` after ``give_up`` seconds: they may or may not be there.
 
-        ``UniqueConflict`` if a key is taken by a job with another payload. A cancelled caller leaves its neighbours alone;
-        its own jobs may still land if they were on their way.
+        ``UniqueConflict`` if a job with another payload has one of the keys. Jobs of a cancelled caller may still land if they
+        were on their way; those of its neighbours in the same commit do.
         """
+        if not jobs:
+            return EnqueueAnswer()
         if [job for job in jobs if job.unique_key is not None]:
-            answer = await self._write(jobs)  # alone: another caller's conflict must not undo this one
+            answer = await self._commits.write(jobs)  # alone: another caller's conflict must not undo this one
             require_no_conflict(jobs, answer)
             return answer
-        if jobs:
-            await self._commits.add(jobs)
+        await self._commits.add(jobs)
         return _ALL
 
     async def get(self, job: UUID) -> JobView:
@@ -71,13 +67,13 @@ class Client:
 
     async def list(self, which: JobFilter) -> "list[JobView]":
         """Matching jobs, newest first, without attempts."""
-        return [JobView.of(record) for record in await self._ask("list", lambda: self._store.list(which))]
+        return [JobView.of(record) for record in await self._retry("list", lambda: self._store.list(which))]
 
     async def ids(self, which: JobFilter, reason: Reason | None, limit: int | None) -> Ids:
         """Ids of matching jobs, newest first, read in pages: a selector for verbs that take many."""
         found: Ids = []
         while limit is None or len(found) < limit:
-            page = await self._ask("list", partial(self._store.list, which))
+            page = await self._retry("list", partial(self._store.list, which))
             found += [record.id for record in page if reason in (None, record.reason)]
             if len(page) < which.limit:
                 break
@@ -86,18 +82,18 @@ class Client:
 
     async def counts(self, by: Literal["queue", "task"] | None) -> dict[str, dict[str, int]]:
         """Jobs by group and state, all nine states with zeros; the group is ``""`` without ``by``."""
-        found = await self._ask("counts", lambda: self._store.counts(by))
+        found = await self._retry("counts", lambda: self._store.counts(by))
         groups = dict.fromkeys([""] if by is None else sorted({group for group, _ in found}))
         return {group: {state.value: found.get((group, state), 0) for state in State} for group in groups}
 
     async def workers(self) -> Sequence[LeaseView]:
         """Those whose lease has not ended, oldest first."""
-        return await self._ask("workers", self._store.workers)
+        return await self._retry("workers", self._store.workers)
 
     async def explain(self, job: UUID) -> Explanation:
         """Why the job is where it is; ``JobNotFound``."""
         record = await self._record(job)
-        queues = await self._ask("queues", self._store.queues)
+        queues = await self._retry("queues", self._store.queues)
         workers = await self.workers()
         paused = {queue.name for queue in queues if queue.paused_at is not None}
         now = EPOCH + timedelta(seconds=self._clock.wall())
@@ -145,12 +141,12 @@ class Client:
 
     async def queues(self) -> tuple[QueueView, ...]:
         """Queues that have jobs or are paused, with all nine counts."""
-        found = await self._ask("queues", self._store.queues)
+        found = await self._retry("queues", self._store.queues)
         return tuple(structs.replace(each, counts={state: each.counts.get(state, 0) for state in State}) for each in found)
 
     async def pause(self, queues: Sequence[str], *, is_paused: bool) -> None:
         """Leave these queues alone, or take from them again."""
-        await self._ask("pause", lambda: self._store.pause(queues, is_paused=is_paused))
+        await self._retry("pause", lambda: self._store.pause(queues, is_paused=is_paused))
         for queue in queues:
             self._events.emit(EventName.QUEUE_PAUSED if is_paused else EventName.QUEUE_RESUMED, queue=queue)
         if not is_paused:
@@ -160,7 +156,7 @@ class Client:
         """Delete what waits in the queues and was enqueued before the store's first answer, a batch at a time; how many that were."""
         purged, until = dict.fromkeys(queues, 0), None
         for queue in purged:
-            while (some := await self._ask("purge", partial(self._store.purge, queue, BATCH, until))).jobs:
+            while (some := await self._retry("purge", partial(self._store.purge, queue, BATCH, until))).jobs:
                 purged[queue] += some.jobs
                 until = some.until
             until = some.until
@@ -170,7 +166,7 @@ class Client:
     async def prune(self) -> Pruned:
         """Forget all whose time has come, a batch at a time."""
         done = Pruned()
-        while (some := await self._ask("prune", lambda: self._store.prune(BATCH))).total:
+        while (some := await self._retry("prune", lambda: self._store.prune(BATCH))).total:
             done = Pruned(
                 jobs=done.jobs + some.jobs,
                 stubs=done.stubs + some.stubs,
@@ -182,9 +178,8 @@ class Client:
         return done
 
     async def announce(self, written: Sequence[NewJob]) -> None:
-        """Say that these jobs are durable, and wake idle workers."""
-        emit_enqueued(written, self._events)
-        await self._transport.publish(hints_of(written, are_delivered=self._transport.deliveries is not None))
+        """Emit events for jobs that another writer has made durable, and wake idle workers."""
+        await announce(self._environment, written)
 
     async def notify(self, queue: str) -> None:
         """Wake idle workers, for jobs that were written without this client."""
@@ -204,20 +199,10 @@ class Client:
             pause = min(pause * 2, RESULT_PAUSES[1])
 
     async def _record(self, job: UUID) -> JobRecord:
-        record = await self._ask("get", lambda: self._store.get(job))
+        record = await self._retry("get", lambda: self._store.get(job))
         if record is None:
             raise JobNotFound(f"no job has the id {job}: it never existed here, or its retention has passed")
         return record
-
-    async def _write(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
-        call = enqueue_call_id(
-            jobs[0].id, self._chance.uuid4()
-        )  # the same for every copy of this write, so that two copies are one
-        answer = await self._ask("enqueue", lambda: self._store.enqueue(call, jobs))
-        if answer.duplicates:
-            jobs = [] if answer.is_refused else [job for job in jobs if job.id not in answer.duplicates]
-        await self.announce(jobs)
-        return answer
 
     async def _each(
         self,
@@ -248,7 +233,7 @@ class Client:
         for start in range(0, len(jobs), BATCH):
             left = jobs[start : start + BATCH]
             try:
-                await self._ask(operation, ask)
+                await self._retry(operation, ask)
             except StoreBusy as error:
                 if not error.jobs:
                     raise
@@ -272,25 +257,8 @@ class Client:
             await self._transport.publish([Hint(ids=ids[n : n + HINTED]) for n in range(0, len(ids), HINTED)])
 
 
-def emit_enqueued(jobs: Iterable[NewJob], events: Events) -> None:
-    """Say that they are durable."""
-    for job in jobs if events.hears(EventName.JOB_ENQUEUED) else ():
-        events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)
-
-
-def hints_of(jobs: Iterable[NewJob], *, are_delivered: bool) -> "list[Hint]":
-    """What idle workers should hear of them: of each queue that has some; where each is handed to one worker, which are due."""
-    if not are_delivered:
-        return [Hint(queue) for queue in dict.fromkeys([job.queue for job in jobs])]
-    due: dict[str, Ids] = {}
-    for job in jobs:
-        if job.run_at is None and job.delay <= 0:  # nobody could claim it yet
-            due.setdefault(job.queue, []).append(job.id)
-    return [Hint(queue, tuple(ids)) for queue, ids in due.items()]
-
-
 def require_no_conflict(jobs: Iterable[NewJob], answer: EnqueueAnswer) -> None:
-    """``UniqueConflict`` for the first whose key an unfinished job with another payload has."""
+    """Raise ``UniqueConflict`` for the first job whose key an unfinished job with another payload has."""
     for job in jobs:
         duplicate = answer.duplicates.get(job.id)
         if duplicate is not None and not duplicate.is_same:

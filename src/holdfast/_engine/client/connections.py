@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 
 from holdfast._engine.client.client import Client
+from holdfast._engine.environment import Environment
 from holdfast._engine.events import Events
 from holdfast._forks import register
 from holdfast._ports.clock import Clock, Randomness
@@ -58,7 +59,8 @@ class Connections:
             if loop not in self._clients:
                 for closed in [each for each in self._clients if each.is_closed()]:
                     del self._clients[closed]
-                self._clients[loop] = Client(store, transport, self.clock, self.chance, self._events)
+                environment = Environment(store, transport, self.clock, self.chance, self._events)
+                self._clients[loop] = Client(environment)
             return self._clients[loop]
 
     def move(self, settings: Settings) -> None:

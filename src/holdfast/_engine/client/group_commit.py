@@ -5,7 +5,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
+from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.identity import enqueue_call_id
 from holdfast._core.job import NewJob
+from holdfast._engine.client.announcement import announce
+from holdfast._engine.environment import Environment
 
 SHARED_COMMIT = 1000
 
@@ -17,12 +21,12 @@ class PendingCall(Struct, frozen=True, eq=False):
     done: asyncio.Future[None]
 
     def succeed(self) -> None:
-        """They are."""
+        """Report to the caller that its jobs are durable."""
         if not self.done.done():
             self.done.set_result(None)
 
     def fail(self, error: BaseException) -> None:
-        """They may or may not be."""
+        """Report to the caller that its jobs may or may not be there."""
         if isinstance(error, asyncio.CancelledError):
             self.done.cancel()
         elif not self.done.done():
@@ -33,16 +37,25 @@ Calls = list[PendingCall]
 
 
 class GroupCommit:
-    """Collects the calls of one event loop; ``write`` makes their jobs durable, all of them or none."""
+    """Collects the calls of one event loop and writes their jobs, all of a write or none."""
 
-    def __init__(self, write: Callable[[Sequence[NewJob]], Awaitable[object]]) -> None:
-        self._write = write
+    def __init__(self, environment: Environment, retry: Callable[..., Awaitable[EnqueueAnswer]]) -> None:
+        self._environment, self._retry = environment, retry
         self._waiting: Calls = []
         self._flushing: asyncio.Task[None] | None = None
         self._is_writing = self._is_crowded = False
 
+    async def write(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
+        """Write the jobs and announce them. All copies of this write have one call id, so that they are one to the store."""
+        store, call = self._environment.store, enqueue_call_id(jobs[0].id, self._environment.chance.uuid4())
+        answer = await self._retry("enqueue", lambda: store.enqueue(call, jobs))
+        if answer.duplicates:
+            jobs = [] if answer.is_refused else [job for job in jobs if job.id not in answer.duplicates]
+        await announce(self._environment, jobs)
+        return answer
+
     def add(self, jobs: Sequence[NewJob]) -> Awaitable[None]:
-        """To be awaited at once: returns when they are durable. A cancelled caller leaves its neighbours alone."""
+        """Return an awaitable that ends when the jobs are durable; await it at once. A cancelled caller leaves the others alone."""
         if not self._is_writing and not self._is_crowded:
             return self._write_alone(jobs)
         done = asyncio.get_running_loop().create_future()
@@ -52,10 +65,10 @@ class GroupCommit:
         return done
 
     async def _write_alone(self, jobs: Sequence[NewJob]) -> None:
-        """There is nobody to share with: no task, and no turn of the loop more than the write itself needs."""
+        """Write without a task: no other caller shares the commit, and a turn of the loop costs more than the rest."""
         self._is_writing = True
         try:
-            await self._write(jobs)
+            await self.write(jobs)
         finally:
             self._is_writing = False
             if self._waiting and any(not call.done.done() for call in self._waiting):
@@ -77,7 +90,7 @@ class GroupCommit:
     async def _write_shared(self, calls: Calls) -> None:
         try:
             if calls:
-                await self._write([job for call in calls for job in call.jobs])
+                await self.write([job for call in calls for job in call.jobs])
         except BaseException as error:
             for call in calls:
                 call.fail(error)
@@ -88,7 +101,7 @@ class GroupCommit:
                 call.succeed()
 
     def _take(self) -> Calls:
-        """The calls that share the next commit, whole ones only; a caller that has gone takes its jobs with it."""
+        """Remove and return the calls that share the next commit, none of them divided; jobs of cancelled callers are dropped."""
         size = taken = 0
         for call in self._waiting:
             if taken and size + len(call.jobs) > SHARED_COMMIT:

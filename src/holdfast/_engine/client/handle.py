@@ -1,12 +1,13 @@
 """What an enqueue answers: a job by its id, to look at, wait for, cancel or run again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
+from holdfast._core.answers import Duplicate, EnqueueAnswer
 from holdfast._core.durations import Duration, seconds
-from holdfast._core.job import Json, State
+from holdfast._core.job import Json, NewJob, State
 from holdfast._core.view import JobView
-from holdfast._engine.client.client import Client
+from holdfast._engine.client.client import Client, require_no_conflict
 from holdfast.errors import JobNotFound, UniqueConflict
 from holdfast.sync import blocking
 
@@ -66,3 +67,20 @@ class Handle:
         if self.id not in states:
             raise JobNotFound(f"no job has the id {self.id}: its retention has passed")
         return states[self.id]
+
+
+def handles_of(jobs: Sequence[NewJob], answer: EnqueueAnswer, connect: Callable[[], Client]) -> list[Handle]:
+    """Return a handle for each job, or that of the unfinished job that has its unique key already.
+
+    ``UniqueConflict`` for the first job whose key an unfinished job with another payload has.
+    """
+    if not answer.duplicates:
+        return [Handle(job.id, job.queue, connect) for job in jobs]
+    require_no_conflict(jobs, answer)
+    return [_handle_of(job, answer.duplicates.get(job.id), connect) for job in jobs]
+
+
+def _handle_of(job: NewJob, duplicate: Duplicate | None, connect: Callable[[], Client]) -> Handle:
+    if duplicate is None:
+        return Handle(job.id, job.queue, connect)
+    return Handle(duplicate.job, job.queue, connect, created=False)

@@ -117,12 +117,5 @@ class RunDue:
     async def _bury(self, ward: WorkerHandle, exit: Exit) -> None:
         """A worker that ended well has ended its lease, unless the store refused outcomes to the last."""
         if ward.lease is not None and (exit.code != 0 or ward.undelivered):
-            recovery = Recovery(
-                self._store,
-                self._contact,
-                now=self._now,
-                chance=self._chance,
-                events=self._rooms.events,
-                publish=self._environment.transport.publish,
-            )
+            recovery = Recovery(self._environment, self._contact)
             await recovery.end(ward.lease.id, ward.name, ward.lease_end(exit), undelivered=ward.undelivered)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from holdfast._engine.client.connections import Connections
+from holdfast._engine.environment import Environment
 from holdfast._engine.events import Events
 from holdfast._engine.supervisor.recovery import Contact, Recovery, Rescued
 from holdfast._ports.host import Host
@@ -11,17 +12,10 @@ from holdfast.settings import Settings
 
 async def recover(connections: Connections, settings: Settings, events: Events, host: Host, *, now: bool) -> Sequence[Rescued]:
     """Rescue the jobs of workers that lost their right to them. ``now``: do not watch the store first."""
-    store, clock, timing = connections.store, connections.clock, settings.timing
-    contact = Contact(timing, clock.monotonic)
-    recovery = Recovery(
-        store,
-        contact,
-        now=clock.monotonic,
-        chance=connections.chance,
-        events=events,
-        publish=connections.transport.publish,
-        host=None if settings.reconcile == "off" else host,
-    )
+    clock = connections.clock
+    environment = Environment(connections.store, connections.transport, clock, connections.chance, events)
+    contact = Contact(settings.timing, environment.lease_time)
+    recovery = Recovery(environment, contact, host=None if settings.reconcile == "off" else host)
     rescued = [*await recovery.reconcile(), *await recovery.step(skip_amnesty=now)]
     while not now and recovery.pause < float("inf"):
         await clock.sleep(recovery.pause / 2)

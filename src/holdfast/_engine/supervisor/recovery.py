@@ -16,12 +16,11 @@ from holdfast._core.identity import is_provably_dead
 from holdfast._core.job import ActiveJob, State, Token
 from holdfast._core.lifecycle import End, LeaseEnd, Transition
 from holdfast._core.timing import LeaseTiming, Silence, Silences
+from holdfast._engine.environment import Environment
 from holdfast._engine.error_text import described
-from holdfast._engine.events import EventName, Events, failure_of_store
+from holdfast._engine.events import EventName, failure_of_store
 from holdfast._engine.service import is_answer, is_refusal
-from holdfast._ports.clock import Randomness
 from holdfast._ports.host import Host
-from holdfast._ports.store import Store
 from holdfast._ports.transport import Hint
 from holdfast.errors import HoldfastError
 
@@ -93,26 +92,17 @@ class Recovery:
 
     def __init__(
         self,
-        store: Store,
+        environment: Environment,
         contact: Contact,
         *,
-        now: Callable[[], float],
-        chance: Randomness,
-        events: Events,
-        publish: Callable[[Sequence[Hint]], Awaitable[None]],
         host: Host | None = None,
         own: Callable[[], Collection[UUID]] = frozenset,
         compare_clocks: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        self._store = store
-        self._contact = contact
-        self._now = now
-        self._chance = chance
-        self._events = events
-        self._publish = publish
-        self._host = host
-        self._own = own
-        self._compare_clocks = compare_clocks
+        self._store = environment.store
+        self._events, self._chance, self._now = environment.events, environment.chance, environment.lease_time
+        self._publish = environment.transport.publish
+        self._contact, self._host, self._own, self._compare_clocks = contact, host, own, compare_clocks
         self._late: tuple[Transition, ...] = ()
         self._refusals: defaultdict[tuple[UUID, Token], int] = defaultdict(int)
         self.has_locked, self.pause_of_locked = False, math.inf

@@ -13,6 +13,7 @@ from holdfast._core.identity import worker_name
 from holdfast._core.requests import NewLease, ProgressUpdate
 from holdfast._engine import messages
 from holdfast._engine.client.client import Client
+from holdfast._engine.environment import Environment
 from holdfast._engine.error_text import described
 from holdfast._engine.events import EventName, Events, failure_of_store
 from holdfast._engine.progress import report
@@ -49,14 +50,13 @@ class Supervisor:
         clock: Clock,
         chance: Randomness,
         events: Events,
-        open_store: Callable[[Settings], Store],
-        open_transport: Callable[[Settings], Transport],
+        connect: Callable[[Settings], tuple[Store, Transport]],
         open_table: OpenTable = no_tables,
         options: SupervisorOptions,
         arguments: Sequence[str],
     ) -> None:
         self._host, self._clock, self._chance, self._events = host, clock, chance, events
-        self._open_store, self._open_transport, self._open_table = open_store, open_transport, open_table
+        self._connect, self._open_table = connect, open_table
         self._options, self._arguments = options, tuple(arguments)
         self.workers: list[WorkerHandle] = []
         self._event_relay, self.problems = EventRelay(events, lambda: self.workers) if options.tells else None, tuple[str, ...]()
@@ -227,18 +227,15 @@ class Supervisor:
             if self._services:
                 return
             if self._settings is None:
-                self._store, self._transport = self._open_store(settings), self._open_transport(settings)
+                self._store, self._transport = self._connect(settings)
+                self._environment = Environment(self._store, self._transport, self._clock, self._chance, self._events)
                 self._settings = settings
                 for warning in self._store.capabilities.warnings:
                     self._events.emit(EventName.STORE_WARNED, warning=warning)
             self._contact = Contact(settings.timing, self._now_of_lease)
             self._recovery = Recovery(
-                self._store,
+                self._environment,
                 self._contact,
-                now=self._now_of_lease,
-                chance=self._chance,
-                events=self._events,
-                publish=self._transport.publish,
                 host=None if settings.reconcile == "off" else self._host,
                 own=self._own_leases,
                 compare_clocks=self._beat,
@@ -259,7 +256,7 @@ class Supervisor:
         self._isolation = Isolation(
             self._store, self._clock, tasks=tasks, queues=queues, room=room, live=live, interval=pause, serve=serve
         )
-        client = Client(self._store, self._transport, self._clock, self._chance, self._events, give_up=0)
+        client = Client(self._environment, give_up=0)
         self._rows_scheduler = RowsScheduler(
             Tables(self._open_table), client, serve=serve, chance=self._chance, events=self._events
         )
@@ -388,9 +385,7 @@ class Supervisor:
 
     def _now_of_lease(self) -> float:
         """Deadlines are taken on the lease's own clock where the store has none."""
-        if self._settings is not None and self._store.capabilities.lease_clock != "kernel":
-            return self._clock.boottime()
-        return self._clock.monotonic()
+        return self._clock.monotonic() if self._settings is None else self._environment.lease_time()
 
     def _report_error(self, operation: str, error: BaseException) -> None:
         require_not_cancelled()

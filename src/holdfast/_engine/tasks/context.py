@@ -10,7 +10,6 @@ from uuid import UUID
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.job import ActiveJob, Claim, Json, NewJob, RescueReason, Token
 from holdfast._core.payload import cut_text, decode_json, encode_checkpoint
-from holdfast._engine.client.client import require_no_conflict
 from holdfast._engine.client.handle import Handle
 from holdfast.errors import ConfigurationError, JobLost
 
@@ -151,14 +150,13 @@ class JobContext:
         self._require_owned()
         if child.options.within is not None:
             raise ConfigurationError(["within: a child is written under its parent's token; leave within out"])
-        job = child.job()
+        job = child.new_job()
         try:
             answer = await self._reporter.children.enqueue(self._claim.job, job)
         except asyncio.CancelledError:
             self._require_owned()
             raise
-        require_no_conflict([job], answer)
-        return child.desk.handle(job, answer.duplicates.get(job.id))
+        return child.handle(job, answer)
 
 
 class Job(JobContext):

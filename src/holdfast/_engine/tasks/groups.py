@@ -6,7 +6,7 @@ from typing import Any
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.tasks.decorator import TaskRegistrar
 from holdfast._engine.tasks.registry import Registry, TaskDefinition, define, problems_of_names
-from holdfast._engine.tasks.task import Desk, Task
+from holdfast._engine.tasks.task import Task
 from holdfast.errors import ConfigurationError
 
 
@@ -27,7 +27,7 @@ class TaskGroup(TaskRegistrar):
             raise ConfigurationError([problem.replace("name=", "prefix=") for problem in problems])
         self.prefix, self.queue = prefix, queue
         self._definitions: list[TaskDefinition] = []
-        self._desk = Desk()
+        self._connections: Connections | None = None
         self._registry: Registry | None = None
 
     def __repr__(self) -> str:
@@ -44,7 +44,7 @@ class TaskGroup(TaskRegistrar):
             raise ConfigurationError([f"{self!r} is included in another App: make a group for each App"])
         registry.add(*self._definitions)
         self._registry = registry
-        self._desk.open(connections)
+        self._connections = connections
 
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
         name = options.get("name") or getattr(handler, "__name__", "")
@@ -52,4 +52,9 @@ class TaskGroup(TaskRegistrar):
         if self._registry is not None:
             self._registry.add(definition)
         self._definitions.append(definition)
-        return Task(definition, self._desk)
+        return Task(definition, self._connect)
+
+    def _connect(self) -> Connections:
+        if self._connections is None:
+            raise ConfigurationError(["this task is in a TaskGroup that no App has included: call app.include(group) first"])
+        return self._connections

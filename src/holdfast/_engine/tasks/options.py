@@ -14,6 +14,7 @@ from holdfast._engine.tasks.registry import problems_of_names
 from holdfast.errors import ConfigurationError
 
 TEXT_LIMIT = 200
+DEFAULT_POLICY = Policy()
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -69,8 +70,17 @@ class Options(Struct, frozen=True, kw_only=True):
             within=within,
         )
 
-    def job(self, job: UUID, task: str, payload: bytes, *, queue: str, priority: int, policy: Policy) -> NewJob:
-        """The job to be, with the task's ``queue`` and ``priority`` where nothing else was said."""
+    def new_job(
+        self,
+        job: UUID,
+        task: str,
+        payload: bytes,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        policy: Policy = DEFAULT_POLICY,
+    ) -> NewJob:
+        """Return a new job, with the task's ``queue`` and ``priority`` where the options name none."""
         return NewJob(
             id=job,
             task=task,

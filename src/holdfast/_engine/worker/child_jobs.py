@@ -7,7 +7,7 @@ from uuid import UUID
 from holdfast._core.answers import EnqueueAnswer
 from holdfast._core.identity import enqueue_call_id
 from holdfast._core.job import ActiveJob, NewJob, Token
-from holdfast._engine.client.client import emit_enqueued, hints_of
+from holdfast._engine.client.announcement import announce
 from holdfast._engine.environment import Environment
 from holdfast._engine.retry import Retrier
 from holdfast.errors import JobLost
@@ -17,8 +17,7 @@ class ChildJobs:
     """Writes them by the worker's own connection, under the token of the job that asks."""
 
     def __init__(self, environment: Environment, *, lost: Callable[[UUID, Token], None]) -> None:
-        self._store, self._transport = environment.store, environment.transport
-        self._chance, self._events = environment.chance, environment.events
+        self._environment, self._store, self._chance = environment, environment.store, environment.chance
         self._retrier = Retrier(environment.clock, environment.chance, environment.events)
         self._lost = lost
         self._writing: dict[tuple[UUID, Token], set[asyncio.Future[EnqueueAnswer]]] = {}
@@ -40,9 +39,7 @@ class ChildJobs:
             self._lost(hold.id, hold.token)
             raise JobLost(f"job {hold.id} was taken from this attempt")
         if not answer.duplicates:
-            emit_enqueued([child], self._events)
-            are_delivered = self._transport.deliveries is not None
-            await self._transport.publish(hints_of([child], are_delivered=are_delivered))
+            await announce(self._environment, [child])
         return answer
 
     def interrupt(self, hold: ActiveJob) -> None:

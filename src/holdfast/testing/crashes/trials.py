@@ -15,9 +15,9 @@ from holdfast._core.durations import Duration, seconds
 from holdfast._core.job import PLACE_OF, Place, State
 from holdfast._core.timing import LeaseTiming
 from holdfast._core.view import JobView
-from holdfast._engine.client.handle import Handle
+from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.operators.operators import Jobs
-from holdfast._engine.tasks.task import Desk, PreparedJob
+from holdfast._engine.tasks.task import PreparedJob
 from holdfast._system import guard
 from holdfast._system.clock import SystemClock, blocking_sleep
 from holdfast.app import connections_of
@@ -110,7 +110,11 @@ class Trial:
 
     def enqueue(self, job: PreparedJob) -> None:
         """Enqueue the job for the workers that start."""
-        (self._handle,) = PORTAL.run(Desk(self._connections).enqueue([job.job()]))
+        self._handle = PORTAL.run(self._enqueue(job))
+
+    async def _enqueue(self, prepared: PreparedJob) -> Handle:
+        job, client = prepared.new_job(), self._connections.client()
+        return handles_of([job], await client.enqueue([job]), self._connections.client)[0]
 
     def start(self, processes: int, timing: LeaseTiming | None = None) -> Crew:
         """Start a supervisor and its workers; with leases of that timing, or the App's."""

@@ -15,7 +15,7 @@ from holdfast._engine.worker.options import WorkerOptions
 from holdfast._system import guard
 from holdfast._system.clock import SystemClock, SystemRandomness, blocking_sleep
 from holdfast._system.host import WORKER_COMMAND, SystemHost
-from holdfast.app import open_store, open_table, open_transport
+from holdfast.app import connect, open_table
 from holdfast.testing.crashes.plan import TARGET, VARIABLE
 
 GENTLE = 2.0
@@ -35,8 +35,7 @@ class Crew:
             clock=clock,
             chance=SystemRandomness(),
             events=Events(),
-            open_store=open_store,
-            open_transport=open_transport,
+            connect=connect,
             open_table=open_table,
             options=SupervisorOptions(processes=processes),
             arguments=(TARGET, msgspec.json.encode(OPTIONS).decode()),

@@ -1,0 +1,32 @@
+"""What follows a durable enqueue: an event for each job, and hints that wake idle workers."""
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from holdfast._core.job import NewJob
+from holdfast._engine.environment import Environment
+from holdfast._engine.events import EventName
+from holdfast._ports.transport import Hint
+
+
+async def announce(environment: Environment, written: Sequence[NewJob]) -> None:
+    """Emit ``job.enqueued`` for these durable jobs, and wake idle workers."""
+    if environment.events.hears(EventName.JOB_ENQUEUED):
+        for job in written:
+            environment.events.emit(EventName.JOB_ENQUEUED, job=job.id, task=job.task, queue=job.queue)
+    transport = environment.transport
+    await transport.publish(hints_of(written, are_delivered=transport.deliveries is not None))
+
+
+def hints_of(jobs: Iterable[NewJob], *, are_delivered: bool) -> list[Hint]:
+    """Return one hint for each queue that has some of these jobs.
+
+    A transport that delivers hands each job to one worker, so its hints name the jobs, and only those that are due.
+    """
+    if not are_delivered:
+        return [Hint(queue) for queue in dict.fromkeys([job.queue for job in jobs])]
+    due: dict[str, list[UUID]] = {}
+    for job in jobs:
+        if job.run_at is None and job.delay <= 0:
+            due.setdefault(job.queue, []).append(job.id)
+    return [Hint(queue, tuple(ids)) for queue, ids in due.items()]

@@ -1,0 +1,56 @@
+"""Jobs written in the caller's own transaction: they exist if and only if it commits."""
+
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+from holdfast._core.answers import EnqueueAnswer
+from holdfast._core.identity import enqueue_call_id
+from holdfast._core.job import NewJob
+from holdfast._engine.client.connections import Connections
+from holdfast._engine.client.handle import Handle, handles_of
+from holdfast.errors import Unsupported
+from holdfast.sync import soon
+
+
+def enqueue_within(connections: Connections, connection: object, jobs: Sequence[NewJob]) -> list[Handle]:
+    """Write all jobs in the transaction of ``connection``, in the caller's thread. Workers are woken after the commit.
+
+    ``Unsupported`` if the store has no such transactions, or if the connection must be awaited.
+    """
+    answer = _write(connections, connection, jobs)
+    if isinstance(answer, Coroutine):
+        answer.close()
+        kind = type(connection)
+        raise Unsupported(f"within: a {kind.__module__}.{kind.__qualname__} is awaited: use `await … .aenqueue(…)`")
+    return _handles(connections, connection, jobs, answer)
+
+
+async def aenqueue_within(connections: Connections, connection: object, jobs: Sequence[NewJob]) -> list[Handle]:
+    """Write all jobs as ``enqueue_within`` does; a connection that is not awaited blocks the caller's loop for the write."""
+    answer = _write(connections, connection, jobs)
+    return _handles(connections, connection, jobs, await answer if isinstance(answer, Coroutine) else answer)
+
+
+def _write(
+    connections: Connections, connection: object, jobs: Sequence[NewJob]
+) -> EnqueueAnswer | Coroutine[Any, Any, EnqueueAnswer]:
+    store = connections.store
+    if not store.capabilities.caller_transaction:
+        name = store.capabilities.name
+        raise Unsupported(f"within: the {name} store has no transactions of the caller's; enqueue after your own commit")
+    call = connections.chance.uuid4()
+    return store.enqueue_within(connection, enqueue_call_id(jobs[0].id, call), jobs) if jobs else EnqueueAnswer()
+
+
+def _handles(connections: Connections, connection: object, jobs: Sequence[NewJob], answer: EnqueueAnswer) -> list[Handle]:
+    handles = handles_of(jobs, answer, connections.client)
+    written = [job for job in jobs if job.id not in answer.duplicates]
+    if written:
+        connections.after_commit(connection, lambda: soon(lambda: _announce(connections, written)))
+    return handles
+
+
+async def _announce(connections: Connections, written: Sequence[NewJob]) -> None:
+    with suppress(Exception):  # the jobs are committed, and a hint may be lost
+        await connections.client().announce(written)
