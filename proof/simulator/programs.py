@@ -22,7 +22,7 @@ from holdfast._engine.tasks.context import Job
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, TaskDefinition
 from holdfast._engine.tasks.registry import define as _define
-from holdfast._engine.tasks.task import PreparedJob
+from holdfast._engine.tasks.task import PreparedJob, Task
 from holdfast._ports.clock import Randomness
 from holdfast._ports.host import Exit
 from holdfast.testing.history import Event, History, Phase
@@ -123,7 +123,7 @@ class Scene:
     async def bear(self, job: Job, name: str, key: str | None) -> None:
         """Enqueue a child."""
         ids: Any = Ids(SimChance(self.chance, self._clock))
-        await job.enqueue(PreparedJob(lambda: ids, self._tasks[name], Options(unique_key=key), b"{}"))
+        await job.enqueue(PreparedJob(Task(self._tasks[name], ids), Options(unique_key=key), b"{}"))
 
     async def wait(self, seconds: float) -> None:
         """Work, or look like it."""

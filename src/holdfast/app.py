@@ -30,7 +30,7 @@ from holdfast._engine.tasks.imports import import_all, problems_of_imports
 from holdfast._engine.tasks.lifespan import Lifespan, problems_of_lifespan
 from holdfast._engine.tasks.options import Options
 from holdfast._engine.tasks.registry import Registry, define, problems_of_names
-from holdfast._engine.tasks.task import Task, TaskWithOptions
+from holdfast._engine.tasks.task import Task
 from holdfast._ports.backup import Backup
 from holdfast._ports.host import RunnerHost
 from holdfast._ports.store import HasRoles, Store
@@ -119,10 +119,7 @@ class App(TaskRegistrar, RowsDeclarations):
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
         definition = define(handler, **options)
         self.registry.add(definition)
-        return Task(definition, self._connect)
-
-    def _connect(self) -> Connections:
-        return self._connections
+        return Task(definition, self._connections)
 
     def include(self, group: TaskGroup) -> None:
         """Take in the tasks of a group, those it gets later too. ``ConfigurationError`` if another App has it."""
@@ -141,7 +138,7 @@ class App(TaskRegistrar, RowsDeclarations):
         """Enqueue by name, for producers that do not have the code; checked as far as this App knows the task."""
         known = self.registry.get(task)
         if known is not None:
-            return await TaskWithOptions[...](known, self._connect, Options()).aenqueue(**payload)
+            return await Task[..., Any, ...](known, self._connections).aenqueue(**payload)
         if problems := problems_of_names(task, "default", 0):
             raise ConfigurationError(problems)
         job = Options().new_job(self._connections.chance.uuid7(), task, encode_payload(task, payload))

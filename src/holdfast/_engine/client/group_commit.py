@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -48,7 +49,7 @@ class GroupCommit:
     async def write(self, jobs: Sequence[NewJob]) -> EnqueueAnswer:
         """Write the jobs and announce them. All copies of this write have one call id, so that they are one to the store."""
         store, call = self._environment.store, enqueue_call_id(jobs[0].id, self._environment.chance.uuid4())
-        answer = await self._retry("enqueue", lambda: store.enqueue(call, jobs))
+        answer = await self._retry("enqueue", partial(store.enqueue, call, jobs))
         if answer.duplicates:
             jobs = [] if answer.is_refused else [job for job in jobs if job.id not in answer.duplicates]
         await announce(self._environment, jobs)

@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast._engine.client.connections import Connections
 from holdfast._engine.tasks.decorator import TaskRegistrar
-from holdfast._engine.tasks.registry import Registry, TaskDefinition, define, problems_of_names
+from holdfast._engine.tasks.registry import Registry, define, problems_of_names
 from holdfast._engine.tasks.task import Task
 from holdfast.errors import ConfigurationError
 
@@ -26,9 +26,9 @@ class TaskGroup(TaskRegistrar):
         if problems := problems_of_names(f"{prefix}-", queue, 0):
             raise ConfigurationError([problem.replace("name=", "prefix=") for problem in problems])
         self.prefix, self.queue = prefix, queue
-        self._definitions: list[TaskDefinition] = []
-        self._connections: Connections | None = None
+        self._tasks: list[Task[..., Any, ...]] = []
         self._registry: Registry | None = None
+        self._connections: Connections | None = None
 
     def __repr__(self) -> str:
         return f"TaskGroup(prefix={self.prefix!r}, queue={self.queue!r})"
@@ -42,19 +42,15 @@ class TaskGroup(TaskRegistrar):
             return
         if self._registry is not None:
             raise ConfigurationError([f"{self!r} is included in another App: make a group for each App"])
-        registry.add(*self._definitions)
-        self._registry = registry
-        self._connections = connections
+        registry.add(*(task.definition for task in self._tasks))
+        self._registry, self._connections = registry, connections
+        for task in self._tasks:
+            task.connections = connections
 
     def _register(self, handler: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any, ...]:
         name = options.get("name") or getattr(handler, "__name__", "")
         definition = define(handler, **{"queue": self.queue, **options, "name": f"{self.prefix}{name}"})
         if self._registry is not None:
             self._registry.add(definition)
-        self._definitions.append(definition)
-        return Task(definition, self._connect)
-
-    def _connect(self) -> Connections:
-        if self._connections is None:
-            raise ConfigurationError(["this task is in a TaskGroup that no App has included: call app.include(group) first"])
-        return self._connections
+        self._tasks.append(Task(definition, self._connections))
+        return self._tasks[-1]

@@ -1,9 +1,9 @@
 """A registered task as its callers hold it: call it, or enqueue it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import update_wrapper
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from msgspec import Struct
 
@@ -21,15 +21,12 @@ from holdfast.sync import blocking, refuse_inside_loop
 Call = ParamSpec("Call")
 Payload = ParamSpec("Payload")
 Returned = TypeVar("Returned")
-Connect = Callable[[], Connections]
-"""Returns the connections of the App that a task belongs to; ``ConfigurationError`` if it belongs to none yet."""
 
 
 class PreparedJob(Struct, frozen=True):
     """A task with options and a checked payload. Each ``new_job()`` has another id."""
 
-    connect: Connect
-    definition: TaskDefinition
+    task: "Task[..., Any, ...]"
     options: Options
     payload: bytes
 
@@ -39,30 +36,24 @@ class PreparedJob(Struct, frozen=True):
 
     def new_job(self) -> NewJob:
         """Return a new job."""
-        task = self.definition
-        return self.options.new_job(
-            self.connect().chance.uuid7(),
-            task.name,
-            self.payload,
-            queue=task.queue,
-            priority=task.priority,
-            policy=task.policy,
-        )
+        task, job = self.task.definition, connections_of(self.task).chance.uuid7()
+        options, name, payload = self.options, task.name, self.payload
+        return options.new_job(job, name, payload, queue=task.queue, priority=task.priority, policy=task.policy)
 
     def handle(self, job: NewJob, answer: EnqueueAnswer) -> Handle:
         """Return the handle of a job that was written. ``UniqueConflict`` if its key is taken by one with another payload."""
-        return handles_of([job], answer, self.connect().client)[0]
+        return handles_of([job], answer, connections_of(self.task).client)[0]
 
 
 class TaskWithOptions(Generic[Payload]):
     """A task with options, ready to be enqueued any number of times."""
 
-    def __init__(self, definition: TaskDefinition, connect: Connect, options: Options) -> None:
-        self._definition, self._connect, self._options = definition, connect, options
+    def __init__(self, task: "Task[..., Any, ...]", options: Options) -> None:
+        self._task, self._options = task, options
 
     def bind(self, *args: Payload.args, **kwargs: Payload.kwargs) -> PreparedJob:
         """Check the payload now, for ``job.enqueue`` and for code that enqueues later."""
-        return PreparedJob(self._connect, self._definition, self._options, self._encode(args, kwargs))
+        return PreparedJob(self._task, self._options, self._encode(args, kwargs))
 
     async def aenqueue(self, *args: Payload.args, **kwargs: Payload.kwargs) -> Handle:
         """Durable when it returns; ``PayloadInvalid`` when the arguments do not fit the handler.
@@ -86,26 +77,26 @@ class TaskWithOptions(Generic[Payload]):
         if self._options.within is None:
             return self._enqueue(*args, **kwargs)
         refuse_inside_loop("aenqueue")
-        return enqueue_within(self._connect(), self._options.within, [self.bind(*args, **kwargs).new_job()])[0]
+        return enqueue_within(connections_of(self._task), self._options.within, [self.bind(*args, **kwargs).new_job()])[0]
 
     def enqueue_many(self, payloads: Iterable[Mapping[str, object]]) -> list[Handle]:
         """``aenqueue_many`` for code without an event loop."""
         if self._options.within is None:
             return self._enqueue_many(payloads)
         refuse_inside_loop("aenqueue_many")
-        return enqueue_within(self._connect(), self._options.within, self._jobs(payloads))
+        return enqueue_within(connections_of(self._task), self._options.within, self._jobs(payloads))
 
     _enqueue = blocking(aenqueue)
     _enqueue_many = blocking(aenqueue_many)
 
     async def _write(self, jobs: Sequence[NewJob]) -> list[Handle]:
-        connections = self._connect()
+        connections = connections_of(self._task)
         if self._options.within is not None:
             return await aenqueue_within(connections, self._options.within, jobs)
         return handles_of(jobs, await connections.client().enqueue(jobs), connections.client)
 
     def _new_job(self, payload: bytes) -> NewJob:
-        return PreparedJob(self._connect, self._definition, self._options, payload).new_job()
+        return PreparedJob(self._task, self._options, payload).new_job()
 
     def _jobs(self, payloads: Iterable[Mapping[str, object]]) -> list[NewJob]:
         encoded = [self._encode_item(place, payload) for place, payload in enumerate(payloads)]
@@ -114,7 +105,7 @@ class TaskWithOptions(Generic[Payload]):
         return [self._new_job(payload) for payload in encoded]
 
     def _encode(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
-        return self._definition.payload.encode(args, kwargs, is_compared=self._options.unique_key is not None)
+        return self._task.definition.payload.encode(args, kwargs, is_compared=self._options.unique_key is not None)
 
     def _encode_item(self, place: int, payload: Mapping[str, object]) -> bytes:
         if not isinstance(payload, Mapping):
@@ -134,8 +125,9 @@ class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
     >>> resize.enqueue("a.png", width=400)  # runs in a worker  # doctest: +SKIP
     """
 
-    def __init__(self, definition: TaskDefinition, connect: Connect) -> None:
-        super().__init__(definition, connect, Options())
+    def __init__(self, definition: TaskDefinition, connections: Connections | None = None) -> None:
+        super().__init__(self, Options())
+        self.definition, self.connections = definition, connections
         update_wrapper(self, definition.function)
 
     def __repr__(self) -> str:
@@ -143,13 +135,13 @@ class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
 
     def __call__(self, *args: Call.args, **kwargs: Call.kwargs) -> Returned:
         """Run the handler here and now, as the function it is."""
-        returned: Returned = self._definition.function(*args, **kwargs)
+        returned: Returned = self.definition.function(*args, **kwargs)
         return returned
 
     @property
     def name(self) -> str:
         """What its jobs are called in the store."""
-        return self._definition.name
+        return self.definition.name
 
     def options(
         self,
@@ -180,4 +172,11 @@ class Task(TaskWithOptions[Payload], Generic[Call, Returned, Payload]):
             tags=tags,
             within=within,
         )
-        return TaskWithOptions(self._definition, self._connect, options)
+        return TaskWithOptions(self, options)
+
+
+def connections_of(task: Task[..., Any, ...]) -> Connections:
+    """Return the connections of the task's App. ``ConfigurationError`` if no App has included its group yet."""
+    if task.connections is None:
+        raise ConfigurationError(["this task is in a TaskGroup that no App has included: call app.include(group) first"])
+    return task.connections

@@ -31,8 +31,8 @@ def plan_of(
         raise ConfigurationError(problems)
     if url.startswith("memory:"):
         raise ConfigurationError(["memory:// lives inside one process, and what is killed is another: leave url out"])
-    module, attribute, app = _home_of(job.definition)
-    names = [module, job.definition.function.__module__, *([] if setup is None else [_module_of(setup)])]
+    module, attribute, app = _home_of(job.task.definition)
+    names = [module, job.task.definition.function.__module__, *([] if setup is None else [_module_of(setup)])]
     settings = structs.replace(
         app.settings,
         url=url,
@@ -46,7 +46,7 @@ def plan_of(
     return Plan(
         folder=folder,
         target=f"{module}:{attribute}",
-        task=job.definition.name,
+        task=job.task.name,
         modules={name: getattr(sys.modules.get(name), "__file__", None) for name in names},
         path=tuple(sys.path),
         settings=settings,
