@@ -11,10 +11,6 @@ from msgspec import structs
 from holdfast._core.answers import Check, Pruned
 from holdfast._core.durations import Duration
 from holdfast._core.payload import encode_payload
-from holdfast._core.postgres_url import public_url
-from holdfast._core.table_spec import TableSpec
-from holdfast._core.transport_url import TransportUrl, listens
-from holdfast._engine.client.connections import Connections
 from holdfast._engine.client.handle import Handle, handles_of
 from holdfast._engine.events import Event, Events
 from holdfast._engine.operators.backup import backup
@@ -34,12 +30,10 @@ from holdfast._engine.tasks.task import Task
 from holdfast._ports.backup import Backup
 from holdfast._ports.host import RunnerHost
 from holdfast._ports.store import HasRoles, Store
-from holdfast._ports.table import Table
 from holdfast._ports.transport import Transport
-from holdfast._system.clock import SystemClock, SystemRandomness
-from holdfast.databases.wrapped import after_commit
-from holdfast.errors import ConfigurationError, MissingExtra, Unsupported
-from holdfast.settings import Settings, problems_of_url, stream_of
+from holdfast.errors import ConfigurationError, Unsupported
+from holdfast.opening import connections_of, open_store, open_table, open_transport, scheme_of
+from holdfast.settings import Settings, problems_of_url
 from holdfast.sync import blocking
 from holdfast.transports.inprocess import InProcessTransport, Listener
 
@@ -47,7 +41,6 @@ if TYPE_CHECKING:  # a program that only enqueues does not load what runs jobs
     from holdfast._engine.embedded.embedded import EmbeddedWorker
     from holdfast._engine.embedded.parts import Parts
     from holdfast._engine.worker.options import WorkerOptions
-    from holdfast.stores.postgres.store import PostgresStore
 
 Subscriber = TypeVar("Subscriber", bound=Callable[[Event], object])
 
@@ -279,12 +272,12 @@ class App(TaskRegistrar, RowsDeclarations):
         return SystemRunnerHost([RunnerOptions(target=target, modules=modules, path=tuple(sys.path)).encode()])
 
     def _open_transport(self, settings: Settings) -> Transport:
-        is_inside = _scheme(settings.url) == "memory" and settings.transport is None
+        is_inside = scheme_of(settings.url) == "memory" and settings.transport is None
         return InProcessTransport(self._listeners) if is_inside else open_transport(settings)
 
     def _another_store(self, settings: Settings) -> Store:
         """Open the store once more, with separate connections, where a store has connections."""
-        return self._connections.store if _scheme(settings.url) == "memory" else open_store(settings)
+        return self._connections.store if scheme_of(settings.url) == "memory" else open_store(settings)
 
     async def _recover(self, now: bool) -> Sequence[Rescued]:
         from holdfast._engine.operators.recovery_run import recover
@@ -293,111 +286,6 @@ class App(TaskRegistrar, RowsDeclarations):
         return await recover(self._connections, self.settings, self.events, SystemHost(), now=now)
 
 
-def connections_of(
-    settings: Settings, events: Events | None = None, transport: Callable[[Settings], Transport] | None = None
-) -> Connections:
-    """Return connections to the store and the transport that these settings name; nothing is opened yet."""
-    return Connections(
-        settings,
-        events or Events(),
-        clock=SystemClock(),
-        chance=SystemRandomness(),
-        open_store=open_store,
-        open_transport=transport or open_transport,
-        after_commit=after_commit,
-    )
-
-
 def tables_of(app: App) -> Tables:
     """Return the users' tables that an App has opened; its worker process inspects and closes them."""
     return app._tables
-
-
-def open_store(settings: Settings) -> Store:
-    """Open the store a URL names; drivers are loaded only now."""
-    clock, scheme = SystemClock(), _scheme(settings.url)
-    if scheme == "memory":
-        from holdfast.stores.memory import MemoryStore
-
-        return MemoryStore(clock)
-    if scheme == "sqlite":
-        from holdfast._system.host import SystemHost
-        from holdfast.stores.sqlite.store import SqliteStore
-
-        return SqliteStore(_path(settings.url), clock=clock, chance=SystemRandomness(), process=SystemHost().process())
-    return _open_postgres(settings)
-
-
-def _open_postgres(settings: Settings) -> "PostgresStore":
-    from holdfast._system.host import SystemHost
-
-    try:
-        from holdfast.stores.postgres.store import PostgresStore
-    except ModuleNotFoundError as error:
-        raise _missing(error, "postgres") from error
-    clock, chance, process = SystemClock(), SystemRandomness(), SystemHost().process()
-    return PostgresStore(
-        settings.url, schema=settings.schema, pooler=settings.pooler, clock=clock, chance=chance, process=process
-    )
-
-
-def connect(settings: Settings) -> tuple[Store, Transport]:
-    """Open the store and the transport that the settings name."""
-    return open_store(settings), open_transport(settings)
-
-
-def open_table(url: str, watch: TableSpec) -> Table:
-    """Open the table a watch names, in the database of that URL; drivers are loaded only now."""
-    from holdfast._system.host import SystemHost
-
-    try:
-        from holdfast.rows import open_table
-    except ModuleNotFoundError as error:
-        raise _missing(error, "postgres") from error
-    return open_table(url, watch, clock=SystemClock(), chance=SystemRandomness(), process=SystemHost().process())
-
-
-def open_transport(settings: Settings) -> Transport:
-    """Open the transport by which workers that share the URL's store learn of work; drivers are loaded only now."""
-    address = None if settings.transport is None else TransportUrl.of(settings.transport)
-    if address is not None and address.kind == "nats":
-        return _open_nats(address, settings)
-    if listens(settings.url, address, settings.pooler):
-        return _open_listening(settings)
-    if address is None and _scheme(settings.url) == "sqlite":
-        from holdfast._system.host import SystemHost
-        from holdfast.transports.local import LocalTransport
-
-        return LocalTransport(_path(settings.url), SystemHost().process())
-    from holdfast.transports.polling import PollingTransport
-
-    return PollingTransport()
-
-
-def _open_nats(address: TransportUrl, settings: Settings) -> Transport:
-    try:
-        from holdfast.transports.nats.transport import NatsTransport
-    except ModuleNotFoundError as error:
-        raise _missing(error, "nats") from error
-    stream = address.stream or stream_of(settings.url, settings.schema)
-    return NatsTransport(address, stream, clock=SystemClock(), chance=SystemRandomness())
-
-
-def _open_listening(settings: Settings) -> Transport:
-    from holdfast.transports.postgres import PostgresTransport
-
-    connect, name = _open_postgres(settings).connect, public_url(settings.url)
-    return PostgresTransport(connect, settings.schema, name=name, clock=SystemClock(), chance=SystemRandomness())
-
-
-def _missing(error: ModuleNotFoundError, extra: str) -> Exception:
-    is_ours = error.name is None or error.name.startswith("holdfast")
-    return error if is_ours else MissingExtra(error.name or "", extra)
-
-
-def _scheme(url: str) -> str:
-    return url.partition("://")[0]
-
-
-def _path(url: str) -> str:
-    return url.removeprefix("sqlite:///")

@@ -15,8 +15,8 @@ from holdfast._core.policy import Policy
 from holdfast._core.requests import ClaimRequest, NewLease
 from holdfast._core.timing import LeaseTiming
 from holdfast._system.clock import SystemRandomness
-from holdfast.app import open_store
 from holdfast.cli.commands import root
+from holdfast.opening import open_store
 
 PROCESS = ProcessIdentity("elsewhere", 7, 700, "boot", "pid:1", "time:1")
 

@@ -114,7 +114,7 @@ def _tell(deed: ProcessEvent) -> None:
 
 def supervise() -> None:
     """``holdfast``, whose supervisor dies at its points."""
-    import holdfast.app as composition
+    import holdfast.opening as composition
     from holdfast.cli import main
 
     composition.open_store = arm(composition.open_store, "supervisor")

@@ -28,7 +28,7 @@ RUNNER_POINTS = tuple(
     f"runner.{said}.{side}" for said in ("runstarted", "checkpointed", "enqueued", "runended") for side in ("before", "after")
 )
 CLIENT = """
-import holdfast.app as composition
+import holdfast.opening as composition
 from tests.e2e import failpoints
 composition.open_store = failpoints.arm(composition.open_store, "client")
 from tests.e2e.jobs_app import count

@@ -15,7 +15,7 @@ LEAVES = ("_core.", "_system.clock", "app")
 
 @contextmanager
 def walked() -> Iterator[list[str]]:
-    """Record the rooms and modules that a call enters from another module of Holdfast; of a store only its first module."""
+    """Record the modules that a call enters from another module of Holdfast; of a store only its first module."""
     names: list[str] = []
 
     def watch(frame: FrameType, event: str, argument: object) -> None:

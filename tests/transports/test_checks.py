@@ -11,7 +11,7 @@ from holdfast._core.answers import Check
 from holdfast._engine.operators.check import check_hints
 from holdfast._ports.transport import Transport
 from holdfast._system.clock import SystemRandomness
-from holdfast.app import open_transport
+from holdfast.opening import open_transport
 from holdfast.settings import Settings
 from holdfast.testing.servers import NatsServer, PgBouncer, PostgresServer
 from holdfast.testing.servers.pgbouncer import has_pgbouncer

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import App
-from holdfast.app import open_transport, stream_of
 from holdfast.errors import ConfigurationError, MissingExtra
-from holdfast.settings import Settings
+from holdfast.opening import open_transport
+from holdfast.settings import Settings, stream_of
 
 PG = "postgresql://jobs:s3cret@127.0.0.1:9/shop"
 

@@ -14,8 +14,8 @@ from holdfast._processes.loading import load_app
 from holdfast._processes.logs import configure_logs
 from holdfast._processes.worker import USAGE, leave, leave_it_to_the_supervisor
 from holdfast._system.runner_host import SystemWorkerLink
-from holdfast.app import open_store
 from holdfast.errors import ConfigurationError
+from holdfast.opening import open_store
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -31,8 +31,9 @@ from holdfast._processes.logs import configure_logs
 from holdfast._system.clock import SystemClock, SystemRandomness
 from holdfast._system.host import SystemSupervisorLink
 from holdfast._system.runner_host import SystemRunnerHost
-from holdfast.app import App, open_store, open_transport, tables_of
+from holdfast.app import App, tables_of
 from holdfast.errors import ConfigurationError
+from holdfast.opening import open_store, open_transport
 
 FAILED, USAGE = 1, 2
 MOST_THREADS, THREADS_PER_CORE = 32, 4

@@ -93,9 +93,9 @@ def _maker(
     from holdfast._engine.supervisor.supervisor import Supervisor
     from holdfast._system.clock import SystemRandomness
     from holdfast._system.host import SystemHost
-    from holdfast.app import connect, open_table
     from holdfast.cli.output import to_json
     from holdfast.errors import ConfigurationError
+    from holdfast.opening import connect, open_table
 
     if sys.platform == "win32":
         raise ConfigurationError(["workers run on Linux and macOS; Windows can enqueue"])

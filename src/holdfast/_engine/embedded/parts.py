@@ -24,7 +24,7 @@ MOST_THREADS, THREADS_PER_CORE = 32, 4
 
 
 class Parts(Struct, frozen=True, kw_only=True):
-    """An App's parts. ``open_store`` answers one with connections of its own, where connections are what one has."""
+    """An App's parts. ``open_store`` returns a store with separate connections, if it is one that has connections."""
 
     registry: Registry
     settings: Settings
@@ -41,7 +41,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     runner_host: RunnerHost | None = None
 
     def environment(self, store: Store, events: Events) -> Environment:
-        """Return what a worker works with: this store, and a transport of its own."""
+        """Return what a worker works with: this store, and another transport."""
         return Environment(store, self.open_transport(self.settings), self.clock, self.chance, events)
 
 
@@ -77,7 +77,7 @@ def require_work(registry: Registry, timing: LeaseTiming) -> None:
 
 
 def without_processes(registry: Registry) -> Registry:
-    """The same tasks, with handlers that want a process of their own in a thread: it starts at once, and nobody kills it here."""
+    """Return the same tasks, with ``process=True`` handlers in threads, which start at once and are not killed here."""
     made = Registry()
     definitions = (registry.get(name) for name in registry.names())
     made.add(*(structs.replace(task, process=False) for task in definitions if task is not None))

@@ -157,7 +157,7 @@ class Worker:
         self._running_hooks = self._service("hooks", self._run_hooks, pause=beat)
 
     def _make_inbox(self, wake: Signal) -> Inbox | None:
-        """An isolated worker, and one that ends when nothing is due, find their jobs by themselves."""
+        """Return no inbox for an isolated worker and for one that ends when nothing is due: they find their jobs by themselves."""
         deliveries = self._transport.deliveries
         if deliveries is None or self._is_isolated or self._options.most is not None:
             return None
@@ -196,7 +196,7 @@ class Worker:
         return wait
 
     def _is_finished(self) -> bool:
-        """An isolated worker claims once: whatever its job does to this process, no other job is hurt."""
+        """Return whether to claim nothing more. An isolated worker claims once, so that its job can hurt no other one."""
         if self._options.most is None:
             return self._is_isolated and self.exchange.has_claimed
         is_settled = self.exchange.is_delivered or self.exchange.has_refused_only

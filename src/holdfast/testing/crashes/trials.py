@@ -20,8 +20,8 @@ from holdfast._engine.operators.operators import Jobs
 from holdfast._engine.tasks.task import PreparedJob
 from holdfast._system import guard
 from holdfast._system.clock import SystemClock, blocking_sleep
-from holdfast.app import connections_of
 from holdfast.errors import ConfigurationError, InsideEventLoop, Unsupported
+from holdfast.opening import connections_of
 from holdfast.sync import PORTAL
 from holdfast.testing import history_sqlite
 from holdfast.testing.crashes.freezing import Ice

@@ -15,7 +15,7 @@ from holdfast._engine.worker.options import WorkerOptions
 from holdfast._system import guard
 from holdfast._system.clock import SystemClock, SystemRandomness, blocking_sleep
 from holdfast._system.host import WORKER_COMMAND, SystemHost
-from holdfast.app import connect, open_table
+from holdfast.opening import connect, open_table
 from holdfast.testing.crashes.plan import TARGET, VARIABLE
 
 GENTLE = 2.0

@@ -1,0 +1,125 @@
+"""What the settings name, opened: store, transport, the users' tables. Drivers are loaded only here, when they are needed."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from holdfast._core.postgres_url import public_url
+from holdfast._core.table_spec import TableSpec
+from holdfast._core.transport_url import TransportUrl, listens
+from holdfast._engine.client.connections import Connections
+from holdfast._engine.events import Events
+from holdfast._ports.store import Store
+from holdfast._ports.table import Table
+from holdfast._ports.transport import Transport
+from holdfast._system.clock import SystemClock, SystemRandomness
+from holdfast.databases.wrapped import after_commit
+from holdfast.errors import MissingExtra
+from holdfast.settings import Settings, stream_of
+
+if TYPE_CHECKING:
+    from holdfast.stores.postgres.store import PostgresStore
+
+
+def connections_of(
+    settings: Settings, events: Events | None = None, transport: Callable[[Settings], Transport] | None = None
+) -> Connections:
+    """Return connections to the store and the transport that these settings name; nothing is opened yet."""
+    return Connections(
+        settings,
+        events or Events(),
+        clock=SystemClock(),
+        chance=SystemRandomness(),
+        open_store=open_store,
+        open_transport=transport or open_transport,
+        after_commit=after_commit,
+    )
+
+
+def open_store(settings: Settings) -> Store:
+    """Open the store a URL names; drivers are loaded only now."""
+    clock, scheme = SystemClock(), scheme_of(settings.url)
+    if scheme == "memory":
+        from holdfast.stores.memory import MemoryStore
+
+        return MemoryStore(clock)
+    if scheme == "sqlite":
+        from holdfast._system.host import SystemHost
+        from holdfast.stores.sqlite.store import SqliteStore
+
+        return SqliteStore(_path(settings.url), clock=clock, chance=SystemRandomness(), process=SystemHost().process())
+    return _open_postgres(settings)
+
+
+def _open_postgres(settings: Settings) -> "PostgresStore":
+    from holdfast._system.host import SystemHost
+
+    try:
+        from holdfast.stores.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        raise _missing(error, "postgres") from error
+    clock, chance, process = SystemClock(), SystemRandomness(), SystemHost().process()
+    return PostgresStore(
+        settings.url, schema=settings.schema, pooler=settings.pooler, clock=clock, chance=chance, process=process
+    )
+
+
+def connect(settings: Settings) -> tuple[Store, Transport]:
+    """Open the store and the transport that the settings name."""
+    return open_store(settings), open_transport(settings)
+
+
+def open_table(url: str, watch: TableSpec) -> Table:
+    """Open the table a watch names, in the database of that URL; drivers are loaded only now."""
+    from holdfast._system.host import SystemHost
+
+    try:
+        from holdfast.rows import open_table
+    except ModuleNotFoundError as error:
+        raise _missing(error, "postgres") from error
+    return open_table(url, watch, clock=SystemClock(), chance=SystemRandomness(), process=SystemHost().process())
+
+
+def open_transport(settings: Settings) -> Transport:
+    """Open the transport by which workers that share the URL's store learn of work; drivers are loaded only now."""
+    address = None if settings.transport is None else TransportUrl.of(settings.transport)
+    if address is not None and address.kind == "nats":
+        return _open_nats(address, settings)
+    if listens(settings.url, address, settings.pooler):
+        return _open_listening(settings)
+    if address is None and scheme_of(settings.url) == "sqlite":
+        from holdfast._system.host import SystemHost
+        from holdfast.transports.local import LocalTransport
+
+        return LocalTransport(_path(settings.url), SystemHost().process())
+    from holdfast.transports.polling import PollingTransport
+
+    return PollingTransport()
+
+
+def _open_nats(address: TransportUrl, settings: Settings) -> Transport:
+    try:
+        from holdfast.transports.nats.transport import NatsTransport
+    except ModuleNotFoundError as error:
+        raise _missing(error, "nats") from error
+    stream = address.stream or stream_of(settings.url, settings.schema)
+    return NatsTransport(address, stream, clock=SystemClock(), chance=SystemRandomness())
+
+
+def _open_listening(settings: Settings) -> Transport:
+    from holdfast.transports.postgres import PostgresTransport
+
+    connect, name = _open_postgres(settings).connect, public_url(settings.url)
+    return PostgresTransport(connect, settings.schema, name=name, clock=SystemClock(), chance=SystemRandomness())
+
+
+def _missing(error: ModuleNotFoundError, extra: str) -> Exception:
+    is_ours = error.name is None or error.name.startswith("holdfast")
+    return error if is_ours else MissingExtra(error.name or "", extra)
+
+
+def scheme_of(url: str) -> str:
+    return url.partition("://")[0]
+
+
+def _path(url: str) -> str:
+    return url.removeprefix("sqlite:///")
