@@ -12,7 +12,7 @@ late = App("memory://")
 
 
 class Bank:
-    """Somebody else's service. It books a key once."""
+    """A service outside of the store. It books a key once."""
 
     def __init__(self, book: Path) -> None:
         self._book = book
@@ -25,7 +25,7 @@ class Bank:
             point("money moved")
 
     def keys(self) -> list[str]:
-        """Of all payments."""
+        """List the keys of all payments."""
         return self._book.read_text().splitlines() if self._book.exists() else []
 
 
@@ -155,5 +155,5 @@ def charge_a_fake() -> None:
 
 
 def break_down() -> None:
-    """For ``setup``."""
+    """Fail in every worker, for ``setup``."""
     raise RuntimeError("no fake today")

@@ -1,6 +1,6 @@
-"""Writes down when workers die of whatever cause: their guard and their supervisor kill them as well, and tell no test.
+"""Writes down when workers die of any cause: their guard and their supervisor kill them as well, and notify no test.
 
-A process of its own, as eager as it may be: a supervisor that sees the same death acts upon it at once, and a history in
+A separate process, as eager as it may be: a supervisor that sees the same death acts upon it at once, and a history in
 which its acts come first would accuse it of having moved the jobs of the living.
 """
 
@@ -21,13 +21,13 @@ from tests.e2e.records import UP
 
 ROOT = Path(__file__).parents[2]
 LOOK = 0.02
-"""Seconds between two looks for processes that have said their first word."""
+"""Seconds between two looks for processes that have written their first line."""
 EAGER = -10
 END = "process.end"
 
 
 class Undertaker:
-    """Sleeps until somebody dies, or until ``until`` can be read."""
+    """Sleeps until a process dies, or until ``until`` can be read."""
 
     def __init__(self, said: Path, until: int) -> None:
         self._said, self._read, self._until = said, 0, until
@@ -48,7 +48,7 @@ class Undertaker:
                 os.close(fd)
 
     def _speakers(self) -> set[ProcessIdentity]:
-        """Of what was said since the last look."""
+        """Read the processes that have written since the last look."""
         deeds, self._read = read_from(self._said, self._read)
         return {deed.process for deed in deeds}
 
@@ -69,7 +69,7 @@ class Undertaker:
 
 
 class Watch:
-    """What a test knows of its processes from what was said."""
+    """What a test knows of its processes from what they wrote."""
 
     def __init__(self, said: Path) -> None:
         self._said, self._read = said, 0
@@ -92,7 +92,7 @@ class Watch:
 
 @contextmanager
 def undertaker(said: Path) -> Iterator[Watch]:
-    """One at work, who meets everybody that says something in that file of deeds."""
+    """Start one that watches every process that writes to that file of deeds."""
     words = [sys.executable, "-m", "tests.e2e.death_log", str(said)]
     with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None

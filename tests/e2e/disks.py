@@ -1,4 +1,4 @@
-"""A disk that can be full: a small one of its own where one may be mounted, else limits on what every process may write."""
+"""A disk that can be full: a separate small one where one may be mounted, else limits on what every process may write."""
 
 import os
 import resource
@@ -21,7 +21,7 @@ class Disk(Protocol):
         ...
 
     def free(self) -> None:
-        """There is room from now on."""
+        """Let there be space from now on."""
         ...
 
 

@@ -1,6 +1,6 @@
 """Named points at which a real process kills itself: before and after each thing that it asks its store.
 
-``E2E_FAILPOINTS`` lists them, as ``worker.settle.before``; each is hit once, by whoever comes there first.
+``E2E_FAILPOINTS`` lists them, as ``worker.settle.before``; each is hit once, by the first process that comes there.
 """
 
 import os
@@ -51,7 +51,7 @@ def arm(open_store: Callable[[Settings], Any], role: str) -> Callable[[Settings]
 
 
 def arm_runner() -> None:
-    """This runner dies before or after what it says to its worker, at ``runner.runended.before`` for instance."""
+    """Let this runner die before or after one message to its worker, at ``runner.runended.before`` for instance."""
     say = SystemChannel.send
 
     def send(channel: SystemChannel, message: bytes) -> None:
@@ -64,18 +64,18 @@ def arm_runner() -> None:
 
 
 def reach(point: str) -> None:
-    """Die here, if this is a point nobody has died at yet."""
+    """Die here, if this is a point at which no process has died yet."""
     if point in POINTS and _is_first(Path(os.environ["E2E_FOLDER"]) / f"{MARK}{point}"):
         _die()
 
 
 def reached(folder: Path) -> set[str]:
-    """The points somebody has come to, to die there."""
+    """List the points that a process has come to, to die there."""
     return {path.name.removeprefix(MARK) for path in folder.glob(f"{MARK}*")}
 
 
 def deeds(folder: Path) -> list[ProcessEvent]:
-    """Who died when."""
+    """List which process died, and when."""
     return read_from(folder / DEEDS)[0]
 
 

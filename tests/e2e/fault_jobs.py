@@ -29,7 +29,7 @@ def eat(job: SyncJob) -> None:
 
 @app.task(process=True)
 def eat_in_runner(job: SyncJob) -> None:
-    """The same in a process of its own."""
+    """Take all memory in a separate process."""
     journal.write(job, "start")
     _eat()
 
@@ -49,7 +49,7 @@ def _eat() -> None:
 
 @app.task(process=True, max_crashes=1000, backoff=Backoff.fixed("0.05s"))
 def labour_in_runner(job: SyncJob) -> str:
-    """Say everything that a runner says."""
+    """Send every message that a runner sends."""
     journal.write(job, "start")
     job.progress(fraction=0.5, message=str(job.token))
     job.checkpoint({"by": str(job.token)})
@@ -59,13 +59,13 @@ def labour_in_runner(job: SyncJob) -> str:
 
 @app.task
 def stop_inside_a_transaction(job: SyncJob) -> str:
-    """Be frozen while nobody else can write, the first time."""
+    """Be frozen while no other connection can write, the first time."""
     return _write_and_stop(job)
 
 
 @app.task(process=True)
 def stop_inside_a_transaction_of_a_runner(job: SyncJob) -> str:
-    """The same in a process of its own."""
+    """Be frozen in a transaction of a separate process."""
     return _write_and_stop(job)
 
 
@@ -83,13 +83,13 @@ def _write_and_stop(job: SyncJob) -> str:
 
 @app.task
 async def count_on_the_loop(number: int) -> int:
-    """Next to nothing, where a mistake would cost everybody."""
+    """Do next to nothing, where a mistake would cost every job."""
     return number
 
 
 @app.task(process=True)
 def count_in_runner(number: int) -> int:
-    """Next to nothing in a process of its own."""
+    """Do next to nothing in a separate process."""
     return number
 
 

@@ -38,12 +38,12 @@ class Tormentor:
         self.jobs = 0
 
     def sail(self, machine: Machine = HERE, *, is_ready: bool = False) -> Crew:
-        """Another crew."""
+        """Start another crew of workers."""
         options = ("--processes", str(self._processes), "--concurrency", "8")
         return self._ships.crew(*options, is_ready=is_ready, machine=machine)
 
     def enqueue(self, many: int, longest: float = 2.0, tasks: Sequence[str] = ("labour", "labour_in_thread")) -> list[UUID]:
-        """More to do."""
+        """Enqueue more jobs to do."""
         jobs = []
         for _ in range(many):
             task = self._chance.choice(tasks)
@@ -59,7 +59,7 @@ class Tormentor:
         until(lambda: time.monotonic() > by, within=most + 1.0)
 
     def kill_somebody(self) -> None:
-        """One worker, or a supervisor with all of its workers, which another one replaces."""
+        """Kill one worker, or a supervisor with all of its workers, which another one replaces."""
         # One that died before it was ready is replaced after a pause: the next victim is found elsewhere.
         crew = self._chance.choice(until(lambda: [crew for crew in self.crews if crew.workers()], within=START))
         if self._chance.random() >= SUPERVISORS:
@@ -92,7 +92,7 @@ class Tormentor:
         self.deeds.append(ProcessEvent(time.time(), what, process))
 
     def stop(self, rules: Rules) -> Report:
-        """Let every job end, send everybody home, and judge what happened."""
+        """Let every job end, end every crew, and judge what happened."""
         until(self.is_done, within=120 + self.jobs / 5)
         assert self._ships.app.jobs.counts()["completed"] == self.jobs
         # A worker that still starts is killed by its supervisor, and the history does not tell of that death.

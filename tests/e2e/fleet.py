@@ -31,7 +31,7 @@ HOLDFAST = ("-c", "from holdfast.cli import main; main()")
 START = 15.0
 """Seconds in which a process starts on any machine."""
 SETTINGS = {"ttl": "3s", "recovery": "0.5s", "poll": "0.2s", "grace": "5s"}
-"""Of a fleet, unless told otherwise."""
+"""Of a fleet, unless a test sets another."""
 
 
 class Crew:
@@ -49,11 +49,11 @@ class Crew:
                 stderr=log,
             )
         self.started = time.monotonic()
-        self.lock = threading.Lock()  # for whoever hurts it, where several do
+        self.lock = threading.Lock()  # for threads that hurt it, where several do
 
     @property
     def pid(self) -> int:
-        """The supervisor's."""
+        """The process id of the supervisor."""
         return self.process.pid
 
     def workers(self) -> list[int]:
@@ -66,7 +66,7 @@ class Crew:
         return structs.replace(known, host=self.machine.name or known.host)
 
     def everybody(self) -> list[int]:
-        """The supervisor first, then all of its workers' sessions, guards included."""
+        """List the supervisor first, then all of its workers' sessions, guards included."""
         return [self.pid, *(pid for worker in self.workers() for pid in living(worker))]
 
     def send(self, number: signal.Signals) -> None:
@@ -82,13 +82,13 @@ class Crew:
         until(lambda: not any(is_alive(pid) for pid in (*doomed, *sessions)), within=START)
 
     def freeze(self) -> list[int]:
-        """SIGSTOP for everybody; who that was."""
+        """Send SIGSTOP to all processes, and return which they were."""
         frozen = self.everybody()
         stop(frozen)
         return frozen
 
     def freeze_outside_of_writes(self) -> list[int]:
-        """The same when nobody is inside a write: in a SQLite file that stops every other writer for as long."""
+        """Freeze all while no process is inside a write: in a SQLite file that stops every other writer for as long."""
         while True:
             frozen = self.freeze()
             if not self._fleet.is_locked():
@@ -97,7 +97,7 @@ class Crew:
             time.sleep(0.01)
 
     def wait(self, within: float) -> int:
-        """Its exit code."""
+        """Wait for its end, and return its exit code."""
         return self.process.wait(within)
 
     def said(self) -> str:
@@ -106,7 +106,7 @@ class Crew:
 
 
 class Fleet:
-    """All crews of one test, their store and their journal. ``url``: a SQLite file of its own, if left out."""
+    """All crews of one test, their store and their journal. ``url``: a separate SQLite file, if left out."""
 
     def __init__(self, folder: Path, url: str = "", transport: str = "", **settings: str) -> None:
         self.folder, self.url = folder, url or f"sqlite:///{folder}/jobs.db"
@@ -119,7 +119,7 @@ class Fleet:
         self.target = "tests.e2e.jobs_app:app"
 
     def crew(self, *options: str, is_ready: bool = True, machine: Machine = HERE) -> Crew:
-        """A new supervisor; with its workers ready to claim unless told otherwise."""
+        """Start a supervisor; with its workers ready to claim unless ``is_ready`` is false."""
         before = {view.worker for view in self.app.workers.list()} if is_ready else set()
         crew = Crew(self, *options, machine=machine)
         self.crews.append(crew)
@@ -129,7 +129,7 @@ class Fleet:
         return crew
 
     def enqueue(self, task: str, **payload: object) -> UUID:
-        """A job's id."""
+        """Enqueue a job, and return its id."""
         return self.app.enqueue(task, **payload).id
 
     def view(self, job: UUID) -> JobView:
@@ -149,7 +149,7 @@ class Fleet:
         return until(lambda: (view := self.view(job)).state == state and view, within=within)
 
     def is_locked(self) -> bool:
-        """Whether somebody is inside a write of a SQLite file, and stays there. On a server nobody is: it writes itself."""
+        """Return whether a process is inside a write of a SQLite file, and stays there. On a server none is: it writes itself."""
         if not self.url.startswith("sqlite:"):
             return False
         with history_sqlite.opened(self.folder / "jobs.db", timeout=0.1) as connection:
@@ -161,7 +161,7 @@ class Fleet:
             return False
 
     def stop(self) -> None:
-        """Leave nothing behind."""
+        """End all crews, and close the App."""
         self.app.close()
         for crew in self.crews:
             end(crew.pid)
@@ -171,7 +171,7 @@ class Fleet:
             crew.process.wait(START)
 
     def logs(self) -> str:
-        """Everything said, for a test that fails."""
+        """Return all logs, for a test that fails."""
         return "\n".join(f"--- {crew.log.name}\n{crew.said()}" for crew in self.crews)
 
 
@@ -181,7 +181,7 @@ def fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
     made = Fleet(folder, **{**SETTINGS, **settings})
     try:
         if not made.url.startswith("sqlite:"):
-            made.app.migrate()  # nobody does it in passing there
+            made.app.migrate()  # no process does it in passing there
         yield made
     except BaseException:
         print(made.logs())
@@ -226,7 +226,7 @@ def _all_pids() -> list[int]:
 
 
 def living_in(folder: Path) -> list[int]:
-    """Whoever was started for this test, wherever it has gone."""
+    """List the processes that were started for this test, in any session."""
     mark = f"E2E_FOLDER={folder}".encode()
     found = []
     for pid in _all_pids():

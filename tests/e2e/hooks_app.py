@@ -1,4 +1,4 @@
-"""Jobs whose rows in a table of their own say how far they are, and hooks that put those right: see ``jobs_app``."""
+"""Jobs whose rows in a separate table hold how far they are, and hooks that repair those: see ``jobs_app``."""
 
 import asyncio
 import inspect
@@ -57,7 +57,7 @@ async def aheal(connection: Any, job: RescuedJob) -> None:
 
 
 def heal(connection: Any, job: RescuedJob) -> None:
-    """In a thread."""
+    """Repair the row in a thread."""
     times = called(job)
     connection.execute(healed(job))
     die_if_told(job, times)
@@ -74,13 +74,13 @@ async def rows(job: Job, statement: str) -> str | None:
 
 
 def rows_blocking(job: SyncJob, statement: str) -> None:
-    """The same, blocking."""
+    """Write to the row, without a loop."""
     with job.transaction() as connection:
         connection.execute(statement)
 
 
 def status_blocking(job: SyncJob) -> str:
-    """What the row says."""
+    """Read the status of the row."""
     with job.transaction() as connection:
         (status,) = connection.execute(f"SELECT status FROM rows_of_jobs WHERE job = '{job.id}'").fetchone()
         return str(status)
@@ -106,7 +106,7 @@ async def work(job: Job, gate: str, then: str = "") -> str:
 
 
 def work_blocking(job: SyncJob, gate: str, then: str = "") -> str:
-    """The same, blocking."""
+    """Work on the row, without a loop."""
     seen = status_blocking(job) if job.attempt > 1 else None
     rows_blocking(job, busy(job))
     journal.write(job, "start", seen=seen, rescued=job.rescued)

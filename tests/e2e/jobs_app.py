@@ -1,6 +1,6 @@
 """Jobs for real workers. What their code does, they write into a journal that only grows, so that tests can count it.
 
-Told by the environment: E2E_FOLDER (journal and gates), E2E_URL, E2E_TRANSPORT, E2E_TTL, E2E_RECOVERY, E2E_POLL, E2E_GRACE.
+Set by the environment: E2E_FOLDER (journal and gates), E2E_URL, E2E_TRANSPORT, E2E_TTL, E2E_RECOVERY, E2E_POLL, E2E_GRACE.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ if failpoints.POINTS and hasattr(worker := sys.modules["__main__"], "open_store"
 
 @app.on("job.rescued")
 def tell_rescue(event: Event) -> None:
-    """Say in a file which job was rescued, and by what worker this was heard."""
+    """Write to a file which job was rescued, and which worker received the event."""
     with (FOLDER / "rescues").open("a") as file:
         file.write(f"{event.fields['job']} {event.fields['reason']} {os.getpid()}\n")
 
@@ -113,7 +113,7 @@ def hold_the_gil(job: SyncJob, seconds: float) -> str:
 
 @app.task(max_crashes=20)
 async def turn_a_deaf_ear(job: Job, gate: str) -> str:
-    """Ignore every cancellation."""
+    """Ignore every cancellation until the gate opens."""
     journal.write(job, "start")
     while not (FOLDER / gate).exists():
         try:
@@ -126,7 +126,7 @@ async def turn_a_deaf_ear(job: Job, gate: str) -> str:
 
 @app.task(max_crashes=20)
 def start_children(job: SyncJob, gate: str) -> str:
-    """Start a process, and one in a group of its own."""
+    """Start a process, and one in a separate group."""
     sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
     children = [subprocess.Popen(sleep), subprocess.Popen(sleep, process_group=0)]
     journal.write(job, "start", children=[child.pid for child in children])
@@ -190,7 +190,7 @@ def copy_the_file(job: SyncJob, seconds: float) -> str:
 
 @contextmanager
 def told(job: Job | SyncJob) -> Iterator[None]:
-    """Tell the history when this code starts and ends."""
+    """Write to the history when this code starts and ends."""
     record.tell("handler.start", job.id, job.token, OURS)
     try:
         yield
@@ -200,7 +200,7 @@ def told(job: Job | SyncJob) -> Iterator[None]:
 
 @app.task
 def count(number: int) -> int:
-    """Next to nothing."""
+    """Do next to nothing, and return."""
     return number
 
 
@@ -213,7 +213,7 @@ def die(job: SyncJob) -> None:
 
 @app.task
 async def kill_the_worker(job: Job) -> None:
-    """Take the worker along, and everybody who runs beside it."""
+    """Take the worker along, with all jobs that run beside it."""
     journal.write(job, "start")
     await asyncio.sleep(0.1)  # until the others run too
     os.abort()
@@ -221,7 +221,7 @@ async def kill_the_worker(job: Job) -> None:
 
 @app.task
 async def be_innocent(job: Job) -> str:
-    """Run for a moment beside whoever runs there."""
+    """Run for a moment beside the jobs that run there."""
     journal.write(job, "start")
     await asyncio.sleep(0.3)
     return str(job.token)
@@ -246,7 +246,7 @@ async def move_slowly(job: Job, seconds: float) -> str:
 
 @app.task(timeout="1s", max_attempts=1)
 def overstay(job: SyncJob, gate: str) -> None:
-    """Pass the limit in a thread that nobody can stop."""
+    """Pass the limit in a thread that cannot be stopped."""
     journal.write(job, "start")
     while not (FOLDER / gate).exists():
         time.sleep(0.01)
@@ -261,7 +261,7 @@ async def overstay_on_the_loop(job: Job) -> None:
 
 @app.task
 async def book(job: Job, fails: bool) -> None:
-    """A row of our own and the end of the attempt's right to write it, in one commit."""
+    """Write a row and the end of the attempt's right to write it, in one commit."""
     async with job.transaction() as connection:
         connection.execute("INSERT INTO ledger VALUES (?, ?)", (str(job.id), str(job.token)))
         if fails and job.attempt == 1:
@@ -279,7 +279,7 @@ def book_in_thread(job: SyncJob, fails: bool) -> None:
 
 @app.task(process=True)
 def book_in_process(job: SyncJob, fails: bool) -> None:
-    """The same in a process of its own."""
+    """Write a row and the end of the attempt's right to write it, in a separate process."""
     with job.transaction() as connection:
         connection.execute("INSERT INTO ledger VALUES (?, ?)", (str(job.id), str(job.token)))
         if fails and job.attempt == 1:

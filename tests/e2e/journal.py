@@ -19,7 +19,7 @@ class Journal:
     def write(self, job: Job | SyncJob, what: str, **more: object) -> None:
         """An entry about a job, by its handler."""
         entry = {"what": what, "job": str(job.id), "attempt": job.attempt, "crashes": job.crashes, "token": str(job.token)}
-        # On a line of its own, also behind one in the middle of which its writer was killed.
+        # On a separate line, also behind one in the middle of which its writer was killed.
         line = "\n" + json.dumps({**entry, "pid": os.getpid(), "time": time.monotonic(), **more}) + "\n"
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
@@ -28,7 +28,7 @@ class Journal:
             os.close(file)
 
     def read(self, job: UUID | None = None, what: str | None = None) -> list[dict[str, Any]]:
-        """Entries, oldest first."""
+        """Read the entries, oldest first."""
         if not self._path.exists():
             return []
         entries = [json.loads(line) for line in self._path.read_text().splitlines() if line.endswith("}")]

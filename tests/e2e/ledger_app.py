@@ -1,4 +1,4 @@
-"""Jobs that book into a table of their own, in the database of PostgreSQL in which they live: see `jobs_app`."""
+"""Jobs that book into a separate table, in the database of PostgreSQL in which they live: see `jobs_app`."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ BOOKS = "INSERT INTO ledger VALUES ('{0.id}', '{0.attempt}')"
 
 @app.task
 async def book(job: Job, what: str) -> None:
-    """A row of our own and the end of the attempt's right to write it, in one commit; the first attempt does not get there."""
+    """Write a row and the end of the attempt's right to write it, in one commit; the first attempt does not get there."""
     async with job.transaction() as connection:
         await connection.execute(BOOKS.format(job))
         journal.write(job, "booked")
@@ -30,7 +30,7 @@ async def book(job: Job, what: str) -> None:
 
 
 def book_blocking(job: SyncJob, what: str) -> None:
-    """The same, blocking."""
+    """Book without an event loop."""
     with job.transaction() as connection:
         connection.execute(BOOKS.format(job))  # type: ignore[arg-type]
         journal.write(job, "booked")
@@ -42,11 +42,11 @@ def book_blocking(job: SyncJob, what: str) -> None:
 
 @app.task
 def book_in_thread(job: SyncJob, what: str) -> None:
-    """In a thread."""
+    """Book in a thread of the worker."""
     book_blocking(job, what)
 
 
 @app.task(process=True)
 def book_in_process(job: SyncJob, what: str) -> None:
-    """In a process of its own."""
+    """Book in a separate process."""
     book_blocking(job, what)

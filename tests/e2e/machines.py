@@ -1,6 +1,6 @@
-"""A machine of its own, as far as ownership can tell: another host name, and its own way to the servers.
+"""A separate machine, as far as ownership can tell: another host name, and another way to the servers.
 
-Nobody there can prove the death of a process here, although all run on one kernel: only leases say who is dead.
+No process there can prove the death of a process here, although all run on one kernel: only leases show which is dead.
 """
 
 import os
@@ -19,14 +19,14 @@ class Machine(Struct, frozen=True):
     transport: str = ""
 
     def command(self, arguments: Sequence[str]) -> list[str]:
-        """What starts that command there, under the pid of whoever is started."""
+        """Return what starts that command there, under the pid of the process that is started."""
         if not self.name:
             return list(arguments)
         allow = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         return ["unshare", *allow, "--uts", "--", "sh", "-c", _RENAME, self.name, *arguments]
 
     def environment(self) -> dict[str, str]:
-        """What its processes are told."""
+        """Return the environment of its processes."""
         told = {"E2E_URL": self.url, "E2E_TRANSPORT": self.transport}
         return {name: value for name, value in told.items() if value}
 

@@ -13,11 +13,11 @@ from tests.e2e.waiting import until
 MOUNTED = Path("/sys/fs/cgroup")
 ENOUGH = 512 << 20
 """For a supervisor, some workers and a handler that takes little. With less the kernel, which has killed the one that took the most,
-kills a neighbour too: what the first had is given back a moment later."""
+kills a neighbour too: the memory of the first is released a moment later."""
 
 
 class Cage(Struct, frozen=True):
-    """``main``: how a supervisor starts inside of it. ``counter``: who dies counts itself here, where no kernel does it."""
+    """``main``: how a supervisor starts inside of it. ``counter``: a dying process counts itself here, where no kernel does it."""
 
     main: tuple[str, ...]
     counter: Path | None = None
@@ -31,7 +31,7 @@ def cage(folder: Path, version: int) -> Iterator[Cage]:
     if made is None:
         yield _pretended(folder, version)
         return
-    # The memory of a process that was killed is given back a moment later: without the score the kernel may kill a neighbour until then.
+    # The memory of a process that was killed is released a moment later: without the score the kernel may kill a neighbour until then.
     enter = (
         f"open({str(made / 'cgroup.procs')!r}, 'w').write(str(os.getpid())); open('/proc/self/oom_score_adj', 'w').write('-1000')"
     )

@@ -28,7 +28,7 @@ LIMIT = 3600.0 if WISHED else 300.0
 
 
 class Size(NamedTuple):
-    """How much there is to clean, in batches of how many, each of which takes how many seconds longer; after how many seconds the
+    """How much there is to clean, and in batches of how many, each of which takes how many seconds longer. After how many seconds the
     next worker is killed; for how many a worker may have a row."""
 
     expired: int
@@ -73,17 +73,20 @@ class PasteShop:
             "PASTES_RUNS": "4",
             "PASTES_PACE": str(size.pace),
         }
-        self._chance, self._clerk = Random(0), ThreadPoolExecutor(1)  # who pastes may have to wait for a lock, and the others not
+        self._chance, self._clerk = (
+            Random(0),
+            ThreadPoolExecutor(1),
+        )  # the clerk may have to wait for a lock, other threads must not
 
     def fill(self) -> None:
-        """Tables, rows, objects and indexes, as the README says."""
+        """Make tables, rows, objects and indexes, as the README does."""
         size = self.size
         self.run("fill.py", "--expired", str(size.expired), "--contents", str(size.contents), "--live", str(size.live))
         self.ships.app.migrate()
         self.run(*HOLDFAST, "rows", "indexes", "--app", "app:app", "--create")
 
     def run(self, *words: str, code: int = 0) -> str:
-        """A script of the example, or any other command of Python's; what it says."""
+        """Run a script of the example, or any other command of Python's, and return its output."""
         words = (str(EXAMPLE / words[0]), *words[1:]) if words[0].endswith(".py") else words
         environment = {**os.environ, **self.ships.environment}
         done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
@@ -91,7 +94,7 @@ class PasteShop:
         return done.stdout
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
-        """Beside everybody else."""
+        """Run a statement beside all other sessions."""
         if self.ships.url.startswith("sqlite:"):
             with closing(sqlite3.connect(self.ships.url.removeprefix("sqlite:///"), timeout=30)) as connection:
                 return connection.execute(sql).fetchall()
@@ -122,7 +125,7 @@ class PasteShop:
         self.run("paste.py", f"This is content {content}.\n")
 
     def clean(self, crew: Crew, frozen: Frozen) -> Figures:
-        """Wait until nothing is left to be done, while a worker is killed so often, new pastes come, and the frozen wake up once
+        """Wait until nothing is left to be done. A worker is killed at intervals, new pastes come, and the frozen ones wake up once
         others have had their rows; in the long run they are frozen again while there is much to do."""
         size, is_frozen, pastes = self.size, True, list[Future[None]]()
         figures = Figures(self.ask, [crew, frozen.crew], expired=size.expired, live=size.live)

@@ -9,7 +9,7 @@ from holdfast.testing.history import Event, History, Phase
 
 
 class Operator:
-    """Does what an operator may do, to jobs that do not wait for it. ``confirm`` is told what it was told is cancelled."""
+    """Does what an operator may do, to jobs that do not wait for it. ``confirm`` gets what was reported to it as cancelled."""
 
     def __init__(self, app: App, chance: random.Random, confirm: Callable[[UUID], None] = lambda job: None) -> None:
         self._app, self._chance, self._confirm = app, chance, confirm
@@ -17,7 +17,7 @@ class Operator:
         self.deleted: set[UUID] = set()
 
     def meddle(self, kept: Sequence[UUID], deletable: Sequence[UUID], *, many: int = 8) -> None:
-        """One of everything, each to some jobs in whatever state they are."""
+        """Do one of everything, each to some jobs in any state."""
         jobs = self._app.jobs
         cancelled = self._some(kept, many)
         jobs.cancel(cancelled)

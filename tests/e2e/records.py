@@ -1,4 +1,4 @@
-"""Where the history of a fleet is written down, so that the same checker reads it whatever its jobs live in."""
+"""Where the history of a fleet is written down, so that the same checker reads it for every kind of store."""
 
 import time
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ from holdfast.testing.process_log import tell as tell_deed
 
 SAID = "said"
 REFUSED = "write.refused"
-"""Said by a zombie that tried to write."""
+"""Written by a zombie that tried to write."""
 UP = "process.up"
-"""Said by a worker that has begun its first job, where somebody wants to know."""
+"""Written by a worker that has begun its first job, where a test waits for it."""
 
 
 class Record(Protocol):
@@ -37,7 +37,7 @@ class Record(Protocol):
 
 
 class SqliteRecord:
-    """All in the jobs' file, in one order with its commits; what is said otherwise is in a file of its own."""
+    """All in the jobs' file, in one order with its commits; deeds outside of it are in a separate file."""
 
     def __init__(self, database: Path, folder: Path) -> None:
         self._database, self._said = database, folder / SAID

@@ -1,4 +1,4 @@
-"""The jobs of ``jobs_app``, and some that run in processes of their own."""
+"""The jobs of ``jobs_app``, and some that run in separate processes."""
 
 import os
 import signal
@@ -25,13 +25,13 @@ def compute(job: SyncJob, number: int) -> dict[str, object]:
 
 @app.task(process=True, max_attempts=1)
 def object_to_it(job: SyncJob) -> None:
-    """Raise."""
+    """Raise an error at once."""
     raise ValueError("not like this")
 
 
 @app.task(process=True, max_crashes=20)
 def spin(job: SyncJob) -> None:
-    """Compute for ever, with eyes and ears shut."""
+    """Compute endlessly, without looking at cancellation."""
     journal.write(job, "start", session=os.getsid(0))
     while True:
         pass
@@ -39,7 +39,7 @@ def spin(job: SyncJob) -> None:
 
 @app.task(process=True, max_crashes=20)
 def wait_in_runner(job: SyncJob, gate: str) -> str:
-    """Run until the gate opens, or until told to stop."""
+    """Run until the gate opens, or until cancelled."""
     journal.write(job, "start", session=os.getsid(0))
     while not (FOLDER / gate).exists():
         if job.is_cancelled:

@@ -1,4 +1,4 @@
-"""A supervisor process for tests that kill or freeze supervisors: one cellmate, told what stands in the arguments.
+"""A supervisor process for tests that kill or freeze supervisors: one worker, whose settings stand in the arguments.
 
 Arguments: whether code runs (0 or 1), then seconds until the guard's deadline (or "none"), then what to start in the
 cell (or nothing). Prints the pids: worker, then what was started.

@@ -1,4 +1,4 @@
-"""A worker process that does what its test tells it over the pipe, in place of jobs."""
+"""A worker process that does what its test asks over the pipe, in place of jobs."""
 
 import argparse
 import asyncio
@@ -37,7 +37,7 @@ def start_forked() -> int:
 
 
 def start_breeder() -> int:
-    """A process in a group of its own that keeps making others."""
+    """Start a process in a separate group that keeps making others."""
     pid = os.fork()
     if pid == 0:
         os.setpgid(0, 0)
@@ -49,7 +49,7 @@ def start_breeder() -> int:
 
 
 def start_in_own_session_forked() -> int:
-    """A copy of this process that has left for a session of its own, pipe and all."""
+    """Make a copy of this process that has left for another session, pipe and all."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

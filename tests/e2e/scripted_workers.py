@@ -43,7 +43,7 @@ async def cellmate(*arguments: str) -> AsyncIterator[SystemChild]:
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a scenario in an event loop of its own, never for ever."""
+    """Run a scenario in a fresh event loop, with a time limit."""
     asyncio.run(asyncio.wait_for(scenario(), NEVER_LONGER))
 
 

@@ -1,4 +1,4 @@
-"""Machines around one PostgreSQL server and, if wished, one NATS server, each behind proxies of its own that can fail."""
+"""Machines around one PostgreSQL server and, if wished, one NATS server, each behind separate proxies that can fail."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager

@@ -1,4 +1,4 @@
-"""A worker started by whoever did not care: nowhere to write to, no home, a folder that takes no files, a strange umask."""
+"""A worker started in a bare environment: nowhere to write to, no home, a folder that takes no files, a strange umask."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def fill_both() -> None:
 
 
 def break_both() -> None:
-    """Pipes that nobody reads any more."""
+    """Break the pipes: no process reads them any more."""
     read, write = os.pipe()
     for number in (1, 2):
         os.dup2(write, number)
@@ -66,7 +66,7 @@ def test_a_worker_without_output_home_or_a_folder_to_write_in_does_its_work(tmp_
         views = [ships.view(job) for job in jobs]
         assert [(view.state, view.result) for view in views[:2]] == [("completed", 1), ("completed", 2)]
         assert (views[2].reason, views[2].crashes) == ("WORKER_CRASHED", 2)
-        # What code of the user's may not print is its own failure, and nobody else's.
+        # What code of the user's may not print is its own failure, and no other job's.
         assert views[3].state == ("completed" if spoil is close_both else "failed")
         assert {path.stat().st_mode & 0o077 for path in tmp_path.glob("jobs.db-wake")} <= {0}
 

@@ -1,4 +1,4 @@
-"""The crash kit for users: jobs killed and frozen at their points recover once, and a test says so, or what went wrong."""
+"""The crash kit for users: jobs killed and frozen at their points recover once, and a test reports that, or what went wrong."""
 
 import asyncio
 import importlib
@@ -279,7 +279,7 @@ def lambda_free() -> None:
 
 
 class Lazy:
-    """As settings of frameworks are: whoever asks for anything sets them up."""
+    """As settings of frameworks are: the first access sets them up."""
 
     def __getattribute__(self, name: str) -> object:
         raise RuntimeError(name)

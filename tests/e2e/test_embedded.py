@@ -1,4 +1,4 @@
-"""A worker in a loop that somebody blocks: its beats come from a thread, so its jobs stay its own."""
+"""A worker in a loop that other code blocks: its beats come from a thread, so its jobs stay its own."""
 
 import asyncio
 import os

@@ -50,7 +50,7 @@ def test_s15_a_process_that_dies_before_or_after_any_call_of_its_store_loses_not
         _replace_the_dead(tormentor)
         until(tormentor.is_done, within=4 * START)
         tormentor.deeds += failpoints.deeds(ships.folder)
-        tormentor.stop(Rules())  # no bound: those who would rescue die as well
+        tormentor.stop(Rules())  # no bound: rescuers die as well
         assert ships.app.jobs.counts()["completed"] == tormentor.jobs
 
 
@@ -93,7 +93,7 @@ def test_s6_a_client_that_dies_around_its_enqueue_leaves_the_whole_job_or_none(t
 
 
 def _fewer(tormentor: Tormentor, left: set[str]) -> tuple[set[str], ...]:
-    """The points nobody has died at yet, once those are fewer than before; nothing as long as they are not."""
+    """Return the points at which no process has died yet, once those are fewer than before; nothing as long as they are not."""
     _replace_the_dead(tormentor)
     found = left - failpoints.reached(tormentor.folder)
     return (found,) if found < left else ()

@@ -1,4 +1,4 @@
-"""A handler that forks: its child runs no job, whatever it does next."""
+"""A handler that forks: its child runs no job, in all that it does next."""
 
 import json
 import subprocess

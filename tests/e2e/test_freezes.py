@@ -75,10 +75,10 @@ def test_a_zombie_that_no_guard_ends_is_refused_everything_it_writes(tmp_path: P
         thaw(pid for pid in frozen if pid != guardian)
         refused = ships.entry(job, "refused")
         assert (refused["pid"], refused["token"]) == (first["pid"], first["token"])
-        assert refused["error"] in ("JobLost", "CancelledError")  # told by the store, or stopped by its own clock before
+        assert refused["error"] in ("JobLost", "CancelledError")  # refused by the store, or stopped by its own clock before
         assert refused["time"] - woken <= BEAT + STALL
         until(lambda: not is_alive(first["pid"]), within=START)
-        # From the second attempt's first words on, nobody else's are there.
+        # From the second attempt's first entries on, there are none of another attempt.
         until(lambda: ships.view(job).checkpoint == {"by": second["token"]}, within=START)
         until(lambda: ships.view(job).message == second["token"], within=START)
         ships.open("gate")

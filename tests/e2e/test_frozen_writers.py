@@ -17,7 +17,7 @@ from tests.e2e.scripted_workers import is_alive
 from tests.e2e.waiting import until
 
 OUTAGE = float(os.environ.get("E2E_OUTAGE", "3.5"))
-"""Seconds for which nobody can write, more than the ttl; 20 once for the acceptance."""
+"""Seconds for which no connection can write, more than the ttl; 20 once for the acceptance."""
 TTL = 3.0
 FOREIGN = """
 import sys
@@ -36,7 +36,7 @@ connection.close()
 
 @contextmanager
 def foreign_writer(folder: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Somebody else's process inside a write of the jobs' file."""
+    """Start a foreign process inside a write of the jobs' file."""
     words = [sys.executable, "-c", FOREIGN, str(folder / "jobs.db")]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

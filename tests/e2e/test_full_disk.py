@@ -1,4 +1,4 @@
-"""A disk without room: what was acknowledged stays, what was computed is kept, and nobody ends."""
+"""A disk without space: what was acknowledged stays, what was computed is kept, and no process ends."""
 
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ def put_jobs_on(disk: Disk, ships: Fleet) -> None:
 
 
 def keep_full(disk: Disk, seconds: float) -> None:
-    """Whatever becomes free, by a shorter log for instance, is taken at once."""
+    """Take at once all space that becomes free, by a shorter log for instance."""
     by = time.monotonic() + seconds
 
     def is_over() -> bool:

@@ -1,4 +1,4 @@
-"""The guard: code ends at its deadline, whatever the worker and its supervisor do."""
+"""The guard: code ends at its deadline, in every state of the worker and its supervisor."""
 
 import asyncio
 import json

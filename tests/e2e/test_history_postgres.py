@@ -38,7 +38,7 @@ SELECT gen_random_uuid(), 'task', 'default', 0, now(), now(), 0, '{}', 'key' FRO
 
 
 def one_job(dsn: str, *, is_finished: bool) -> list[ProcessEvent]:
-    """A job's whole life, or half of it; what its process says of it."""
+    """Record a job's whole life, or half of it, and what its process wrote of it."""
     deeds: list[ProcessEvent] = []
 
     def tell(what: str, token: Token | None = None) -> None:
@@ -72,7 +72,7 @@ def one_job(dsn: str, *, is_finished: bool) -> list[ProcessEvent]:
 
 
 def after(dsn: str, deeds: list[ProcessEvent], wrong: str) -> Report:
-    """The report when this was written behind everybody's back."""
+    """Return the report when this was written without any process's knowledge."""
 
     async def write() -> None:
         connection = await asyncpg.connect(dsn)

@@ -57,7 +57,7 @@ def database(tmp_path: Path) -> Path:
 
 
 def after(database: Path, wrong: str) -> Report:
-    """The report when this was written behind everybody's back."""
+    """Return the report when this was written without any process's knowledge."""
     with history_sqlite.opened(database) as connection:
         for statement in wrong.split(";"):
             connection.execute(statement)

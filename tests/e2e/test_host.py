@@ -48,7 +48,7 @@ def test_nothing_of_the_pipes_reaches_a_grandchild() -> None:
     async def scenario() -> None:
         async with cellmate() as child:
             files = await ask(child, "fds")
-            # It listed fds 0-2 of its own: the worker's stdin, its own pipe, and the test's stderr.
+            # It listed its fds 0-2, too: the worker's stdin, its own pipe, and the test's stderr.
             assert files[0] == "/dev/null"
             assert len(files) == 3, files
             assert not [file for file in files if "socket" in file or "holdfast" in file]
@@ -244,7 +244,7 @@ def test_leftovers_of_a_dead_worker_are_killed_if_they_are_certainly_its_own(mar
     theirs = identify(process.pid)
     left = int(process.communicate()[0])
     try:
-        # Without the mark it may be a daemon that got the number after the worker.
+        # Without the variable it may be a daemon that got the number after the worker.
         assert SystemHost().kill_orphans(theirs) == int(mark)
         assert is_alive(left) is not mark
     finally:
@@ -380,7 +380,7 @@ print(host.kill_orphans(theirs))
 
 
 def judged_from(place: str, theirs: ProcessIdentity) -> list[str]:
-    """What a process says of another one that lives, from a mount or pid namespace of its own."""
+    """Return what a process finds out about another one that lives, from a separate mount or pid namespace."""
     words = [sys.executable, "-c", HIDDEN, msgspec.json.encode(theirs).decode(), place]
     if place == "another user":
         shell = ["unshare", "--mount", "sh", "-c", 'mount -t proc -o hidepid=2 proc /proc && exec "$@"', "sh"]

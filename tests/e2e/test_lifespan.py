@@ -74,7 +74,7 @@ def test_each_worker_enters_before_its_first_claim_and_leaves_after_its_drain(tm
     for job in jobs:
         assert json.loads(holdfast(tmp_path, "jobs", "show", job, "--app", "shop", "--json"))["result"] is True
     ours = [line for line in story(tmp_path) if line != "job"]
-    assert (story(tmp_path)[0], ours.count("enter"), ours.count("leave")) == ("enter", 2, 2)  # the runner has one of its own
+    assert (story(tmp_path)[0], ours.count("enter"), ours.count("leave")) == ("enter", 2, 2)  # the runner has a separate one
 
 
 def test_a_lifespan_that_fails_keeps_the_worker_from_starting_and_reports_why(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A whole machine is lost: nobody is left there to tell, and nobody elsewhere can prove it. Only the leases run out.
+"""A whole machine is lost: no process is left there to report it, and none elsewhere can prove it. Only the leases run out.
 
 With the defaults of an App, as promised: E2E_DEFAULTS=1.
 """

@@ -1,4 +1,4 @@
-"""Handlers that take more memory than there is: the kernel ends their process, and the attempt says so."""
+"""Handlers that take more memory than there is: the kernel ends their process, and the attempt records it."""
 
 from pathlib import Path
 

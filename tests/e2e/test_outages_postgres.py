@@ -59,7 +59,7 @@ def test_l3_a_server_away_for_less_than_the_deadline_costs_no_running_job_anythi
         ships.open("early")
         pause(SHORT)
         grounds.postgres.start()
-        pause(AMNESTY + RECOVERY)  # whoever would judge has done so
+        pause(AMNESTY + RECOVERY)  # every supervisor that would judge has done so
         ships.open("gate")
         expect_undisturbed(ships, late + early)
 

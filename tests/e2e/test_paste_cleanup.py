@@ -1,4 +1,4 @@
-"""examples/paste_cleanup: whatever happens to workers and bucket, each paste goes once, and its object with the last of them.
+"""examples/paste_cleanup: under all faults of workers and bucket, each paste goes once, and its object with the last of them.
 
 ``E2E_PASTES=1000000 pytest tests/e2e/test_paste_cleanup.py -s -k 'killed and postgres'`` is the long run; it prints its figures.
 """

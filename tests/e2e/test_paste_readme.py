@@ -1,4 +1,4 @@
-"""examples/paste_cleanup works as its README says."""
+"""examples/paste_cleanup works as its README describes."""
 
 import re
 import shutil

@@ -22,7 +22,7 @@ TTL = 3.0
 
 
 def refuse(folder: Path, dsn: str, job: UUID) -> None:
-    """Have a trigger refuse that its row leaves its place."""
+    """Have a trigger refuse every move of its row."""
     if dsn:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(
@@ -41,7 +41,7 @@ def refuse(folder: Path, dsn: str, job: UUID) -> None:
 
 
 def allow(folder: Path, dsn: str) -> None:
-    """Drop the trigger."""
+    """Drop the trigger from the table."""
     if dsn:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute("DROP TRIGGER refuse ON holdfast.active")

@@ -31,7 +31,7 @@ def ships(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
 
 
 def sql(ships: Fleet, statement: str) -> Any:
-    """A statement by somebody else."""
+    """Run a statement in a separate session."""
     if ships.url.startswith("sqlite"):
         with closing(sqlite3.connect(ships.folder / "jobs.db", isolation_level=None, timeout=START)) as connection:
             return connection.execute(statement).fetchone()

@@ -1,4 +1,4 @@
-"""Handlers in processes of their own: they can be ended, and whatever they do costs nobody but their own job."""
+"""Handlers in separate processes: they can be ended, and all that they do costs only their own job."""
 
 import asyncio
 import os
@@ -181,7 +181,7 @@ def test_s3_a_zombies_runner_is_refused_everything_it_writes(tmp_path: Path) -> 
 
 
 def test_embedded_workers_have_runners_too(tmp_path: Path) -> None:
-    """In a program of its own, because a worker's settings are read when its module is."""
+    """Run in a separate program, because a worker's settings are read when its module is."""
     environment = {"E2E_FOLDER": str(tmp_path), "E2E_TTL": "3s", "E2E_RECOVERY": "0.5s", "E2E_POLL": "0.2s", "E2E_GRACE": "0.5s"}
     done = subprocess.run(
         [sys.executable, "-m", "tests.e2e.test_runner_processes"],

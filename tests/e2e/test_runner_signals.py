@@ -1,4 +1,4 @@
-"""Signals for a crew whose jobs run in processes of their own."""
+"""Signals for a crew whose jobs run in separate processes."""
 
 import signal
 from pathlib import Path

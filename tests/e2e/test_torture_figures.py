@@ -1,4 +1,4 @@
-"""What torture tells: figures that add up over sittings, what it leaves behind, and an exit code."""
+"""What torture reports: figures that add up over sittings, what it leaves behind, and an exit code."""
 
 import io
 import subprocess

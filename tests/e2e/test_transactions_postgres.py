@@ -1,4 +1,4 @@
-"""Rows of the user's own beside his jobs in PostgreSQL, by real workers that die and freeze in the midst of writing them."""
+"""Rows of the user's beside the jobs in PostgreSQL, by real workers that die and freeze in the midst of writing them."""
 
 from collections.abc import Iterator
 from contextlib import closing

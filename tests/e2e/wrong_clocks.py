@@ -1,4 +1,4 @@
-"""A wall clock that is wrong in one process only, and steps when its test says so.
+"""A wall clock that is wrong in one process only, and steps when its test asks.
 
 Everything reads its clocks through ``_system/clock.py``: there ``time`` is another module now. The monotonic clocks stay right.
 """
@@ -12,7 +12,7 @@ import holdfast._system.clock as clock
 
 
 class WrongTime:
-    """``time``, whose wall clock is off by the seconds that a file tells."""
+    """``time``, whose wall clock is off by the seconds in a file."""
 
     def __init__(self, offset: Path) -> None:
         self._offset = offset
@@ -46,7 +46,7 @@ def _file(folder: Path, role: str) -> Path:
 
 
 def supervise() -> None:
-    """``holdfast``, whose supervisor has a clock of its own."""
+    """Run ``holdfast``, whose supervisor has a separate clock."""
     from holdfast.cli import main
 
     arm("supervisor")

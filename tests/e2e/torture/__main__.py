@@ -62,7 +62,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """That the store is away is no news here."""
+    """Keep quiet about a store that is away: it is expected here."""
     loggers = [logging.getLogger(name) for name in ("holdfast", "asyncio")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -95,7 +95,7 @@ class Sitting:
         self.left: list[str] = []
 
     def run(self, seconds: float, stores: Sequence[Store]) -> list[Figures]:
-        """What each showed."""
+        """Run them, and return what each showed."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         name, began, made = leftovers.mark(), time.monotonic(), list[Figures]()
         # Nothing here survives a power cut, and nothing has to.

@@ -28,7 +28,7 @@ OUTAGE = 4.5
 """Seconds that a server or a machine's way to it is away, at most: longer than a lease lives."""
 MOMENT = 1.0
 LOCKED = 1.5
-"""Seconds that a file is locked by somebody else, at most."""
+"""Seconds for which a foreign process locks a file, at most."""
 SLACK = 3.0
 """Seconds by which a loaded machine may be late."""
 NATS_ALIVE, NATS_DEAD = 6.0, 2.0
@@ -36,7 +36,7 @@ RUBBISH = (b"", b"\xff\xfe", b'{"seconds": ', b"[1]", b'{"seconds": "soon"}', b"
 
 
 class Grounds(ABC):
-    """Where one round takes place. ``bound``: seconds within which a dead owner's jobs are back in line."""
+    """The setting of one round. ``bound``: seconds within which a dead owner's jobs are back in their queues."""
 
     url, transport, stamp = "", "", "text"
     bound = 1.001 * TTL + RECOVERY + AMNESTY + SLACK
@@ -47,7 +47,7 @@ class Grounds(ABC):
 
     @abstractmethod
     def machine(self, name: str) -> Machine:
-        """Another one."""
+        """Make another machine for the round."""
 
     @abstractmethod
     def hurt(self, torturer: Torturer, chance: random.Random) -> float:
@@ -122,7 +122,7 @@ class FileGrounds(Grounds):
 
 
 class ServedGrounds(Grounds):
-    """A PostgreSQL server, and a NATS server if wished, with ways of its own for each machine."""
+    """A PostgreSQL server, and a NATS server if wished, with separate ways for each machine."""
 
     bound, stamp = Grounds.bound + OUTAGE, "timestamptz"
 
@@ -154,7 +154,7 @@ class ServedGrounds(Grounds):
 
     @contextmanager
     def _away(self, torturer: Torturer, name: str) -> Iterator[None]:
-        """The server, from everybody. A bound can only be told if those who keep it are left in peace afterwards."""
+        """Take the server away from all. A bound holds only if the processes that keep it are left in peace afterwards."""
         with torturer.calm:
             yield
             torturer.app.jobs.counts()
@@ -223,7 +223,7 @@ class ServedGrounds(Grounds):
         torturer.counts["cuts"] += 1
 
     def _restart(self, torturer: Torturer, chance: random.Random) -> None:
-        """Stopped as its owner would, or in a crash, for longer or shorter than a lease lives; who asks meanwhile waits."""
+        """Restart it as its owner would, or in a crash, for longer or shorter than a lease lives; requests wait in that time."""
         server = self._site.postgres
         ways: list[Callable[[], None]] = [server.kill, partial(server.stop, "fast"), partial(server.stop, "immediate")]
         stop = chance.choice(ways)
@@ -249,7 +249,7 @@ class ServedGrounds(Grounds):
                 os.kill(backend, signal.SIGCONT)
 
     def _end_connections(self, torturer: Torturer, chance: random.Random) -> None:
-        """Some of them, in the midst of whatever they do."""
+        """End some of them, in the midst of their work."""
         with self._away(torturer, "connections ended"):
             some = self._backends()
             for backend in chance.sample(some, chance.randint(1, len(some))):
@@ -270,12 +270,12 @@ class ServedGrounds(Grounds):
             torturer.pause(_length(chance))
 
     def _cancel_statements(self, torturer: Torturer) -> None:
-        """An administrator cancels whatever runs."""
+        """Cancel everything that runs, as an administrator may."""
         with self._away(torturer, "statements cancelled"):
             foreign_sessions.cancel_statements(self.url, torturer)
 
     def _backends(self) -> list[int]:
-        """Those of workers and supervisors, and our own."""
+        """List those of workers and supervisors, and this process's."""
         name = self.url.rpartition("/")[2]
         asked = f"SELECT pid FROM pg_stat_activity WHERE datname = '{name}' AND backend_type = 'client backend'"
         return [int(line) for line in self._site.postgres.sql(asked).splitlines()]
@@ -288,7 +288,7 @@ def _length(chance: random.Random) -> float:
 
 @contextmanager
 def grounds(store: Store, folder: Path) -> Iterator[Grounds]:
-    """Fresh ones."""
+    """Make fresh grounds for a round."""
     with ExitStack() as stack:
         if store == "sqlite":
             yield FileGrounds(folder)

@@ -17,7 +17,7 @@ TOGETHER = "together"
 
 
 class Figures(Struct, kw_only=True):
-    """Of one round. ``done``: how often each fault. ``recoveries``: seconds each until a dead owner's job was back in line;
+    """The figures of one round. ``done``: how often each fault. ``recoveries``: seconds each until a dead owner's job was queued again;
     ``restarts``: from there until its code ran again, behind the backlog. ``rows``: of the watched table."""
 
     store: str
@@ -43,11 +43,11 @@ class Figures(Struct, kw_only=True):
 
     @property
     def violations(self) -> int:
-        """Of all kinds."""
+        """The number of violations of all kinds."""
         return self.lost + self.owned_twice + self.zombie_writes_accepted + self.stuck + self.other_violations
 
     def judge(self, report: Report, wrong: Sequence[str]) -> None:
-        """Take what the checker says, and what it cannot see."""
+        """Take what the checker reports, and what it cannot see."""
         broken = Counter(violation.name for violation in report.violations)
         kinds = [sum(broken.pop(name, 0) for name in names) for names in (LOST, OWNED_TWICE, ZOMBIE, STUCK)]
         self.lost, self.owned_twice, self.zombie_writes_accepted, self.stuck = kinds
@@ -57,13 +57,13 @@ class Figures(Struct, kw_only=True):
 
 
 def append(path: Path, figures: Figures) -> None:
-    """One line more."""
+    """Add one line to the file."""
     with path.open("ab") as file:
         file.write(msgspec.json.encode(figures) + b"\n")
 
 
 def read(path: Path) -> list[Figures]:
-    """All of them."""
+    """Read all lines of the file."""
     return [msgspec.json.decode(line, type=Figures) for line in path.read_bytes().splitlines()]
 
 
@@ -100,7 +100,7 @@ class Sum(Struct):
 
 
 def odds(bad: int, of: int) -> str:
-    """How often. What never was among so many is, 95 times in 100, rarer than three in as many."""
+    """Return how often. What never was in N tries is, 95 times in 100, rarer than three in N."""
     return f"0 (< {3 / of:.1g})" if of and not bad else f"{bad}"
 
 

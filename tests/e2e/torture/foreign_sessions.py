@@ -25,7 +25,7 @@ COPIES_APART = 3
 
 @contextmanager
 def locked_rows(url: str, chance: random.Random, schema: str = "holdfast") -> Iterator[None]:
-    """Hold locks on random rows of ours in a transaction that does nothing else."""
+    """Hold locks on random rows of Holdfast in a transaction that does nothing else."""
     with closing(psycopg.connect(url)) as connection:
         for table, most in TABLES.items():
             how = chance.choice(LOCKS)
@@ -48,7 +48,7 @@ def cancel_statements(url: str, torturer: Torturer) -> None:
 
 @contextmanager
 def subscribed(server: PostgresServer, url: str) -> Iterator[None]:
-    """Publish all tables of the database to a logical subscriber that is told of every change."""
+    """Publish all tables of the database to a logical subscriber that receives every change."""
     plugin = ("-o", "proto_version=1", "-o", f"publication_names={PUBLICATION}")
     words = [str(server.binaries / "pg_recvlogical"), "-d", url, "--slot", SLOT, "--start", *plugin, "-f", "/dev/null"]
     server.sql(

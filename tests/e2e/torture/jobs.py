@@ -1,6 +1,6 @@
 """Jobs for workers that are tortured; most of them only work, some are a torture themselves.
 
-Told by the environment as the jobs of all real workers are: see ``tests/e2e/jobs_app.py``. The import stays small,
+Set by the environment as the jobs of all real workers are: see ``tests/e2e/jobs_app.py``. The import stays small,
 because a worker that is killed each few seconds is started as often.
 """
 
@@ -39,16 +39,16 @@ app = App(
 )
 record = record_of(URL, FOLDER)
 steadfast = partial(app.task, max_crashes=1000, max_attempts=1000, backoff=Backoff.fixed("0.05s"))
-"""For jobs that complete whatever happens to their workers."""
+"""For jobs that complete under all faults of their workers."""
 forking = threading.Lock()
 """A child that is forked while another is being started keeps that start waiting for as long as it lives."""
 STEPS = 20
-"""So many that a zombie, which nobody can stop while it is a thread, writes before it is killed."""
+"""Enough that a zombie, which cannot be stopped while it is a thread, writes before it is killed."""
 _has_begun = False
 
 
 def say(what: str, job: UUID | None = None) -> None:
-    """To whoever watches over the processes of this torture."""
+    """Write it for the watcher over the processes of this torture."""
     tell_deed(FOLDER / SAID, ProcessEvent(time.time(), what, OURS, job))
 
 
@@ -63,7 +63,7 @@ def tell_refusal(event: Event) -> None:
 
 @contextmanager
 def told(job: Job | SyncJob) -> Iterator[None]:
-    """Tell the history when this code starts and ends."""
+    """Write to the history when this code starts and ends."""
     _tell_start(job)
     try:
         yield
@@ -73,7 +73,7 @@ def told(job: Job | SyncJob) -> Iterator[None]:
 
 @asynccontextmanager
 async def told_in_thread(job: Job) -> AsyncIterator[None]:
-    """Tell the history when a coroutine starts and ends, while its event loop runs on.
+    """Write to the history when a coroutine starts and ends, while its event loop runs on.
 
     Another handler of the loop may have the lock of the file in an open transaction, and commits only if the loop runs.
     """
@@ -129,7 +129,7 @@ def labour_in_thread(job: SyncJob, seconds: float) -> str:
 
 @steadfast()
 def keep_quiet(job: SyncJob, seconds: float) -> str:
-    """Write nothing before the end: of a zombie that is the first thing anybody hears."""
+    """Write nothing before the end: of a zombie that is the first sign."""
     with told(job):
         time.sleep(seconds)
     return str(job.token)
@@ -163,7 +163,7 @@ def hold_the_gil(job: SyncJob, seconds: float) -> str:
 
 @steadfast()
 async def be_deaf(job: Job, seconds: float) -> str:
-    """Ignore every cancellation."""
+    """Ignore every cancellation for that long."""
     async with told_in_thread(job):
         by = time.monotonic() + seconds
         while time.monotonic() < by:
@@ -176,7 +176,7 @@ async def be_deaf(job: Job, seconds: float) -> str:
 
 @steadfast()
 def leave_children(job: SyncJob, seconds: float) -> str:
-    """One in a group of its own and one that shares all descriptors; neither may outlive the worker."""
+    """Start one in a separate group and one that shares all descriptors; neither may outlive the worker."""
     with told(job):
         with forking:
             subprocess.Popen(["sleep", "600"], process_group=0, stdin=subprocess.DEVNULL)
@@ -228,7 +228,7 @@ async def delete_pastes(batch: Batch) -> None:
 
 @app.task(max_crashes=2, backoff=Backoff.fixed("0.05s"))
 def poison(job: SyncJob, seconds: float) -> None:
-    """Take the worker along, each time in another way; the kernel's way with those who take all memory is one of them."""
+    """Take the worker along, each time in another way; the kernel's way with processes that take all memory is one of them."""
     record.tell("handler.start", job.id, job.token, OURS)
     ways: tuple[Callable[[], None], ...] = (
         os.abort,
@@ -242,7 +242,7 @@ def poison(job: SyncJob, seconds: float) -> None:
 
 @app.task(timeout="1s", max_attempts=2, max_crashes=1000, backoff=Backoff.fixed("0.05s"))
 def overstay(job: SyncJob, seconds: float) -> None:
-    """Pass the limit in a thread that nobody can stop."""
+    """Pass the limit in a thread that cannot be stopped."""
     with told(job):
         time.sleep(600)
 

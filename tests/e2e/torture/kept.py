@@ -31,7 +31,7 @@ class Kept(Struct, frozen=True):
     deleted: set[UUID]
 
     def save(self, folder: Path) -> None:
-        """For whoever looks later."""
+        """Save it for a later look."""
         (folder / NAME).write_bytes(msgspec.json.format(msgspec.json.encode(self)))
 
     def history(self, folder: Path, url: str = "") -> History:

@@ -4,11 +4,11 @@ import threading
 from collections.abc import Callable
 
 STEP_PATIENCE = 300.0
-"""Seconds in which a step that has begun must end, once all are told to."""
+"""Seconds in which a step that has begun must end, once all are asked to."""
 
 
 class Lanes:
-    """Threads; the first error of one of them is everybody's end."""
+    """Threads; the first error of one of them ends all."""
 
     def __init__(self) -> None:
         self._is_over = threading.Event()
@@ -16,7 +16,7 @@ class Lanes:
         self._errors: list[BaseException] = []
 
     def open(self, step: Callable[[], float]) -> None:
-        """From now on that, each time so many seconds after the last as it answered."""
+        """Run that from now on, each time as many seconds after the last as it returned."""
 
         def run() -> None:
             pause = 0.0

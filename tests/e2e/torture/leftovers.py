@@ -1,4 +1,4 @@
-"""Whether torture leaves anything running: whatever it starts inherits a mark, or works in its folder."""
+"""Whether torture leaves anything running: all that it starts inherits an environment variable, or works in its folder."""
 
 import os
 import time
@@ -14,14 +14,14 @@ GOING = 30.0
 
 
 def mark() -> str:
-    """From now on whatever this process starts carries it; who it was."""
+    """Give a variable to all that this process starts from now on; return its value."""
     name = uuid.uuid4().hex
     os.environ[MARK] = name
     return name
 
 
 def left(name: str, folder: Path) -> list[str]:
-    """Who carries that mark, or is in that folder, after some patience. (A server of ours writes over its environment.)"""
+    """List the processes with that variable, or in that folder, after some time. (A test's server writes over its environment.)"""
     by = time.monotonic() + GOING
     while (found := _found(name, folder)) and time.monotonic() < by:
         time.sleep(PAUSE)

@@ -1,4 +1,4 @@
-"""What there is to do: mostly honest work, some that hurts, and some that nobody can do at all."""
+"""What there is to do: mostly honest work, some that hurts, and some that no worker can do at all."""
 
 import random
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ STEADFAST = {
     "leave_children": 3,
     "copy_the_file": 3,
 }
-"""How often each; they complete whatever happens, unless they are cancelled."""
+"""How often each; they complete under all faults, unless they are cancelled."""
 DOOMED = {"poison": 1, "overstay": 1, "stand_still": 1}
-"""They fail whatever happens."""
+"""They fail under all circumstances."""
 SPOILED, UNKNOWN = "spoiled", "nobody_knows_me"
 LONGEST = 2.5
 """Seconds of work in one job, at most."""
 RUBBISH = 0.03
-"""How often a meal is followed by what nobody can do."""
+"""How often a meal is followed by what no worker can do."""
 DELETABLE = 0.05
 """The part of jobs that may vanish; all others were promised to stay."""
 
@@ -58,7 +58,7 @@ class Feeder:
         return 0.2
 
     def spoil(self, grounds: Grounds) -> None:
-        """Some whose payload is none when they are due, and one for which nobody has the code."""
+        """Add some whose payload is invalid when they are due, and one for which no worker has the code."""
         jobs = [self._spoiled.options(delay="2s").enqueue(seconds=0.1).id for _ in range(self._chance.randint(1, 5))]
         grounds.spoil(jobs)
         unknown = self._ships.enqueue(UNKNOWN)

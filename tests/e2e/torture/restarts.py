@@ -1,4 +1,4 @@
-"""How long a job that was taken back at no fault of its own waits until its code runs again, behind any backlog."""
+"""How long a job that was taken back without its fault waits until its code runs again, behind any backlog."""
 
 from collections.abc import Collection, Iterable, Iterator
 from uuid import UUID
@@ -8,7 +8,7 @@ from holdfast.testing.history import Event, JobRow
 
 
 def waits(history: Iterable[Event], jobs: Collection[UUID]) -> Iterator[tuple[UUID, float]]:
-    """Yield each of these jobs that kept its place in line, with the seconds from its return until its code started.
+    """Yield each of these jobs that kept its position, with the seconds from its return until its code started.
 
     An operator who moves or retries the job ends the wait without a figure.
     """

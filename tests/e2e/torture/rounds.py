@@ -33,12 +33,12 @@ LOOK = 0.25
 GOING = 15.0
 """Seconds in which the last child of a worker that has ended is gone, too."""
 BACKLOGS = (2, 50)
-"""Jobs that wait for each worker process: hardly any, or so many that a job at their end runs a minute later."""
+"""Jobs that wait for each worker process: hardly any, or enough that a job at their end runs a minute later."""
 BUSY = 4.0
-"""Seconds in which one of so many workers has a slot for a job that is next, whatever is killed."""
+"""Seconds in which one of N workers has a slot for a job that is next, under all kills."""
 ROWS = 100
 JUDGED = ("S1", "S2", "S3", "S5", "S6", "S8", "S9", "L1", "L2")
-"""Properties of which a round says nothing if it has not checked them."""
+"""Properties of which a round proves nothing if it has not checked them."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class Verdict(Struct):
 
 
 def play(plan: Plan, folder: Path, show: Callable[[float, Counter[str]], None] = lambda elapsed, counts: None) -> Verdict:
-    """The whole round in that folder, what it counts shown meanwhile. Nothing runs afterwards; what is wrong is kept."""
+    """Play the whole round in that folder, and show its counts. Nothing runs afterwards; what is wrong is kept."""
     with grounds(plan.store, folder) as place:
         try:
             verdict = _play(plan, place, folder, show)
@@ -155,13 +155,13 @@ class _Game:
         return self._chance.uniform(5.0, 20.0)
 
     def end(self) -> Verdict:
-        """Let every job end, send everybody home, and judge what happened."""
+        """Let every job end, end every crew, and judge what happened."""
         waiting = [view.id for view in self._ships.app.jobs.list(state="available", limit=MANY)]
         self._ships.app.jobs.cancel([*self._feeder.unknown, *self._chance.sample(waiting, len(waiting) * 4 // 5)])
         with suppress(AssertionError):  # a job that does not end is the checker's to find
             until(lambda: self._table.is_done() and not self._is_busy(), within=PATIENCE + self._feeder.jobs / 10)
         wrong = [*self._feeder.misfits(), *self._table.wrong(), *self._send_home()]
-        self._watching.up()  # to the end of what was said
+        self._watching.up()  # to the end of what was written
         kept = self._remember()
         history = kept.history(self._ships.folder, kept.url)
         report = check(history, kept.rules)
@@ -186,7 +186,7 @@ class _Game:
         return any(many for state, many in counts.items() if PLACE_OF[State(state)] is not Place.FINISHED)
 
     def _send_home(self) -> list[str]:
-        """What they leave behind, and who does not go as he should."""
+        """End all crews; return what they leave behind, and which do not end as they should."""
         for crew in self._torturer.crews:
             crew.send(signal.SIGTERM)
         codes = [crew.wait(PATIENCE) for crew in self._torturer.crews]

@@ -32,7 +32,7 @@ PATIENCE = 90.0
 """Seconds for what takes a few on a machine that has nothing else to do."""
 CONCURRENCY = "2"
 HEAD_START = 0.5
-"""Seconds for which zombies are awake before anybody who could end them."""
+"""Seconds for which zombies are awake before any process that could end them."""
 TURN = 8.0
 """Seconds in which it is mostly the turn of a job that was taken from a zombie."""
 MANY = 1000
@@ -52,7 +52,7 @@ class Harm(Struct, frozen=True):
 class Torturer(Tormentor):
     """Several threads may hurt at once, each crew one at a time; the supervisor of the first crew is only ever left alone.
 
-    Of everybody's jobs somebody must be able to take care, or no bound could be told for it.
+    Some supervisor must be able to take care of every job, or no bound would hold.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Torturer(Tormentor):
         self._sailing, self._asking = threading.Lock(), threading.Lock()
         self.keeper = self.crews[0]
         self.calm = threading.Lock()
-        """Held by whoever takes the store from all, or cannot wait for it."""
+        """Held by the thread that takes the store from all, or cannot wait for it."""
         self.counts: Counter[str] = Counter()
         self.wanted: Mapping[str, int] = {}
         self.make_machine: Callable[[str], Machine] = Machine
         self.rate = 5.0
 
     def sail(self, machine: Machine = HERE, *, is_ready: bool = False) -> Crew:
-        """Another crew."""
+        """Start another crew of workers."""
         options = ("--processes", str(self._processes), "--concurrency", CONCURRENCY, "--log-level", "warning")
         return self._ships.crew(*options, is_ready=is_ready, machine=machine)
 
@@ -79,7 +79,7 @@ class Torturer(Tormentor):
         self.record.tell("enqueue", job, None, self._ours)
 
     def did(self, what: str, process: ProcessIdentity) -> None:
-        """Written down at once, so that it is kept with all that is said."""
+        """Write it down at once, so that it is kept with all that is written."""
         tell(self.folder / SAID, ProcessEvent(time.time(), what, process))
 
     def refuge(self, lost: Machine) -> Machine:
@@ -90,7 +90,7 @@ class Torturer(Tormentor):
         return self.make_machine(f"web-{self._machines}")
 
     def replace(self, crew: Crew) -> None:
-        """Somebody else sails for it."""
+        """Start another crew instead of it."""
         with self._sailing:
             self.crews.remove(crew)
             self.crews.append(self.sail(self.refuge(crew.machine)))
@@ -102,14 +102,14 @@ class Torturer(Tormentor):
         return chosen
 
     def victim(self) -> Crew:
-        """Any but the keeper, one that nobody hurts just now if there is one."""
+        """Choose any but the keeper, one that no thread hurts just now if there is one."""
         crews = [crew for crew in self.crews if crew is not self.keeper]
         return self._chance.choice([crew for crew in crews if not crew.lock.locked()] or crews)
 
     # again and again
 
     def kill_a_worker(self) -> float:
-        """One that has begun its first job, if nobody else hurts its crew."""
+        """Kill one that has begun its first job, if no other thread hurts its crew."""
         if self.wanted and self.counts["kills"] >= self.wanted.get("kills", 0):
             return REST
         up = self._up()
@@ -146,10 +146,10 @@ class Torturer(Tormentor):
             harm.do()
         return self._chance.uniform(0.0, 0.5 if harm.name in self.wanted or not self.wanted else 2 * TTL)
 
-    # one crew; whoever calls these has its lock
+    # one crew; the caller of these has its lock
 
     def kill_all_together(self, crew: Crew) -> None:
-        """Supervisor and workers."""
+        """Kill supervisor and workers together."""
         os.kill(crew.pid, signal.SIGSTOP)
         self._until(lambda: is_stopped(crew.pid))
         workers, up = crew.workers(), self._up()
@@ -193,21 +193,21 @@ class Torturer(Tormentor):
         self._wake(crew, frozen, crew.workers())
 
     def make_zombies_without_guards(self, crew: Crew) -> None:
-        """The same, and nobody ends them: they go on writing to jobs that are others' by now, as if they had never been away."""
+        """Make zombies that no guard ends: they go on writing to jobs that are others' by now, as if they had never been away."""
         frozen, zombies = self._freeze_at_work(crew)
         guards, jobs = [pid for worker in zombies for pid in _guards(worker)], self._held_by(zombies)
         self._until(lambda: self._has_taken_from(zombies))
-        # What still waits for its turn is nobody's, so that its state alone would refuse them.
+        # What still waits for its turn has no owner, so that its state would be enough to refuse them.
         with suppress(AssertionError):
             until(lambda: self._is_taken_up(jobs), within=TURN)
         for pid in guards:
             end(pid)
-        # Nobody is told that zombies woke: code of theirs that runs beside others is what a missing guard means.
+        # The history does not record that zombies woke: code of theirs that runs beside others is what a missing guard means.
         thaw(zombies)
         woken = time.monotonic()
         self._until(lambda: time.monotonic() - woken > HEAD_START)
         self._wake(crew, frozen, set(crew.workers()) - zombies)
-        # Their supervisor has to see to their ends, and nobody would if it were killed now.
+        # Their supervisor has to see to their ends, and no other process would if it were killed now.
         self._until(lambda: not any(map(is_alive, zombies)))
 
     def terminate(self, crew: Crew) -> None:
@@ -242,7 +242,7 @@ class Torturer(Tormentor):
         thaw(frozen)
 
     def _has_taken_from(self, workers: Set[int]) -> bool:
-        """Whether all of their leases have been ended; nobody says so while there is no store."""
+        """Return whether all of their leases have been ended; without a store that cannot be known."""
         with suppress(StoreUnavailable):
             return not any(view.process.pid in workers for view in self.app.workers.list())
         return False
