@@ -2,24 +2,44 @@
 
 import os
 import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 from weakref import ref
 
 
-class Forked(Protocol):
+class Lock(Protocol):
+    """A lock of the standard library."""
+
+    def acquire(self) -> bool:
+        """Wait until no other thread has the lock, and take it."""
+        ...
+
+    def release(self) -> None:
+        """Release the lock for the next thread."""
+        ...
+
+
+class Forked(ABC):
     """An object with locks, threads or connections. It must be hashable; the registry holds it weakly."""
 
+    def _fork_locks(self) -> Sequence[Lock]:
+        """Return the locks to hold during a fork, so that the child inherits a consistent state."""
+        return ()
+
     def before_fork(self) -> None:
-        """Acquire all locks before a fork, so that the child inherits a consistent state."""
-        ...
+        """Acquire all locks before a fork."""
+        for lock in self._fork_locks():
+            lock.acquire()
 
     def after_fork_in_parent(self) -> None:
         """Release in the parent what ``before_fork`` acquired."""
-        ...
+        for lock in reversed(self._fork_locks()):
+            lock.release()
 
+    @abstractmethod
     def after_fork_in_child(self) -> None:
         """Forget in the child all that belongs to the parent, without touching it."""
-        ...
 
 
 class Forks:

@@ -3,11 +3,11 @@
 import asyncio
 import atexit
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from holdfast._forks import register
+from holdfast._forks import Forked, Lock, register
 from holdfast.errors import InsideEventLoop
 
 Parameters = ParamSpec("Parameters")
@@ -17,7 +17,7 @@ CLOSING = 5.0
 """Seconds for calls in flight to be cancelled when the program ends; one that blocks must not keep it."""
 
 
-class Portal:
+class Portal(Forked):
     """A thread with an event loop, started when first needed.
 
     One is enough for a process with any number of Apps: everything that belongs to an App is kept by the App.
@@ -53,13 +53,8 @@ class Portal:
             loop.call_soon_threadsafe(loop.stop)
             thread.join(CLOSING)
 
-    def before_fork(self) -> None:
-        """Acquire the lock, so that the child inherits a consistent state."""
-        self._lock.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        """Release the lock in the parent."""
-        self._lock.release()
+    def _fork_locks(self) -> Sequence[Lock]:
+        return (self._lock,)
 
     def after_fork_in_child(self) -> None:
         """Forget the thread in the child. The parent's loop is kept, unused: closing it would touch what the parent still waits on."""

@@ -5,9 +5,10 @@ import os
 import random
 import threading
 import time
+from collections.abc import Sequence
 from uuid import UUID
 
-from holdfast._forks import register
+from holdfast._forks import Forked, Lock, register
 
 FREE_BITS = 74
 """The random bits of a UUIDv7: those after its milliseconds, without version and variant."""
@@ -43,7 +44,7 @@ async def loop_sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-class SystemRandomness:
+class SystemRandomness(Forked):
     """Randomness of the machine. UUIDv7 (RFC 9562): 48 bits of milliseconds, then a counter kept per process.
 
     The 74 bits after the time are random for each new millisecond. Within it each id is greater by 48 fresh random bits, so ids
@@ -55,13 +56,8 @@ class SystemRandomness:
         self.after_fork_in_child()
         register(self)
 
-    def before_fork(self) -> None:
-        """Acquire the lock, so that the child inherits a consistent counter."""
-        self._lock.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        """Release the lock in the parent."""
-        self._lock.release()
+    def _fork_locks(self) -> Sequence[Lock]:
+        return (self._lock,)
 
     def after_fork_in_child(self) -> None:
         """Start in the child with fresh randomness: it must not continue its parent's count."""

@@ -2,12 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from holdfast._engine.client.client import Client
 from holdfast._engine.environment import Environment
 from holdfast._engine.events import Events
-from holdfast._forks import register
+from holdfast._forks import Forked, Lock, register
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._ports.store import Store
 from holdfast._ports.transport import Transport
@@ -15,7 +15,7 @@ from holdfast.errors import ConfigurationError
 from holdfast.settings import Settings
 
 
-class Connections:
+class Connections(Forked):
     """Opened when first used; a forked child forgets its parent's and opens its own."""
 
     def __init__(
@@ -83,13 +83,8 @@ class Connections:
                 self._opened = self._open_store(self._settings), self._open_transport(self._settings)
             return self._opened
 
-    def before_fork(self) -> None:
-        """Before a fork: not in the middle of opening, which imports drivers."""
-        self._lock.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        """After the fork, in the parent."""
-        self._lock.release()
+    def _fork_locks(self) -> Sequence[Lock]:
+        return (self._lock,)
 
     def after_fork_in_child(self) -> None:
         """After the fork, in the child, which keeps, unused, what came through it: to close that could close the parent's."""

@@ -16,7 +16,7 @@ from holdfast._engine.embedded.parts import Parts
 from holdfast._engine.events import Event, Events
 from holdfast._engine.supervisor.supervisor import FAILED, UNREACHABLE, USAGE, Supervisor, SupervisorOptions
 from holdfast._engine.worker.worker import Worker
-from holdfast._forks import register
+from holdfast._forks import Forked, register
 from holdfast._ports.host import Host, SupervisorLink
 from holdfast._ports.store import Store
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
@@ -74,7 +74,7 @@ class EmbeddedWorker:
         )
 
 
-class _Session:
+class _Session(Forked):
     """From entry to exit: a supervisor in its thread, and its worker in the loop that was running at entry."""
 
     def __init__(
@@ -128,12 +128,6 @@ class _Session:
         await self._clean_up(patience)
         if cancelled is not None:
             raise cancelled
-
-    def before_fork(self) -> None:
-        """Before a fork: nothing of ours is locked for long."""
-
-    def after_fork_in_parent(self) -> None:
-        """After it, in the parent."""
 
     def after_fork_in_child(self) -> None:
         """After it, in the child, which has neither our thread nor a right to anything: what runs here is the parent's."""

@@ -1,19 +1,19 @@
 """Tables that are not ours, as an App watches them: opened when first used, looked at before anything of theirs is changed."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from holdfast._core.postgres_url import public_url
 from holdfast._core.table_spec import RowsSettings, TableSpec
-from holdfast._forks import register
+from holdfast._forks import Forked, Lock, register
 from holdfast._ports.table import Table
 from holdfast.errors import ConfigurationError, Unsupported
 
 OpenTable = Callable[[str, TableSpec], Table]
 
 
-class Tables:
+class Tables(Forked):
     """Each opened once; a forked child forgets its parent's and opens its own."""
 
     def __init__(self, open_table: OpenTable) -> None:
@@ -47,13 +47,8 @@ class Tables:
             with suppress(Exception):  # one whose database is away must not keep the others open
                 await table.close()
 
-    def before_fork(self) -> None:
-        """Before a fork: not in the middle of opening, which imports drivers."""
-        self._lock.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        """After the fork, in the parent."""
-        self._lock.release()
+    def _fork_locks(self) -> Sequence[Lock]:
+        return (self._lock,)
 
     def after_fork_in_child(self) -> None:
         """After the fork, in the child, which keeps, unused, what came through it: to close that could close the parent's."""

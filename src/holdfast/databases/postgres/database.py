@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ import asyncpg
 
 from holdfast._core.identity import ProcessIdentity
 from holdfast._core.postgres_url import PostgresUrl, problems_of_location
-from holdfast._forks import register
+from holdfast._forks import Forked, Lock, register
 from holdfast._ports.clock import Clock, Randomness
 from holdfast._system.clock import loop_sleep
 from holdfast.databases.postgres import errors as failures
@@ -56,7 +56,7 @@ async def _close_at_the_end(*pools: Pool) -> AsyncGenerator[None]:
         await asyncio.gather(*(pool.close() for pool in pools))
 
 
-class Database:
+class Database(Forked):
     """A database, reached from any number of event loops; nothing is opened until first used.
 
     ``server_settings``: more of what the server calls so, for each session. ``connections``: at most, besides the beats'.
@@ -231,13 +231,8 @@ class Database:
 
     # forks
 
-    def before_fork(self) -> None:
-        """Before a fork."""
-        self._lock.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        """After it, in the parent."""
-        self._lock.release()
+    def _fork_locks(self) -> Sequence[Lock]:
+        return (self._lock,)
 
     def after_fork_in_child(self) -> None:
         """After it, in the child, which has no event loop of its parent's."""

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
-from holdfast._forks import register
+from holdfast._forks import Forked, register
 
 SPARE = 8
 
@@ -66,7 +66,7 @@ class CallThread:
         self._calls.put(None)
 
 
-class CallThreadPool:
+class CallThreadPool(Forked):
     """Lanes of a process for whoever needs one for a while: to start a thread takes longer than many a call."""
 
     def __init__(self) -> None:
@@ -107,12 +107,6 @@ class CallThreadPool:
                     lane.end()
 
         lane.ask(run)
-
-    def before_fork(self) -> None:
-        """Before a fork."""
-
-    def after_fork_in_parent(self) -> None:
-        """After it, in the parent."""
 
     def after_fork_in_child(self) -> None:
         """After it, in the child, which has none of the threads."""

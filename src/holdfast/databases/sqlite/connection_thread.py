@@ -7,11 +7,11 @@ a child that was forked while another thread was inside SQLite waits for ever fo
 
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
-from holdfast._forks import register
+from holdfast._forks import Forked, Lock, register
 from holdfast.databases.sqlite.call_thread import CallThread, Closed
 
 
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 INHERITED: list[object] = []
 
 
-class ConnectionThread(Generic[Kept]):
+class ConnectionThread(Generic[Kept], Forked):
     """Starts with the first call, from whatever event loop, and starts afresh in a forked child."""
 
     _database: Kept | None
@@ -60,18 +60,15 @@ class ConnectionThread(Generic[Kept]):
             await thread.run(lambda: self._use(_close, database), is_last=True)
             thread.close()
 
+    def _fork_locks(self) -> Sequence[Lock]:
+        return (self._starting, self._using)
+
     def before_fork(self) -> None:
         """Before a fork: wait until nobody is inside SQLite, and close; the next call opens again, here and in the child."""
-        self._starting.acquire()
-        self._using.acquire()
+        super().before_fork()
         if self._database is not None:
             with suppress(sqlite3.Error):
                 self._database.close()
-
-    def after_fork_in_parent(self) -> None:
-        """After the fork, in the parent."""
-        self._using.release()
-        self._starting.release()
 
     def after_fork_in_child(self) -> None:
         """After the fork, in the child."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from holdfast._forks import register
+from holdfast._forks import Forked, register
 
 try:
     import fcntl
@@ -40,7 +40,7 @@ class _Guard(Struct):
     memory: list[int]
 
 
-class Guards:
+class Guards(Forked):
     """One for each database that this process has open, for as long as any of its connections is."""
 
     def __init__(self) -> None:
@@ -86,12 +86,6 @@ class Guards:
         except OSError:
             return True
         return kind != fcntl.F_UNLCK and process in (os.getpid(), 0)
-
-    def before_fork(self) -> None:
-        """Before a fork."""
-
-    def after_fork_in_parent(self) -> None:
-        """After it, in the parent."""
 
     def after_fork_in_child(self) -> None:
         """After it, in the child, whose inherited descriptors share their locks with the parent."""

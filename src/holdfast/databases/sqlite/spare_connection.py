@@ -2,10 +2,11 @@
 
 import sqlite3
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast._forks import register
+from holdfast._forks import Forked, Lock, register
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.connection_thread import INHERITED
 from holdfast.databases.sqlite.file_location import identity_of
@@ -14,7 +15,7 @@ from holdfast.databases.sqlite.files import Files
 Opened = tuple[driver.Connection, Files]
 
 
-class SpareConnection:
+class SpareConnection(Forked):
     """Of one file. ``settings``: what is said to each of its connections first. Each is used for one transaction: whoever keeps
     it for longer speaks to nobody."""
 
@@ -83,14 +84,13 @@ class SpareConnection:
             self._is_wanted, self._has_log = False, True
             self._close()
 
+    def _fork_locks(self) -> Sequence[Lock]:
+        return (self._lock,)
+
     def before_fork(self) -> None:
         """Before a fork: no connection crosses it."""
-        self._lock.acquire()
+        super().before_fork()
         self._close()
-
-    def after_fork_in_parent(self) -> None:
-        """After it, in the parent."""
-        self._lock.release()
 
     def after_fork_in_child(self) -> None:
         """After it, in the child."""

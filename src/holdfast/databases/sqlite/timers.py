@@ -3,11 +3,11 @@ a timer of its own waited longer for that thread than for its rows.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 
-from holdfast._forks import register
+from holdfast._forks import Forked, Lock, register
 from holdfast._system.clock import SystemClock
 
 AGAIN = 0.1
@@ -30,7 +30,7 @@ class Timer:
             threading.Thread(target=action, name="holdfast-alarm", daemon=True).start()
 
 
-class Timers:
+class Timers(Forked):
     """Those of a process; a forked child has none, because what they end is its parent's."""
 
     _changed: threading.Condition
@@ -55,13 +55,8 @@ class Timers:
                 self._changed.notify()
         return alarm
 
-    def before_fork(self) -> None:
-        """Before a fork."""
-        self._changed.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        """After it, in the parent."""
-        self._changed.release()
+    def _fork_locks(self) -> Sequence[Lock]:
+        return (self._changed,)
 
     def after_fork_in_child(self) -> None:
         """After it, in the child."""

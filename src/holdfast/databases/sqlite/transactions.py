@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast._forks import register
+from holdfast._forks import Forked, register
 from holdfast._ports.clock import Randomness
 from holdfast.databases.sqlite import driver
 from holdfast.databases.sqlite.call_thread import CallThread, CallThreadPool
@@ -32,7 +32,7 @@ _ALARMS, _LANES = Timers(), CallThreadPool()
 Result = TypeVar("Result")
 
 
-class TransactionTurns:
+class TransactionTurns(Forked):
     """One transaction of a process at a time. A hundred that all tried for the file's lock kept each other, and the beats and
     reports of everybody, from it for seconds: a hundred times 10 ms took 9 s."""
 
@@ -59,12 +59,6 @@ class TransactionTurns:
             return None
         self._count += 1
         return self._lock.release
-
-    def before_fork(self) -> None:
-        """Before a fork, perhaps one by whoever's turn it is."""
-
-    def after_fork_in_parent(self) -> None:
-        """After it, in the parent."""
 
     def after_fork_in_child(self) -> None:
         """After it, in the child, where nobody's turn ever ends."""
